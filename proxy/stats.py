@@ -1,0 +1,76 @@
+"""What the data path counts: plain integers, incremented where the thing happens.
+
+No KIP asks for most of these; the per-client quota figures of KIP-13 are kept by `quotas.engine`, where they are
+decided. This module does not know Prometheus: `proxy.metrics` reads these numbers when somebody asks.
+"""
+
+from collections import Counter
+from typing import Final
+
+# Upper bounds in microseconds of the added-latency histogram: what one relayed read costs lies around 20 us.
+LATENCY_BOUNDS_US: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000)
+API_KEYS_MAX: Final = 128
+
+
+class Stats:
+    """Counters and gauges of one process. All bytes are bytes on the wire, length prefixes included."""
+
+    __slots__ = (
+        "bytes_from_brokers",
+        "bytes_from_clients",
+        "client_closed_muted",
+        "connections",
+        "connections_total",
+        "errors",
+        "fetches_answered",
+        "frames_from_brokers",
+        "held",
+        "held_bytes",
+        "held_ms_total",
+        "latency_buckets",
+        "latency_count",
+        "latency_sum_us",
+        "muted",
+        "pipe_fallbacks",
+        "refused",
+        "reloads",
+        "requests",
+        "session_translations",
+        "spliced_bytes",
+        "unnamed_brokers",
+    )
+
+    def __init__(self) -> None:
+        self.connections: Counter[str] = Counter()  # open now, by listener name
+        self.connections_total: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()  # cause: connections_max, descriptors, draining
+        self.errors: Counter[str] = Counter()  # cause of a connection's end that was nobody's wish
+        self.requests: list[int] = [0] * (API_KEYS_MAX + 1)  # by API key; the last one counts every unknown key
+        self.frames_from_brokers = 0
+        self.bytes_from_clients = 0
+        self.bytes_from_brokers = 0
+        self.spliced_bytes = 0
+        self.muted = 0  # channels muted now
+        self.held = 0  # channels held now, their payload unread
+        self.held_bytes = 0  # bytes of held requests that were already read
+        self.held_ms_total = 0
+        self.client_closed_muted = 0
+        self.fetches_answered = 0  # Fetches answered here, that no broker saw
+        self.session_translations = 0
+        self.unnamed_brokers = 0  # times a broker without a port was left out of an answer
+        self.pipe_fallbacks = 0
+        self.reloads: Counter[str] = Counter()  # "ok", "refused"
+        self.latency_buckets: list[int] = [0] * (len(LATENCY_BOUNDS_US) + 1)
+        self.latency_count = 0
+        self.latency_sum_us = 0
+
+    def observe_latency(self, microseconds: int) -> None:
+        """Count one sampled relay: from the read that brought the bytes to the write that sent them on."""
+        index = 0
+        for bound in LATENCY_BOUNDS_US:
+            if microseconds <= bound:
+                break
+            index += 1
+        self.latency_buckets[index] += 1
+        self.latency_count += 1
+        self.latency_sum_us += microseconds
