@@ -1,0 +1,45 @@
+"""Configuration: TOML and environment -> frozen options; an error names its key path and the value.
+
+units, readers      single values
+keys, options       the option classes, each field with the description of its key
+environment         SLUICE_ADMIN__BIND and its like
+parse, checks       tables -> Config: pure
+load                reads the file
+changes             what a reload may apply
+"""
+
+from proxy.config.changes import Changes, compare, merge_live
+from proxy.config.load import load, read_text, reload
+from proxy.config.options import (
+    AdminOptions,
+    ClusterOptions,
+    Config,
+    LimitOptions,
+    ListenerOptions,
+    LogOptions,
+    QuotaSettings,
+    Source,
+    StateOptions,
+)
+from proxy.config.parse import parse
+from proxy.config.readers import Address
+
+__all__ = [
+    "Address",
+    "AdminOptions",
+    "Changes",
+    "ClusterOptions",
+    "Config",
+    "LimitOptions",
+    "ListenerOptions",
+    "LogOptions",
+    "QuotaSettings",
+    "Source",
+    "StateOptions",
+    "compare",
+    "load",
+    "merge_live",
+    "parse",
+    "read_text",
+    "reload",
+]

@@ -1,0 +1,61 @@
+"""What changed between two configurations, and what of it applies without a restart."""
+
+from dataclasses import Field, dataclass, fields, replace
+from typing import Final
+
+from proxy.config.keys import key_of
+from proxy.config.options import Config
+
+SECTIONS: Final = ("cluster", "quotas", "limits", "admin", "state", "log")
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Key paths whose values differ.
+
+    Args:
+        live: those that apply now.
+        restart: those that need a restart; until then the old values hold.
+    """
+
+    live: tuple[str, ...] = ()
+    restart: tuple[str, ...] = ()
+
+
+def compare(old: Config, new: Config) -> Changes:
+    """Name the keys that differ, in the order of the documentation."""
+    live: list[str] = []
+    restart: list[str] = []
+    for name in SECTIONS:
+        before, after = getattr(old, name), getattr(new, name)
+        for field in fields(before):
+            if getattr(before, field.name) != getattr(after, field.name):
+                (live if _is_live(field) else restart).append(f"{name}.{field.name}")
+    return Changes(tuple(live), tuple(restart) + _listeners(old, new))
+
+
+def merge_live(old: Config, new: Config) -> Config:
+    """Give the configuration that runs after a reload: the new one's live keys, and the old one's others."""
+    merged = new
+    for name in SECTIONS:
+        before = getattr(old, name)
+        kept = {field.name: getattr(before, field.name) for field in fields(before) if not _is_live(field)}
+        # Not written out by hand for each section, so that a new key cannot be forgotten here.
+        merged = replace(merged, **{name: replace(getattr(merged, name), **kept)})
+    return replace(merged, listeners=old.listeners)
+
+
+def _listeners(old: Config, new: Config) -> tuple[str, ...]:
+    if len(old.listeners) != len(new.listeners):
+        return ("listeners",)
+    return tuple(
+        f"listeners[{index}].{field.name}"
+        for index, (before, after) in enumerate(zip(old.listeners, new.listeners, strict=True))
+        for field in fields(before)
+        if getattr(before, field.name) != getattr(after, field.name)
+    )
+
+
+def _is_live(field: Field[object]) -> bool:
+    found = key_of(field)
+    return found is not None and found.live

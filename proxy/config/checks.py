@@ -1,0 +1,131 @@
+"""What several keys must agree on: ports that overlap, ports that do not exist, a proxy in front of itself.
+
+What can never work is a ConfigError; what is legal and probably not meant is a warning, which the caller logs.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from proxy.config.options import Config, ListenerOptions
+from proxy.config.readers import PORT_MAX, Address
+from proxy.errors import ConfigError
+
+EPHEMERAL_FIRST: Final = 32768  # Linux's default ip_local_port_range begins here
+_ANY: Final = ("0.0.0.0", "::")
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+class PortRange(NamedTuple):
+    """Ports that one key claims on one host."""
+
+    host: str
+    first: int
+    last: int
+    path: str
+
+    def overlaps(self, other: "PortRange") -> bool:
+        """Tell whether the two claim a port in common, a wildcard meeting every host."""
+        if self.host != other.host and self.host not in _ANY and other.host not in _ANY:
+            return False
+        return self.first <= other.last and other.first <= self.last
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first} to {self.last}"
+
+
+def check(config: Config) -> list[str]:
+    """Check the keys against each other.
+
+    Returns: warnings, one line each.
+    Raises:
+        ConfigError: something that cannot work.
+    """
+    _check_names(config)
+    for index, listener in enumerate(config.listeners):
+        _check_brokers(f"listeners[{index}]", listener)
+    bound = list(_bound(config))
+    _check_overlaps(bound, "is bound")
+    _check_overlaps(list(_advertised(config)), "is advertised")
+    _check_loops(config, bound)
+    return [_ephemeral(ports) for ports in bound if ports.last >= EPHEMERAL_FIRST]
+
+
+def _check_names(config: Config) -> None:
+    seen: set[str] = set()
+    for index, listener in enumerate(config.listeners):
+        if listener.name in seen:
+            raise ConfigError(
+                f"listeners[{index}].name", "every listener needs a name of its own", listener.name
+            )
+        seen.add(listener.name)
+
+
+def _check_brokers(path: str, listener: ListenerOptions) -> None:
+    for key, first in (
+        ("first_broker_port", listener.first_broker_port),
+        ("advertised_first_broker_port", listener.advertised_first_broker_port),
+    ):
+        last = first + listener.broker_id_max
+        if last > PORT_MAX:
+            problem = f"with broker_id_max = {listener.broker_id_max} the last port would be {last}, over {PORT_MAX}"
+            raise ConfigError(f"{path}.{key}", problem, first)
+    for broker_id in listener.upstreams:
+        if broker_id > listener.broker_id_max:
+            problem = f"is over broker_id_max = {listener.broker_id_max}, and would have no port"
+            raise ConfigError(f"{path}.upstreams.{broker_id}", problem, broker_id)
+
+
+def _bound(config: Config) -> Iterator[PortRange]:
+    for index, listener in enumerate(config.listeners):
+        path, bind, first = f"listeners[{index}]", listener.bind, listener.first_broker_port
+        yield PortRange(bind, listener.bootstrap_port, listener.bootstrap_port, f"{path}.bootstrap_port")
+        if not listener.sidecar:
+            yield PortRange(bind, first, first + listener.broker_id_max, f"{path}.first_broker_port")
+        for broker_id in listener.upstreams:
+            yield PortRange(bind, first + broker_id, first + broker_id, f"{path}.upstreams.{broker_id}")
+    if config.admin.bind is not None:
+        yield PortRange(config.admin.bind.host, config.admin.bind.port, config.admin.bind.port, "admin.bind")
+
+
+def _advertised(config: Config) -> Iterator[PortRange]:
+    for index, listener in enumerate(config.listeners):
+        if listener.sidecar:  # the brokers advertise, not Sluice
+            continue
+        path, host = f"listeners[{index}]", listener.advertised_host
+        port, first = listener.advertised_bootstrap_port, listener.advertised_first_broker_port
+        yield PortRange(host, port, port, f"{path}.advertised_bootstrap_port")
+        yield PortRange(host, first, first + listener.broker_id_max, f"{path}.advertised_first_broker_port")
+
+
+def _check_overlaps(ranges: list[PortRange], verb: str) -> None:
+    for index, later in enumerate(ranges):
+        for earlier in ranges[:index]:
+            if later.overlaps(earlier):
+                problem = f"port {later} {verb} already by {earlier.path} ({earlier})"
+                raise ConfigError(later.path, problem, later.first)
+
+
+def _check_loops(config: Config, bound: list[PortRange]) -> None:
+    """A broker's address that is one of Sluice's own ports would make it connect to itself without end."""
+    targets: list[tuple[str, Address]] = [
+        ("cluster.bootstrap", address) for address in config.cluster.bootstrap
+    ]
+    for index, listener in enumerate(config.listeners):
+        targets += [
+            (f"listeners[{index}].upstreams.{n}", address) for n, address in listener.upstreams.items()
+        ]
+    for path, address in targets:
+        for ports in bound:
+            if ports.first <= address.port <= ports.last and _reaches(address.host, ports.host):
+                raise ConfigError(path, f"leads back to Sluice itself: {ports.path}", str(address))
+
+
+def _reaches(host: str, bind: str) -> bool:
+    return host == bind or (host in _LOOPBACK and bind in (*_ANY, *_LOOPBACK))
+
+
+def _ephemeral(ports: PortRange) -> str:
+    return (
+        f"{ports.path}: port {ports} lies in the ephemeral range, which begins at {EPHEMERAL_FIRST}: "
+        "an outgoing connection may hold it when Sluice starts"
+    )

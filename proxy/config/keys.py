@@ -1,0 +1,46 @@
+"""What is known of one configuration key, kept beside the field it fills.
+
+Each field of the option classes carries a `Key` in its metadata. The parser, the comparison that decides what applies
+live, and the test of docs/configuration.md read that one description: no second list can fall behind.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import Field, dataclass
+from typing import Final
+
+Reader = Callable[[str, object], object]
+"""Turns what TOML or the environment gave into the option's value: (key path, value) -> value, or ConfigError."""
+
+METADATA: Final = "sluice.key"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of the configuration.
+
+    Args:
+        read: the reader of its value.
+        kind: its type, in a word or two of the documentation.
+        unit: what a bare number counts; empty where there is none.
+        live: True when a changed value applies at reload, False when it needs a restart.
+        default: how the documentation writes the default, where the field's own default does not tell.
+    """
+
+    read: Reader
+    kind: str
+    unit: str = ""
+    live: bool = False
+    default: str = ""
+
+
+def key(
+    read: Reader, kind: str, *, unit: str = "", live: bool = False, default: str = ""
+) -> Mapping[str, object]:
+    """Make the metadata of one option's field."""
+    return {METADATA: Key(read, kind, unit, live, default)}
+
+
+def key_of(field: Field[object]) -> Key | None:
+    """Give the key that fills this field; None when no key does."""
+    found = field.metadata.get(METADATA)
+    return found if isinstance(found, Key) else None

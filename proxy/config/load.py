@@ -1,0 +1,64 @@
+"""Reads the configuration file. The only part of `proxy.config` that touches the disk; what it says is judged in `parse`."""
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from proxy.config.environment import variables
+from proxy.config.options import Config, Source
+from proxy.config.parse import parse
+from proxy.errors import ConfigError
+
+FILE_BYTES_MAX: Final = 64 * 1024**2  # a quotas file of 200,000 clients takes about 15 MB
+
+
+def load(
+    path: Path | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, object] | None = None,
+    quota_text: str = "",
+) -> Config:
+    """Read a configuration: the file, then the environment over it, then the command line over both.
+
+    Args:
+        path: the TOML file; None for none.
+        environ: the whole environment; what is not Sluice's is left alone.
+        overrides: tables as TOML would give them.
+        quota_text: `[[quota]]` tables from the command line, beside those of the quotas file.
+
+    Raises:
+        ConfigError: with the key path and the value; or with the file, when it cannot be read or is no TOML.
+    """
+    absolute = None if path is None else path.absolute()
+    return reload(Source(absolute, variables(environ), dict(overrides or {}), quota_text))
+
+
+def reload(source: Source) -> Config:
+    """Read a configuration again from where it came."""
+    if source.path is None:
+        return parse({}, source, Path.cwd())
+    try:
+        tables = tomllib.loads(read_text(source.path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(str(source.path), f"is not TOML: {error}") from None
+    # Symbolic links are not resolved: Kubernetes swaps the directory behind a mounted ConfigMap's link.
+    return parse(tables, source, source.path.parent)
+
+
+def read_text(path: Path) -> str:
+    """Read a whole text file of bounded size.
+
+    Raises:
+        ConfigError: it is not there, too large, or not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            content = file.read(FILE_BYTES_MAX + 1)
+        if len(content) > FILE_BYTES_MAX:
+            raise ConfigError(str(path), f"is larger than {FILE_BYTES_MAX} bytes")
+        return content.decode("utf-8")
+    except OSError as error:
+        raise ConfigError(str(path), f"cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), f"is not UTF-8: byte {error.start}") from None

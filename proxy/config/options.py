@@ -1,0 +1,240 @@
+"""The options of one proxy, frozen: what `proxy.config.parse` makes and everything else reads.
+
+Each field carries its key (see `proxy.config.keys`); its name is the key's name. Options of later issues (TLS, SASL,
+replication, reassignment, capture) are not here, and their keys are refused.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from proxy.config import readers
+from proxy.config.keys import key
+from proxy.config.readers import Address
+
+DAY_SECONDS: Final = 86400
+HOLD_SECONDS_SCHEDULE: Final = (
+    15.0  # the default of `schedule`: below the request timeouts that clients come with
+)
+KIND_UNBUILT: Final = {
+    "replication": "the replication listener (KIP-73) is not built yet; leave this listener out"
+}
+SOURCE_UNBUILT: Final = {"cluster": 'mirroring the brokers\' own quotas is not built yet; use "file"'}
+NO_RATES: Final[Mapping[str, int]] = MappingProxyType({})
+NO_UPSTREAMS: Final[Mapping[int, Address]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """`[cluster]`: the brokers, for Sluice's own connection and for the bootstrap port."""
+
+    bootstrap: tuple[Address, ...] = field(
+        default=(),
+        metadata=key(
+            readers.addresses, "host:port, or several", default="the upstreams; needed without them"
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerOptions:
+    """`[[listeners]]`: the ports clients connect to, one for each broker and one that reaches any."""
+
+    name: str = field(default="clients", metadata=key(readers.text, "text"))
+    kind: str = field(
+        default="clients", metadata=key(readers.choice("clients", unbuilt=KIND_UNBUILT), '"clients"')
+    )
+    bind: str = field(default="127.0.0.1", metadata=key(readers.host, "host"))
+    advertised_host: str = field(default="", metadata=key(readers.host, "host", default="`bind`"))
+    bootstrap_port: int = field(default=19090, metadata=key(readers.port, "port"))
+    first_broker_port: int = field(default=19100, metadata=key(readers.port, "port"))
+    broker_id_max: int = field(default=63, metadata=key(readers.count(0, 65534), "number", unit="broker id"))
+    advertised_bootstrap_port: int = field(
+        default=0, metadata=key(readers.port, "port", default="`bootstrap_port`")
+    )
+    advertised_first_broker_port: int = field(
+        default=0, metadata=key(readers.port, "port", default="`first_broker_port`")
+    )
+    upstreams: Mapping[int, Address] = field(
+        default=NO_UPSTREAMS,
+        metadata=key(readers.upstreams, "table of broker id = host:port", default="none: a gateway"),
+    )
+    reuse_port: bool = field(default=False, metadata=key(readers.boolean, "true or false"))
+
+    @property
+    def sidecar(self) -> bool:
+        """True when the brokers behind it advertise Sluice themselves: addresses in answers stay as they are."""
+        return bool(self.upstreams)
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        """The brokers whose ports are bound at start."""
+        return tuple(self.upstreams) if self.upstreams else tuple(range(self.broker_id_max + 1))
+
+    def broker_port(self, broker_id: int) -> int:
+        """Give the port that is bound for a broker."""
+        return self.first_broker_port + broker_id
+
+    def advertised_broker(self, broker_id: int) -> Address | None:
+        """Give the address clients are to see for a broker; None when it has no port."""
+        if not 0 <= broker_id <= self.broker_id_max:
+            return None
+        return Address(self.advertised_host, self.advertised_first_broker_port + broker_id)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSettings:
+    """`[quotas]`: how client quotas are measured and enforced, and where they are defined."""
+
+    file: Path | None = field(
+        default=None,
+        metadata=key(
+            readers.optional_file_path, "path", live=True, default="none: nothing but static settings"
+        ),
+    )
+    source: str = field(
+        default="file", metadata=key(readers.choice("file", unbuilt=SOURCE_UNBUILT), '"file"')
+    )
+    policy: str = field(
+        default="kip13", metadata=key(readers.choice("kip13", "schedule"), '"kip13" or "schedule"', live=True)
+    )
+    mode: str = field(
+        default="enforce",
+        metadata=key(readers.choice("enforce", "observe"), '"enforce" or "observe"', live=True),
+    )
+    scope: str = field(
+        default="broker",
+        metadata=key(readers.choice("broker", "gateway"), '"broker" or "gateway"', live=True),
+    )
+    window_samples: int = field(
+        default=11, metadata=key(readers.count(1, 3600), "number", unit="windows", live=True)
+    )
+    window_seconds: int = field(
+        default=1, metadata=key(readers.count(1, 3600), "number", unit="seconds", live=True)
+    )
+    burst_seconds: float = field(
+        default=1.0, metadata=key(readers.seconds(0, 3600), "number", unit="seconds of quota", live=True)
+    )
+    hold_seconds_max: float = field(
+        default=0.0,
+        metadata=key(
+            readers.seconds(0, 3600),
+            "number",
+            unit="seconds",
+            live=True,
+            default="15 in `schedule`; always 0 in `kip13`",
+        ),
+    )
+    mute_seconds_max: float = field(
+        default=20.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds", live=True)
+    )
+    producer_default: int | None = field(
+        default=None, metadata=key(readers.rate, "number", unit="bytes/s", live=True, default="unlimited")
+    )
+    producer_override: Mapping[str, int] = field(
+        default=NO_RATES,
+        metadata=key(readers.client_rates, "client:rate, …", unit="bytes/s", live=True, default="none"),
+    )
+    consumer_default: int | None = field(
+        default=None, metadata=key(readers.rate, "number", unit="bytes/s", live=True, default="unlimited")
+    )
+    consumer_override: Mapping[str, int] = field(
+        default=NO_RATES,
+        metadata=key(readers.client_rates, "client:rate, …", unit="bytes/s", live=True, default="none"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LimitOptions:
+    """`[limits]`: the named maximum of everything a client can make grow."""
+
+    connections_max: int = field(
+        default=20_000, metadata=key(readers.count(1, 1_000_000), "number", unit="connections")
+    )
+    frame_bytes_max: int = field(
+        default=100 * 1024**2, metadata=key(readers.count(1024, 2**31 - 1), "number", unit="bytes")
+    )
+    client_ids_max: int = field(
+        default=200_000, metadata=key(readers.count(1, 10_000_000), "number", unit="client ids")
+    )
+    sessions_max: int = field(
+        default=20_000, metadata=key(readers.count(0, 1_000_000), "number", unit="fetch sessions")
+    )
+    pipes_max: int = field(default=64, metadata=key(readers.count(0, 65_536), "number", unit="pipes"))
+    metric_series_max: int = field(
+        default=10_000, metadata=key(readers.count(0, 1_000_000), "number", unit="series")
+    )
+    idle_seconds: float = field(
+        default=600.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")
+    )
+    drain_seconds: float = field(
+        default=20.0, metadata=key(readers.seconds(0, DAY_SECONDS), "number", unit="seconds")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AdminOptions:
+    """`[admin]`: the read-only HTTP port."""
+
+    bind: Address | None = field(
+        default=Address("127.0.0.1", 19080),
+        metadata=key(readers.optional_address, 'host:port, or "" for none'),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StateOptions:
+    """`[state]`: where the broker map survives a restart."""
+
+    directory: Path | None = field(
+        default=None, metadata=key(readers.optional_file_path, "path", default="none: nothing is kept")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """`[log]`: structured lines on standard error."""
+
+    level: str = field(
+        default="info",
+        metadata=key(
+            readers.choice("debug", "info", "warning", "error"),
+            '"debug", "info", "warning" or "error"',
+            live=True,
+        ),
+    )
+    format: str = field(default="text", metadata=key(readers.choice("text", "json"), '"text" or "json"'))
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a configuration was read, so that it can be read again.
+
+    Args:
+        path: the file; None when the command line says everything.
+        environ: the variables that override (`SLUICE_ADMIN__BIND`), and no others.
+        overrides: what the command line set: tables as TOML would give them. They beat the environment.
+        quota_text: `[[quota]]` tables from the command line, in the quotas file's format.
+    """
+
+    path: Path | None = None
+    environ: Mapping[str, str] = field(default_factory=dict)
+    overrides: Mapping[str, object] = field(default_factory=dict)
+    quota_text: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything that was configured. `warnings` are for the log at start: legal, and probably not meant."""
+
+    cluster: ClusterOptions = field(default_factory=ClusterOptions)
+    listeners: tuple[ListenerOptions, ...] = ()
+    quotas: QuotaSettings = field(default_factory=QuotaSettings)
+    limits: LimitOptions = field(default_factory=LimitOptions)
+    admin: AdminOptions = field(default_factory=AdminOptions)
+    state: StateOptions = field(default_factory=StateOptions)
+    log: LogOptions = field(default_factory=LogOptions)
+    source: Source = field(default_factory=Source, compare=False, repr=False)
+    warnings: tuple[str, ...] = field(default=(), compare=False)

@@ -1,0 +1,181 @@
+"""Tables, as TOML gives them -> Config. Pure: no file is read here, and no name is resolved.
+
+Every key is known by the field it fills; an unknown one is an error with a guess at what was meant, and a key of something
+that is not built yet says so. Values are read one by one; what they must agree on is checked last (`proxy.config.checks`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, fields, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Final, TypeVar
+
+from proxy.config.checks import check
+from proxy.config.environment import Tables, merge, override
+from proxy.config.keys import key_of
+from proxy.config.options import (
+    HOLD_SECONDS_SCHEDULE,
+    AdminOptions,
+    ClusterOptions,
+    Config,
+    LimitOptions,
+    ListenerOptions,
+    LogOptions,
+    QuotaSettings,
+    Source,
+    StateOptions,
+)
+from proxy.errors import ConfigError
+
+T = TypeVar("T")
+
+LISTENERS_MAX: Final = 64
+WILDCARDS: Final = ("0.0.0.0", "::")
+SECTIONS: Final = ("cluster", "listeners", "quotas", "limits", "admin", "state", "log")
+_SASL_AND_TLS: Final = dict.fromkeys(
+    ("security_protocol", "sasl_mechanism", "username", "password_file", "tls"),
+    "TLS and SASL are not built yet",
+)
+NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
+    "": {
+        "replication": "replication quotas (KIP-73) are not built yet",
+        "reassignment": "reassignment in batches (KIP-435) is not built yet",
+        "capture": "capture is not built yet",
+    },
+    "cluster": _SASL_AND_TLS,
+    "listeners": _SASL_AND_TLS,
+    "quotas": {
+        "alter_principals": "changing quotas through AlterClientQuotas is not built yet",
+        "partition_mutations_rate": "partition mutation quotas (KIP-599) are not built yet",
+        "partition_mutations_burst": "partition mutation quotas (KIP-599) are not built yet",
+    },
+}
+
+
+def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
+    """Make the configuration from the file's tables and what overrides them.
+
+    Args:
+        tables: the parsed TOML.
+        source: carries the environment and the command line's tables, in the order in which they win.
+        base: the directory that paths in the configuration are relative to.
+
+    Raises:
+        ConfigError: the first key that is wrong.
+    """
+    changed, origins = override(tables, source.environ)
+    changed = merge(changed, source.overrides)
+    try:
+        return _parse(changed, source, base)
+    except ConfigError as error:
+        variable = origins.get(error.path)
+        if variable is None:
+            raise
+        raise ConfigError(f"{error.path} (from {variable})", error.problem, error.value) from None
+
+
+def _parse(tables: Tables, source: Source, base: Path) -> Config:
+    _refuse_unknown(tables, SECTIONS, "", NOT_BUILT[""])
+    quotas = _section(QuotaSettings, fields(QuotaSettings), "quotas", tables)
+    state = _section(StateOptions, fields(StateOptions), "state", tables)
+    listeners = _listeners(tables.get("listeners", []))
+    config = Config(
+        cluster=_cluster(_section(ClusterOptions, fields(ClusterOptions), "cluster", tables), listeners),
+        listeners=listeners,
+        quotas=_held(replace(quotas, file=_under(base, quotas.file)), _table(tables, "quotas")),
+        limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
+        admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
+        state=replace(state, directory=_under(base, state.directory)),
+        log=_section(LogOptions, fields(LogOptions), "log", tables),
+        source=source,
+    )
+    warnings = check(config)
+    if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
+        warnings.append(
+            "quotas.hold_seconds_max: has no effect with policy kip13, which never holds a request back"
+        )
+    return replace(config, warnings=tuple(warnings))
+
+
+def _section(make: Callable[..., T], known: Sequence[Field[object]], name: str, tables: Tables) -> T:
+    return _build(make, known, name, _table(tables, name), NOT_BUILT.get(name, {}))
+
+
+def _table(tables: Tables, name: str) -> Tables:
+    table = tables.get(name, {})
+    if not isinstance(table, dict):
+        raise ConfigError(name, f"must be a table: [{name}]", table)
+    return table
+
+
+def _build(
+    make: Callable[..., T],
+    known: Sequence[Field[object]],
+    path: str,
+    table: Tables,
+    unbuilt: Mapping[str, str],
+) -> T:
+    keys = {field.name: found for field in known if (found := key_of(field)) is not None}
+    _refuse_unknown(table, tuple(keys), path, unbuilt)
+    return make(**{name: keys[name].read(f"{path}.{name}", value) for name, value in table.items()})
+
+
+def _refuse_unknown(
+    table: Mapping[str, object], known: Sequence[str], path: str, unbuilt: Mapping[str, str]
+) -> None:
+    for name, value in table.items():
+        if name in known:
+            continue
+        where = f"{path}.{name}" if path else name
+        if name in unbuilt:
+            raise ConfigError(where, f"{unbuilt[name]}: leave it out", value)
+        close = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(known)}"
+        raise ConfigError(where, f"unknown key{hint}", value)
+
+
+def _listeners(value: object) -> tuple[ListenerOptions, ...]:
+    if not isinstance(value, list):
+        raise ConfigError("listeners", "must be a list of tables: [[listeners]]", value)
+    if not value:
+        raise ConfigError("listeners", "there must be at least one: [[listeners]]")
+    if len(value) > LISTENERS_MAX:
+        raise ConfigError("listeners", f"there may be {LISTENERS_MAX} at most", len(value))
+    return tuple(_listener(f"listeners[{index}]", item) for index, item in enumerate(value))
+
+
+def _listener(path: str, table: object) -> ListenerOptions:
+    if not isinstance(table, dict):
+        raise ConfigError(path, "must be a table: [[listeners]]", table)
+    built = _build(ListenerOptions, fields(ListenerOptions), path, table, NOT_BUILT["listeners"])
+    host = built.advertised_host or built.bind
+    if host in WILDCARDS and not built.sidecar:
+        key = "advertised_host"
+        problem = "must name the host that clients connect to, since the port is bound on every address"
+        raise ConfigError(f"{path}.{key}", problem, host)
+    return replace(
+        built,
+        advertised_host=host,
+        advertised_bootstrap_port=built.advertised_bootstrap_port or built.bootstrap_port,
+        advertised_first_broker_port=built.advertised_first_broker_port or built.first_broker_port,
+    )
+
+
+def _cluster(cluster: ClusterOptions, listeners: Sequence[ListenerOptions]) -> ClusterOptions:
+    """A sidecar needs no `bootstrap`: the brokers it stands in front of are the way to the cluster."""
+    if cluster.bootstrap:
+        return cluster
+    if not all(listener.sidecar for listener in listeners):
+        raise ConfigError("cluster.bootstrap", "must name one or more brokers, as host:port")
+    return ClusterOptions(tuple(address for listener in listeners for address in listener.upstreams.values()))
+
+
+def _held(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
+    """`schedule` holds requests back unless told otherwise; `kip13` never does, as Kafka never does."""
+    if quotas.policy == "kip13":
+        return replace(quotas, hold_seconds_max=0.0)
+    return quotas if "hold_seconds_max" in table else replace(quotas, hold_seconds_max=HOLD_SECONDS_SCHEDULE)
+
+
+def _under(base: Path, path: Path | None) -> Path | None:
+    return None if path is None else base / path

@@ -1,0 +1,185 @@
+"""Readers of single values: TOML's or the environment's text -> the option's type, or a ConfigError with key and value.
+
+A text that holds a number is taken for the number, since the environment knows only text. What several keys must agree
+on is not seen here but in `proxy.config.checks`.
+"""
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from proxy.config import units
+from proxy.errors import ConfigError
+
+PORT_MAX: Final = 65535
+BROKER_ID_MAX: Final = 2**31 - 1  # Kafka's broker ids are INT32
+RATE_MAX: Final = 2**63 - 1  # Kafka's own "unlimited" for producer_byte_rate and consumer_byte_rate
+CLIENT_ID_CHARACTERS_MAX: Final = 32767  # a STRING's length is an INT16
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", re.ASCII)
+
+
+class Address(NamedTuple):
+    """A host (name or literal, IPv6 without brackets) and a TCP port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def text(path: str, value: object) -> str:
+    """Read a text that is not empty."""
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(path, "must be a text that is not empty", value)
+    return value
+
+
+def boolean(path: str, value: object) -> bool:
+    """Read true or false."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise ConfigError(path, "must be true or false", value)
+
+
+def choice(*names: str, unbuilt: Mapping[str, str] = MappingProxyType({})) -> Callable[[str, object], str]:
+    """Make a reader of one of these names; `unbuilt` holds names that a later version will know, and why not yet."""
+
+    def read(path: str, value: object) -> str:
+        if isinstance(value, str):
+            if value in names:
+                return value
+            if value in unbuilt:
+                raise ConfigError(path, unbuilt[value], value)
+        raise ConfigError(path, "must be " + " or ".join(f'"{name}"' for name in names), value)
+
+    return read
+
+
+def count(low: int, high: int) -> Callable[[str, object], int]:
+    """Make a reader of a whole number between two bounds, units allowed."""
+
+    def read(path: str, value: object) -> int:
+        try:
+            found = units.whole(value)
+        except ValueError as error:
+            raise ConfigError(path, str(error), value) from None
+        if not low <= found <= high:
+            raise ConfigError(path, f"must lie between {low} and {high}", value)
+        return found
+
+    return read
+
+
+def seconds(low: float, high: float) -> Callable[[str, object], float]:
+    """Make a reader of a time in seconds, parts of a second allowed."""
+
+    def read(path: str, value: object) -> float:
+        try:
+            found = units.number(value)
+        except ValueError as error:
+            raise ConfigError(path, str(error), value) from None
+        if not Decimal(str(low)) <= found <= Decimal(str(high)):
+            raise ConfigError(path, f"must lie between {low:g} and {high:g} seconds", value)
+        return float(found)
+
+    return read
+
+
+port: Final = count(1, PORT_MAX)
+rate: Final = count(1, RATE_MAX)
+
+
+def host(path: str, value: object) -> str:
+    """Read a host name, or a literal address without brackets."""
+    if isinstance(value, str):
+        if _HOST_NAME.fullmatch(value):
+            return value
+        try:
+            return str(ipaddress.ip_address(value.removeprefix("[").removesuffix("]")))
+        except ValueError:
+            pass
+    raise ConfigError(path, "must be a host name or an IP address, without a port", value)
+
+
+def address(path: str, value: object) -> Address:
+    """Read `host:port`, with brackets around an IPv6 literal."""
+    if not isinstance(value, str):
+        raise ConfigError(path, "must be host:port", value)
+    name, colon, digits = value.strip().rpartition(":")
+    if not colon or not digits.isascii() or not digits.isdigit():
+        raise ConfigError(path, "must be host:port", value)
+    if ":" in name and not (name.startswith("[") and name.endswith("]")):
+        raise ConfigError(path, "an IPv6 address is written in brackets: [::1]:9092", value)
+    number = int(digits) if len(digits) <= 5 else 0
+    if not 1 <= number <= PORT_MAX:
+        raise ConfigError(path, f"the port must lie between 1 and {PORT_MAX}", value)
+    try:
+        return Address(host(path, name), number)
+    except ConfigError as error:
+        raise ConfigError(path, error.problem, value) from None
+
+
+def optional_address(path: str, value: object) -> Address | None:
+    """Read `host:port`, or the empty text for none."""
+    return None if value == "" else address(path, value)
+
+
+def addresses(path: str, value: object) -> tuple[Address, ...]:
+    """Read one or more `host:port`: a list, or one text with commas as Kafka's clients take it."""
+    parts: list[object] = list(value.split(",")) if isinstance(value, str) else []
+    if isinstance(value, list):
+        parts = value
+    if not parts or value == "":
+        raise ConfigError(path, "must be host:port, or several", value)
+    return tuple(
+        address(path if isinstance(value, str) else f"{path}[{i}]", part) for i, part in enumerate(parts)
+    )
+
+
+def upstreams(path: str, value: object) -> Mapping[int, Address]:
+    """Read the brokers behind a sidecar: broker id -> host:port."""
+    if not isinstance(value, dict):
+        raise ConfigError(path, 'must be a table of broker ids: { 1 = "127.0.0.1:29391" }', value)
+    read_id = count(0, BROKER_ID_MAX)
+    found: dict[int, Address] = {}
+    for name, where in value.items():
+        broker = read_id(f"{path}.{name}", str(name))
+        found[broker] = address(f"{path}.{name}", where)
+    return MappingProxyType(dict(sorted(found.items())))
+
+
+def file_path(path: str, value: object) -> Path:
+    """Read a path; whoever knows where the configuration file lies makes it absolute."""
+    return Path(text(path, value))
+
+
+def optional_file_path(path: str, value: object) -> Path | None:
+    """Read a path, or the empty text for none."""
+    return None if value == "" else file_path(path, value)
+
+
+def client_rates(path: str, value: object) -> Mapping[str, int]:
+    """Read KIP-13's static overrides: `clientA:4M,clientB:10M`, in bytes/s.
+
+    The last colon divides, so a client id may hold colons. It cannot hold a comma here: the quotas file can.
+    """
+    if not isinstance(value, str):
+        raise ConfigError(path, 'must be a text of client ids and rates: "clientA:4M,clientB:10M"', value)
+    found: dict[str, int] = {}
+    for part in value.split(",") if value.strip() else ():
+        client_id, colon, digits = part.strip().rpartition(":")
+        if not colon or not client_id or len(client_id) > CLIENT_ID_CHARACTERS_MAX:
+            raise ConfigError(
+                path, f"{part.strip()!r} is not client id, colon and rate, as clientA:4M", value
+            )
+        if client_id in found:
+            raise ConfigError(path, f"client id {client_id!r} stands there twice", value)
+        found[client_id] = rate(f"{path}[{client_id}]", digits)
+    return MappingProxyType(found)

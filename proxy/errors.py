@@ -1,0 +1,47 @@
+"""What the proxy can fail with, before it serves or when it is told to change.
+
+    SluiceError                 anything this program reports in one line, without a traceback
+    ├── ConfigError             a configuration or quotas file that cannot be: its key path and the value
+    └── StartError              the configuration is right and the machine refuses: a port in use, a directory read-only
+
+A peer's wrong bytes are `protocol.errors.WireError`, and end one connection; nothing here ends a connection.
+"""
+
+from typing import Final
+
+VALUE_CHARACTERS_MAX: Final = 80
+
+
+class SluiceError(Exception):
+    """An expected failure: its text is one line for the person who runs Sluice."""
+
+
+class ConfigError(SluiceError):
+    """A configuration that cannot be.
+
+    Args:
+        path: where it is wrong, as `listeners[0].bootstrap_port`; or the file that cannot be read.
+        problem: what is wrong with it.
+        value: what stands there, when something does.
+    """
+
+    def __init__(self, path: str, problem: str, value: object = None) -> None:
+        self.path = path
+        self.problem = problem
+        self.value = value
+        shown = "" if value is None else f" (got {shorten(value)})"
+        super().__init__(f"{path}: {problem}{shown}")
+
+
+class StartError(SluiceError):
+    """The configuration is right, and the machine does not let Sluice start."""
+
+
+def shorten(value: object) -> str:
+    """Write a value as in Python, in one line of bounded length.
+
+    >>> shorten("a" * 100)[-5:]
+    'aa...'
+    """
+    text = repr(value)
+    return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 3] + "..."
