@@ -22,8 +22,14 @@ KIND_UNBUILT: Final = {
     "replication": "the replication listener (KIP-73) is not built yet; leave this listener out"
 }
 SOURCE_UNBUILT: Final = {"cluster": 'mirroring the brokers\' own quotas is not built yet; use "file"'}
-NO_RATES: Final[Mapping[str, int]] = MappingProxyType({})
-NO_UPSTREAMS: Final[Mapping[int, Address]] = MappingProxyType({})
+
+
+def _no_rates() -> Mapping[str, int]:
+    return MappingProxyType({})
+
+
+def _no_upstreams() -> Mapping[int, Address]:
+    return MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +64,7 @@ class ListenerOptions:
         default=0, metadata=key(readers.port, "port", default="`first_broker_port`")
     )
     upstreams: Mapping[int, Address] = field(
-        default=NO_UPSTREAMS,
+        default_factory=_no_upstreams,
         metadata=key(readers.upstreams, "table of broker id = host:port", default="none: a gateway"),
     )
     reuse_port: bool = field(default=False, metadata=key(readers.boolean, "true or false"))
@@ -134,14 +140,14 @@ class QuotaSettings:
         default=None, metadata=key(readers.rate, "number", unit="bytes/s", live=True, default="unlimited")
     )
     producer_override: Mapping[str, int] = field(
-        default=NO_RATES,
+        default_factory=_no_rates,
         metadata=key(readers.client_rates, "client:rate, …", unit="bytes/s", live=True, default="none"),
     )
     consumer_default: int | None = field(
         default=None, metadata=key(readers.rate, "number", unit="bytes/s", live=True, default="unlimited")
     )
     consumer_override: Mapping[str, int] = field(
-        default=NO_RATES,
+        default_factory=_no_rates,
         metadata=key(readers.client_rates, "client:rate, …", unit="bytes/s", live=True, default="none"),
     )
 
