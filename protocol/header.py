@@ -1,0 +1,77 @@
+"""A request's header, read from the first bytes of its frame, and the start of an answer's body.
+
+Versions 1 and 2 of the request header are alike up to the client id, which stays a two-byte-length string
+even in version 2; version 2 adds a tag section (KIP-482). Version 0, without a client id, was
+ControlledShutdown's alone. An answer's header is the correlation id, and a tag section when the version is
+flexible; ApiVersions never has the section, so that a client can read the answer before it knows what the
+broker speaks.
+
+Positions are those of the four-byte length prefix. Nothing here decides who the client is.
+"""
+
+from struct import Struct
+from typing import Final
+
+from protocol.api import API_VERSIONS, flexible
+from protocol.errors import MalformedFieldError, TruncatedError
+from protocol.primitives import Buffer, skip_tags
+
+# Frame length, API key, API version, correlation id, length of the client id.
+REQUEST_HEAD: Final = Struct(">ihhih")
+# Frame length, correlation id.
+RESPONSE_HEAD: Final = Struct(">ii")
+
+_CLIENT_ID = REQUEST_HEAD.size
+_client_id_size = Struct(">h").unpack_from
+
+
+def client_id(buf: Buffer, pos: int, end: int) -> str | None:
+    """The client id of the request whose prefix is at `pos`: "" for null and for none, None when `end` cuts
+    it off.
+
+    Bytes that are not UTF-8 become backslash escapes: a client id is a name to count by, and need not be
+    text.
+    """
+    start = pos + _CLIENT_ID
+    if start > end:
+        return None
+    size: int = _client_id_size(buf, start - 2)[0]
+    if size <= 0:
+        if size < -1:
+            raise MalformedFieldError(f"client id of {size} bytes at byte {start - 2}")
+        return ""
+    if start + size > end:
+        return None
+    return str(buf[start : start + size], "utf-8", "backslashreplace")
+
+
+def body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> int | None:
+    """Where the body of the request whose prefix is at `pos` begins; None when `end` comes before that."""
+    start = pos + _CLIENT_ID
+    if start > end:
+        return None
+    size: int = _client_id_size(buf, start - 2)[0]
+    if size > 0:
+        start += size
+    elif size < -1:
+        raise MalformedFieldError(f"client id of {size} bytes at byte {start - 2}")
+    if not flexible(api_key, version):
+        return start if start <= end else None
+    try:
+        return skip_tags(buf, start, end)
+    except TruncatedError:
+        return None
+
+
+def response_body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> int:
+    """Where the body of the answer whose prefix is at `pos` begins.
+
+    Raises:
+        TruncatedError: `end` comes before that.
+    """
+    start = pos + RESPONSE_HEAD.size
+    if start > end:
+        raise TruncatedError(f"the header of an answer at byte {pos} is cut off at {end}")
+    if api_key == API_VERSIONS or not flexible(api_key, version):
+        return start
+    return skip_tags(buf, start, end)

@@ -1,0 +1,42 @@
+"""ApiVersions: what the broker speaks, cut to what Sluice serves (KIP-35, KIP-511).
+
+A key that is not in `protocol.api` is dropped, and so is one whose oldest version is newer than the newest
+served. Minima stay as sent: brokers name 0 for Produce only because librdkafka decides by it whether it may
+compress (KAFKA-18659). Features and all else behind the array pass untouched.
+"""
+
+from struct import Struct
+from typing import Final
+
+from protocol.api import API_VERSIONS, MAX_VERSION, flexible
+from protocol.header import response_body_start
+from protocol.primitives import count, count_bytes, int16, skip, skip_tags
+
+UNSUPPORTED_VERSION: Final = 35
+
+_INT32 = Struct(">i")
+_KEY = Struct(">hhh")
+
+
+def rewrite(frame: bytes, version: int) -> bytes:
+    """A whole frame with the ranges cut.
+
+    Args:
+        version: that of the request; a broker that does not speak it answers in version 0 with error 35.
+    """
+    end = len(frame)
+    pos = response_body_start(frame, 0, end, API_VERSIONS, version)
+    error = int16(frame, pos, end)
+    compact = flexible(API_VERSIONS, 0 if error == UNSUPPORTED_VERSION else version)
+    keys_pos = pos + 2
+    keys, pos = count(frame, keys_pos, end, compact)
+    entries: list[bytes] = []
+    for _ in range(keys):
+        tags_pos = skip(pos, _KEY.size, end)
+        api_key, oldest, newest = _KEY.unpack_from(frame, pos)
+        pos = skip_tags(frame, tags_pos, end) if compact else tags_pos
+        newest = min(newest, MAX_VERSION.get(api_key, -1))
+        if oldest <= newest:
+            entries.append(_KEY.pack(api_key, oldest, newest) + frame[tags_pos:pos])
+    body = frame[4:keys_pos] + count_bytes(len(entries), compact) + b"".join(entries) + frame[pos:]
+    return _INT32.pack(len(body)) + body

@@ -1,0 +1,260 @@
+"""Fetch requests and the empty answer to one (KIP-74, KIP-219, KIP-227).
+
+A request's scalars lie at fixed offsets before its topics, so a header's worth of bytes is enough to judge
+it. The topics themselves are cut into raw partition entries, which stay bytes: what a partition holds is the
+broker's business. Answers with records are walked by `protocol.messages.fetch_walk`; sessions are kept by
+`fetch_session`.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from protocol.errors import MalformedFieldError, TruncatedError, UnknownVersionError
+from protocol.primitives import (
+    Buffer,
+    count,
+    count_bytes,
+    int32,
+    skip,
+    skip_string,
+    skip_tags,
+    string_span,
+    uvarint,
+)
+
+VERSION_MAX: Final = 18
+FLEXIBLE: Final = 12
+_TOPIC_IDS: Final = 13
+
+# KIP-227: the epoch that opens a session, and the one that ends it or asks for none.
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+
+# A topic's raw name (versions 0-12) or its 16-byte id (13+), and a partition's index.
+TopicPartition: TypeAlias = tuple[bytes, int]
+
+_INT32 = Struct(">i")
+_THREE = Struct(">iii").unpack_from
+_FOUR = Struct(">iiii").unpack_from
+_SINCE_7 = Struct(">iiiibii").unpack_from
+_SINCE_15 = Struct(">iiibii").unpack_from
+_ZERO = b"\x00"
+
+
+class FetchFields(NamedTuple):
+    """A request's scalars; positions are in the buffer they were read from, -1 where the version has no such
+    field.
+    """
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    session_id: int
+    session_epoch: int
+    max_bytes_pos: int
+    session_epoch_pos: int
+
+
+def read_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFields | None:
+    """The scalars of a request whose body begins at `body_pos`; None when `end` comes before their end.
+
+    `end` is where the visible bytes of this one frame end. From version 15 a follower names itself in a tag
+    behind the topics: it is seen when the whole frame is visible, and -1 (a consumer) is given otherwise.
+    """
+    if version >= 15:
+        if body_pos + 21 > end:
+            return None
+        wait, least, most, _, session, epoch = _SINCE_15(buf, body_pos)
+        replica = -1
+        # A cheap sign of a ReplicaState tag of 13 bytes at the very end, before the request is walked to be
+        # sure.
+        if buf[end - 15] == 1 and buf[end - 14] == 13:
+            replica = _replica_in_tags(buf, body_pos, end, version)
+        return FetchFields(replica, wait, least, most, session, epoch, body_pos + 8, body_pos + 17)
+    if version >= 7:
+        if body_pos + 25 > end:
+            return None
+        replica, wait, least, most, _, session, epoch = _SINCE_7(buf, body_pos)
+        return FetchFields(replica, wait, least, most, session, epoch, body_pos + 12, body_pos + 21)
+    return _read_old_request(buf, body_pos, end, version)
+
+
+def _read_old_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFields | None:
+    """Before version 7 there are no sessions, before 3 no limit on the answer as a whole."""
+    if body_pos + _scalars_size(version) > end:
+        return None
+    if version >= 3:
+        replica, wait, least, most = _FOUR(buf, body_pos)
+        return FetchFields(replica, wait, least, most, 0, FINAL_EPOCH, body_pos + 12, -1)
+    replica, wait, least = _THREE(buf, body_pos)
+    return FetchFields(replica, wait, least, 0x7FFFFFFF, 0, FINAL_EPOCH, -1, -1)
+
+
+def empty_response(version: int, correlation_id: int, session_id: int, throttle_ms: int) -> bytes:
+    """A whole frame that answers with no topics: what a throttled client gets for records (KIP-219)."""
+    if not 0 <= version <= VERSION_MAX:
+        raise UnknownVersionError(f"no empty answer is known for Fetch version {version}")
+    parts = [_INT32.pack(correlation_id)]
+    if version >= FLEXIBLE:
+        parts.append(_ZERO)
+    if version >= 1:
+        parts.append(_INT32.pack(throttle_ms))
+    if version >= 7:
+        parts.append(b"\x00\x00" + _INT32.pack(session_id))
+    parts.append(count_bytes(0, version >= FLEXIBLE))
+    if version >= FLEXIBLE:
+        parts.append(_ZERO)
+    body = b"".join(parts)
+    return _INT32.pack(len(body)) + body
+
+
+def full_topics(
+    frame: Buffer, body_pos: int, version: int
+) -> tuple[dict[TopicPartition, bytes], list[TopicPartition]]:
+    """The partitions a whole request names, each with its entry as it stands, and those it forgets, both in
+    order.
+    """
+    end = len(frame)
+    partitions: dict[TopicPartition, bytes] = {}
+    pos = _read_topics(frame, body_pos + _scalars_size(version), end, version, partitions)
+    forgotten: list[TopicPartition] = []
+    if version >= 7:
+        _read_forgotten(frame, pos, end, version, forgotten)
+    return partitions, forgotten
+
+
+def encode_request(
+    frame: Buffer,
+    body_pos: int,
+    version: int,
+    session_epoch: int,
+    partitions: dict[TopicPartition, bytes],
+    forgotten: list[TopicPartition],
+) -> bytes:
+    """The request with another epoch and other partitions; all else stays byte for byte."""
+    assert version >= 7, "sessions began with version 7"
+    end = len(frame)
+    scalars_end = body_pos + _scalars_size(version)
+    rest = _read_topics(frame, scalars_end, end, version, {})
+    rest = _read_forgotten(frame, rest, end, version, [])
+    body = b"".join(
+        (
+            frame[4 : scalars_end - 4],
+            _INT32.pack(session_epoch),
+            _topics_bytes(partitions, version),
+            _forgotten_bytes(forgotten, version),
+            frame[rest:],
+        )
+    )
+    return _INT32.pack(len(body)) + body
+
+
+def _scalars_size(version: int) -> int:
+    """The bytes of a request's body before its topics."""
+    if version >= 15:
+        return 21
+    if version >= 7:
+        return 25
+    if version >= 4:
+        return 17
+    return 16 if version == 3 else 12
+
+
+def _entry_size(version: int) -> int:
+    """A partition's fixed bytes: index, offset, limit; leader epoch (9+), last fetched epoch (12+), log start
+    (5+).
+    """
+    return 16 + (4 if version >= 9 else 0) + (4 if version >= 12 else 0) + (8 if version >= 5 else 0)
+
+
+def _topic_key(buf: Buffer, pos: int, end: int, version: int) -> tuple[bytes, int]:
+    if version >= _TOPIC_IDS:
+        after = skip(pos, 16, end)
+        return bytes(buf[pos:after]), after
+    start, stop = string_span(buf, pos, end, version >= FLEXIBLE)
+    if stop < start:
+        raise MalformedFieldError(f"topic at byte {pos} has no name")
+    return bytes(buf[start:stop]), stop
+
+
+def _read_topics(
+    buf: Buffer, pos: int, end: int, version: int, partitions: dict[TopicPartition, bytes]
+) -> int:
+    compact = version >= FLEXIBLE
+    size = _entry_size(version)
+    topics, pos = count(buf, pos, end, compact)
+    for _ in range(topics):
+        topic, pos = _topic_key(buf, pos, end, version)
+        entries, pos = count(buf, pos, end, compact)
+        for _ in range(entries):
+            after = skip(pos, size, end)
+            if compact:
+                after = skip_tags(buf, after, end)
+            partitions[topic, int32(buf, pos, end)] = bytes(buf[pos:after])
+            pos = after
+        if compact:
+            pos = skip_tags(buf, pos, end)
+    return pos
+
+
+def _read_forgotten(buf: Buffer, pos: int, end: int, version: int, forgotten: list[TopicPartition]) -> int:
+    compact = version >= FLEXIBLE
+    topics, pos = count(buf, pos, end, compact)
+    for _ in range(topics):
+        topic, pos = _topic_key(buf, pos, end, version)
+        entries, pos = count(buf, pos, end, compact)
+        for _ in range(entries):
+            forgotten.append((topic, int32(buf, pos, end)))
+            pos += 4
+        if compact:
+            pos = skip_tags(buf, pos, end)
+    return pos
+
+
+def _topics_bytes(partitions: dict[TopicPartition, bytes], version: int) -> bytes:
+    """Neighbours of one topic share an entry, as in Kafka's own client: order is priority (KIP-74)."""
+    runs: list[tuple[bytes, list[bytes]]] = []
+    for (topic, _), entry in partitions.items():
+        if not runs or runs[-1][0] != topic:
+            runs.append((topic, []))
+        runs[-1][1].append(entry)
+    return _array_bytes(runs, version)
+
+
+def _forgotten_bytes(forgotten: list[TopicPartition], version: int) -> bytes:
+    topics: dict[bytes, list[bytes]] = {}
+    for topic, partition in forgotten:
+        topics.setdefault(topic, []).append(_INT32.pack(partition))
+    return _array_bytes(list(topics.items()), version)
+
+
+def _array_bytes(topics: list[tuple[bytes, list[bytes]]], version: int) -> bytes:
+    compact = version >= FLEXIBLE
+    out = [count_bytes(len(topics), compact)]
+    for topic, entries in topics:
+        if version < FLEXIBLE:
+            out.append(len(topic).to_bytes(2, "big"))
+        elif version < _TOPIC_IDS:
+            out.append(count_bytes(len(topic), compact))
+        out += (topic, count_bytes(len(entries), compact), *entries)
+        if compact:
+            out.append(_ZERO)
+    return b"".join(out)
+
+
+def _replica_in_tags(buf: Buffer, body_pos: int, end: int, version: int) -> int:
+    """The replica id in the tags that end a whole request, -1 when it is cut off or names none (KIP-903)."""
+    try:
+        pos = _read_topics(buf, body_pos + _scalars_size(version), end, version, {})
+        pos = skip_string(buf, _read_forgotten(buf, pos, end, version, []), end, True)
+        tags, pos = uvarint(buf, pos, end)
+        for _ in range(tags):
+            tag, pos = uvarint(buf, pos, end)
+            size, pos = uvarint(buf, pos, end)
+            if tag == 1 and size >= 4:
+                return int32(buf, pos, end)
+            pos = skip(pos, size, end)
+    except TruncatedError:
+        pass
+    return -1

@@ -1,0 +1,57 @@
+"""Group membership: which connections carry it, and the session timeout they name (KIP-62, KIP-848, KIP-932).
+
+Some clients send heartbeats on the connection they fetch on. A mute on such a connection has to end well
+before the coordinator gives the member up, so all that is needed of a group request is that time. JoinGroup
+alone names it; in the newer protocols it is the brokers' own setting, never below the default here unless
+somebody asked for it.
+"""
+
+from typing import Final
+
+from protocol.api import (
+    CONSUMER_GROUP_HEARTBEAT,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LEAVE_GROUP,
+    OFFSET_COMMIT,
+    SHARE_GROUP_HEARTBEAT,
+    STREAMS_GROUP_HEARTBEAT,
+    SYNC_GROUP,
+    flexible,
+)
+from protocol.errors import TruncatedError
+from protocol.primitives import Buffer, int32, skip_string
+
+# The session timeout of Kafka's consumers before 3.0 and of sarama; franz-go, librdkafka and newer Java use
+# 45 s, KafkaJS 30 s. Taken where a group connection named none.
+SESSION_TIMEOUT_DEFAULT_MS: Final = 10_000
+
+GROUP_APIS: Final = frozenset(
+    {
+        JOIN_GROUP,
+        SYNC_GROUP,
+        HEARTBEAT,
+        OFFSET_COMMIT,
+        LEAVE_GROUP,
+        CONSUMER_GROUP_HEARTBEAT,
+        SHARE_GROUP_HEARTBEAT,
+        STREAMS_GROUP_HEARTBEAT,
+    }
+)
+
+
+def session_timeout_ms(api_key: int, buf: Buffer, body_pos: int, end: int, version: int) -> int | None:
+    """The session timeout that bounds mutes on this connection from now on; None for a request that is not a
+    group's.
+
+    A JoinGroup that is cut off before it, or names none above 0, counts with the default.
+    """
+    if api_key not in GROUP_APIS:
+        return None
+    if api_key != JOIN_GROUP:
+        return SESSION_TIMEOUT_DEFAULT_MS
+    try:
+        timeout = int32(buf, skip_string(buf, body_pos, end, flexible(JOIN_GROUP, version)), end)
+    except TruncatedError:
+        return SESSION_TIMEOUT_DEFAULT_MS
+    return timeout if timeout > 0 else SESSION_TIMEOUT_DEFAULT_MS

@@ -1,0 +1,84 @@
+"""Metadata: our addresses in the array of brokers (KIP-4, KIP-36 racks).
+
+The array comes before the topics, so only the head of an answer is read and replaced; topics and partitions,
+which can be megabytes, pass untouched. They name brokers by id alone. Brokers whose address may not be named
+are left out of the array; clients then treat partitions they lead as leaderless and ask again.
+"""
+
+from struct import Struct
+from typing import Final
+
+from protocol.api import METADATA, flexible
+from protocol.errors import MalformedFieldError, TruncatedError
+from protocol.header import response_body_start
+from protocol.messages.endpoints import AddressMap
+from protocol.primitives import (
+    Buffer,
+    count,
+    count_bytes,
+    int32,
+    skip,
+    skip_string,
+    skip_tags,
+    string,
+    string_bytes,
+)
+
+_INT32 = Struct(">i")
+_THROTTLE_SINCE: Final = 3
+_RACK_SINCE: Final = 1
+
+
+def rewrite_head(
+    buf: Buffer, start: int, end: int, version: int, address_map: AddressMap
+) -> tuple[int, bytes] | None:
+    """The head of the answer whose length prefix is at `start`, through the array of brokers.
+
+    Returns:
+        How many of the original bytes are replaced, and the bytes that replace them, with the frame's new
+        length; None when `end` comes before the array does.
+
+    Raises:
+        WireError: the frame ends before its array, or its fields cannot be.
+    """
+    if start + 4 > end:
+        return None
+    length: int = _INT32.unpack_from(buf, start)[0]
+    if length < 0:
+        raise MalformedFieldError(f"frame of {length} bytes at byte {start}")
+    frame_end = start + 4 + length
+    try:
+        return _rewrite(buf, start, min(end, frame_end), length, version, address_map)
+    except TruncatedError:
+        if end >= frame_end:
+            raise
+        return None
+
+
+def _rewrite(
+    buf: Buffer, start: int, end: int, length: int, version: int, address_map: AddressMap
+) -> tuple[int, bytes]:
+    compact = flexible(METADATA, version)
+    pos = response_body_start(buf, start, end, METADATA, version)
+    if version >= _THROTTLE_SINCE:
+        pos = skip(pos, 4, end)
+    brokers_pos = pos
+    brokers, pos = count(buf, pos, end, compact)
+    entries: list[bytes] = []
+    for _ in range(brokers):
+        node_id = int32(buf, pos, end)
+        host, pos = string(buf, pos + 4, end, compact)
+        port = int32(buf, pos, end)
+        pos += 4
+        rest = pos
+        if version >= _RACK_SINCE:
+            pos = skip_string(buf, pos, end, compact)
+        if compact:
+            pos = skip_tags(buf, pos, end)
+        address = address_map(node_id, host or "", port)
+        if address is not None:
+            head = _INT32.pack(node_id) + string_bytes(address[0], compact) + _INT32.pack(address[1])
+            entries.append(head + bytes(buf[rest:pos]))
+    array = count_bytes(len(entries), compact) + b"".join(entries)
+    grown = brokers_pos + len(array) - pos
+    return pos - start, _INT32.pack(length + grown) + bytes(buf[start + 4 : brokers_pos]) + array

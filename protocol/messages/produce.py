@@ -1,0 +1,72 @@
+"""Produce: the acks of a request, the throttle time and node endpoints of an answer (KIP-13, KIP-219,
+KIP-951).
+
+The records of a request are never looked at. An answer is small, so it is handled whole: its throttle time
+lies behind the topics, and from version 10 the brokers' addresses follow in a tag.
+"""
+
+from struct import Struct
+from typing import Final
+
+from protocol import throttle
+from protocol.api import PRODUCE
+from protocol.errors import TruncatedError
+from protocol.messages.endpoints import AddressMap, rewrite_tags
+from protocol.primitives import Buffer, uvarint
+
+_INT16 = Struct(">h").unpack_from
+_INT32 = Struct(">i")
+_ENDPOINTS_SINCE: Final = 10
+
+
+def acks(buf: Buffer, body_pos: int, end: int, version: int) -> int | None:
+    """The acknowledgements asked for (0: no answer will come); None when `end` comes before them."""
+    pos = body_pos
+    if version >= 9:
+        if pos >= end:
+            return None
+        size = buf[pos]
+        pos += 1
+        if size > 127:
+            try:
+                size, pos = uvarint(buf, body_pos, end)
+            except TruncatedError:
+                return None
+        if size:
+            pos += size - 1
+    elif version >= 3:
+        if pos + 2 > end:
+            return None
+        pos += 2 + max(_INT16(buf, pos)[0], 0)
+    if pos + 2 > end:
+        return None
+    value: int = _INT16(buf, pos)[0]
+    return value
+
+
+def rewrite_response(frame: bytes, version: int, address_map: AddressMap | None, throttle_ms: int) -> bytes:
+    """The answer with the larger of both throttle times and our addresses in NodeEndpoints (version 10 and
+    later).
+
+    Args:
+        frame: a whole frame with its length prefix; it is given back itself when nothing in it changes.
+        address_map: None where addresses stay as they are (sidecar).
+    """
+    rewrite = address_map is not None and version >= _ENDPOINTS_SINCE
+    if not rewrite and throttle_ms <= 0:
+        return frame
+    pos = throttle.locate(frame, PRODUCE, version)
+    if pos == throttle.NONE:
+        return frame
+    raised = throttle_ms > _INT32.unpack_from(frame, pos)[0]
+    tags = None
+    if rewrite and frame[pos + 4 : pos + 5] != b"\x00":
+        assert address_map is not None
+        tags = rewrite_tags(frame, pos + 4, len(frame), address_map)
+    if tags is None and not raised:
+        return frame
+    out = bytearray(frame if tags is None else frame[: pos + 4] + tags)
+    if raised:
+        _INT32.pack_into(out, pos, throttle_ms)
+    _INT32.pack_into(out, 0, len(out) - 4)
+    return bytes(out)

@@ -1,0 +1,157 @@
+"""Kafka's primitive types on a buffer: numbers, strings, arrays' counts and tag sections (KIP-482).
+
+Readers take `(buf, pos, end)` and give the value and the position after it; `end` is where the bytes that may
+be looked at end, which in a shared buffer is before the buffer does. They raise TruncatedError at `end`, so
+that a caller who holds only part of a frame can wait for more. Writers give bytes.
+
+It knows no message, and copies nothing but the strings it is asked for.
+"""
+
+from struct import Struct
+from typing import Final, TypeAlias
+
+from protocol.errors import MalformedFieldError, TruncatedError
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+_INT16: Final = Struct(">h").unpack_from
+_INT32: Final = Struct(">i").unpack_from
+
+# Kafka's strings carry an int16 length; compact ones could carry more, but no Kafka class writes more.
+_STRING_MAX: Final = 32767
+
+
+def int16(buf: Buffer, pos: int, end: int) -> int:
+    """The big-endian int16 at `pos`."""
+    if pos + 2 > end:
+        raise TruncatedError(f"int16 at byte {pos} is cut off at {end}")
+    value: int = _INT16(buf, pos)[0]
+    return value
+
+
+def int32(buf: Buffer, pos: int, end: int) -> int:
+    """The big-endian int32 at `pos`."""
+    if pos + 4 > end:
+        raise TruncatedError(f"int32 at byte {pos} is cut off at {end}")
+    value: int = _INT32(buf, pos)[0]
+    return value
+
+
+def uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
+    """The unsigned varint at `pos`, at most 32 bits in five bytes, as Kafka's own reader takes it.
+
+    >>> uvarint(b"\\xac\\x02", 0, 2)
+    (300, 2)
+    """
+    value = shift = 0
+    while pos < end:
+        byte = buf[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            if value > 0xFFFFFFFF:
+                raise MalformedFieldError(f"varint before byte {pos} has more than 32 bits")
+            return value, pos
+        shift += 7
+        if shift > 28:
+            raise MalformedFieldError(f"varint before byte {pos} has more than five bytes")
+    raise TruncatedError(f"varint is cut off at {end}")
+
+
+def skip(pos: int, size: int, end: int) -> int:
+    """The position `size` bytes on, which must not lie past `end`."""
+    pos += size
+    if pos > end:
+        raise TruncatedError(f"{size} bytes before byte {pos} are cut off at {end}")
+    return pos
+
+
+def count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
+    """An array's or a string of bytes' length (int32, or varint less one): -1 for null."""
+    if flexible:
+        value, pos = uvarint(buf, pos, end)
+        return value - 1, pos
+    value = int32(buf, pos, end)
+    if value < -1:
+        raise MalformedFieldError(f"length {value} at byte {pos}")
+    return value, pos + 4
+
+
+def string_span(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
+    """Where a string's text begins and ends; a null string ends one before it begins."""
+    if flexible:
+        size, pos = uvarint(buf, pos, end)
+        size -= 1
+        if size > _STRING_MAX:
+            raise MalformedFieldError(f"string of {size} bytes before byte {pos}")
+    else:
+        size = int16(buf, pos, end)
+        if size < -1:
+            raise MalformedFieldError(f"string of {size} bytes at byte {pos}")
+        pos += 2
+    if pos + size > end:
+        raise TruncatedError(f"string of {size} bytes at byte {pos} is cut off at {end}")
+    return pos, pos + size
+
+
+def string(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[str | None, int]:
+    """A string's text, None for null, and the position after it."""
+    start, stop = string_span(buf, pos, end, flexible)
+    if stop < start:
+        return None, start
+    try:
+        return str(buf[start:stop], "utf-8"), stop
+    except UnicodeDecodeError as error:
+        raise MalformedFieldError(f"text at byte {start} is not UTF-8") from error
+
+
+def skip_string(buf: Buffer, pos: int, end: int, flexible: bool) -> int:
+    """The position after a string, null or not."""
+    start, stop = string_span(buf, pos, end, flexible)
+    return max(start, stop)
+
+
+def skip_bytes(buf: Buffer, pos: int, end: int, flexible: bool) -> int:
+    """The position after a string of bytes or of records, null or not."""
+    size, pos = count(buf, pos, end, flexible)
+    return skip(pos, max(size, 0), end)
+
+
+def skip_tags(buf: Buffer, pos: int, end: int) -> int:
+    """The position after a tag section."""
+    if pos < end and not buf[pos]:
+        return pos + 1
+    tags, pos = uvarint(buf, pos, end)
+    for _ in range(tags):
+        _, pos = uvarint(buf, pos, end)
+        size, pos = uvarint(buf, pos, end)
+        pos = skip(pos, size, end)
+    return pos
+
+
+def uvarint_bytes(value: int) -> bytes:
+    """The shortest varint of `value`.
+
+    >>> uvarint_bytes(300).hex()
+    'ac02'
+    """
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def count_bytes(value: int, flexible: bool) -> bytes:
+    """An array's length, -1 for null."""
+    return uvarint_bytes(value + 1) if flexible else value.to_bytes(4, "big", signed=True)
+
+
+def string_bytes(text: str | None, flexible: bool) -> bytes:
+    """A string with its length; None for null."""
+    raw = b"" if text is None else text.encode()
+    size = -1 if text is None else len(raw)
+    return (uvarint_bytes(size + 1) if flexible else size.to_bytes(2, "big", signed=True)) + raw
