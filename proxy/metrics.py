@@ -1,0 +1,238 @@
+"""The only Prometheus code: `proxy.stats.Stats` and the quotas engine's views, under names that begin with `sluice_`.
+
+KIP-13's per-client byte rate and throttle time are there for every client id, with what Kafka does not tell beside them;
+docs/metrics.md maps each name to Kafka's MBean, and a test compares that document with what is collected here. A scrape is
+three steps, so that it does not hold up traffic: `ClientSeries` looks through the clients in portions, a snapshot of the
+counters is taken, and `render` writes the text, which may run in a thread. It keeps its own registry, since the default
+one is shared with whatever else is imported.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from protocol.api import API_NAMES
+from proxy.series import ClientSeries, QuotaView, Row
+from proxy.stats import LATENCY_BOUNDS_US, Stats
+
+CLIENT_LABELS: Final = ("type", "user", "client_id")
+PORTION: Final = 500  # clients looked through at a time: about a millisecond
+UNKNOWN_API: Final = "unknown"
+
+
+class Quotas(Protocol):
+    """What is asked of the quotas engine."""
+
+    @property
+    def enforcing(self) -> bool: ...
+    def views(self, now_ms: int) -> Sequence[QuotaView]: ...
+
+
+class Snapshot(NamedTuple):
+    """Everything one scrape shows, taken at one time; nothing in it changes any more."""
+
+    families: tuple[Metric, ...]
+
+
+class Metrics:
+    """Takes snapshots and writes them.
+
+    Args:
+        stats: the data path's counters.
+        quotas: the quotas engine.
+        series_max: a bound on the series of all clients together.
+        version: of Sluice, for `sluice_build_info`.
+    """
+
+    def __init__(self, stats: Stats, quotas: Quotas, series_max: int, version: str) -> None:
+        self._stats = stats
+        self._quotas = quotas
+        self._series = ClientSeries(series_max)
+        self._version = version
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+
+    def portions(self, now_ms: int) -> Iterator[None]:
+        """Look through the clients; whoever iterates may let others run between two portions.
+
+        One scrape at a time: the caller sees to it.
+        """
+        views = self._quotas.views(now_ms)
+        self._series.begin()
+        for start in range(0, len(views), PORTION):
+            self._series.add(views[start : start + PORTION])
+            yield
+
+    def snapshot(self) -> Snapshot:
+        """Take the counters as they are, with the clients that `portions` looked through."""
+        rows = self._series.rows()
+        return Snapshot((*_of_clients(rows), *_of_proxy(self._stats), *self._of_program()))
+
+    def render(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
+        """Write a snapshot in the format the scraper accepts.
+
+        Returns: the body and its content type.
+        """
+        encode, content_type = choose_encoder(accept)
+        registry = CollectorRegistry()
+        registry.register(_Fixed(snapshot.families))
+        # OpenMetrics ends with a line of its own, so both parts must be written by one registry.
+        registry.register(_Fixed(tuple(self._process.collect())))
+        return encode(registry), content_type
+
+    def _of_program(self) -> Iterator[Metric]:
+        gauge = GaugeMetricFamily(
+            "sluice_enforcing", "1 when quotas are enforced, 0 when they are only observed or off"
+        )
+        gauge.add_metric((), float(self._quotas.enforcing))
+        yield gauge
+        info = GaugeMetricFamily(
+            "sluice_build_info", "Always 1; the labels tell the version", labels=("version", "python")
+        )
+        info.add_metric((self._version, ".".join(map(str, sys.version_info[:3]))), 1.0)
+        yield info
+
+
+class _Fixed(Collector):
+    """A collector of metrics that were made before."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._families)
+
+
+def _of_clients(rows: Sequence[Row]) -> Iterator[Metric]:
+    for name, text, field in (
+        ("bytes", "Bytes of requests (Produce) or answers (Fetch) that the quota counts", "bytes"),
+        ("throttled_requests", "Requests that were throttled", "throttled"),
+        (
+            "would_throttled_requests",
+            "Requests that were not throttled only because nothing is enforced",
+            "would_throttled",
+        ),
+    ):
+        counter = CounterMetricFamily(f"sluice_client_{name}", text, labels=CLIENT_LABELS)
+        for row in rows:
+            counter.add_metric((row.type, row.user, row.client_id), getattr(row.totals, field))
+        yield counter
+    for name, text, field in (
+        ("throttle_seconds", "Time the client was throttled for", "throttle_ms"),
+        (
+            "would_throttle_seconds",
+            "Time it was not throttled for only because nothing is enforced",
+            "would_throttle_ms",
+        ),
+    ):
+        counter = CounterMetricFamily(f"sluice_client_{name}", text, labels=CLIENT_LABELS)
+        for row in rows:
+            counter.add_metric((row.type, row.user, row.client_id), getattr(row.totals, field) / 1000)
+        yield counter
+    rate = GaugeMetricFamily(
+        "sluice_client_byte_rate", "Bytes/s over the quota's windows", labels=CLIENT_LABELS
+    )
+    quota = GaugeMetricFamily(
+        "sluice_client_quota_byte_rate", "The quota in bytes/s; absent: none", labels=CLIENT_LABELS
+    )
+    debt = GaugeMetricFamily(
+        "sluice_client_debt_bytes", "Bytes over the quota not yet paid for", labels=CLIENT_LABELS
+    )
+    for row in rows:
+        labels = (row.type, row.user, row.client_id)
+        rate.add_metric(labels, row.byte_rate)
+        debt.add_metric(labels, row.debt_bytes)
+        if row.quota is not None:
+            quota.add_metric(labels, row.quota)
+    yield from (rate, quota, debt)
+
+
+def _of_proxy(stats: Stats) -> Iterator[Metric]:
+    yield _gauge("sluice_connections", "Client connections open now", stats.connections, "listener")
+    yield _counter(
+        "sluice_connections_opened", "Client connections accepted", stats.connections_total, "listener"
+    )
+    yield _counter("sluice_connections_refused", "Client connections closed at once", stats.refused, "cause")
+    yield _counter(
+        "sluice_connection_errors", "Connections that ended as nobody wished", stats.errors, "cause"
+    )
+    yield _counter("sluice_requests", "Frames from clients, by API", _requests(stats), "api")
+    yield _counter("sluice_reloads", "Times the configuration was read again", stats.reloads, "result")
+    for name, text, value in (
+        ("sluice_responses", "Frames from brokers", stats.frames_from_brokers),
+        ("sluice_bytes_from_clients", "Bytes read from clients", stats.bytes_from_clients),
+        ("sluice_bytes_from_brokers", "Bytes read from brokers", stats.bytes_from_brokers),
+        ("sluice_spliced_bytes", "Bytes that never left the kernel", stats.spliced_bytes),
+        (
+            "sluice_held_seconds",
+            "Time requests were held before their payload was read",
+            stats.held_ms_total / 1000,
+        ),
+        ("sluice_clients_closed_muted", "Clients that closed while muted", stats.client_closed_muted),
+        (
+            "sluice_fetches_answered",
+            "Fetches over quota, answered here and seen by no broker",
+            stats.fetches_answered,
+        ),
+        ("sluice_session_translations", "Fetches whose session was translated", stats.session_translations),
+        (
+            "sluice_unnamed_brokers",
+            "Brokers without a port that were left out of an answer",
+            stats.unnamed_brokers,
+        ),
+        (
+            "sluice_pipe_fallbacks",
+            "Times a kernel pipe was refused and buffers were used",
+            stats.pipe_fallbacks,
+        ),
+    ):
+        yield CounterMetricFamily(name, text, value=value)
+    for name, text, value in (
+        ("sluice_channels_muted", "Channels muted now", stats.muted),
+        ("sluice_channels_held", "Channels held now, their payload unread", stats.held),
+        ("sluice_held_bytes", "Bytes in memory of requests that are held", stats.held_bytes),
+    ):
+        yield GaugeMetricFamily(name, text, value=value)
+    yield _latency(stats)
+
+
+def _gauge(name: str, text: str, values: dict[str, int], label: str) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=(label,))
+    for key, value in sorted(values.items()):
+        family.add_metric((key,), value)
+    return family
+
+
+def _counter(name: str, text: str, values: dict[str, int], label: str) -> Metric:
+    family = CounterMetricFamily(name, text, labels=(label,))
+    for key, value in sorted(values.items()):
+        family.add_metric((key,), value)
+    return family
+
+
+def _requests(stats: Stats) -> dict[str, int]:
+    last = len(stats.requests) - 1
+    counts: dict[str, int] = {}
+    for api_key, value in enumerate(stats.requests):
+        if value:
+            name = UNKNOWN_API if api_key == last else API_NAMES.get(api_key, UNKNOWN_API)
+            counts[name] = counts.get(name, 0) + value
+    return counts
+
+
+def _latency(stats: Stats) -> Metric:
+    family = HistogramMetricFamily(
+        "sluice_added_latency_seconds", "From the read of bytes to the write that sends them on"
+    )
+    buckets: list[tuple[str, float]] = []
+    below = 0
+    for bound, value in zip((*LATENCY_BOUNDS_US, None), stats.latency_buckets, strict=True):
+        below += value
+        buckets.append(("+Inf" if bound is None else str(bound / 1_000_000), below))
+    family.add_metric((), buckets, sum_value=stats.latency_sum_us / 1_000_000)
+    return family
