@@ -1,0 +1,101 @@
+"""The walk through ShareFetch and ShareAcknowledge answers, to the addresses behind their topics (KIP-932).
+
+Both are flexible and use topic ids. Records are passed by their length, unseen; the acquired ranges that
+follow them are read for their tags' sake. NodeEndpoints is an array of its own here, just before the body's
+tags.
+
+How to feed it: `protocol.messages.walk`. Share sessions are not kept: a share fetch is never answered
+locally.
+"""
+
+from typing import Final
+
+from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
+from protocol.errors import UnknownVersionError
+from protocol.header import response_body_start
+from protocol.messages.endpoints import fit_array
+from protocol.messages.walk import PARTITION_TAGS, Walk
+from protocol.primitives import skip, skip_string, skip_tags, uvarint
+
+# States of its own, after those that every walk has.
+_ACQUIRED, _ACQUIRED_RANGES = 6, 7
+
+_LOCK_TIMEOUT_SINCE: Final = {SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 2}
+_VERSIONS: Final = range(1, 3)
+
+
+class ShareWalk(Walk):
+    """One walk through one ShareFetch or ShareAcknowledge answer."""
+
+    __slots__ = ("_acquired", "_api_key", "_head_size")
+
+    def __init__(self, api_key: int, version: int, frame_length: int) -> None:
+        """Take an answer by its request's key and version and the number in its length prefix."""
+        if api_key not in _LOCK_TIMEOUT_SINCE or version not in _VERSIONS:
+            raise UnknownVersionError(f"the layout of version {version} of API {api_key} is not known")
+        super().__init__(frame_length, True)
+        self._api_key = api_key
+        # What follows the error message and comes before the topics.
+        self._head_size = 4 if version >= _LOCK_TIMEOUT_SINCE[api_key] else 0
+        self._acquired = 0
+
+    def _head(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        pos = response_body_start(buf, pos, limit, self._api_key, _VERSIONS.start)
+        # Throttle time, error code, error message; then the acquisition lock timeout.
+        pos = skip_string(buf, skip(pos, 6, limit), limit, True)
+        topics, pos = uvarint(buf, skip(pos, self._head_size, limit), limit)
+        self._begin_topics(topics - 1)
+        return pos
+
+    def _topic(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        partitions, pos = uvarint(buf, skip(pos, 16, limit), limit)
+        self._begin_partitions(partitions - 1)
+        return pos
+
+    def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        # Index, error code, error message; for ShareFetch the same of the acknowledgement, without an index.
+        pos = skip_string(buf, skip(pos, 6, limit), limit, True)
+        if self._api_key == SHARE_FETCH:
+            pos = skip_string(buf, skip(pos, 2, limit), limit, True)
+        # The current leader's id and epoch.
+        pos = skip_tags(buf, skip(pos, 8, limit), limit)
+        if self._api_key != SHARE_FETCH:
+            self._state = PARTITION_TAGS
+            return pos
+        size, pos = uvarint(buf, pos, limit)
+        self._state = _ACQUIRED
+        return pos + max(size - 1, 0)
+
+    def _acquired_count(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        size, pos = uvarint(buf, pos, limit)
+        self._acquired = size - 1
+        self._state = _ACQUIRED_RANGES if size > 1 else PARTITION_TAGS
+        return pos
+
+    def _acquired_ranges(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        """First offset, last offset, delivery count and tags each; there may be thousands."""
+        left = self._acquired
+        while left and pos + 19 <= limit and not buf[pos + 18]:
+            pos += 19
+            left -= 1
+        if left == self._acquired:
+            pos = skip_tags(buf, skip(pos, 18, limit), limit)
+            left -= 1
+        self._acquired = left
+        if not left:
+            self._state = PARTITION_TAGS
+        return pos
+
+    def _tail(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        return self._replace_tail(buf, pos, limit, fit_array)
+
+    STEPS = (
+        _head,
+        _topic,
+        _partition,
+        Walk._partition_tags,
+        Walk._topic_tags,
+        _tail,
+        _acquired_count,
+        _acquired_ranges,
+    )

@@ -1,0 +1,161 @@
+"""A resumable walk through an answer that is relayed while it arrives, up to the addresses that end it
+(KIP-951).
+
+How to walk, for whoever relays::
+
+    walk = FetchWalk(version, frame_length)
+    while not walk.done:
+        n = walk.feed(buf, start, end, address_map)   # the first time, `start` is at the length prefix
+        # send buf[start:start + n]; keep what follows, it is shown again at the front of the next feed
+        # pass walk.unseen bytes more without showing them; they follow buf[start + n] once n reached `end`
+
+A feed that gives 0 and leaves `unseen` 0 needs more bytes behind those it was shown: never more than
+`PART_MAX` in all, so a buffer of that size is enough. `done` is set as soon as no feed is needed any more;
+`unseen` bytes may be left then.
+
+The walk is a table of steps, one state each, between which only numbers are kept. A step reads a whole part,
+gives the position after it, which may lie beyond the bytes at hand, and sets the next state; or it raises
+TruncatedError and has changed nothing, so that it is tried again with more bytes. Everything is passed on as
+it came; only the last step writes, and as many bytes as it found, because the frame's length has long been
+sent.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
+from protocol.messages.endpoints import AddressMap
+from protocol.primitives import skip_tags
+
+# The states every walk has. A frame begins in HEAD and ends in TAIL; after a topic's last partition come its
+# tags where versions are flexible, then the next topic. A walk's own states follow from 6.
+HEAD, TOPIC, PARTITION, PARTITION_TAGS, TOPIC_TAGS, TAIL = range(6)
+
+# The largest part that is kept until it is whole. A tail of 64 KiB names more than 500 brokers with long
+# names.
+PART_MAX: Final = 65536
+
+
+class Walk:
+    """The common part: counts off the frame's bytes and runs the steps of a subclass."""
+
+    __slots__ = (
+        "_address_map",
+        "_compact",
+        "_frame_end",
+        "_left",
+        "_partitions",
+        "_state",
+        "_topics",
+        "done",
+        "unseen",
+    )
+
+    # Steps by state: (walk, buf, pos, limit) -> the position after the part.
+    STEPS: ClassVar[tuple[Callable[[Any, bytearray | memoryview, int, int], int], ...]] = ()
+
+    def __init__(self, frame_length: int, compact: bool) -> None:
+        """Take a frame by the number in its length prefix."""
+        self.unseen = 0
+        self.done = False
+        self._compact = compact
+        self._left = frame_length + 4
+        self._state = HEAD
+        self._topics = 0
+        self._partitions = 0
+        self._frame_end = 0
+        self._address_map: AddressMap | None = None
+
+    def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
+        """Walk on through `buf[start:end]`, where `start` is the first byte not yet passed.
+
+        Returns:
+            How many bytes from `start` may be sent on.
+
+        Raises:
+            WireError: the frame ends before its fields do, or a part of it is larger than `PART_MAX`.
+        """
+        frame_end = start + self._left
+        limit = end if end < frame_end else frame_end
+        self._frame_end = frame_end
+        self._address_map = address_map
+        steps = self.STEPS
+        pos = start
+        try:
+            while pos < limit and not self.done:
+                pos = steps[self._state](self, buf, pos, limit)
+        except TruncatedError:
+            if limit == frame_end:
+                raise
+            if limit - pos >= PART_MAX:
+                raise OversizedError(f"a part of more than {PART_MAX} bytes at byte {pos}") from None
+        if pos >= frame_end:
+            self._finish(pos)
+        self._left = frame_end - pos
+        if pos <= limit:
+            self.unseen = 0
+            return pos - start
+        self.unseen = pos - limit
+        return limit - start
+
+    def _finish(self, pos: int) -> None:
+        """The frame's last byte is passed: nothing may be missing."""
+        if pos > self._frame_end:
+            raise MalformedFieldError(f"a field ends {pos - self._frame_end} bytes behind its frame")
+        # Versions that are not flexible have nothing behind the last topic.
+        if not self.done and (self._compact or self._state != TAIL):
+            raise TruncatedError("the frame ends before its fields do")
+        self.done = True
+
+    def _begin_topics(self, topics: int) -> None:
+        self._topics = topics
+        self._state = TOPIC if topics > 0 else TAIL
+
+    def _begin_partitions(self, partitions: int) -> None:
+        self._partitions = partitions
+        if partitions > 0:
+            self._state = PARTITION
+        else:
+            self._end_topic()
+
+    def _end_partition(self) -> None:
+        self._begin_partitions(self._partitions - 1)
+
+    def _end_topic(self) -> None:
+        if self._compact:
+            self._state = TOPIC_TAGS
+        else:
+            self._begin_topics(self._topics - 1)
+
+    def _partition_tags(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        pos = skip_tags(buf, pos, limit)
+        self._end_partition()
+        return pos
+
+    def _topic_tags(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        pos = skip_tags(buf, pos, limit)
+        self._begin_topics(self._topics - 1)
+        return pos
+
+    def _replace_tail(
+        self,
+        buf: bytearray | memoryview,
+        pos: int,
+        limit: int,
+        fit: Callable[[bytearray | memoryview, int, int, AddressMap], bytes | None],
+    ) -> int:
+        """Replace the addresses in all that is left of the frame, once it is at hand; without a map it
+        passes.
+        """
+        frame_end = self._frame_end
+        if self._address_map is not None:
+            if limit < frame_end:
+                if frame_end - pos > PART_MAX:
+                    raise OversizedError(f"{frame_end - pos} bytes after the last topic at byte {pos}")
+                raise TruncatedError(f"the tail at byte {pos} is cut off at {limit}")
+            fitted = fit(buf, pos, frame_end, self._address_map)
+            if fitted is not None:
+                assert len(fitted) == frame_end - pos, "the frame's length has been sent"
+                buf[pos:frame_end] = fitted
+        self.done = True
+        return frame_end
