@@ -1,0 +1,1 @@
+"""The tests of Sluice; importable as `tests.cluster`, `tests.support`, ..."""

@@ -1,0 +1,108 @@
+"""What a test cluster is to look like, and the `server.properties` that follow from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.cluster.readiness import Address
+
+CLIENTS: Final = "CLIENTS"
+_CONTROLLER: Final = "CONTROLLER"
+
+JVM_OPTIONS: Final = ("-Xms128m", "-Xmx700m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One listener of every broker.
+
+    Args:
+        name: in capitals, as Kafka's listener names are.
+        ports: one a broker, in the order of node ids; empty: free ones are chosen.
+        advertised: where clients are sent, one a broker; empty: to the broker itself.
+            A HAProxy or a sidecar stands there, and the listener is only reached through it.
+    """
+
+    name: str
+    ports: tuple[int, ...] = ()
+    advertised: tuple[Address, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """A KRaft cluster of `nodes` brokers, ids 1 to `nodes`, each also a controller.
+
+    Brokers reach each other, and tests reach them directly, on the listener CLIENTS.
+    """
+
+    nodes: int = 3
+    listeners: tuple[Listener, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    jvm_options: tuple[str, ...] = JVM_OPTIONS
+    ready_seconds_max: float = 90.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAddresses:
+    """Where one broker listens: port by listener name, advertised address by listener name."""
+
+    ports: Mapping[str, int]
+    advertised: Mapping[str, Address]
+
+
+def defaults(nodes: int) -> dict[str, str]:
+    """Return the properties that fit a small cluster which must be ready soon."""
+    replication = str(min(3, nodes))
+    in_sync = str(min(2, nodes))
+    return {
+        "offsets.topic.replication.factor": replication,
+        "offsets.topic.num.partitions": "6",
+        "transaction.state.log.replication.factor": replication,
+        "transaction.state.log.min.isr": in_sync,
+        "transaction.state.log.num.partitions": "6",
+        "share.coordinator.state.topic.replication.factor": replication,
+        "share.coordinator.state.topic.min.isr": in_sync,
+        "share.coordinator.state.topic.num.partitions": "6",
+        # A group waits this long for more members before its first assignment; tests have all theirs at hand.
+        "group.initial.rebalance.delay.ms": "0",
+        "auto.create.topics.enable": "false",
+        # Two cores for three brokers and everything else.
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "num.recovery.threads.per.data.dir": "1",
+        # Shutting down must not wait for leadership to move when the others are being shut down too.
+        "controlled.shutdown.enable": "true",
+        "controller.quorum.election.timeout.ms": "1000",
+        "controller.quorum.fetch.timeout.ms": "4000",
+        "broker.session.timeout.ms": "6000",
+        "broker.heartbeat.interval.ms": "1000",
+    }
+
+
+def server_properties(
+    node: int,
+    addresses: NodeAddresses,
+    voters: Mapping[int, int],
+    directory: Path,
+    options: ClusterOptions,
+) -> str:
+    """Return one broker's `server.properties`; `voters` are the controllers' ports by node id."""
+    controller_port = voters[node]
+    names = list(addresses.ports)
+    listeners = [f"{name}://127.0.0.1:{port}" for name, port in addresses.ports.items()]
+    advertised = [f"{name}://{host}:{port}" for name, (host, port) in addresses.advertised.items()]
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": str(node),
+        "controller.quorum.voters": ",".join(f"{voter}@127.0.0.1:{port}" for voter, port in voters.items()),
+        "controller.listener.names": _CONTROLLER,
+        "inter.broker.listener.name": CLIENTS,
+        "listeners": ",".join([*listeners, f"{_CONTROLLER}://127.0.0.1:{controller_port}"]),
+        "advertised.listeners": ",".join(advertised),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in [*names, _CONTROLLER]),
+        "log.dirs": str(directory / "data"),
+    }
+    settings.update(defaults(options.nodes))
+    settings.update(options.properties)
+    return "".join(f"{key}={value}\n" for key, value in settings.items())

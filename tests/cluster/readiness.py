@@ -1,0 +1,54 @@
+"""Whether a broker answers Kafka's protocol, asked with the fewest bytes: Metadata v1 over a plain socket.
+
+Written by hand, not with the proxy's own `protocol` package: what judges the cluster must not share its mistakes.
+"""
+
+import socket
+import struct
+from typing import Final
+
+Address = tuple[str, int]
+
+_METADATA_V1: Final = struct.Struct(">ihhihi")  # length, key, version, correlation id, no client id, no topics
+_FRAME_BYTES_MAX: Final = 1 << 20
+
+
+def brokers(address: Address, *, seconds: float = 2.0) -> dict[int, Address]:
+    """Return the brokers that the one at `address` names, by node id; OSError or ValueError when it cannot.
+
+    A client id of length -1 is null; an empty topic list asks for no topic (version 1 and later).
+    """
+    request = _METADATA_V1.pack(_METADATA_V1.size - 4, 3, 1, 7, -1, 0)
+    with socket.create_connection(address, timeout=seconds) as connection:
+        connection.settimeout(seconds)
+        connection.sendall(request)
+        (length,) = struct.unpack(">i", _receive(connection, 4))
+        if not 8 <= length <= _FRAME_BYTES_MAX:
+            raise ValueError(f"an answer of {length} bytes is not Metadata")
+        return _parse(_receive(connection, length))
+
+
+def _parse(body: bytes) -> dict[int, Address]:
+    named: dict[int, Address] = {}
+    try:
+        _correlation_id, count = struct.unpack_from(">ii", body)
+        position = 8
+        for _ in range(count):
+            node, host_length = struct.unpack_from(">ih", body, position)
+            host = body[position + 6 : position + 6 + host_length].decode()
+            port, rack_length = struct.unpack_from(">ih", body, position + 6 + host_length)
+            named[node] = (host, port)
+            position += 12 + host_length + max(0, rack_length)
+    except struct.error as error:
+        raise ValueError("the Metadata answer ends too early") from error
+    return named
+
+
+def _receive(connection: socket.socket, count: int) -> bytes:
+    data = bytearray()
+    while len(data) < count:
+        piece = connection.recv(count - len(data))
+        if not piece:
+            raise ConnectionError("closed before the answer was whole")
+        data += piece
+    return bytes(data)
