@@ -1,0 +1,194 @@
+// Package report is what the two Go drivers share: arguments, the payload, JSON lines, and the tallies
+// (tests/interop/drivers/README.md). It knows no Kafka client.
+package report
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const indexDigits = 10
+
+// AbortedBase is added to the numbers of records that belong to an aborted transaction.
+const AbortedBase = 1_000_000
+
+// Fields are one JSON line's own fields.
+type Fields map[string]any
+
+// Options are the command line.
+type Options struct {
+	Command, Bootstrap, ClientID, Topic, Group, GroupProtocol, Acks, Compression, Isolation,
+	TransactionalID string
+	Records, Size, Partitions, Replication, Outstanding, FetchBytes int
+	Seconds                                                         float64
+}
+
+// Parse reads the command line, or ends the program.
+func Parse() Options {
+	var o Options
+	if len(os.Args) < 2 {
+		log.Fatal("a command is missing")
+	}
+	o.Command = os.Args[1]
+	flags := flag.NewFlagSet(o.Command, flag.ExitOnError)
+	flags.StringVar(&o.Bootstrap, "bootstrap", "127.0.0.1:9092", "")
+	flags.StringVar(&o.ClientID, "client-id", "interop", "")
+	flags.StringVar(&o.Topic, "topic", "interop", "")
+	flags.StringVar(&o.Group, "group", "", "")
+	flags.StringVar(&o.GroupProtocol, "group-protocol", "classic", "")
+	flags.StringVar(&o.Acks, "acks", "all", "")
+	flags.StringVar(&o.Compression, "compression", "none", "")
+	flags.StringVar(&o.Isolation, "isolation", "read_uncommitted", "")
+	flags.StringVar(&o.TransactionalID, "transactional-id", "", "")
+	flags.IntVar(&o.Records, "records", 0, "")
+	flags.IntVar(&o.Size, "size", 1000, "")
+	flags.IntVar(&o.Partitions, "partitions", 1, "")
+	flags.IntVar(&o.Replication, "replication", 1, "")
+	flags.IntVar(&o.Outstanding, "outstanding", 500, "")
+	flags.IntVar(&o.FetchBytes, "fetch-bytes", 0, "")
+	flags.Float64Var(&o.Seconds, "seconds", 0, "")
+	_ = flags.Parse(os.Args[2:])
+	return o
+}
+
+// Brokers is the bootstrap list.
+func (o Options) Brokers() []string { return strings.Split(o.Bootstrap, ",") }
+
+// More tells whether record number index is still to be sent.
+func (o Options) More(index int) bool { return o.Records == 0 || index < o.Records }
+
+// Enough tells whether a consumer has what it came for.
+func (o Options) Enough(records int) bool { return o.Records > 0 && records >= o.Records }
+
+var output sync.Mutex
+
+// Emit prints one JSON line, at once.
+func Emit(event string, fields Fields) {
+	fields["event"] = event
+	line, err := json.Marshal(fields)
+	if err != nil {
+		log.Fatal(err)
+	}
+	output.Lock()
+	defer output.Unlock()
+	fmt.Println(string(line))
+}
+
+// Payload is record number index, filled up to size bytes.
+func Payload(index, size int) []byte {
+	value := fmt.Sprintf("%0*d", indexDigits, index)
+	if len(value) < size {
+		value += strings.Repeat("s", size-len(value))
+	}
+	return []byte(value)
+}
+
+// Tally counts what was produced or consumed so far. Its methods may be called from any goroutine.
+type Tally struct {
+	lock                                          sync.Mutex
+	started                                       time.Time
+	seconds                                       float64
+	records, bytes, errors, indexSum, assignments int
+	slowestMs, firstMs, lastMs, progressMs        int
+}
+
+// NewTally starts the clock.
+func NewTally(seconds float64) *Tally {
+	return &Tally{started: time.Now(), seconds: seconds, firstMs: -1, lastMs: -1}
+}
+
+// NowMs is milliseconds since the start.
+func (t *Tally) NowMs() int { return int(time.Since(t.started).Milliseconds()) }
+
+// Over tells whether the time is up.
+func (t *Tally) Over() bool { return t.seconds > 0 && time.Since(t.started).Seconds() >= t.seconds }
+
+// Left is the time that is left; a day when there is no limit.
+func (t *Tally) Left() time.Duration {
+	if t.seconds == 0 {
+		return 24 * time.Hour
+	}
+	return time.Duration(t.seconds*float64(time.Second)) - time.Since(t.started)
+}
+
+// Error counts and prints what the client reported to its user.
+func (t *Tally) Error(message any) {
+	t.lock.Lock()
+	t.errors++
+	t.lock.Unlock()
+	Emit("error", Fields{"at_ms": t.NowMs(), "message": fmt.Sprint(message)})
+}
+
+func (t *Tally) record(size int) {
+	t.lastMs = t.NowMs()
+	if t.firstMs < 0 {
+		t.firstMs = t.lastMs
+	}
+	t.records++
+	t.bytes += size
+}
+
+// Acknowledged counts a produced record.
+func (t *Tally) Acknowledged(size, sentMs int) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.record(size)
+	t.slowestMs = max(t.slowestMs, t.lastMs-sentMs)
+}
+
+// Consumed counts a consumed record and returns how many there are.
+func (t *Tally) Consumed(value []byte) int {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	t.record(len(value))
+	index, err := strconv.Atoi(string(value[:min(indexDigits, len(value))]))
+	if err != nil {
+		log.Fatalf("a record without a number: %v", err)
+	}
+	t.indexSum += index
+	if t.lastMs-t.progressMs >= 1000 {
+		t.progressMs = t.lastMs
+		Emit("progress", Fields{"at_ms": t.lastMs, "records": t.records, "bytes": t.bytes})
+	}
+	return t.records
+}
+
+// Assigned counts and prints an assignment.
+func (t *Tally) Assigned(partitions []int32) {
+	t.lock.Lock()
+	t.assignments++
+	t.lock.Unlock()
+	slices.Sort(partitions)
+	if partitions == nil {
+		partitions = []int32{}
+	}
+	Emit("assigned", Fields{"at_ms": t.NowMs(), "partitions": partitions})
+}
+
+// ProducedLine is the last line of produce, for one compression.
+func (t *Tally) ProducedLine(compression string) {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	Emit("produced", Fields{
+		"compression": compression, "records": t.records, "bytes": t.bytes, "errors": t.errors,
+		"slowest_ms": t.slowestMs, "first_ms": t.firstMs, "last_ms": t.lastMs,
+	})
+}
+
+// ConsumedLine is the last line of consume.
+func (t *Tally) ConsumedLine() {
+	t.lock.Lock()
+	defer t.lock.Unlock()
+	Emit("consumed", Fields{
+		"records": t.records, "bytes": t.bytes, "errors": t.errors, "rebalances": max(0, t.assignments-1),
+		"index_sum": t.indexSum, "first_ms": t.firstMs, "last_ms": t.lastMs,
+	})
+}

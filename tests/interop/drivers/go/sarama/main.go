@@ -1,0 +1,290 @@
+// The sarama driver (tests/interop/drivers/README.md).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/IBM/sarama"
+
+	"sluice.invalid/interop/report"
+)
+
+const module = "github.com/IBM/sarama"
+
+var codecs = map[string]sarama.CompressionCodec{
+	"none": sarama.CompressionNone, "gzip": sarama.CompressionGZIP, "snappy": sarama.CompressionSnappy,
+	"lz4": sarama.CompressionLZ4, "zstd": sarama.CompressionZSTD,
+}
+
+var ackLevels = map[string]sarama.RequiredAcks{
+	"all": sarama.WaitForAll, "1": sarama.WaitForLocal, "0": sarama.NoResponse,
+}
+
+func settings(o report.Options) *sarama.Config {
+	config := sarama.NewConfig()
+	config.ClientID = o.ClientID
+	config.Version = sarama.MaxVersion
+	config.Producer.Return.Successes = true
+	config.Producer.Return.Errors = true
+	config.Producer.Partitioner = sarama.NewManualPartitioner
+	config.Consumer.Return.Errors = true
+	config.Consumer.Offsets.Initial = sarama.OffsetOldest
+	return config
+}
+
+func message(o report.Options, index, base, sentMs int) *sarama.ProducerMessage {
+	return &sarama.ProducerMessage{
+		Topic: o.Topic, Partition: int32(index % o.Partitions), Metadata: sentMs,
+		Value: sarama.ByteEncoder(report.Payload(base+index, o.Size)),
+	}
+}
+
+func produce(o report.Options) {
+	for _, compression := range strings.Split(o.Compression, ",") {
+		config := settings(o)
+		config.Producer.RequiredAcks = ackLevels[o.Acks]
+		config.Producer.Compression = codecs[compression]
+		tally := report.NewTally(o.Seconds)
+		producer, err := sarama.NewAsyncProducer(o.Brokers(), config)
+		if err != nil {
+			log.Fatal(err)
+		}
+		room := make(chan struct{}, o.Outstanding)
+		var readers sync.WaitGroup
+		readers.Go(func() {
+			for sent := range producer.Successes() {
+				<-room
+				tally.Acknowledged(o.Size, sent.Metadata.(int))
+			}
+		})
+		readers.Go(func() {
+			for failed := range producer.Errors() {
+				<-room
+				tally.Error(failed.Err)
+			}
+		})
+		for index := 0; !tally.Over() && o.More(index); index++ {
+			room <- struct{}{}
+			producer.Input() <- message(o, index, 0, tally.NowMs())
+		}
+		producer.AsyncClose()
+		readers.Wait()
+		tally.ProducedLine(compression)
+	}
+}
+
+func consumerSettings(o report.Options) *sarama.Config {
+	config := settings(o)
+	if o.Isolation == "read_committed" {
+		config.Consumer.IsolationLevel = sarama.ReadCommitted
+	}
+	if o.FetchBytes > 0 {
+		config.Consumer.Fetch.Default = int32(o.FetchBytes)
+		config.Consumer.Fetch.Max = int32(o.FetchBytes)
+		config.Consumer.Fetch.MaxBytes = int32(o.FetchBytes)
+	}
+	return config
+}
+
+// member is one group member; sarama calls Setup for each generation and ConsumeClaim for each partition.
+type member struct {
+	options report.Options
+	tally   *report.Tally
+	stop    context.CancelFunc
+}
+
+func (m *member) Setup(session sarama.ConsumerGroupSession) error {
+	m.tally.Assigned(slices.Clone(session.Claims()[m.options.Topic]))
+	return nil
+}
+
+func (m *member) Cleanup(sarama.ConsumerGroupSession) error { return nil }
+
+func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
+	for received := range claim.Messages() {
+		session.MarkMessage(received, "")
+		if m.options.Enough(m.tally.Consumed(received.Value)) {
+			m.stop()
+		}
+	}
+	return nil
+}
+
+func consumeGroup(o report.Options, tally *report.Tally) {
+	limited, cancel := context.WithTimeout(context.Background(), tally.Left())
+	defer cancel()
+	group, err := sarama.NewConsumerGroup(o.Brokers(), o.Group, consumerSettings(o))
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() {
+		for err := range group.Errors() {
+			tally.Error(err)
+		}
+	}()
+	handler := &member{options: o, tally: tally, stop: cancel}
+	for limited.Err() == nil {
+		if err := group.Consume(limited, []string{o.Topic}, handler); err != nil && limited.Err() == nil {
+			tally.Error(err)
+		}
+	}
+	_ = group.Close()
+}
+
+func consumeAlone(o report.Options, tally *report.Tally) {
+	limited, cancel := context.WithTimeout(context.Background(), tally.Left())
+	defer cancel()
+	consumer, err := sarama.NewConsumer(o.Brokers(), consumerSettings(o))
+	if err != nil {
+		log.Fatal(err)
+	}
+	var readers sync.WaitGroup
+	var parts []sarama.PartitionConsumer
+	for partition := range o.Partitions {
+		part, err := consumer.ConsumePartition(o.Topic, int32(partition), sarama.OffsetOldest)
+		if err != nil {
+			log.Fatal(err)
+		}
+		parts = append(parts, part)
+		readers.Go(func() {
+			for received := range part.Messages() {
+				if o.Enough(tally.Consumed(received.Value)) {
+					cancel()
+				}
+			}
+		})
+		readers.Go(func() {
+			for err := range part.Errors() {
+				tally.Error(err)
+			}
+		})
+	}
+	<-limited.Done()
+	for _, part := range parts {
+		part.AsyncClose()
+	}
+	readers.Wait()
+	_ = consumer.Close()
+}
+
+func consume(o report.Options) {
+	tally := report.NewTally(o.Seconds)
+	if o.Group != "" {
+		consumeGroup(o, tally)
+	} else {
+		consumeAlone(o, tally)
+	}
+	tally.ConsumedLine()
+}
+
+func transact(o report.Options) {
+	config := settings(o)
+	config.Producer.Idempotent = true
+	config.Producer.RequiredAcks = sarama.WaitForAll
+	config.Producer.Transaction.ID = o.TransactionalID
+	config.Net.MaxOpenRequests = 1
+	producer, err := sarama.NewSyncProducer(o.Brokers(), config)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, commit := range []bool{true, false} {
+		if err := producer.BeginTxn(); err != nil {
+			log.Fatal(err)
+		}
+		base := 0
+		if !commit {
+			base = report.AbortedBase
+		}
+		var batch []*sarama.ProducerMessage
+		for index := range o.Records {
+			batch = append(batch, message(o, index, base, 0))
+		}
+		if err := producer.SendMessages(batch); err != nil {
+			log.Fatal(err)
+		}
+		end := producer.CommitTxn
+		if !commit {
+			end = producer.AbortTxn
+		}
+		if err := end(); err != nil {
+			log.Fatal(err)
+		}
+	}
+	_ = producer.Close()
+	report.Emit("transacted", report.Fields{"committed": o.Records, "aborted": o.Records, "errors": 0})
+}
+
+func admin(o report.Options) {
+	administrator, err := sarama.NewClusterAdmin(o.Brokers(), settings(o))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer administrator.Close()
+	err = administrator.CreateTopic(o.Topic, &sarama.TopicDetail{
+		NumPartitions: int32(o.Partitions), ReplicationFactor: int16(o.Replication),
+	}, false)
+	if err != nil && !errors.Is(err, sarama.ErrTopicAlreadyExists) {
+		log.Fatal(err)
+	}
+	listed, err := administrator.ListTopics()
+	if err != nil {
+		log.Fatal(err)
+	}
+	var topics, brokers []string
+	for name := range listed {
+		topics = append(topics, name)
+	}
+	slices.Sort(topics)
+	described, err := administrator.DescribeTopics([]string{o.Topic})
+	if err != nil {
+		log.Fatal(err)
+	}
+	nodes, _, err := administrator.DescribeCluster()
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, node := range nodes {
+		brokers = append(brokers, fmt.Sprintf("%d@%s", node.ID(), node.Addr()))
+	}
+	slices.Sort(brokers)
+	report.Emit("described", report.Fields{
+		"topics": topics, "partitions": len(described[0].Partitions), "brokers": brokers,
+	})
+}
+
+func capabilities(report.Options) {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dependency := range info.Deps {
+			if dependency.Path == module {
+				version = dependency.Version
+			}
+		}
+	}
+	report.Emit("capabilities", report.Fields{
+		"client": "sarama " + version, "transactions": true,
+		"compressions": []string{"none", "gzip", "snappy", "lz4", "zstd"},
+	})
+}
+
+func main() {
+	o := report.Parse()
+	sarama.Logger = log.New(os.Stderr, "sarama ", log.LstdFlags|log.Lmicroseconds)
+	commands := map[string]func(report.Options){
+		"capabilities": capabilities, "produce": produce, "consume": consume, "transact": transact,
+		"admin": admin,
+	}
+	command, ok := commands[o.Command]
+	if !ok {
+		log.Fatalf("unknown command %q", o.Command)
+	}
+	command(o)
+}

@@ -1,0 +1,192 @@
+"""The aiokafka driver (tests/interop/drivers/README.md).
+
+aiokafka ignores throttle_time_ms: it is the family that shows that muting alone holds a client to its quota.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Collection
+
+import aiokafka
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import codec as aiokafka_codec
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
+
+from tests.interop.drivers.python_clients.common import (
+    ABORTED_BASE,
+    Clock,
+    Tally,
+    emit,
+    parse_arguments,
+    payload,
+)
+
+
+async def capabilities(options: argparse.Namespace) -> None:
+    present = {
+        "gzip": aiokafka_codec.has_gzip(),
+        "snappy": aiokafka_codec.has_snappy(),
+        "lz4": aiokafka_codec.has_lz4(),
+        "zstd": aiokafka_codec.has_zstd(),
+    }
+    emit(
+        "capabilities",
+        client=f"aiokafka {aiokafka.__version__}",
+        compressions=["none", *(name for name, has in present.items() if has)],
+        transactions=True,
+    )
+
+
+def acks(text: str) -> int | str:
+    return text if text == "all" else int(text)
+
+
+async def produce(options: argparse.Namespace) -> None:
+    for compression in options.compression.split(","):
+        tally = Tally(Clock(options.seconds))
+        producer = AIOKafkaProducer(
+            bootstrap_servers=options.bootstrap,
+            client_id=options.client_id,
+            acks=acks(options.acks),
+            compression_type=None if compression == "none" else compression,
+        )
+        await producer.start()
+        room = asyncio.Semaphore(options.outstanding)
+
+        def settled(future: asyncio.Future[object], sent_ms: int) -> None:
+            room.release()
+            error = future.exception()
+            if error is not None:
+                tally.error(repr(error))
+            else:
+                tally.acknowledged(options.size, sent_ms)
+
+        index = 0
+        while not tally.clock.over() and (options.records == 0 or index < options.records):
+            try:
+                await asyncio.wait_for(room.acquire(), 0.1)
+            except TimeoutError:
+                continue
+            value = payload(index, options.size)
+            sent_ms = tally.clock.now_ms()
+            future = await producer.send(options.topic, value, partition=index % options.partitions)
+            future.add_done_callback(lambda future, sent_ms=sent_ms: settled(future, sent_ms))
+            index += 1
+        await producer.flush()
+        await producer.stop()
+        tally.produced_line(compression)
+
+
+class Listener(ConsumerRebalanceListener):
+    """Counts the assignments."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        self.tally.assigned([p.partition for p in assigned])
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """Nothing to do: the next assignment is what counts."""
+
+
+async def consume(options: argparse.Namespace) -> None:
+    tally = Tally(Clock(options.seconds))
+    limits = {}
+    if options.fetch_bytes:
+        limits = {
+            "fetch_max_bytes": options.fetch_bytes,
+            "max_partition_fetch_bytes": options.fetch_bytes,
+        }
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=options.bootstrap,
+        client_id=options.client_id,
+        group_id=options.group or None,
+        auto_offset_reset="earliest",
+        enable_auto_commit=bool(options.group),
+        isolation_level=options.isolation,
+        **limits,
+    )
+    await consumer.start()
+    if options.group:
+        consumer.subscribe([options.topic], listener=Listener(tally))
+    else:
+        consumer.assign([TopicPartition(options.topic, p) for p in range(options.partitions)])
+        await consumer.seek_to_beginning()
+    while not tally.clock.over() and (options.records == 0 or tally.records < options.records):
+        try:
+            batches = await consumer.getmany(timeout_ms=100)
+        except KafkaError as error:
+            tally.error(repr(error))
+            continue
+        for records in batches.values():
+            for record in records:
+                tally.consumed(record.value)
+    await consumer.stop()
+    tally.consumed_line()
+
+
+async def transact(options: argparse.Namespace) -> None:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=options.bootstrap,
+        client_id=options.client_id,
+        transactional_id=options.transactional_id,
+    )
+    await producer.start()
+    for first, commit in ((0, True), (ABORTED_BASE, False)):
+        await producer.begin_transaction()
+        for index in range(options.records):
+            value = payload(first + index, options.size)
+            await producer.send(options.topic, value, partition=index % options.partitions)
+        await producer.flush()
+        if commit:
+            await producer.commit_transaction()
+        else:
+            await producer.abort_transaction()
+    await producer.stop()
+    emit("transacted", committed=options.records, aborted=options.records, errors=0)
+
+
+async def admin(options: argparse.Namespace) -> None:
+    client = AIOKafkaAdminClient(bootstrap_servers=options.bootstrap, client_id=options.client_id)
+    await client.start()
+    # An existing topic is an error code inside the answer, which aiokafka hands over as it is.
+    await client.create_topics([NewTopic(options.topic, options.partitions, options.replication)])
+    topic = (await client.describe_topics([options.topic]))[0]
+    emit(
+        "described",
+        topics=sorted(await client.list_topics()),
+        partitions=len(topic["partitions"]),
+        brokers=sorted(
+            f"{node['node_id']}@{node['host']}:{node['port']}"
+            for node in (await client.describe_cluster())["brokers"]
+        ),
+    )
+    await client.close()
+
+
+def main() -> None:
+    """Run one command of the contract."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr)
+    options = parse_arguments(sys.argv[1:])
+    commands: dict[str, Callable[[argparse.Namespace], Awaitable[None]]] = {
+        "capabilities": capabilities,
+        "produce": produce,
+        "consume": consume,
+        "transact": transact,
+        "admin": admin,
+    }
+
+    async def run() -> None:
+        await commands[options.command](options)
+
+    asyncio.run(run())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""What the three Python drivers share: arguments, the payload, JSON lines, and the tallies.
+
+The contract is in tests/interop/drivers/README.md. Nothing here knows a Kafka client.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+INDEX_DIGITS = 10
+ABORTED_BASE = 1_000_000
+COMMANDS = ("capabilities", "produce", "consume", "transact", "admin")
+
+
+def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line every driver understands."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("command", choices=COMMANDS)
+    for name, default in (
+        ("bootstrap", "127.0.0.1:9092"),
+        ("client-id", "interop"),
+        ("topic", "interop"),
+        ("group", ""),
+        ("group-protocol", "classic"),
+        ("acks", "all"),
+        ("compression", "none"),
+        ("isolation", "read_uncommitted"),
+        ("transactional-id", ""),
+    ):
+        parser.add_argument(f"--{name}", default=default)
+    for name, number in (
+        ("records", 0),
+        ("size", 1000),
+        ("partitions", 1),
+        ("replication", 1),
+        ("outstanding", 500),
+        ("fetch-bytes", 0),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=number)
+    parser.add_argument("--seconds", type=float, default=0.0)
+    return parser.parse_args(argv)
+
+
+def emit(event: str, **fields: object) -> None:
+    """Print one JSON line, at once: the tests read while the driver runs."""
+    sys.stdout.write(json.dumps({"event": event, **fields}) + "\n")
+    sys.stdout.flush()
+
+
+def payload(index: int, size: int) -> bytes:
+    """Record number `index`, filled up to `size` bytes."""
+    return f"{index:0{INDEX_DIGITS}d}".encode().ljust(size, b"s")
+
+
+@dataclass(slots=True)
+class Clock:
+    """Milliseconds since the command began, and whether it is over."""
+
+    seconds: float
+    started: float = field(default_factory=time.monotonic)
+
+    def now_ms(self) -> int:
+        return int((time.monotonic() - self.started) * 1000)
+
+    def over(self) -> bool:
+        return self.seconds > 0 and time.monotonic() - self.started >= self.seconds
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was produced or consumed so far."""
+
+    clock: Clock
+    records: int = 0
+    size: int = 0
+    errors: int = 0
+    index_sum: int = 0
+    assignments: int = 0
+    slowest_ms: int = 0
+    first_ms: int = -1
+    last_ms: int = -1
+    progress_ms: int = 0
+
+    def error(self, message: object) -> None:
+        """Count and print what the client reported to its user."""
+        self.errors += 1
+        emit("error", at_ms=self.clock.now_ms(), message=str(message)[:500])
+
+    def record(self, size: int) -> None:
+        now = self.clock.now_ms()
+        if self.first_ms < 0:
+            self.first_ms = now
+        self.last_ms = now
+        self.records += 1
+        self.size += size
+
+    def acknowledged(self, size: int, sent_ms: int) -> None:
+        self.record(size)
+        self.slowest_ms = max(self.slowest_ms, self.last_ms - sent_ms)
+
+    def consumed(self, value: bytes | None) -> None:
+        data = value or b""
+        self.record(len(data))
+        self.index_sum += int(data[:INDEX_DIGITS] or b"0")
+        if self.last_ms - self.progress_ms >= 1000:
+            self.progress_ms = self.last_ms
+            emit("progress", at_ms=self.last_ms, records=self.records, bytes=self.size)
+
+    def assigned(self, partitions: Sequence[int]) -> None:
+        self.assignments += 1
+        emit("assigned", at_ms=self.clock.now_ms(), partitions=sorted(partitions))
+
+    def produced_line(self, compression: str) -> None:
+        emit(
+            "produced",
+            compression=compression,
+            records=self.records,
+            bytes=self.size,
+            errors=self.errors,
+            slowest_ms=self.slowest_ms,
+            first_ms=self.first_ms,
+            last_ms=self.last_ms,
+        )
+
+    def consumed_line(self) -> None:
+        emit(
+            "consumed",
+            records=self.records,
+            bytes=self.size,
+            errors=self.errors,
+            rebalances=max(0, self.assignments - 1),
+            index_sum=self.index_sum,
+            first_ms=self.first_ms,
+            last_ms=self.last_ms,
+        )
