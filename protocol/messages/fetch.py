@@ -150,6 +150,11 @@ def encode_request(
     return _INT32.pack(len(body)) + body
 
 
+def epoch_position(body_pos: int, version: int) -> int:
+    """Where the session epoch of a request lies (version 7 and later): the last scalar before the topics."""
+    return body_pos + _scalars_size(version) - 4
+
+
 def _scalars_size(version: int) -> int:
     """The bytes of a request's body before its topics."""
     if version >= 15:
