@@ -1,0 +1,26 @@
+"""What the engine answers: let pass, hold back, or throttle (KIP-13, KIP-219).
+
+A decision is data; who carries it out (reads on, answers, mutes) is `proxy.channel`. `ADMITTED` is one shared
+constant, so that an unthrottled request makes no object: compare with `is`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to happen with one request.
+
+    Attributes:
+        hold_until_ms: do not read the payload before this time, then ask again (nothing is charged yet); 0 =
+        no hold. throttle_ms: answer with this throttle_time_ms and mute the channel for it; 0 = no throttle.
+        reason: a short constant for logs and admin pages; "" for `ADMITTED`.
+    """
+
+    hold_until_ms: int = 0
+    throttle_ms: int = 0
+    reason: str = ""
+
+
+ADMITTED: Final = Decision()

@@ -1,0 +1,140 @@
+"""The quota file: TOML text ↔ definitions, exact both ways (KIP-13's configuration management, in Kafka's own
+keys).
+
+    [[quota]]
+    client_id = "reports"             # or user, both together, or ip; "<default>" is the default entity
+    producer_byte_rate = 2000000      # or "2M": k M G are powers of 1000, Ki Mi Gi of 1024
+    consumer_byte_rate = "4M"
+
+Behavior: the checks are Kafka's (kafka-quotas.md §6.1): no empty names, no repeated entity, values greater
+than 0, whole numbers for byte rates. An error names the table's index, the key and the value. Text in, text
+out: opening and watching files is the proxy's. The literal name "<default>" cannot be written; Kafka could
+(KAFKA-18808), nobody should.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Final
+
+from quotas.definitions import WHOLE_KEYS, Definitions, StaticQuotas, check_entity, check_value
+from quotas.entities import DEFAULT, Entity, Name
+from quotas.errors import DefinitionError
+
+_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(k|M|G|Ki|Mi|Gi)?")
+_FACTOR: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
+_PARTS: Final = Entity._fields
+_DEFAULT_TEXT: Final = DEFAULT.value
+
+
+def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
+    """Definitions from a quota file's text, above the static settings if there are any.
+
+    Raises:
+        DefinitionError: the text is no TOML, or a definition cannot be; the message begins with the path,
+        `quota[3].ip`.
+    """
+    try:
+        document = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise DefinitionError("", f"not TOML: {error}") from error
+    for key in document:
+        if key != "quota":
+            raise DefinitionError(str(key), f"unknown key, value {document[key]!r}; known: quota")
+    tables = document.get("quota", [])
+    if not isinstance(tables, list):
+        raise DefinitionError("quota", f"must be a list of [[quota]] tables, not {tables!r}")
+    entries: dict[Entity, dict[str, float]] = {}
+    for index, table in enumerate(tables):
+        path = f"quota[{index}]"
+        if not isinstance(table, dict):
+            raise DefinitionError(path, f"must be a table, not {table!r}")
+        entity, values = _entry(table, path)
+        if entity in entries:
+            raise DefinitionError(path, f"{_describe(entity)} is defined twice")
+        entries[entity] = values
+    return Definitions(entries, static)
+
+
+def render(definitions: Definitions) -> str:
+    """The text that `parse` turns back into the same entries; static settings are not part of the file."""
+    lines: list[str] = []
+    for entity, values in definitions.entries():
+        lines.append("[[quota]]")
+        for part, name in zip(_PARTS, entity, strict=True):
+            if name is not None:
+                lines.append(f"{part} = {_quoted(_DEFAULT_TEXT if name is DEFAULT else str(name))}")
+        for key, value in values.items():
+            lines.append(f"{key} = {int(value) if key in WHOLE_KEYS else repr(float(value))}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def parse_amount(value: object, path: str) -> float:
+    """A number, or a text such as "2M" or "1.5Gi".
+
+    >>> parse_amount("2M", "x"), parse_amount("1.5Ki", "x"), parse_amount(7, "x")
+    (2000000.0, 1536.0, 7.0)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise DefinitionError(path, f'must be a number or a text such as "2M", not {value!r}')
+    if isinstance(value, str):
+        match = _AMOUNT.fullmatch(value.strip())
+        if match is None:
+            raise DefinitionError(path, f'must be a number or a text such as "2M", not {value!r}')
+        return float(match[1]) * _FACTOR.get(match[2], 1)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise DefinitionError(path, f"{value!r} is too large") from error
+
+
+def parse_overrides(text: str, path: str) -> dict[str, float]:
+    """KIP-13's override lists.
+
+    >>> parse_overrides("clientA:4M,clientB:10M", "producer_override")
+    {'clientA': 4000000.0, 'clientB': 10000000.0}
+    """
+    overrides: dict[str, float] = {}
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        client_id, colon, amount = item.rpartition(":")  # a client id may contain a colon, an amount may not
+        if not colon or not client_id:
+            raise DefinitionError(path, f"must be client:rate,client:rate, not {item!r}")
+        if client_id in overrides:
+            raise DefinitionError(path, f"{client_id!r} is given twice")
+        overrides[client_id] = parse_amount(amount, f"{path}.{client_id}")
+    return overrides
+
+
+def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, float]]:
+    """One `[[quota]]` table as its entity and values."""
+    names: dict[str, Name] = {}
+    values: dict[str, float] = {}
+    for key, value in table.items():
+        if key not in _PARTS:
+            continue
+        if not isinstance(value, str):
+            raise DefinitionError(f"{path}.{key}", f"must be a text, not {value!r}")
+        names[key] = DEFAULT if value == _DEFAULT_TEXT else value
+    entity = Entity(**names)
+    check_entity(entity, path)
+    for key, value in table.items():
+        if key not in _PARTS:
+            amount = parse_amount(value, f"{path}.{key}")
+            check_value(entity, key, amount, f"{path}.{key}")
+            values[key] = amount
+    if not values:
+        raise DefinitionError(path, f"{_describe(entity)} has no limit")
+    return entity, values
+
+
+def _describe(entity: Entity) -> str:
+    return ", ".join(
+        f"{part} {name!r}" for part, name in zip(_PARTS, entity, strict=True) if name is not None
+    )
+
+
+def _quoted(text: str) -> str:
+    """A TOML basic string."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c >= " " and c != "\x7f" else f"\\u{ord(c):04x}" for c in escaped) + '"'

@@ -1,0 +1,269 @@
+"""The façade of the quotas: who asks gets the throttles of a client; definitions and options change live
+(KIP-13).
+
+Everything per client is made at the first look-up, refreshed lazily (each throttle compares one reference),
+and forgotten after an hour without traffic, as Kafka forgets its sensors; so an update costs the same with
+ten clients and with 200,000. Beyond `client_ids_max` identities, clients that no entry names share one
+object, `<other>`: it takes the default client's quota, all of them together. Clients that an entry names
+always get their own, since entries are bounded. Scope is fixed at the start: a budget cannot be split while
+it is being used. It is one thread's object; `now_ms` is an argument everywhere. What Prometheus shows of it
+is `proxy.metrics`.
+"""
+
+from collections import deque
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from quotas.client_bandwidth import FETCH, PRODUCE, SampledThrottle, Throttle
+from quotas.definitions import Definitions
+from quotas.options import EngineOptions
+from quotas.schedule import ScheduledThrottle
+from quotas.turn import Limiter, Place
+
+OTHER: Final = "<other>"
+GATEWAY: Final = -1  # the broker of every client, where one budget spans all brokers
+EXPIRE_MS: Final = 3_600_000  # Kafka's sensors live as long
+EXPIRE_AT_ONCE: Final = 1_000  # looked at in one call, about a millisecond's work
+
+
+__all__ = ["EXPIRE_MS", "GATEWAY", "OTHER", "ClientQuota", "Engine", "EngineOptions", "QuotaView"]
+
+
+class ClientQuota:
+    """One client's throttles at one broker."""
+
+    __slots__ = ("client_id", "fetch", "produce", "seen_bytes", "seen_ms", "user")
+
+    def __init__(self, user: str, client_id: str, produce: Throttle, fetch: Throttle) -> None:
+        self.user = user
+        self.client_id = client_id
+        self.produce = produce
+        self.fetch = fetch
+        self.seen_bytes = -1  # what it had moved when the expiry last looked
+        self.seen_ms = 0
+
+
+class QuotaView(NamedTuple):
+    """One client and direction as metrics show it; counters since the start of the process."""
+
+    user: str
+    client_id: str
+    type: str  # Kafka's names: Produce, Fetch
+    byte_rate: float
+    quota: float | None
+    bytes_total: int
+    throttle_ms_total: int
+    throttled_total: int
+    would_throttle_ms_total: int
+    would_throttled_total: int
+    debt_bytes: float
+
+
+class Engine:
+    """All quotas of one process.
+
+    >>> from quotas.definitions import StaticQuotas
+    >>> engine = Engine(EngineOptions(policy="kip13"), Definitions(static=StaticQuotas(producer_default=2_000_000)))
+    >>> throttle = engine.client("", "a", broker=1).produce
+    >>> turn = throttle.turn()
+    >>> [throttle.produce(turn, 6_000_000, now_ms).throttle_ms for now_ms in (0, 1000, 2000, 3000)]  # 24 / 2 - 10 s
+    [0, 0, 0, 2000]
+    """
+
+    __slots__ = (
+        "_clients",
+        "_definitions",
+        "_gateway",
+        "_limiters",
+        "_options",
+        "_switched_on",
+        "_visits",
+        "enforcing",
+        "version",
+    )
+
+    def __init__(self, options: EngineOptions, definitions: Definitions) -> None:
+        self._options = options
+        self._definitions = definitions
+        self._gateway = options.scope == "gateway"
+        self._switched_on = True
+        self.enforcing = options.mode == "enforce"
+        self.version = object()  # replaced by every change; throttles compare it
+        self._clients: dict[tuple[str, str, int], ClientQuota] = {}
+        self._visits: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
+        self._limiters: dict[Place, Limiter] = {}
+
+    @property
+    def options(self) -> EngineOptions:
+        """The options in force."""
+        return self._options
+
+    @property
+    def definitions(self) -> Definitions:
+        """The definitions in force."""
+        return self._definitions
+
+    def client(self, user: str, client_id: str, broker: int) -> ClientQuota:
+        """The throttles of this client at this broker; the same object as long as anybody uses it."""
+        key = (user, client_id, GATEWAY if self._gateway else broker)
+        found = self._clients.get(key)
+        return found if found is not None else self._add(key)
+
+    def update(self, options: EngineOptions, definitions: Definitions, now_ms: int) -> None:  # noqa: ARG002 - applied lazily
+        """Apply options and definitions live; recorded bytes stay. A changed scope needs a restart and is
+        left as it was.
+        """
+        if options.scope != self._options.scope:
+            options = replace(options, scope=self._options.scope)
+        self._options = options
+        self._definitions = definitions
+        self._change()
+
+    def switch(self, on: bool) -> None:
+        """Turn all enforcement off and on again (SIGUSR1), whatever the mode says."""
+        self._switched_on = on
+        self._change()
+
+    def expire(self, now_ms: int) -> int:
+        """Forget clients that nobody has a turn at and that moved nothing for an hour; how many were
+        forgotten.
+
+        Call it about once a second: one call looks at a bounded number of clients, in turn.
+        """
+        forgotten = 0
+        for _ in range(min(len(self._visits), EXPIRE_AT_ONCE)):
+            key = self._visits.popleft()
+            client = self._clients[key]
+            moved = client.produce.bytes_total + client.fetch.bytes_total
+            if moved != client.seen_bytes or client.produce.turns or client.fetch.turns:
+                client.seen_bytes = moved
+                client.seen_ms = now_ms
+            elif now_ms - client.seen_ms >= EXPIRE_MS:
+                self._forget(key, client)
+                forgotten += 1
+                continue
+            self._visits.append(key)
+        return forgotten
+
+    def views(self, now_ms: int, series_max: int | None = None) -> list[QuotaView]:
+        """Every client and direction for metrics; beyond `series_max` clients, the rest summed as
+        `<other>`.
+        """
+        views: list[QuotaView] = []
+        rest: list[ClientQuota] = []
+        for client in self._clients.values():
+            if series_max is not None and len(views) >= 2 * series_max:
+                rest.append(client)
+                continue
+            views.append(_view("Produce", client.produce, now_ms))
+            views.append(_view("Fetch", client.fetch, now_ms))
+        if rest:
+            views.append(_sum("Produce", [client.produce for client in rest], now_ms))
+            views.append(_sum("Fetch", [client.fetch for client in rest], now_ms))
+        return views
+
+    def attach(
+        self, key: str, user: str, client_id: str, broker: int, now_ms: int
+    ) -> tuple[float | None, Limiter | None]:
+        """The limit of a client and the limiter of its bucket, brought up to date (called by its
+        `Throttle`).
+        """
+        limit, bucket = self._definitions.limit(key, user, client_id)
+        if limit is None:
+            return None, None
+        place = (key, bucket, broker)
+        before = self._limiters.get(place)
+        kind = SampledThrottle if self._options.policy == "kip13" else ScheduledThrottle
+        if before is None or type(before) is not kind:
+            limiter: Limiter = kind(limit, self._options, now_ms)
+            limiter.place = place
+            limiter.enforced = self.enforcing
+            if before is not None:  # a change of policy is no reason for another burst
+                limiter.settle(now_ms)
+            self._limiters[place] = limiter
+        else:
+            limiter = before
+            if limiter.version is not self.version:
+                limiter.configure(limit, self._options, now_ms)
+                if self.enforcing and not limiter.enforced:
+                    limiter.settle(now_ms)
+                limiter.enforced = self.enforcing
+        limiter.version = self.version
+        return limit, limiter
+
+    def release(self, limiter: Limiter) -> None:
+        """One throttle fewer counts against this limiter; the last one takes it away (called by its
+        `Throttle`).
+        """
+        limiter.users -= 1
+        place = limiter.place
+        if limiter.users <= 0 and place is not None and self._limiters.get(place) is limiter:
+            del self._limiters[place]
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def _change(self) -> None:
+        self.enforcing = self._switched_on and self._options.mode == "enforce"
+        self.version = object()
+
+    def _add(self, key: tuple[str, str, int]) -> ClientQuota:
+        user, client_id, broker = key
+        if len(self._clients) >= self._options.client_ids_max and not self._named(user, client_id):
+            user, client_id = OTHER if user else "", OTHER
+            found = self._clients.get((user, client_id, broker))
+            if found is not None:
+                return found
+            key = (user, client_id, broker)
+        client = ClientQuota(
+            user,
+            client_id,
+            Throttle(self, PRODUCE, user, client_id, broker),
+            Throttle(self, FETCH, user, client_id, broker),
+        )
+        self._clients[key] = client
+        self._visits.append(key)
+        return client
+
+    def _named(self, user: str, client_id: str) -> bool:
+        definitions = self._definitions
+        return definitions.names(PRODUCE, user, client_id) or definitions.names(FETCH, user, client_id)
+
+    def _forget(self, key: tuple[str, str, int], client: ClientQuota) -> None:
+        del self._clients[key]
+        client.produce.detach()
+        client.fetch.detach()
+
+
+def _view(kind: str, throttle: Throttle, now_ms: int) -> QuotaView:
+    throttle.refresh(now_ms)
+    return QuotaView(
+        throttle.user,
+        throttle.client_id,
+        kind,
+        throttle.byte_rate(now_ms),
+        throttle.limit,
+        throttle.bytes_total,
+        throttle.throttle_ms_total,
+        throttle.throttled_total,
+        throttle.would_throttle_ms_total,
+        throttle.would_throttled_total,
+        throttle.debt_bytes(now_ms),
+    )
+
+
+def _sum(kind: str, throttles: list[Throttle], now_ms: int) -> QuotaView:
+    """Those beyond the bound of series, as one; a sum of quotas would say nothing."""
+    return QuotaView(
+        "",
+        OTHER,
+        kind,
+        sum(throttle.byte_rate(now_ms) for throttle in throttles),
+        None,
+        sum(throttle.bytes_total for throttle in throttles),
+        sum(throttle.throttle_ms_total for throttle in throttles),
+        sum(throttle.throttled_total for throttle in throttles),
+        sum(throttle.would_throttle_ms_total for throttle in throttles),
+        sum(throttle.would_throttled_total for throttle in throttles),
+        sum(throttle.debt_bytes(now_ms) for throttle in throttles),
+    )

@@ -1,0 +1,49 @@
+"""The options of the quota engine (design.md, "Configuration", section `[quotas]`): values, checked nowhere
+else but here.
+
+Reading them from a file is `proxy.config`; what they do is in `rate`, `schedule` and `engine`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Policy = Literal["kip13", "schedule"]
+Mode = Literal["enforce", "observe"]
+Scope = Literal["broker", "gateway"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """How quotas are enforced; limits themselves are `definitions.Definitions`.
+
+    Attributes:
+        policy: `kip13` is Kafka's sampled window, `schedule` one virtual schedule per identity.
+        mode: `observe` decides everything and enforces nothing.
+        scope: `broker` counts each broker by itself (KIP-13), `gateway` all brokers behind this process as
+        one. window_samples: samples of the window (kip13); Kafka's quota.window.num.
+        window_seconds: length of one sample; Kafka's quota.window.size.seconds.
+        burst_seconds: how much of its rate an idle identity may send at once (schedule).
+        hold_seconds_max: how long a Produce may wait at its header (schedule); 0 = never held.
+        mute_seconds_max: the longest mute; what is left over stays as debt.
+        client_ids_max: identities told apart; further ones share one budget, `<other>`.
+    """
+
+    policy: Policy = "kip13"
+    mode: Mode = "enforce"
+    scope: Scope = "broker"
+    window_samples: int = 11
+    window_seconds: float = 1.0
+    burst_seconds: float = 1.0
+    hold_seconds_max: float = 15.0
+    mute_seconds_max: float = 20.0
+    client_ids_max: int = 200_000
+
+    def __post_init__(self) -> None:
+        assert self.window_samples >= 2, (
+            "a window needs two samples: Kafka's arithmetic divides by the full ones"
+        )
+        assert self.window_seconds > 0, "a sample has a length"
+        assert self.burst_seconds >= 0, "a burst is a time"
+        assert self.hold_seconds_max >= 0, "a hold is a time"
+        assert self.mute_seconds_max > 0, "a throttle that may not mute throttles nobody"
+        assert self.client_ids_max > 0, "at least one client can be told apart"

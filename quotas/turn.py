@@ -1,0 +1,87 @@
+"""One channel's place at one throttle (KIP-13, KIP-219): made by `Throttle.turn()`, ended by
+`Throttle.leave()`.
+
+Plain slots and no behaviour: a channel keeps one per direction, and only the limiter that owns it changes it.
+The rules are in `client_bandwidth` and `schedule`.
+"""
+
+from typing import Protocol
+
+from quotas.decisions import Decision
+from quotas.entities import BucketKey
+from quotas.options import EngineOptions
+
+# The quota key, whose bytes, at which broker.
+Place = tuple[str, BucketKey, int]
+
+
+class Turn:
+    """What a limiter remembers of one channel."""
+
+    __slots__ = (
+        "admitted",
+        "due_ms",
+        "expected",
+        "force_ms",
+        "held_since_ms",
+        "limiter",
+        "passed",
+        "queued",
+        "size",
+        "spread",
+        "start",
+        "tag",
+        "would_until_ms",
+    )
+
+    def __init__(self) -> None:
+        self.limiter: Limiter | None = None  # whose state the rest is
+        self.expected = 0  # bytes of the last Fetch response: what the next one is taken for
+        self.admitted = -1  # bytes charged for a Fetch that is with the broker; -1 = none is
+        self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits
+        self.would_until_ms = 0  # observe: until when it would have been muted
+        # The rest is the schedule's.
+        self.tag = 0  # the identity's virtual time, in bytes, at which this channel's next request begins
+        self.start = 0  # the same for the Fetch that is with the broker
+        self.size = 0  # bytes of its place in the queue
+        self.queued = False  # it has a place in the queue: a request that waits, or one that is expected
+        self.due_ms = 0  # when it was told to come back
+        self.force_ms = 0  # when a waiting Produce passes whatever the schedule says
+        self.spread = False  # it cannot be kept within the longest hold, and passes on the side
+        self.passed = False  # it has sent something before
+
+
+class Limiter(Protocol):
+    """The arithmetic of one policy for one identity; several clients may share it."""
+
+    users: int  # throttles that count against it
+    version: object  # of the engine, when it was last configured
+    enforced: bool  # whether the engine enforced then
+    place: Place | None  # where the engine keeps it
+
+    def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
+        """Apply a new limit or new options live; what was recorded stays."""
+
+    def settle(self, now_ms: int) -> None:
+        """Enforcement begins: what passed before is nobody's debt, but no burst is due either."""
+
+    def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """As `Throttle.produce`."""
+
+    def fetch(self, turn: Turn, now_ms: int) -> Decision:
+        """As `Throttle.fetch`."""
+
+    def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
+        """As `Throttle.fetch_max_bytes`."""
+
+    def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """As `Throttle.fetched`."""
+
+    def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
+        """Record what passes without enforcement; the throttle time there would have been."""
+
+    def leave(self, turn: Turn, now_ms: int) -> None:
+        """Give back what this turn has reserved."""
+
+    def debt_bytes(self, now_ms: int) -> float:
+        """Bytes that passed ahead of what the limit allows by now."""
