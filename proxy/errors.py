@@ -1,8 +1,8 @@
 """What the proxy can fail with, before it serves or when it is told to change.
 
-    SluiceError                 anything this program reports in one line, without a traceback
-    ├── ConfigError             a configuration or quotas file that cannot be: its key path and the value
-    └── StartError              the configuration is right and the machine refuses: a port in use, a directory read-only
+    SluiceError             anything this program reports in one line, without a traceback
+    ├── ConfigError         a configuration or quotas file that cannot be: its key path and the value
+    └── StartError          the configuration is right and the machine refuses: a port in use
 
 A peer's wrong bytes are `protocol.errors.WireError`, and end one connection; nothing here ends a connection.
 """

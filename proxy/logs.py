@@ -1,9 +1,9 @@
 """Structured logs on standard error: one line an event, as text (`key=value`) or JSON.
 
-The standard library's logging only. `event` is how the shell logs: a constant message and fields. A client id or a
-broker's host name is a peer's choice, so every value is bounded and written so that it cannot begin a line of its own;
-and each message has a budget of lines a second, so that a peer that fails a thousand times a second cannot fill a disk.
-Nothing is logged per frame, and nothing here knows what a frame is.
+The standard library's logging only. `event` is how the shell logs: a constant message and fields. A client id
+or a broker's host name is a peer's choice, so every value is bounded and written so that it cannot begin a
+line of its own; and each message has a budget of lines a second, so that a peer that fails a thousand times a
+second cannot fill a disk. Nothing is logged per frame, and nothing here knows what a frame is.
 """
 
 import json

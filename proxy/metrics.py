@@ -1,14 +1,14 @@
-"""The only Prometheus code: `proxy.stats.Stats` and the quotas engine's views, under names that begin with `sluice_`.
+"""The only Prometheus code: `Stats` and the quotas engine's views, under names that begin with `sluice_`.
 
-KIP-13's per-client byte rate and throttle time are there for every client id, with what Kafka does not tell beside them;
-docs/metrics.md maps each name to Kafka's MBean, and a test compares that document with what is collected here. A scrape is
-three steps, so that it does not hold up traffic: `ClientSeries` looks through the clients in portions, a snapshot of the
-counters is taken, and `render` writes the text, which may run in a thread. It keeps its own registry, since the default
-one is shared with whatever else is imported.
+KIP-13's per-client byte rate and throttle time are there for every client id, with what Kafka does not tell
+beside them; docs/metrics.md maps each name to Kafka's MBean, and a test compares that document with what is
+collected here. A scrape is three steps, so that it does not hold up traffic: `ClientSeries` looks through the
+clients in portions, a snapshot of the counters is taken, and `render` writes the text, which may run in a
+thread. It keeps its own registry, since the default one is shared with whatever else is imported.
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -17,11 +17,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from protocol.api import API_NAMES
-from proxy.series import ClientSeries, QuotaView, Row
+from proxy.series import ClientSeries, QuotaView, Row, portions
 from proxy.stats import LATENCY_BOUNDS_US, Stats
 
 CLIENT_LABELS: Final = ("type", "user", "client_id")
-PORTION: Final = 500  # clients looked through at a time: about a millisecond
 UNKNOWN_API: Final = "unknown"
 
 
@@ -30,7 +29,7 @@ class Quotas(Protocol):
 
     @property
     def enforcing(self) -> bool: ...
-    def views(self, now_ms: int) -> Sequence[QuotaView]: ...
+    def views(self, now_ms: int) -> Iterable[QuotaView]: ...
 
 
 class Snapshot(NamedTuple):
@@ -62,10 +61,13 @@ class Metrics:
 
         One scrape at a time: the caller sees to it.
         """
-        views = self._quotas.views(now_ms)
         self._series.begin()
-        for start in range(0, len(views), PORTION):
-            self._series.add(views[start : start + PORTION])
+        for portion in portions(self._quotas.views(now_ms)):
+            self._series.weigh(portion)
+            yield
+        self._series.choose()
+        for portion in portions(self._quotas.views(now_ms)):
+            self._series.take(portion)
             yield
 
     def snapshot(self) -> Snapshot:

@@ -1,25 +1,26 @@
 """Which clients get metric series of their own: the heaviest; the rest are summed as `<other>`.
 
-Pure, and fed in portions, so that 200,000 clients can be looked through without holding up the event loop. Prometheus
-takes a counter that falls for a restart, and then counts its whole value again: so the sums of `<other>` never fall, and
-a client that has a series keeps it until another has moved twice as much. KIP-13 asks for metrics per client id and sets
-no bound; Kafka's brokers have none. Nothing here knows Prometheus.
+Pure, and fed in portions, so that 200,000 clients can be looked through without holding up the event loop.
+Prometheus takes a counter that falls for a restart, and then counts its whole value again: so the sums of
+`<other>` never fall, and a client that has a series keeps it until another has moved twice as much. KIP-13
+asks for metrics per client id and sets no bound; Kafka's brokers have none. Nothing here knows Prometheus.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
-from operator import itemgetter
+from itertools import islice
 from typing import Final, Protocol
 from zlib import crc32
 
 OTHER: Final = "<other>"
 LABEL_CHARACTERS_MAX: Final = 200  # a client id may have 32,767
+PORTION: Final = 500  # clients looked through at a time
 STAY: Final = 2  # how many times heavier another client must be to take a series over
 
 
 class QuotaView(Protocol):
-    """What the quotas engine tells of one client and one direction; totals never fall while the client is known."""
+    """What the quotas engine tells of one client and one direction; its totals never fall."""
 
     @property
     def type(self) -> str: ...
@@ -80,75 +81,89 @@ class Row:
     totals: Totals
 
     def absorb(self, other: "Row") -> None:
-        """Take in another row of the same name."""
-        self.byte_rate += other.byte_rate
+        """Take in the same client at another broker.
+
+        The quota holds at each broker by itself, so the rate shown beside it is that of the busiest one.
+        """
+        self.byte_rate = max(self.byte_rate, other.byte_rate)
         self.debt_bytes += other.debt_bytes
         self.totals.add(other.totals)
 
 
 class ClientSeries:
-    """Chooses the rows of one scrape after another: `begin`, `add` portion by portion, then `rows`."""
+    """Chooses the rows of one scrape after another.
+
+    A scrape looks through all clients twice, in portions: `begin`, `weigh` them, `choose`, `take` them, `rows`.
+    The same client may be seen several times, as once for each broker: all of it goes to one row.
+    """
 
     def __init__(self, series_max: int) -> None:
         # Produce and Fetch each may need a row for the rest; they come out of the same bound.
         self._rows_max = max(0, series_max // SERIES_PER_ROW - 2)
         self._named: set[Identity] = set()
+        self._before: set[Identity] = set()
         self._carried: dict[str, Totals] = {}  # type -> what keeps the rest from falling
         self._reported: dict[str, Totals] = {}
-        self._heap: list[tuple[int, int, Row]] = []
+        self._heap: list[tuple[int, Identity]] = []
+        self._rows: dict[Identity, Row] = {}
         self._rest: dict[str, Row] = {}
-        self._order = 0
 
     def begin(self) -> None:
-        """Start a scrape."""
-        self._heap, self._rest, self._order = [], {}, 0
+        """Start a scrape; one that was left half way is forgotten."""
+        self._heap, self._rows, self._rest = [], {}, {}
 
-    def add(self, views: Iterable[QuotaView]) -> None:
-        """Look through some of the clients."""
+    def weigh(self, views: Iterable[QuotaView]) -> None:
+        """Look through some of the clients for the heaviest."""
+        if not self._rows_max:
+            return
         for view in views:
-            row = _row(view)
-            identity = (row.type, row.user, row.client_id)
-            if row.client_id == OTHER:
-                self._sum(row)
+            if view.client_id == OTHER:
                 continue
-            weight = row.totals.bytes * (STAY if identity in self._named else 1)
-            self._order += 1
-            entry = (weight, self._order, row)
+            identity = _identity(view)
+            entry = (view.bytes_total * (STAY if identity in self._named else 1), identity)
             if len(self._heap) < self._rows_max:
                 heapq.heappush(self._heap, entry)
+            elif entry > self._heap[0]:
+                heapq.heapreplace(self._heap, entry)
+
+    def choose(self) -> None:
+        """Settle who gets a row: all were weighed."""
+        self._before, self._named = self._named, {identity for _, identity in self._heap}
+
+    def take(self, views: Iterable[QuotaView]) -> None:
+        """Look through some of the clients and take their figures."""
+        for view in views:
+            identity = _identity(view)
+            row = _row(view, identity)
+            if identity in self._named:
+                below = self._rows.setdefault(identity, row)
+                if below is not row:
+                    below.absorb(row)
             else:
-                self._sum(heapq.heappushpop(self._heap, entry)[2])
+                self._sum(row, had_series=identity in self._before)
 
     def rows(self) -> list[Row]:
-        """End the scrape: the heaviest, heaviest first, and one row for the rest of each type that has a rest."""
-        named = [entry[2] for entry in sorted(self._heap, key=itemgetter(0), reverse=True)]
-        merged: dict[Identity, Row] = {}
-        for row in named:
-            below = merged.setdefault((row.type, row.user, row.client_id), row)
-            if below is not row:  # one client seen twice, as once for each broker
-                below.absorb(row)
-        self._named = set(merged)
-        for kind in {*self._rest, *self._reported}:
+        """End the scrape: the heaviest first, then one row for the rest of each type that ever had a rest."""
+        rows = sorted(self._rows.values(), key=lambda row: row.totals.bytes, reverse=True)
+        for kind in sorted({*self._rest, *self._reported}):
             row = self._rest.get(kind) or Row(kind, "", OTHER, 0.0, None, 0.0, Totals())
             self._keep_rising(row)
-            merged[(kind, "", OTHER)] = row
-        self._heap, self._rest = [], {}
-        return list(merged.values())
+            rows.append(row)
+        self.begin()
+        return rows
 
-    def _sum(self, row: Row) -> None:
-        if (row.type, row.user, row.client_id) in self._named:
-            # It had a series that counted all this already.
+    def _sum(self, row: Row, *, had_series: bool) -> None:
+        if had_series:  # a series counted all this already
             self._carried.setdefault(row.type, Totals()).add(row.totals, -1)
         below = self._rest.get(row.type)
         if below is None:
-            self._rest[row.type] = Row(
-                row.type, "", OTHER, row.byte_rate, None, row.debt_bytes, _copied(row.totals)
-            )
-        else:
-            below.absorb(row)
+            below = self._rest[row.type] = Row(row.type, "", OTHER, 0.0, None, 0.0, Totals())
+        below.byte_rate += row.byte_rate
+        below.debt_bytes += row.debt_bytes
+        below.totals.add(row.totals)
 
     def _keep_rising(self, row: Row) -> None:
-        """Whoever left the rest, to a series of its own or for good, must not take what it had counted with it."""
+        """Whoever left the rest, for a series of its own or for good, leaves there what it had counted."""
         carried = self._carried.setdefault(row.type, Totals())
         reported = self._reported.setdefault(row.type, Totals())
         row.totals.add(carried)
@@ -161,7 +176,7 @@ class ClientSeries:
 
 
 def label(text: str) -> str:
-    """Make a label value of a client id: valid Unicode, bounded, and still different for different client ids.
+    """Make a label value of a client id: valid Unicode, bounded, and different for different client ids.
 
     >>> label("a" * 300)[-12:]
     'aaa~983a5d36'
@@ -172,7 +187,18 @@ def label(text: str) -> str:
     return f"{clean[: LABEL_CHARACTERS_MAX - 9]}~{crc32(clean.encode()):08x}"
 
 
-def _row(view: QuotaView) -> Row:
+def portions(views: Iterable[QuotaView]) -> Iterator[list[QuotaView]]:
+    """Cut views into lists that are looked through in about a millisecond each."""
+    remaining = iter(views)
+    while portion := list(islice(remaining, PORTION)):
+        yield portion
+
+
+def _identity(view: QuotaView) -> Identity:
+    return view.type, label(view.user), label(view.client_id)
+
+
+def _row(view: QuotaView, identity: Identity) -> Row:
     totals = Totals(
         bytes=view.bytes_total,
         throttle_ms=view.throttle_ms_total,
@@ -180,8 +206,7 @@ def _row(view: QuotaView) -> Row:
         would_throttle_ms=view.would_throttle_ms_total,
         would_throttled=view.would_throttled_total,
     )
-    client_id, user = label(view.client_id), label(view.user)
-    return Row(view.type, user, client_id, view.byte_rate, view.quota, view.debt_bytes, totals)
+    return Row(*identity, view.byte_rate, view.quota, view.debt_bytes, totals)
 
 
 def _copied(totals: Totals) -> Totals:

@@ -1,14 +1,18 @@
 """Configuration: TOML and environment -> frozen options; an error names its key path and the value.
 
-units, readers      single values
-keys, options       the option classes, each field with the description of its key
-environment         SLUICE_ADMIN__BIND and its like
-parse, checks       tables -> Config: pure
-load                reads the file
-changes             what a reload may apply
+    units, readers      single values
+    keys, options       the option classes, each field with the description of its key
+    environment         SLUICE_ADMIN__BIND and its like
+    parse, checks       tables -> Config: pure
+    load                reads the file
+    changes             what a reload may apply
+    definitions         what the quotas engine takes
+
+KIP-13's static settings are keys of `[quotas]`; what any setting does is not known here.
 """
 
 from proxy.config.changes import Changes, compare, merge_live
+from proxy.config.definitions import engine_options, read_definitions, unenforced
 from proxy.config.load import load, read_text, reload
 from proxy.config.options import (
     AdminOptions,
@@ -37,9 +41,12 @@ __all__ = [
     "Source",
     "StateOptions",
     "compare",
+    "engine_options",
     "load",
     "merge_live",
     "parse",
+    "read_definitions",
     "read_text",
     "reload",
+    "unenforced",
 ]

@@ -1,6 +1,7 @@
 """What several keys must agree on: ports that overlap, ports that do not exist, a proxy in front of itself.
 
-What can never work is a ConfigError; what is legal and probably not meant is a warning, which the caller logs.
+What can never work is a ConfigError; what is legal and probably not meant is a warning, which the caller
+logs.
 """
 
 from collections.abc import Iterator
@@ -37,6 +38,7 @@ def check(config: Config) -> list[str]:
     """Check the keys against each other.
 
     Returns: warnings, one line each.
+
     Raises:
         ConfigError: something that cannot work.
     """
@@ -67,7 +69,9 @@ def _check_brokers(path: str, listener: ListenerOptions) -> None:
     ):
         last = first + listener.broker_id_max
         if last > PORT_MAX:
-            problem = f"with broker_id_max = {listener.broker_id_max} the last port would be {last}, over {PORT_MAX}"
+            problem = (
+                f"with broker_id_max = {listener.broker_id_max} the last port is {last}, over {PORT_MAX}"
+            )
             raise ConfigError(f"{path}.{key}", problem, first)
     for broker_id in listener.upstreams:
         if broker_id > listener.broker_id_max:

@@ -1,8 +1,9 @@
-"""Environment variables that override the configuration file: `SLUICE_ADMIN__BIND`, `SLUICE_LISTENERS__0__BIND`.
+"""Environment variables over the file: `SLUICE_ADMIN__BIND`, `SLUICE_LISTENERS__0__BIND`.
 
-Two underscores separate the steps of a key's path. A variable without two underscores is never ours: Kubernetes gives
-every container `SLUICE_PORT` and `SLUICE_SERVICE_HOST` when a Service is named sluice. Values are texts; the readers take
-numbers out of them. Which keys exist is not known here: the parser refuses the others, and names the variable.
+Two underscores separate the steps of a key's path. A variable without two underscores is never ours:
+Kubernetes gives every container `SLUICE_PORT` and `SLUICE_SERVICE_HOST` when a Service is named sluice.
+Values are texts; the readers take numbers out of them. Which keys exist is not known here: the parser refuses
+the others, and names the variable.
 """
 
 from collections.abc import Mapping

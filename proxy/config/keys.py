@@ -1,7 +1,7 @@
 """What is known of one configuration key, kept beside the field it fills.
 
-Each field of the option classes carries a `Key` in its metadata. The parser, the comparison that decides what applies
-live, and the test of docs/configuration.md read that one description: no second list can fall behind.
+Each field of the option classes carries a `Key` in its metadata. The parser, the comparison that decides what
+applies live, and the test of docs/configuration.md read that one description: no second list can fall behind.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from dataclasses import Field, dataclass
 from typing import Final
 
 Reader = Callable[[str, object], object]
-"""Turns what TOML or the environment gave into the option's value: (key path, value) -> value, or ConfigError."""
+"""(Key path, what TOML or the environment holds) -> the option's value, or ConfigError."""
 
 METADATA: Final = "sluice.key"
 

@@ -1,4 +1,4 @@
-"""Reads the configuration file. The only part of `proxy.config` that touches the disk; what it says is judged in `parse`."""
+"""Reads the configuration file. The only part of `proxy.config` that touches the disk; `parse` judges."""
 
 import tomllib
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The options of one proxy, frozen: what `proxy.config.parse` makes and everything else reads.
 
-Each field carries its key (see `proxy.config.keys`); its name is the key's name. Options of later issues (TLS, SASL,
-replication, reassignment, capture) are not here, and their keys are refused.
+Each field carries its key (see `proxy.config.keys`); its name is the key's name. Options of later issues
+(TLS, SASL, replication, reassignment, capture) are not here, and their keys are refused.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from typing import Final
 from proxy.config import readers
 from proxy.config.keys import key
 from proxy.config.readers import Address
+from quotas.options import Mode, Policy, Scope
 
 DAY_SECONDS: Final = 86400
 HOLD_SECONDS_SCHEDULE: Final = (
@@ -71,7 +72,7 @@ class ListenerOptions:
 
     @property
     def sidecar(self) -> bool:
-        """True when the brokers behind it advertise Sluice themselves: addresses in answers stay as they are."""
+        """True when the brokers advertise Sluice themselves: addresses in answers stay as they are."""
         return bool(self.upstreams)
 
     @property
@@ -103,19 +104,19 @@ class QuotaSettings:
     source: str = field(
         default="file", metadata=key(readers.choice("file", unbuilt=SOURCE_UNBUILT), '"file"')
     )
-    policy: str = field(
+    policy: Policy = field(
         default="kip13", metadata=key(readers.choice("kip13", "schedule"), '"kip13" or "schedule"', live=True)
     )
-    mode: str = field(
+    mode: Mode = field(
         default="enforce",
         metadata=key(readers.choice("enforce", "observe"), '"enforce" or "observe"', live=True),
     )
-    scope: str = field(
+    scope: Scope = field(
         default="broker",
-        metadata=key(readers.choice("broker", "gateway"), '"broker" or "gateway"', live=True),
+        metadata=key(readers.choice("broker", "gateway"), '"broker" or "gateway"'),
     )
     window_samples: int = field(
-        default=11, metadata=key(readers.count(1, 3600), "number", unit="windows", live=True)
+        default=11, metadata=key(readers.count(2, 3600), "number", unit="windows", live=True)
     )
     window_seconds: int = field(
         default=1, metadata=key(readers.count(1, 3600), "number", unit="seconds", live=True)
@@ -171,6 +172,12 @@ class LimitOptions:
     pipes_max: int = field(default=64, metadata=key(readers.count(0, 65_536), "number", unit="pipes"))
     metric_series_max: int = field(
         default=10_000, metadata=key(readers.count(0, 1_000_000), "number", unit="series")
+    )
+    connect_seconds: float = field(
+        default=10.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")
+    )
+    frame_seconds: float = field(
+        default=60.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")
     )
     idle_seconds: float = field(
         default=600.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")

@@ -1,7 +1,8 @@
 """Tables, as TOML gives them -> Config. Pure: no file is read here, and no name is resolved.
 
-Every key is known by the field it fills; an unknown one is an error with a guess at what was meant, and a key of something
-that is not built yet says so. Values are read one by one; what they must agree on is checked last (`proxy.config.checks`).
+Every key is known by the field it fills; an unknown one is an error with a guess at what was meant, and a key
+of something that is not built yet says so. Values are read one by one; what they must agree on is checked
+last (`proxy.config.checks`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

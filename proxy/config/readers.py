@@ -1,7 +1,7 @@
-"""Readers of single values: TOML's or the environment's text -> the option's type, or a ConfigError with key and value.
+"""Readers of single values: what TOML or the environment holds -> the option's value, or a ConfigError.
 
-A text that holds a number is taken for the number, since the environment knows only text. What several keys must agree
-on is not seen here but in `proxy.config.checks`.
+A text that holds a number is taken for the number, since the environment knows only text. What several keys
+must agree on is not seen here but in `proxy.config.checks`.
 """
 
 import ipaddress
@@ -49,7 +49,7 @@ def boolean(path: str, value: object) -> bool:
 
 
 def choice(*names: str, unbuilt: Mapping[str, str] = MappingProxyType({})) -> Callable[[str, object], str]:
-    """Make a reader of one of these names; `unbuilt` holds names that a later version will know, and why not yet."""
+    """Make a reader of one of these names; `unbuilt`: names of what is not built yet, and what to say."""
 
     def read(path: str, value: object) -> str:
         if isinstance(value, str):

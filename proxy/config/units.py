@@ -1,7 +1,7 @@
 """Numbers as people write them: `2M` is 2,000,000 and `100Mi` is 104,857,600.
 
-`k M G` are powers of 1000 and `Ki Mi Gi` of 1024, in every number of the configuration. Nothing here knows which key it
-reads: a ValueError says what is wrong, and the reader of the key adds where.
+`k M G` are powers of 1000 and `Ki Mi Gi` of 1024, in every number of the configuration. Nothing here knows
+which key it reads: a ValueError says what is wrong, and the reader of the key adds where.
 """
 
 import re

@@ -1,0 +1,15 @@
+"""The read-only HTTP port: /metrics /healthz /readyz, and two pages for humans.
+
+    http      bytes <-> requests and answers
+    pages     the pages' text: pure
+    site      which page shows what
+    server    asyncio streams, bounded
+
+Nothing can be changed through it.
+"""
+
+from proxy.admin.http import Page, Request
+from proxy.admin.server import AdminServer
+from proxy.admin.site import Site
+
+__all__ = ["AdminServer", "Page", "Request", "Site"]

@@ -1,0 +1,101 @@
+"""As much of HTTP/1.1 as a read-only port needs: the head of a GET or HEAD, and an answer.
+
+No body is ever read: a request that announces one is refused and its connection closed. Unknown headers are
+passed over.
+"""
+
+import re
+from typing import Final, NamedTuple
+
+HEAD_BYTES_MAX: Final = 8192  # nginx and Apache httpd take 8 KiB by default too
+_TARGET: Final = re.compile(r"/[!-~]*", re.ASCII)
+REASONS: Final = {
+    200: "OK",
+    400: "Bad Request",
+    404: "Not Found",
+    405: "Method Not Allowed",
+    408: "Request Timeout",
+    413: "Content Too Large",
+    431: "Request Header Fields Too Large",
+    500: "Internal Server Error",
+    503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
+}
+
+
+class Page(NamedTuple):
+    """An answer: status, content type and body."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+class Request(NamedTuple):
+    """What a page may want to know of the request for it."""
+
+    method: str
+    path: str
+    accept: str
+    close: bool
+
+
+class RefusedError(Exception):
+    """A request that is answered with an error; its connection is closed after it."""
+
+    def __init__(self, status: int, problem: str) -> None:
+        self.status = status
+        self.problem = problem
+        super().__init__(f"{status} {problem}")
+
+
+def parse(head: bytes) -> Request:
+    """Read a request's head, up to and with the empty line.
+
+    Raises:
+        RefusedError: with the status to answer.
+    """
+    lines = head.decode("latin-1").split("\r\n")
+    words = lines[0].split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/"):
+        raise RefusedError(400, "this is not HTTP")
+    method, target, version = words
+    if version not in ("HTTP/1.0", "HTTP/1.1"):
+        raise RefusedError(505, "HTTP/1.1 is spoken here")
+    if method not in ("GET", "HEAD"):
+        raise RefusedError(405, "only GET and HEAD: this port changes nothing")
+    if not _TARGET.fullmatch(target):
+        raise RefusedError(400, "the path is not one")
+    headers = _headers(lines[1:])
+    if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
+        raise RefusedError(413, "a request has no body here")
+    wish = headers.get("connection", "").lower()
+    close = wish == "close" or (version == "HTTP/1.0" and wish != "keep-alive")
+    return Request(method, target.partition("?")[0], headers.get("accept", ""), close)
+
+
+def write(page: Page, *, head_only: bool, close: bool) -> bytes:
+    """Write an answer."""
+    head = (
+        f"HTTP/1.1 {page.status} {REASONS[page.status]}\r\n"
+        f"Content-Type: {page.content_type}\r\n"
+        f"Content-Length: {len(page.body)}\r\n"
+        "Cache-Control: no-store\r\n"
+        "X-Content-Type-Options: nosniff\r\n"
+        "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'\r\n"
+        f"{'Allow: GET, HEAD' + chr(13) + chr(10) if page.status == 405 else ''}"
+        f"Connection: {'close' if close else 'keep-alive'}\r\n\r\n"
+    )
+    return head.encode("ascii") + (b"" if head_only else page.body)
+
+
+def _headers(lines: list[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for line in lines:
+        if not line:
+            continue
+        name, colon, value = line.partition(":")
+        if not colon or not name or name != name.strip():
+            raise RefusedError(400, "a header line is not one")
+        headers[name.lower()] = value.strip()
+    return headers

@@ -1,0 +1,67 @@
+"""Which pages there are, and where their values come from."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from proxy.admin import pages
+from proxy.admin.http import Page, Request
+from proxy.admin.server import Handler
+from proxy.metrics import Metrics, Quotas
+from proxy.series import QuotaView, portions
+from proxy.version import sluice_version
+
+
+class Site:
+    """The pages of one process.
+
+    Args:
+        metrics: what /metrics shows.
+        quotas: what /clients shows.
+        not_ready: gives why clients cannot be served, or the empty text.
+        now_ms: the clock that the quotas engine is given everywhere else too.
+    """
+
+    def __init__(
+        self, metrics: Metrics, quotas: Quotas, not_ready: Callable[[], str], now_ms: Callable[[], int]
+    ) -> None:
+        self._metrics = metrics
+        self._quotas = quotas
+        self._not_ready = not_ready
+        self._now_ms = now_ms
+        self._scrape = asyncio.Lock()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """Give each path's handler."""
+        return {
+            "/": self._index,
+            "/clients": self._clients,
+            "/healthz": self._health,
+            "/metrics": self._metrics_page,
+            "/readyz": self._ready,
+        }
+
+    async def _index(self, _: Request) -> Page:
+        return pages.index(sluice_version(), self._quotas.enforcing)
+
+    async def _health(self, _: Request) -> Page:
+        return pages.health()
+
+    async def _ready(self, _: Request) -> Page:
+        return pages.ready(self._not_ready())
+
+    async def _clients(self, _: Request) -> Page:
+        over: list[QuotaView] = []
+        known = 0
+        for portion in portions(self._quotas.views(self._now_ms())):
+            over = pages.over_quota([*over, *portion])
+            known += len(portion)
+            await asyncio.sleep(0)  # traffic goes first
+        return pages.clients(over, known, self._quotas.enforcing)
+
+    async def _metrics_page(self, request: Request) -> Page:
+        async with self._scrape:
+            for _ in self._metrics.portions(self._now_ms()):
+                await asyncio.sleep(0)  # traffic goes first
+            snapshot = self._metrics.snapshot()
+        body, content_type = await asyncio.to_thread(self._metrics.render, snapshot, request.accept)
+        return Page(200, content_type, body)

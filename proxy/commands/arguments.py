@@ -1,0 +1,100 @@
+"""What the command line says -> the tables and the quotas text it stands for. Pure."""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from proxy.config import Address
+from proxy.config.readers import address
+from proxy.errors import ConfigError
+
+ENTITY_KEYS: Final = {"client-id": "client_id", "client_id": "client_id", "user": "user", "ip": "ip"}
+QUOTAS_MAX: Final = 1000
+
+
+def tables(options: argparse.Namespace) -> dict[str, object]:
+    """Make the configuration tables that the arguments of `serve` stand for."""
+    found: dict[str, dict[str, object]] = {"cluster": {}, "quotas": {}, "admin": {}, "log": {}}
+    for section, name, argument in (
+        ("cluster", "bootstrap", "bootstrap_server"),
+        ("quotas", "policy", "policy"),
+        ("quotas", "mode", "mode"),
+        ("quotas", "scope", "scope"),
+        ("admin", "bind", "admin"),
+        ("log", "level", "log_level"),
+        ("log", "format", "log_format"),
+    ):
+        value = getattr(options, argument)
+        if value is not None:
+            found[section][name] = value
+    overrides: dict[str, object] = {section: table for section, table in found.items() if table}
+    if options.listen is not None:
+        overrides["listeners"] = [_listener(address("--listen", options.listen), options.advertised_host)]
+    return overrides
+
+
+def _listener(listen: Address, advertised_host: str | None) -> dict[str, object]:
+    table: dict[str, object] = {
+        "bind": listen.host,
+        "bootstrap_port": listen.port,
+        "first_broker_port": listen.port + 1,
+    }
+    if advertised_host is not None:
+        table["advertised_host"] = advertised_host
+    return table
+
+
+def quota_text(quotas: Sequence[str]) -> str:
+    """Write each `--quota` as a `[[quota]]` table of the quotas file.
+
+    >>> print(quota_text(["client-id=a,producer_byte_rate=2000000"]))
+    [[quota]]
+    client_id = "a"
+    producer_byte_rate = 2000000
+    <BLANKLINE>
+    """
+    if len(quotas) > QUOTAS_MAX:
+        raise ConfigError("--quota", f"there may be {QUOTAS_MAX}; a quotas file takes more", len(quotas))
+    return "".join(_quota(text) for text in quotas)
+
+
+def _quota(text: str) -> str:
+    pairs = _pairs(text)
+    lines = ["[[quota]]"]
+    for name, value in pairs.items():
+        if name in ENTITY_KEYS:
+            lines.append(f"{ENTITY_KEYS[name]} = {_toml(value)}")
+        else:
+            lines.append(f"{name} = {value if _is_number(value) else _toml(value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _pairs(text: str) -> Mapping[str, str]:
+    pairs: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        name = name.strip()
+        if not equals or not name.replace("-", "_").isidentifier():
+            raise ConfigError("--quota", f"{part!r} is not name=value", text)
+        if name in pairs:
+            raise ConfigError("--quota", f"{name} stands there twice", text)
+        pairs[name] = value
+    return pairs
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return (
+        text[:1].isdigit()
+        and "_" not in text
+        and (text == "0" or not text.startswith("0") or text.startswith("0."))
+    )
+
+
+def _toml(text: str) -> str:
+    # JSON's strings are TOML's basic strings, but for DEL, which TOML wants escaped.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,148 @@
+"""`sluice check`: judges a configuration and its quotas file, and says what `serve` would do.
+
+It binds nothing and changes nothing. What it prints is for people; the exit code is for scripts.
+"""
+
+import argparse
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced
+from proxy.config.units import write_bytes
+from proxy.errors import SluiceError
+from quotas.definitions import Definitions
+from quotas.entities import DEFAULT, Entity
+
+DESCRIPTION: Final = (
+    "Judge a configuration and its quotas file, try the cluster, and say what `sluice serve` would do. "
+    "Exit code 0 when all is well, 1 when something is wrong."
+)
+ENTITIES_SHOWN_MAX: Final = 50
+BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Check and report; give the exit code."""
+    config = load(options.config, os.environ)
+    definitions = read_definitions(config.quotas, config.source.quota_text)
+    lines = [f"{options.config} is right.", *listeners(config), *quotas(config, definitions)]
+    lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
+    lines += [f"warning: {warning}" for warning in (*config.warnings, *unenforced(definitions))]
+    print("\n".join(lines))
+    if options.offline:
+        return 0
+    found, problem = ask(config)
+    if problem:
+        raise SluiceError(problem)
+    print("\n".join(cluster(config, found)))
+    return 0
+
+
+def listeners(config: Config) -> Iterator[str]:
+    """Say which ports each listener binds and what clients see of them."""
+    for listener in config.listeners:
+        kind = "sidecar" if listener.sidecar else "gateway"
+        yield f'listener "{listener.name}": {kind} on {listener.bind}, {_ports(listener)}'
+        if listener.sidecar:
+            where = ", ".join(f"{broker} at {address}" for broker, address in listener.upstreams.items())
+            yield f"  in front of broker {where}; addresses in answers stay as they are"
+        else:
+            bootstrap = Address(listener.advertised_host, listener.advertised_bootstrap_port)
+            yield f"  clients see {bootstrap}, and broker N at {_advertised(listener)}"
+
+
+def _ports(listener: ListenerOptions) -> str:
+    bootstrap = f"bootstrap port {listener.bootstrap_port}"
+    if listener.sidecar:
+        ports = ", ".join(f"{listener.broker_port(broker)}" for broker in listener.upstreams)
+        return f"{bootstrap}, broker ports {ports}"
+    last = listener.broker_id_max
+    first_port, last_port = listener.broker_port(0), listener.broker_port(last)
+    return f"{bootstrap}, broker ports {first_port} to {last_port} (ids 0 to {last})"
+
+
+def _advertised(listener: ListenerOptions) -> str:
+    return f"{listener.advertised_host}:{listener.advertised_first_broker_port} + N"
+
+
+def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
+    """Say who is limited to what."""
+    settings = config.quotas
+    arithmetic = f"{settings.window_samples} windows of {settings.window_seconds} s"
+    if settings.policy == "schedule":
+        arithmetic = f"bursts of {settings.burst_seconds:g} s, holds up to {settings.hold_seconds_max:g} s"
+    yield (
+        f"quotas: policy {settings.policy}, mode {settings.mode}, scope {settings.scope}, {arithmetic}, "
+        f"mutes up to {settings.mute_seconds_max:g} s"
+    )
+    limits = _limits(definitions)
+    for entity, values in list(limits.items())[:ENTITIES_SHOWN_MAX]:
+        yield f"  {_entity(entity)}: " + ", ".join(_limit(key, value) for key, value in values.items())
+    if len(limits) > ENTITIES_SHOWN_MAX:
+        yield f"  and {len(limits) - ENTITIES_SHOWN_MAX} more"
+    default = limits.get(Entity(client_id=DEFAULT), {})
+    free = [key.removesuffix("_byte_rate") for key in BYTE_RATES if key not in default]
+    if free:
+        yield f"  every other client id: no {' and no '.join(free)} limit"
+
+
+def _limits(definitions: Definitions) -> dict[Entity, dict[str, float]]:
+    """Put the static settings and the entries together, in the order in which the latter win."""
+    limits: dict[Entity, dict[str, float]] = {}
+    static = definitions.static
+    for key, default, override in (
+        ("producer_byte_rate", static.producer_default, static.producer_override),
+        ("consumer_byte_rate", static.consumer_default, static.consumer_override),
+    ):
+        if default is not None:
+            limits.setdefault(Entity(client_id=DEFAULT), {})[key] = default
+        for client_id, rate in override.items():
+            limits.setdefault(Entity(client_id=client_id), {})[key] = rate
+    for entity, values in definitions.entries():
+        limits.setdefault(entity, {}).update(values)
+    return limits
+
+
+def _entity(entity: Entity) -> str:
+    parts = []
+    for part, name in zip(Entity._fields, entity, strict=True):
+        if name is not None:
+            title = part.replace("_", " ")
+            parts.append(f"every other {title}" if name is DEFAULT else f"{title} {name!r}")
+    return " of ".join(reversed(parts)) if len(parts) > 1 else "".join(parts)
+
+
+def _limit(key: str, value: float) -> str:
+    if key in BYTE_RATES:
+        return f"{key} {write_bytes(int(value))}"
+    return f"{key} {value:g}"
+
+
+def ask(config: Config) -> tuple[Mapping[int, Address], str]:
+    """Ask the cluster for its brokers once; give them, and why not when it does not answer."""
+    # Imported late: judging a file needs no sockets.
+    from proxy.cluster import BrokerMap, Poller
+    from proxy.stats import Stats
+
+    brokers = BrokerMap(config.cluster.bootstrap, Stats())
+    poller = Poller(brokers, None, follow=True)
+    asyncio.run(poller.poll())
+    return brokers.addresses(), poller.problem
+
+
+def cluster(config: Config, found: Mapping[int, Address]) -> Iterator[str]:
+    """Say which brokers there are, and which of them have no port."""
+    yield f"cluster: {len(found)} brokers"
+    for broker, address in sorted(found.items()):
+        yield f"  broker {broker} at {address}"
+    for listener in config.listeners:
+        beyond = _without_port(listener, sorted(found))
+        if beyond:
+            names = ", ".join(map(str, beyond))
+            yield f'warning: listener "{listener.name}" has no port for broker {names}: clients never see it'
+
+
+def _without_port(listener: ListenerOptions, brokers: Sequence[int]) -> list[int]:
+    return [broker for broker in brokers if not listener.sidecar and broker > listener.broker_id_max]

@@ -1,0 +1,35 @@
+"""`sluice serve`: runs the proxy from a file, from arguments, or from a file with arguments over it."""
+
+import argparse
+import logging
+import os
+from typing import Final
+
+from proxy import logs
+from proxy.commands.arguments import quota_text, tables
+from proxy.config import load
+from proxy.errors import ConfigError
+
+DESCRIPTION: Final = (
+    "Run the proxy, from --config, or from --bootstrap-server and --listen. Arguments beat the environment "
+    "(SLUICE_ADMIN__BIND=…), which beats the file. SIGHUP reads it again, SIGUSR1 turns enforcement off "
+    "and on, SIGTERM drains and stops."
+)
+
+LOG: Final = logging.getLogger(__name__)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run until told to stop; give the exit code."""
+    if options.advertised_host is not None and options.listen is None:
+        raise ConfigError(
+            "--advertised-host", "says more of --listen; with --config it is the key advertised_host"
+        )
+    config = load(options.config, os.environ, tables(options), quota_text(options.quota))
+    logs.set_up(config.log.level, config.log.format)
+    for warning in config.warnings:
+        logs.event(LOG, logging.WARNING, "configuration warning", warning=warning)
+    # Imported late: `check` and `--version` need neither sockets nor uvloop.
+    from proxy.app import run as run_app
+
+    return run_app(config)

@@ -1,0 +1,85 @@
+"""Quota settings -> what the quotas engine takes: its options, and the definitions.
+
+A `[[quota]]` entry beats a static setting of the same client id or default, as dynamic beats static in Kafka;
+one from the command line beats one from the file.
+"""
+
+from typing import Final
+
+from proxy.config.load import read_text
+from proxy.config.options import Config, QuotaSettings
+from proxy.errors import ConfigError
+from quotas.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Definitions, StaticQuotas
+from quotas.definitions_file import parse
+from quotas.errors import DefinitionError
+from quotas.options import EngineOptions
+
+UNENFORCED_MAX: Final = 20
+
+
+def engine_options(config: Config) -> EngineOptions:
+    """Give the engine's options."""
+    quotas = config.quotas
+    return EngineOptions(
+        policy=quotas.policy,
+        mode=quotas.mode,
+        scope=quotas.scope,
+        window_samples=quotas.window_samples,
+        window_seconds=quotas.window_seconds,
+        burst_seconds=quotas.burst_seconds,
+        hold_seconds_max=quotas.hold_seconds_max,
+        mute_seconds_max=quotas.mute_seconds_max,
+        client_ids_max=config.limits.client_ids_max,
+    )
+
+
+def read_definitions(quotas: QuotaSettings, quota_text: str = "") -> Definitions:
+    """Read the quotas file, if there is one, and put everything else that limits a client beside it.
+
+    Args:
+        quotas: names the file and holds the static settings.
+        quota_text: `[[quota]]` tables from the command line.
+
+    Raises:
+        ConfigError: the file cannot be read, or a definition cannot be.
+    """
+    static = StaticQuotas(
+        producer_default=quotas.producer_default,
+        producer_override=quotas.producer_override,
+        consumer_default=quotas.consumer_default,
+        consumer_override=quotas.consumer_override,
+    )
+    if quotas.file is None:
+        found = _parse("quotas", "", static)
+    else:
+        found = _parse(str(quotas.file), read_text(quotas.file), static)
+    if not quota_text:
+        return found
+    given = _parse("--quota", quota_text, static)
+    return Definitions({**dict(found.entries()), **dict(given.entries())}, static)
+
+
+def unenforced(definitions: Definitions) -> list[str]:
+    """Name the limits that are read and do nothing yet, so that nobody relies on them; bounded."""
+    found: list[str] = []
+    for entity, values in definitions.entries():
+        if entity.user is not None:
+            found.append(f"quota of user {entity.user!r} has no effect: without SASL there are no users")
+        elif entity.ip is not None:
+            found.append(f"quota of ip {entity.ip!r} has no effect: connection rates are not limited yet")
+        else:
+            found += [
+                f"{key} of client id {entity.client_id!r} has no effect: only byte rates are limited yet"
+                for key in values
+                if key not in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
+            ]
+        if len(found) >= UNENFORCED_MAX:
+            break
+    return found[:UNENFORCED_MAX]
+
+
+def _parse(where: str, text: str, static: StaticQuotas) -> Definitions:
+    try:
+        return parse(text, static)
+    except DefinitionError as error:
+        raise ConfigError(f"{where}: {error.path}" if error.path else where, error.problem) from None
