@@ -38,9 +38,9 @@ def int32(buf: Buffer, pos: int, end: int) -> int:
 
 
 def uvarint(buf: Buffer, pos: int, end: int) -> tuple[int, int]:
-    """The unsigned varint at `pos`, at most 32 bits in five bytes, as Kafka's own reader takes it.
+    r"""The unsigned varint at `pos`, at most 32 bits in five bytes, as Kafka's own reader takes it.
 
-    >>> uvarint(b"\\xac\\x02", 0, 2)
+    >>> uvarint(b"\xac\x02", 0, 2)
     (300, 2)
     """
     value = shift = 0

@@ -52,8 +52,8 @@ class FetchFields(NamedTuple):
     max_bytes: int
     session_id: int
     session_epoch: int
-    max_bytes_pos: int
-    session_epoch_pos: int
+    max_bytes_at: int
+    session_epoch_at: int
 
 
 def read_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFields | None:

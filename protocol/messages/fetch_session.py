@@ -88,6 +88,11 @@ class SessionTable:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def shifted(self) -> bool:
+        """Whether any session was answered locally: while none was, no request needs to be looked at for it."""
+        return bool(self._sessions)
+
     def knows(self, broker: Hashable, session_id: int) -> bool:
         """Whether requests of this session have to go through `forward`."""
         return (broker, session_id) in self._sessions

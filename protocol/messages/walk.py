@@ -76,7 +76,7 @@ class Walk:
             WireError: the frame ends before its fields do, or a part of it is larger than `PART_MAX`.
         """
         frame_end = start + self._left
-        limit = end if end < frame_end else frame_end
+        limit = min(frame_end, end)
         self._frame_end = frame_end
         self._address_map = address_map
         steps = self.STEPS
