@@ -2,7 +2,7 @@
 
     0   all is well: `serve` was told to stop and drained, `check` found nothing wrong
     1   something is wrong, in one line on standard error
-    2   the arguments are wrong (argparse's own)
+    2   the arguments are wrong
 
 What the commands do is in `proxy.commands`.
 """
@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Final
 
 from proxy.commands import check, serve
-from proxy.errors import SluiceError
+from proxy.errors import SluiceError, UsageError
 from proxy.version import sluice_version
 
 OK: Final = 0
 WRONG: Final = 1
+USAGE: Final = 2
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -29,6 +30,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command: Command = options.command
     try:
         return command(options)
+    except UsageError as error:
+        print(f"sluice: {error}; see sluice --help", file=sys.stderr)
+        return USAGE
     except SluiceError as error:
         print(f"sluice: {error}", file=sys.stderr)
         return WRONG

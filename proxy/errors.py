@@ -1,6 +1,7 @@
 """What the proxy can fail with, before it serves or when it is told to change.
 
     SluiceError             anything this program reports in one line, without a traceback
+    ├── UsageError          arguments that do not say enough, or contradict each other: exit code 2
     ├── ConfigError         a configuration or quotas file that cannot be: its key path and the value
     └── StartError          the configuration is right and the machine refuses: a port in use
 
@@ -14,6 +15,10 @@ VALUE_CHARACTERS_MAX: Final = 80
 
 class SluiceError(Exception):
     """An expected failure: its text is one line for the person who runs Sluice."""
+
+
+class UsageError(SluiceError):
+    """Arguments that do not say enough, or contradict each other."""
 
 
 class ConfigError(SluiceError):

@@ -93,7 +93,7 @@ class Row:
 class ClientSeries:
     """Chooses the rows of one scrape after another.
 
-    A scrape looks through all clients twice, in portions: `begin`, `weigh` them, `choose`, `take` them, `rows`.
+    A scrape sees all clients twice, in portions: `begin`, `weigh` them, `choose`, `take` them, `rows`.
     The same client may be seen several times, as once for each broker: all of it goes to one row.
     """
 

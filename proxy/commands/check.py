@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from proxy import logs
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced
 from proxy.config.units import write_bytes
 from proxy.errors import SluiceError
@@ -25,6 +26,7 @@ BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 
 def run(options: argparse.Namespace) -> int:
     """Check and report; give the exit code."""
+    logs.set_up("error", "text")  # what is found is printed, not logged
     config = load(options.config, os.environ)
     definitions = read_definitions(config.quotas, config.source.quota_text)
     lines = [f"{options.config} is right.", *listeners(config), *quotas(config, definitions)]

@@ -3,12 +3,14 @@
 import argparse
 import logging
 import os
+from collections.abc import Mapping
 from typing import Final
 
 from proxy import logs
 from proxy.commands.arguments import quota_text, tables
 from proxy.config import load
-from proxy.errors import ConfigError
+from proxy.config.environment import variables
+from proxy.errors import UsageError
 
 DESCRIPTION: Final = (
     "Run the proxy, from --config, or from --bootstrap-server and --listen. Arguments beat the environment "
@@ -21,10 +23,7 @@ LOG: Final = logging.getLogger(__name__)
 
 def run(options: argparse.Namespace) -> int:
     """Run until told to stop; give the exit code."""
-    if options.advertised_host is not None and options.listen is None:
-        raise ConfigError(
-            "--advertised-host", "says more of --listen; with --config it is the key advertised_host"
-        )
+    judge(options, os.environ)
     config = load(options.config, os.environ, tables(options), quota_text(options.quota))
     logs.set_up(config.log.level, config.log.format)
     for warning in config.warnings:
@@ -33,3 +32,17 @@ def run(options: argparse.Namespace) -> int:
     from proxy.app import run as run_app
 
     return run_app(config)
+
+
+def judge(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
+    """Refuse arguments that say too little to begin with.
+
+    Raises:
+        UsageError: what is missing.
+    """
+    if options.advertised_host is not None and options.listen is None:
+        raise UsageError(
+            "--advertised-host says more of --listen; with --config it is the key advertised_host"
+        )
+    if options.config is None and options.listen is None and not variables(environ):
+        raise UsageError("serve needs --config, or --bootstrap-server and --listen")

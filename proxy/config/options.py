@@ -171,7 +171,7 @@ class LimitOptions:
     )
     pipes_max: int = field(default=64, metadata=key(readers.count(0, 65_536), "number", unit="pipes"))
     metric_series_max: int = field(
-        default=10_000, metadata=key(readers.count(0, 1_000_000), "number", unit="series")
+        default=2_000, metadata=key(readers.count(0, 1_000_000), "number", unit="series")
     )
     connect_seconds: float = field(
         default=10.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")
