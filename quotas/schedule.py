@@ -43,11 +43,14 @@ GRACE_MS: Final = 250
 # A held channel calls again by itself; one that is this late has gone without a word.
 HELD_GRACE_MS: Final = 5_000
 SWEEP_MS: Final = 100
+POLL_MS_MIN: Final = 100
 # Half of the bar for the steady rate (1.00 ± 0.02).
 DEBT_SHARE: Final = 0.01
-# A Fetch whose answer nobody can guess yet. It is corrected a round trip later.
-FIRST_FETCH_BYTES: Final = 65_536
-# A forwarded Fetch may always ask for its share of this much time: smaller answers cost more requests.
+# A Fetch whose answer nobody can guess yet is taken for what is left of the burst, and at least for this much time of the
+# rate: so such Fetches go out one by one, and each is corrected by its answer before many others have gone out.
+FIRST_FETCH_MS: Final = 50
+# A forwarded Fetch may ask for its share of this much time of the rate. Smaller answers cost more requests, larger ones
+# make the others wait longer.
 FETCH_QUANTUM_MS: Final = 500
 # The fractional part of the golden ratio: its multiples fill an interval evenly, however many there will be.
 GOLDEN: Final = 0.6180339887498949
@@ -117,7 +120,7 @@ class ScheduledThrottle:
         """Decide on a Produce whose header was seen: pass (and mute), or hold."""
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
-        slot_ms = self._slot(turn)
+        slot_ms, soonest_ms = self._slot(turn)
         if slot_ms <= now_ms:
             return self._pass(turn, turn.tag, size, now_ms)
         if turn.held_since_ms < 0:
@@ -126,10 +129,12 @@ class ScheduledThrottle:
             turn.spread = False
         if now_ms >= turn.force_ms:
             return self._force(turn, size, now_ms)
-        if slot_ms > turn.force_ms and not turn.passed and not turn.spread:
-            self._step_aside(turn)
-        again_ms = self._place(turn, 0 if turn.spread else size, now_ms, slot_ms)
-        return Decision(hold_until_ms=min(again_ms, turn.force_ms), reason="held to its slot")
+        if soonest_ms > turn.force_ms and not turn.passed and not turn.spread:
+            self._step_aside(turn, now_ms)
+        if not turn.spread:
+            self._place(turn, size)
+        turn.due_ms = self._again_ms(slot_ms, now_ms)
+        return Decision(hold_until_ms=min(turn.due_ms, turn.force_ms), reason="held to its slot")
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
         """Decide on a Fetch before it is forwarded: its answer is charged beforehand at its last size."""
@@ -137,11 +142,12 @@ class ScheduledThrottle:
             self._sweep(now_ms)
         if turn.admitted >= 0:
             self._refund(turn)
-        expected = turn.expected or self._expected or FIRST_FETCH_BYTES
-        slot_ms = self._slot(turn)
+        slot_ms, soonest_ms = self._slot(turn)
+        expected = turn.expected or self._expected or self._first_fetch_bytes(now_ms)
         if slot_ms > now_ms:
-            throttle_ms = min(ceil(slot_ms - now_ms), self._mute_ms_max)
-            self._place(turn, expected, now_ms, slot_ms)
+            wait_ms = max(soonest_ms - now_ms, min(slot_ms - now_ms, FETCH_QUANTUM_MS))
+            throttle_ms = min(ceil(wait_ms), self._mute_ms_max)
+            self._place(turn, expected)
             turn.due_ms = now_ms + throttle_ms
             return Decision(throttle_ms=throttle_ms, reason="fetch before its slot")
         if turn.queued:
@@ -152,12 +158,11 @@ class ScheduledThrottle:
         self._virtual = max(self._virtual, turn.start)
         return ADMITTED
 
-    def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
-        """What an admitted Fetch may ask for: what is left of the burst, or its share of half a second."""
-        own = max(0, turn.admitted)
-        left = (now_ms + self._burst_ms - self._paid_ms) * self._rate + own
-        share = self._rate * FETCH_QUANTUM_MS / (len(self._turns) + 1)
-        return max(1, min(requested, int(max(left, share))))
+    def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
+        """What an admitted Fetch may ask for: its share of half a second's quota, so that turns stay short."""
+        if not turn.expected and not self._expected:
+            return max(1, min(requested, turn.admitted))
+        return max(1, min(requested, int(self._rate * FETCH_QUANTUM_MS) // (len(self._turns) + 1)))
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Put the real size in place of the expected one, and reserve the next slot."""
@@ -197,6 +202,10 @@ class ScheduledThrottle:
         return len(self._turns)
 
     # -- the schedule
+
+    def _first_fetch_bytes(self, now_ms: int) -> int:
+        left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
+        return ceil(min(max(left_ms, FIRST_FETCH_MS), FETCH_QUANTUM_MS) * self._rate)
 
     def _charge(self, size: int, now_ms: int) -> None:
         """Move the schedule by `size` bytes; credit older than the burst is lost."""
@@ -240,22 +249,26 @@ class ScheduledThrottle:
 
     def _reserve(self, turn: Turn, expected: int, now_ms: int) -> Decision:
         """Find the slot of what this channel will send next, and mute the channel until then."""
-        slot_ms = self._slot(turn)
-        wait_ms = ceil(slot_ms - now_ms)
+        _, soonest_ms = self._slot(turn)
+        wait_ms = ceil(soonest_ms - now_ms)
         if wait_ms <= 0:
             if self._turns:  # others wait: keep its place warm for a round trip
-                self._place(turn, expected, now_ms, slot_ms)
+                self._place(turn, expected)
                 turn.due_ms = now_ms
             return ADMITTED
         throttle_ms = min(wait_ms, self._mute_ms_max)
-        self._place(turn, expected, now_ms, slot_ms)
+        self._place(turn, expected)
         turn.due_ms = now_ms + throttle_ms
         return Decision(throttle_ms=throttle_ms, reason="muted until its slot")
 
     # -- the queue
 
-    def _slot(self, turn: Turn) -> float:
-        """When the schedule is free and the bytes ahead of this turn are paid for."""
+    def _slot(self, turn: Turn) -> tuple[float, float]:
+        """When the schedule is free and the bytes ahead of this turn are paid for; and the soonest this can be.
+
+        Each place ahead is one request at least. One with small requests may send several before this tag; but it
+        may also stop, so nobody is muted on its account.
+        """
         free_ms = self._paid_ms - self._burst_ms
         tags = self._tags
         if turn.queued:
@@ -264,14 +277,14 @@ class ScheduledThrottle:
             turn.tag = max(turn.tag, self._virtual)
             index = bisect_right(tags, turn.tag) if tags else 0
         if not index:
-            return free_ms
-        # Each place ahead is one request at least; and one with small requests may send several before this
-        # tag.
-        ahead = max(sum(self._sizes[:index]), index * turn.tag - sum(tags[:index]))
-        return free_ms + ahead / self._rate
+            return free_ms, free_ms
+        once = sum(self._sizes[:index])
+        lag = index * turn.tag - sum(tags[:index])
+        soonest_ms = free_ms + once / self._rate
+        return (free_ms + lag / self._rate if lag > once else soonest_ms), soonest_ms
 
-    def _place(self, turn: Turn, size: int, now_ms: int, slot_ms: float) -> int:
-        """Give the turn its place in the queue, or keep it; when to ask again."""
+    def _place(self, turn: Turn, size: int) -> None:
+        """Give the turn its place in the queue, or keep it."""
         if turn.queued:
             if turn.size != size:
                 self._sizes[self._index(turn)] = size
@@ -282,17 +295,21 @@ class ScheduledThrottle:
             self._turns.insert(index, turn)
             turn.queued = True
         turn.size = size
-        poll_ms = max(100, int(self._burst_ms) // 2, len(self._turns))
-        turn.due_ms = min(ceil(slot_ms), now_ms + poll_ms)
-        return turn.due_ms
 
-    def _step_aside(self, turn: Turn) -> None:
+    def _again_ms(self, slot_ms: float, now_ms: int) -> int:
+        """When a held channel is to ask again: at its slot, but often enough to find what others gave back."""
+        poll_ms = max(POLL_MS_MIN, int(self._burst_ms) // 2, len(self._turns))
+        return min(ceil(slot_ms), now_ms + poll_ms)
+
+    def _step_aside(self, turn: Turn, now_ms: int) -> None:
         """Too many start at once: let this one pass at a time of its own within the longest hold."""
         self._spread = (self._spread + GOLDEN) % 1.0
         # Not within the first second: that one belongs to the burst.
-        first_ms = min(1000, self._hold_ms_max // 4)
-        turn.force_ms = turn.held_since_ms + first_ms + int(self._spread * (self._hold_ms_max - first_ms))
+        first_ms = max(now_ms + 1, turn.held_since_ms + min(1000, self._hold_ms_max // 4))
+        turn.force_ms = first_ms + int(self._spread * max(0, turn.force_ms - first_ms))
         turn.spread = True
+        if turn.queued:
+            self._remove(turn)
 
     def _index(self, turn: Turn) -> int:
         return self._turns.index(turn, bisect_left(self._tags, turn.tag))

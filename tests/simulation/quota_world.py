@@ -1,0 +1,276 @@
+"""A closed-loop world of clients, channels and the quota engine on a virtual clock.
+
+It knows no Kafka bytes: a request is a size, a channel is what `proxy.channel` will do with the engine's decisions (read
+the next request when not muted, hold it at its header, mute after it, answer a throttled Fetch empty), a client sends as
+much as it may. Latencies and timers jitter by a seeded generator; the seed is part of every result.
+"""
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import count
+
+from quotas.client_bandwidth import Throttle
+from quotas.engine import Engine
+from quotas.mute import capped
+from quotas.turn import Turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """How one client behaves."""
+
+    size: int = 1_000_000  # of a Produce, or of a batch that is fetched
+    consumes: bool = False
+    obeys: bool = True  # throttle_time_ms
+    in_flight: int = 1
+    start_ms: int = 0
+    stop_ms: int | None = None  # sends nothing from then on
+    closes: bool = False  # and closes its connection then
+    think_ms: int = 0  # between an answer and the next request
+    max_bytes: int = 50_000_000
+    group_session_timeout_ms: int | None = None
+    client_id: str = "a"
+
+
+@dataclass(slots=True)
+class Request:
+    """One request on its way: of how many bytes, and since when."""
+
+    size: int
+    sent_ms: int
+    first_try_ms: int = -1  # when the channel saw it
+
+
+@dataclass(slots=True)
+class Record:
+    """Bytes that passed: when, whose."""
+
+    at_ms: int
+    size: int
+    client: int
+
+
+@dataclass(slots=True)
+class Waits:
+    """The longest waits seen anywhere."""
+
+    hold_ms: int = 0
+    mute_ms: int = 0
+    latency_ms: int = 0  # from sending a request to its answer, as the client sees it
+    decisions: int = 0
+    empty_answers: int = 0
+
+
+class World:
+    """The clock and everything in it; `run` returns when the time is over."""
+
+    def __init__(
+        self, engine: Engine, seed: int = 1, timer_late_ms: int = 2, latency_ms: tuple[int, int] = (1, 6)
+    ) -> None:
+        self.engine = engine
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.timer_late_ms = timer_late_ms
+        self.latency_range_ms = latency_ms
+        self.now_ms = 0
+        self.records: list[Record] = []
+        self.waits = Waits()
+        self.channels: list[Channel] = []
+        self._order = count()
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+
+    def add(self, options: ClientOptions, times: int = 1) -> None:
+        """So many clients of the same kind, each with its own connection."""
+        for _ in range(times):
+            channel = Channel(self, options, len(self.channels))
+            self.channels.append(channel)
+            self.at(options.start_ms, channel.client_sends)
+            if options.stop_ms is not None and options.closes:
+                self.at(options.stop_ms, channel.close)
+
+    def at(self, when_ms: int, what: Callable[[], None]) -> None:
+        """Do something at a time, exactly."""
+        heapq.heappush(self._events, (max(when_ms, self.now_ms), next(self._order), what))
+
+    def timer(self, when_ms: int, what: Callable[[], None]) -> None:
+        """Do something at a time, as late as a loop's timers are."""
+        self.at(when_ms + self.random.randint(0, self.timer_late_ms), what)
+
+    def latency_ms(self) -> int:
+        """One way between two machines, or through a broker."""
+        return self.random.randint(*self.latency_range_ms)
+
+    def run(self, until_ms: int) -> None:
+        """Let things happen until a time."""
+        while self._events and self._events[0][0] <= until_ms:
+            self.now_ms, _, what = heapq.heappop(self._events)
+            what()
+        self.now_ms = until_ms
+
+    # -- figures
+
+    def bytes_between(self, from_ms: int, to_ms: int) -> int:
+        """Bytes of all clients in [from, to)."""
+        return sum(record.size for record in self.records if from_ms <= record.at_ms < to_ms)
+
+    def ratio(self, limit: float, from_ms: int, to_ms: int) -> float:
+        """The rate between two times over the quota."""
+        return self.bytes_between(from_ms, to_ms) / ((to_ms - from_ms) / 1000) / limit
+
+    def largest_second(self, limit: float, from_ms: int = 0) -> float:
+        """The most that passed in any one second that begins with a record, over the quota."""
+        records = [record for record in self.records if record.at_ms >= from_ms]
+        best = total = first = 0
+        for record in records:
+            total += record.size
+            while records[first].at_ms <= record.at_ms - 1000:
+                total -= records[first].size
+                first += 1
+            best = max(best, total)
+        return best / limit
+
+    def per_client(self) -> list[int]:
+        """Bytes of each client over the whole run."""
+        totals = [0] * len(self.channels)
+        for record in self.records:
+            totals[record.client] += record.size
+        return totals
+
+    def jain(self) -> float:
+        """Jain's index of fairness over the connections: 1 = all equal."""
+        totals = self.per_client()
+        squares = sum(total * total for total in totals)
+        return sum(totals) ** 2 / (len(totals) * squares) if squares else 1.0
+
+
+@dataclass(slots=True)
+class Channel:
+    """One connection: the client at its end, and what the proxy does with it."""
+
+    world: World
+    options: ClientOptions
+    number: int
+    throttle: Throttle = field(init=False)
+    turn: Turn = field(init=False)
+    arrived: deque[Request] = field(default_factory=deque)
+    in_flight: int = 0
+    quiet_until_ms: int = 0  # the client obeys a throttle time
+    muted_until_ms: int = 0
+    busy: bool = False  # a request is held, or a Fetch is with the broker
+    open: bool = True
+
+    def __post_init__(self) -> None:
+        client = self.world.engine.client("", self.options.client_id, 1)
+        self.throttle = client.fetch if self.options.consumes else client.produce
+        self.turn = self.throttle.turn()
+
+    # -- the client
+
+    def client_sends(self) -> None:
+        """Send as many requests as may be in flight."""
+        world, options = self.world, self.options
+        if not self.open or (options.stop_ms is not None and world.now_ms >= options.stop_ms):
+            return
+        if options.obeys and world.now_ms < self.quiet_until_ms:
+            world.timer(self.quiet_until_ms, self.client_sends)
+            return
+        while self.in_flight < options.in_flight:
+            self.in_flight += 1
+            request = Request(options.size, world.now_ms)
+            world.at(world.now_ms + world.latency_ms(), lambda request=request: self.arrives(request))  # type: ignore[misc]
+
+    def answered(self, request: Request, throttle_ms: int) -> None:
+        """The answer is at the client."""
+        world = self.world
+        self.in_flight -= 1
+        world.waits.latency_ms = max(world.waits.latency_ms, world.now_ms - request.sent_ms)
+        self.quiet_until_ms = max(self.quiet_until_ms, world.now_ms + throttle_ms)
+        if self.options.think_ms:
+            world.timer(world.now_ms + self.options.think_ms, self.client_sends)
+        else:
+            self.client_sends()
+
+    def close(self) -> None:
+        """The client is gone."""
+        if self.open:
+            self.open = False
+            self.throttle.leave(self.turn, self.world.now_ms)
+
+    # -- the proxy
+
+    def arrives(self, request: Request) -> None:
+        """A request's first bytes are in the socket."""
+        self.arrived.append(request)
+        self.read()
+
+    def read(self) -> None:
+        """Handle what has arrived, one request at a time, unless muted or busy with one."""
+        while self.open and not self.busy and self.arrived and self.world.now_ms >= self.muted_until_ms:
+            request = self.arrived.popleft()
+            if self.options.consumes:
+                self.fetch(request)
+            else:
+                self.produce(request)
+
+    def produce(self, request: Request) -> None:
+        """A Produce header was seen, or its hold is over."""
+        world = self.world
+        if not self.open:
+            return
+        world.waits.decisions += 1
+        decision = self.throttle.produce(self.turn, request.size, world.now_ms)
+        if request.first_try_ms < 0:
+            request.first_try_ms = world.now_ms
+        if decision.hold_until_ms:
+            assert decision.hold_until_ms > world.now_ms, f"a hold ends later than now (seed {world.seed})"
+            self.busy = True
+            world.timer(decision.hold_until_ms, lambda: self.produce(request))
+            return
+        self.busy = False
+        world.waits.hold_ms = max(world.waits.hold_ms, world.now_ms - request.first_try_ms)
+        world.records.append(Record(world.now_ms, request.size, self.number))
+        self.mute(decision.throttle_ms)
+        answered_ms = world.now_ms + world.latency_ms() + world.latency_ms()
+        world.at(answered_ms, lambda: self.answered(request, decision.throttle_ms))
+        self.read()
+
+    def fetch(self, request: Request) -> None:
+        """A Fetch was read: forward it, or answer it empty."""
+        world = self.world
+        world.waits.decisions += 1
+        decision = self.throttle.fetch(self.turn, world.now_ms)
+        if decision.throttle_ms:
+            world.waits.empty_answers += 1
+            self.mute(decision.throttle_ms)
+            world.at(world.now_ms + world.latency_ms(), lambda: self.answered(request, decision.throttle_ms))
+            return
+        limit = self.throttle.fetch_max_bytes(self.turn, self.options.max_bytes, world.now_ms)
+        size = max(1, limit // self.options.size) * self.options.size
+        self.busy = True
+        world.at(world.now_ms + world.latency_ms() + world.latency_ms(), lambda: self.fetched(request, size))
+
+    def fetched(self, request: Request, size: int) -> None:
+        """The broker's answer begins."""
+        world = self.world
+        if not self.open:
+            return
+        self.busy = False
+        decision = self.throttle.fetched(self.turn, size, world.now_ms)
+        world.records.append(Record(world.now_ms, size, self.number))
+        self.mute(decision.throttle_ms)
+        world.at(world.now_ms + world.latency_ms(), lambda: self.answered(request, decision.throttle_ms))
+        self.read()
+
+    def mute(self, throttle_ms: int) -> None:
+        """KIP-219: read nothing more from this channel for that time, within what its group allows."""
+        if throttle_ms <= 0:
+            return
+        world = self.world
+        ms_max = int(world.engine.options.mute_seconds_max * 1000)
+        muted_ms = capped(throttle_ms, ms_max, self.options.group_session_timeout_ms)
+        world.waits.mute_ms = max(world.waits.mute_ms, muted_ms)
+        self.muted_until_ms = world.now_ms + muted_ms
+        world.timer(self.muted_until_ms, self.read)
