@@ -23,7 +23,8 @@ from tests.cluster.options import CLIENTS, ClusterOptions, Listener, NodeAddress
 from tests.cluster.ports import HOST, free_ports
 from tests.cluster.readiness import Address
 
-CLUSTER_ID: Final = "c2x1aWNlLXRlc3QtY2x1c3"  # 16 bytes in Kafka's base64; the same always, so runs can be compared
+# 16 bytes in Kafka's base64; the same always, so that runs can be compared.
+CLUSTER_ID: Final = "c2x1aWNlLXRlc3QtY2x1c3"
 _FORMAT_SECONDS_MAX: Final = 120
 _LOG_BYTES_SHOWN: Final = 4000
 
@@ -75,7 +76,9 @@ class Cluster:
 
     def bootstrap(self, listener: str = CLIENTS) -> str:
         """Return `host:port,...` of all brokers' real addresses, as Kafka's clients want it."""
-        return ",".join(f"{host}:{port}" for host, port in (self.address(node, listener) for node in self.nodes))
+        return ",".join(
+            f"{host}:{port}" for host, port in (self.address(node, listener) for node in self.nodes)
+        )
 
     def process_id(self, node: int) -> int:
         """Return the process id of a running broker."""
@@ -139,7 +142,11 @@ class Cluster:
             text = server_properties(node, self._addresses[node], voters, home, self.options)
             (home / "server.properties").write_text(text)
             arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", str(home / "server.properties")]
-            command = [*_java_command("-Xmx128m", "-XX:TieredStopAtLevel=1"), "kafka.tools.StorageTool", *arguments]
+            command = [
+                *_java_command("-Xmx128m", "-XX:TieredStopAtLevel=1"),
+                "kafka.tools.StorageTool",
+                *arguments,
+            ]
             formatting[node] = processes.start(command, log=self._log_path(node))
         for node, child in formatting.items():
             if child.wait(_FORMAT_SECONDS_MAX) != 0:
@@ -168,7 +175,9 @@ def _addresses(options: ClusterOptions) -> Iterator[NodeAddresses]:
     for listener in listeners:
         for given in (ports[listener.name], listener.advertised or ports[listener.name]):
             if len(given) != options.nodes:
-                raise ValueError(f"listener {listener.name}: {len(given)} addresses for {options.nodes} brokers")
+                raise ValueError(
+                    f"listener {listener.name}: {len(given)} addresses for {options.nodes} brokers"
+                )
     for index in range(options.nodes):
         own = {name: of_nodes[index] for name, of_nodes in ports.items()}
         advertised = {

@@ -49,7 +49,9 @@ def java() -> str:
     version = re.search(r'version "(\d+)', said)
     if version is None or int(version[1]) < JAVA_VERSION_MIN:
         first = said.splitlines()[0] if said else "nothing"
-        raise MissingPrerequisiteError(f"java is too old ({first}): install a JDK {JAVA_VERSION_MIN} or newer")
+        raise MissingPrerequisiteError(
+            f"java is too old ({first}): install a JDK {JAVA_VERSION_MIN} or newer"
+        )
     return found
 
 

@@ -39,7 +39,8 @@ def start(
             stdout=subprocess.DEVNULL if out is None else out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent,
+            # Only prctl and getppid run there: no lock, no allocation that another thread could hold up.
+            preexec_fn=_die_with_parent,  # noqa: PLW1509
             env=None if env is None else dict(env),
             cwd=cwd,
         )

@@ -9,7 +9,8 @@ from typing import Final
 
 Address = tuple[str, int]
 
-_METADATA_V1: Final = struct.Struct(">ihhihi")  # length, key, version, correlation id, no client id, no topics
+# Length, key, version, correlation id, no client id, no topics.
+_METADATA_V1: Final = struct.Struct(">ihhihi")
 _FRAME_BYTES_MAX: Final = 1 << 20
 
 

@@ -1,0 +1,103 @@
+"""What all tests share: markers by directory, and one real cluster of three brokers for a whole run.
+
+A test asks for `kafka` (the cluster), `create_topic` (a factory) or `topic` (one topic of one partition).
+Brokers start when the first test asks for them, and are ended with the session.
+"""
+
+import secrets
+from collections.abc import Generator, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+import pytest
+
+from tests.cluster import Cluster, ClusterOptions, processes
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+_TESTS: Final = Path(__file__).resolve().parent
+_KINDS: Final = frozenset({"unit", "property", "simulation", "integration", "interop", "oracle", "packaging"})
+_NEEDS_BROKERS_SECONDS_MAX: Final = 240
+
+
+class CreateTopic(Protocol):
+    """Creates a topic with a random name on `kafka` and returns the name."""
+
+    def __call__(
+        self, *, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None
+    ) -> str:
+        """Create it, wait until every partition has a leader, and return its name."""
+
+
+def pytest_configure() -> None:
+    """Make SIGTERM an ordinary exit: fixtures are torn down, temporary directories removed."""
+    processes.exit_on_signals()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark each test with the kind that its directory names; those with brokers may take longer."""
+    for item in items:
+        if not item.path.is_relative_to(_TESTS):
+            item.add_marker(pytest.mark.unit)  # a doctest in the packages themselves
+            continue
+        kind = item.path.relative_to(_TESTS).parts[0]
+        if kind in _KINDS:
+            item.add_marker(getattr(pytest.mark, kind))
+        if kind in {"integration", "interop", "oracle"} and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(_NEEDS_BROKERS_SECONDS_MAX))
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[Cluster]:
+    """Three brokers; a test that kills one starts it again before it ends."""
+    cluster = Cluster(ClusterOptions(nodes=3))
+    with cluster:
+        yield cluster
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put the end of the brokers' logs into the report of a failed test that used them."""
+    report = yield
+    cluster = getattr(item, "funcargs", {}).get("kafka")
+    if report.failed and isinstance(cluster, Cluster):
+        report.sections.extend((f"log of broker {node}", cluster.log(node)) for node in cluster.nodes)
+    return report
+
+
+@pytest.fixture(scope="session")
+def admin(kafka: Cluster) -> "Iterator[KafkaAdminClient]":
+    """kafka-python's admin client, connected to the brokers directly."""
+    # Not at the top: it takes a third of a second, which no unit test shall pay.
+    from kafka.admin import KafkaAdminClient
+
+    client = KafkaAdminClient(bootstrap_servers=kafka.bootstrap().split(","), client_id="tests-admin")
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def create_topic(admin: "KafkaAdminClient") -> CreateTopic:
+    """A factory of topics with random names, so that no test meets another's records."""
+
+    def create(*, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        name = f"t-{secrets.token_hex(4)}"
+        wanted = {
+            "num_partitions": partitions,
+            "replication_factor": replication,
+            "configs": dict(configs or {}),
+        }
+        admin.create_topics({name: wanted})
+        admin.wait_for_topics([name])
+        return name
+
+    return create
+
+
+@pytest.fixture
+def topic(create_topic: CreateTopic) -> str:
+    """A topic of one partition, one replica."""
+    return create_topic()
