@@ -48,41 +48,45 @@ def acks(text: str) -> int | str:
 
 async def produce(options: argparse.Namespace) -> None:
     for compression in options.compression.split(","):
-        tally = Tally(Clock(options.seconds))
-        producer = AIOKafkaProducer(
-            bootstrap_servers=options.bootstrap,
-            client_id=options.client_id,
-            acks=acks(options.acks),
-            compression_type=None if compression == "none" else compression,
-        )
-        await producer.start()
-        room = asyncio.Semaphore(options.outstanding)
-
-        def settled(future: asyncio.Future[object], sent_ms: int) -> None:
-            room.release()
-            error = future.exception()
-            if error is not None:
-                tally.error(repr(error))
-            else:
-                tally.acknowledged(options.size, sent_ms)
-
-        index = 0
-        while not tally.clock.over() and (options.records == 0 or index < options.records):
-            try:
-                await asyncio.wait_for(room.acquire(), 0.1)
-            except TimeoutError:
-                continue
-            value = payload(index, options.size)
-            sent_ms = tally.clock.now_ms()
-            future = await producer.send(options.topic, value, partition=index % options.partitions)
-            future.add_done_callback(lambda future, sent_ms=sent_ms: settled(future, sent_ms))
-            index += 1
-        await producer.flush()
-        await producer.stop()
-        tally.produced_line(compression)
+        await produce_with(options, compression)
 
 
-class Listener(ConsumerRebalanceListener):
+async def produce_with(options: argparse.Namespace, compression: str) -> None:
+    tally = Tally(Clock(options.seconds))
+    producer = AIOKafkaProducer(
+        bootstrap_servers=options.bootstrap,
+        client_id=options.client_id,
+        acks=acks(options.acks),
+        compression_type=None if compression == "none" else compression,
+    )
+    await producer.start()
+    room = asyncio.Semaphore(options.outstanding)
+
+    def settled(future: asyncio.Future[object], sent_ms: int) -> None:
+        room.release()
+        error = future.exception()
+        if error is not None:
+            tally.error(repr(error))
+        else:
+            tally.acknowledged(options.size, sent_ms)
+
+    index = 0
+    while not tally.clock.over() and (options.records == 0 or index < options.records):
+        try:
+            await asyncio.wait_for(room.acquire(), 0.1)
+        except TimeoutError:
+            continue
+        value = payload(index, options.size)
+        sent_ms = tally.clock.now_ms()
+        future = await producer.send(options.topic, value, partition=index % options.partitions)
+        future.add_done_callback(lambda future, sent_ms=sent_ms: settled(future, sent_ms))
+        index += 1
+    await producer.flush()
+    await producer.stop()
+    tally.produced_line(compression)
+
+
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it comes without types
     """Counts the assignments."""
 
     def __init__(self, tally: Tally) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import sys
 import threading
@@ -46,43 +47,47 @@ def acks(text: str) -> int | str:
 
 def produce(options: argparse.Namespace) -> None:
     for compression in options.compression.split(","):
-        tally = Tally(Clock(options.seconds))
-        producer = KafkaProducer(
-            bootstrap_servers=options.bootstrap,
-            client_id=options.client_id,
-            acks=acks(options.acks),
-            enable_idempotence=options.acks == "all",
-            compression_type=None if compression == "none" else compression,
-        )
-        room = threading.Semaphore(options.outstanding)
+        produce_with(options, compression)
 
-        def acknowledged(sent_ms: int) -> Callable[[object], None]:
-            def done(_: object) -> None:
-                tally.acknowledged(options.size, sent_ms)
-                room.release()
 
-            return done
+def produce_with(options: argparse.Namespace, compression: str) -> None:
+    tally = Tally(Clock(options.seconds))
+    producer = KafkaProducer(
+        bootstrap_servers=options.bootstrap,
+        client_id=options.client_id,
+        acks=acks(options.acks),
+        enable_idempotence=options.acks == "all",
+        compression_type=None if compression == "none" else compression,
+    )
+    room = threading.Semaphore(options.outstanding)
 
-        def failed(error: BaseException) -> None:
-            tally.error(repr(error))
+    def acknowledged(sent_ms: int) -> Callable[[object], None]:
+        def done(_: object) -> None:
+            tally.acknowledged(options.size, sent_ms)
             room.release()
 
-        index = 0
-        while not tally.clock.over() and (options.records == 0 or index < options.records):
-            if not room.acquire(timeout=0.1):
-                continue
-            value = payload(index, options.size)
-            sent_ms = tally.clock.now_ms()
-            future = producer.send(options.topic, value, partition=index % options.partitions)
-            future.add_callback(acknowledged(sent_ms))
-            future.add_errback(failed)
-            index += 1
-        producer.flush()
-        producer.close()
-        tally.produced_line(compression)
+        return done
+
+    def failed(error: BaseException) -> None:
+        tally.error(repr(error))
+        room.release()
+
+    index = 0
+    while not tally.clock.over() and (options.records == 0 or index < options.records):
+        if not room.acquire(timeout=0.1):
+            continue
+        value = payload(index, options.size)
+        sent_ms = tally.clock.now_ms()
+        future = producer.send(options.topic, value, partition=index % options.partitions)
+        future.add_callback(acknowledged(sent_ms))
+        future.add_errback(failed)
+        index += 1
+    producer.flush()
+    producer.close()
+    tally.produced_line(compression)
 
 
-class Listener(ConsumerRebalanceListener):
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it comes without types
     """Counts the assignments."""
 
     def __init__(self, tally: Tally) -> None:
@@ -153,10 +158,8 @@ def transact(options: argparse.Namespace) -> None:
 
 def admin(options: argparse.Namespace) -> None:
     client = KafkaAdminClient(bootstrap_servers=options.bootstrap, client_id=options.client_id)
-    try:
+    with contextlib.suppress(TopicAlreadyExistsError):
         client.create_topics([NewTopic(options.topic, options.partitions, options.replication)])
-    except TopicAlreadyExistsError:
-        pass
     topic = client.describe_topics([options.topic])[0]
     emit(
         "described",

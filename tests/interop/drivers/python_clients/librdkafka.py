@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable
 
@@ -20,7 +21,7 @@ from tests.interop.drivers.python_clients.common import (
     payload,
 )
 
-Settings = dict[str, str | int | float | bool | None | Callable[..., None]]
+Settings = dict[str, str | int | float | bool]
 
 
 def base(options: argparse.Namespace) -> Settings:
@@ -38,47 +39,51 @@ def capabilities(options: argparse.Namespace) -> None:
 
 def produce(options: argparse.Namespace) -> None:
     for compression in options.compression.split(","):
-        tally = Tally(Clock(options.seconds))
-        producer = Producer(
-            {
-                **base(options),
-                "acks": options.acks,
-                "compression.type": compression,
-                "error_cb": tally.error,
-            }
+        produce_with(options, compression)
+
+
+def produce_with(options: argparse.Namespace, compression: str) -> None:
+    tally = Tally(Clock(options.seconds))
+    producer = Producer(
+        {
+            **base(options),
+            "acks": options.acks,
+            "compression.type": compression,
+            "error_cb": tally.error,
+        }
+    )
+    waiting = 0
+
+    def delivered(sent_ms: int, error: KafkaError | None, message: Message) -> None:
+        nonlocal waiting
+        waiting -= 1
+        if error is not None:
+            tally.error(error)
+        else:
+            tally.acknowledged(options.size, sent_ms)
+
+    index = 0
+    while not tally.clock.over() and (options.records == 0 or index < options.records):
+        if waiting >= options.outstanding:
+            producer.poll(0.1)
+            continue
+        sent_ms = tally.clock.now_ms()
+        producer.produce(
+            options.topic,
+            payload(index, options.size),
+            partition=index % options.partitions,
+            on_delivery=functools.partial(delivered, sent_ms),
         )
-        waiting = 0
-
-        def delivered(sent_ms: int, error: KafkaError | None, message: Message) -> None:
-            nonlocal waiting
-            waiting -= 1
-            if error is not None:
-                tally.error(error)
-            else:
-                tally.acknowledged(options.size, sent_ms)
-
-        index = 0
-        while not tally.clock.over() and (options.records == 0 or index < options.records):
-            if waiting >= options.outstanding:
-                producer.poll(0.1)
-                continue
-            sent_ms = tally.clock.now_ms()
-            producer.produce(
-                options.topic,
-                payload(index, options.size),
-                partition=index % options.partitions,
-                on_delivery=lambda error, message, sent_ms=sent_ms: delivered(sent_ms, error, message),
-            )
-            waiting += 1
-            index += 1
-            producer.poll(0)
-        producer.flush()
-        tally.produced_line(compression)
+        waiting += 1
+        index += 1
+        producer.poll(0)
+    producer.flush()
+    tally.produced_line(compression)
 
 
 def consume(options: argparse.Namespace) -> None:
     tally = Tally(Clock(options.seconds))
-    settings = {
+    settings: dict[str, str | int | float | bool | Callable[..., None] | None] = {
         **base(options),
         "group.id": options.group or f"alone-{options.client_id}",
         "auto.offset.reset": "earliest",

@@ -1,0 +1,147 @@
+"""Starting drivers, side by side if need be, and reading what they say."""
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.cluster import processes
+from tests.interop.families import ROOT, Family
+
+_LOG_BYTES_SHOWN: Final = 6000
+_REDIRECT: Final = 'log=$1; shift; exec "$@" 2>"$log"'
+
+
+class DriverError(AssertionError):
+    """A driver did not do what it was told; the message holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One JSON line of a driver."""
+
+    name: str
+    fields: Mapping[str, object]
+
+    def number(self, key: str) -> int:
+        value = self.fields[key]
+        assert isinstance(value, int), f"{key} of {self} is no number"
+        return value
+
+    def text(self, key: str) -> str:
+        return str(self.fields[key])
+
+    def items(self, key: str) -> list[object]:
+        value = self.fields[key]
+        assert isinstance(value, list), f"{key} of {self} is no list"
+        return value
+
+
+class Run:
+    """One driver process, writing its lines into a file."""
+
+    def __init__(self, family: Family, words: Sequence[str], directory: Path) -> None:
+        self.family = family
+        self.words = tuple(words)
+        name = f"{family.name}-{words[0]}-{time.monotonic_ns()}"
+        self._lines = directory / f"{name}.jsonl"
+        self._log = directory / f"{name}.log"
+        command = family.build()
+        self._child = processes.start(
+            ["sh", "-c", _REDIRECT, "sh", str(self._log), *command.words, *words],
+            log=self._lines,
+            env={**os.environ, **dict(command.environment)},
+            cwd=ROOT,
+        )
+
+    def events(self, name: str = "") -> list[Event]:
+        """Return the lines so far, or those of one kind; a line that is still being written is left out."""
+        found = []
+        for line in self._lines.read_text().split("\n")[:-1]:
+            fields = json.loads(line)
+            if not name or fields["event"] == name:
+                found.append(Event(str(fields["event"]), fields))
+        return found
+
+    def last(self, name: str) -> Event:
+        """Return the last line of one kind; DriverError if there is none."""
+        found = self.events(name)
+        if not found:
+            raise DriverError(f"no {name} line\n{self.describe()}")
+        return found[-1]
+
+    def wait(self, seconds: float) -> Self:
+        """Wait for the driver's end; DriverError if it does not come in time or with an exit code."""
+        deadline = time.monotonic() + seconds
+        while self._child.poll() is None:
+            if time.monotonic() > deadline:
+                processes.kill(self._child)
+                raise DriverError(f"still running after {seconds} s\n{self.describe()}")
+            time.sleep(0.02)
+        code = processes.end(self._child)
+        if code != 0:
+            raise DriverError(f"ended with {code}\n{self.describe()}")
+        return self
+
+    def stop(self) -> None:
+        """End it at once."""
+        processes.kill(self._child)
+
+    def log(self) -> str:
+        """Return what the client logged by itself."""
+        return self._log.read_text(errors="replace") if self._log.exists() else ""
+
+    def describe(self) -> str:
+        """Return what a person wants to see of a run that failed."""
+        lines = "\n".join(json.dumps(event.fields) for event in self.events()[-30:])
+        return (
+            f"{self.family.name} {' '.join(self.words)}\n{lines}\n--- log\n{self.log()[-_LOG_BYTES_SHOWN:]}"
+        )
+
+
+class Crowd:
+    """Runs side by side: every one that was started is waited for, or ended with the crowd."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.runs: list[Run] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for run in self.runs:
+            run.stop()
+
+    def start(self, family: Family, *words: str) -> Run:
+        """Start one more driver."""
+        run = Run(family, words, self.directory)
+        self.runs.append(run)
+        return run
+
+    def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait until the condition holds; return whether it came to."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+
+def options(bootstrap: str, client_id: str, topic: str, **more: str | float) -> list[str]:
+    """Write a driver's options.
+
+    >>> options("h:1", "c", "t", partitions=3, group_protocol="consumer")[6:]
+    ['--partitions', '3', '--group-protocol', 'consumer']
+    """
+    words = ["--bootstrap", bootstrap, "--client-id", client_id, "--topic", topic]
+    for name, value in more.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+    return words

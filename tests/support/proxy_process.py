@@ -1,0 +1,222 @@
+"""`sluice serve` as a process of its own: started, waited for until `/readyz` says yes, ended by SIGTERM.
+
+    with SluiceProcess(command_line(bootstrap, ports, quotas=("client-id=a,producer_byte_rate=1000",))) as sluice:
+        connect_to(sluice.bootstrap)
+
+Its log goes to a file, and with a failure to standard error. Nothing here imports the proxy.
+"""
+
+import contextlib
+import http.client
+import json
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.cluster import HOST, free_ports, processes
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+BROKER_ID_MAX: Final = 7
+_READY_SECONDS_MAX: Final = 30.0
+_LOG_BYTES_SHOWN: Final = 8000
+
+
+class SluiceError(RuntimeError):
+    """Sluice did not start, or did not end as it should; the message holds the end of its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class SluicePorts:
+    """One bootstrap port, then one for each broker id from 0 on, then the admin server's; all consecutive."""
+
+    bootstrap: int
+
+    @classmethod
+    def free(cls) -> Self:
+        """Choose ports that are free and that nobody else in this process was given."""
+        return cls(free_ports(BROKER_ID_MAX + 3)[0])
+
+    @property
+    def first_broker(self) -> int:
+        return self.bootstrap + 1
+
+    @property
+    def admin(self) -> int:
+        return self.first_broker + BROKER_ID_MAX + 1
+
+    def broker(self, node: int) -> str:
+        """Return where a broker is reached through this Sluice."""
+        return f"{HOST}:{self.first_broker + node}"
+
+
+@dataclass(frozen=True, slots=True)
+class SluiceSettings:
+    """The configuration of a gateway in front of `bootstrap`, as `toml` writes it.
+
+    Args:
+        quotas: the keys of `[quotas]` by name, values as TOML would have them in Python.
+        client_quotas: client id -> Kafka's quota keys; written as `[[quota]]` tables of a quotas file.
+        sections: more tables, by name.
+        listener: more keys for the one listener.
+    """
+
+    bootstrap: str
+    ports: SluicePorts = field(default_factory=SluicePorts.free)
+    quotas: dict[str, object] = field(default_factory=dict)
+    client_quotas: dict[str, dict[str, int]] = field(default_factory=dict)
+    sections: dict[str, dict[str, object]] = field(default_factory=dict)
+    listener: dict[str, object] = field(default_factory=dict)
+
+    def write(self, directory: Path) -> Path:
+        """Write `sluice.toml` and `quotas.toml` into `directory`; return the former's path."""
+        (directory / "quotas.toml").write_text(quotas_toml(self.client_quotas))
+        listener = {
+            "name": "clients",
+            "bind": HOST,
+            "bootstrap_port": self.ports.bootstrap,
+            "first_broker_port": self.ports.first_broker,
+            "broker_id_max": BROKER_ID_MAX,
+            **self.listener,
+        }
+        text = [
+            _table("[cluster]", {"bootstrap": self.bootstrap}),
+            _table("[[listeners]]", listener),
+            _table("[quotas]", {"file": str(directory / "quotas.toml"), **self.quotas}),
+            _table("[admin]", {"bind": f"{HOST}:{self.ports.admin}"}),
+            *(_table(f"[{name}]", keys) for name, keys in self.sections.items()),
+        ]
+        path = directory / "sluice.toml"
+        path.write_text("".join(text))
+        return path
+
+
+def quotas_toml(client_quotas: dict[str, dict[str, int]]) -> str:
+    """Write a quotas file.
+
+    >>> print(quotas_toml({"a": {"producer_byte_rate": 1000}}), end="")
+    [[quota]]
+    client_id = "a"
+    producer_byte_rate = 1000
+    """
+    return "".join(_table("[[quota]]", {"client_id": name, **keys}) for name, keys in client_quotas.items())
+
+
+def _table(head: str, keys: dict[str, object]) -> str:
+    # JSON's numbers, booleans and strings are TOML's.
+    return head + "\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
+
+
+class SluiceProcess:
+    """One running `sluice serve`.
+
+    Args:
+        arguments: what stands after `serve` on the command line.
+        ports: where it listens, so that this object can say so.
+        directory: for its log and its configuration; removed with it when it was made here.
+    """
+
+    def __init__(self, arguments: Sequence[str], ports: SluicePorts, directory: Path | None = None) -> None:
+        self.ports = ports
+        self.bootstrap = f"{HOST}:{ports.bootstrap}"
+        self._made = None if directory else tempfile.TemporaryDirectory(prefix="sluice-")
+        self.directory = directory or Path(self._made.name if self._made else "")
+        self.log_path = self.directory / f"sluice-{ports.bootstrap}.log"
+        self._child = processes.start(
+            [sys.executable, "-m", "proxy", "serve", *arguments], log=self.log_path, cwd=ROOT
+        )
+
+    @classmethod
+    def configured(cls, settings: SluiceSettings, directory: Path) -> Self:
+        """Start it with a configuration file that is written into `directory`."""
+        return cls(["--config", str(settings.write(directory))], settings.ports, directory)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.wait_ready()
+        except BaseException:
+            processes.kill(self._child)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            print(f"--- sluice {self.bootstrap}\n{self.log()}", file=sys.stderr)
+        code = self.stop()
+        text = self.log()
+        if self._made is not None:
+            self._made.cleanup()
+        if kind is None and code != 0:
+            raise SluiceError(f"sluice ended with {code}\n{text}")
+
+    @property
+    def process_id(self) -> int:
+        return self._child.pid
+
+    def wait_ready(self, seconds: float = _READY_SECONDS_MAX) -> Self:
+        """Wait until `/readyz` answers 200."""
+        deadline = time.monotonic() + seconds
+        answer = "nothing"
+        while time.monotonic() < deadline:
+            if self._child.poll() is not None:
+                raise SluiceError(f"sluice ended by itself with {self._child.returncode}\n{self.log()}")
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status, answer = self.get("/readyz")
+                if status == 200:
+                    return self
+            time.sleep(0.05)
+        raise SluiceError(f"sluice is not ready, /readyz says {answer!r}\n{self.log()}")
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Ask the admin server for one page: status and text."""
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self.ports.admin}{path}", timeout=10) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def metric(self, name: str, **labels: str) -> float:
+        """Add up one metric's series that have these labels; 0 when there are none."""
+        total = 0.0
+        for line in self.get("/metrics")[1].splitlines():
+            if line.startswith((name + "{", name + " ")):
+                series, _, value = line.rpartition(" ")
+                if all(f'{label}="{text}"' in series for label, text in labels.items()):
+                    total += float(value)
+        return total
+
+    def signal(self, number: int) -> None:
+        """Send the process a signal."""
+        self._child.send_signal(number)
+
+    def alive(self) -> bool:
+        return self._child.poll() is None
+
+    def stop(self, seconds: float = 40.0) -> int:
+        """End it as an operator does, and return its exit code."""
+        return processes.end(self._child, seconds=seconds)
+
+    def log(self, bytes_max: int = _LOG_BYTES_SHOWN) -> str:
+        """Return the end of its log."""
+        return (
+            self.log_path.read_bytes()[-bytes_max:].decode(errors="replace") if self.log_path.exists() else ""
+        )
+
+
+def command_line(
+    bootstrap: str, ports: SluicePorts, *, policy: str = "kip13", quotas: Sequence[str] = ()
+) -> list[str]:
+    """Return the arguments of a `serve` that needs no file."""
+    given = [word for quota in quotas for word in ("--quota", quota)]
+    return [
+        *("--bootstrap-server", bootstrap, "--listen", f"{HOST}:{ports.bootstrap}"),
+        *("--policy", policy, "--admin", f"{HOST}:{ports.admin}", *given),
+    ]
