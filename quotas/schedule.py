@@ -65,6 +65,7 @@ class ScheduledThrottle:
         "_debt_max",
         "_expected",
         "_hold_ms_max",
+        "_lag_max",
         "_mute_ms_max",
         "_paid_ms",
         "_rate",
@@ -109,6 +110,7 @@ class ScheduledThrottle:
         self._burst_ms = options.burst_seconds * 1000.0
         self._hold_ms_max = int(options.hold_seconds_max * 1000)
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
+        self._lag_max = rate * self._burst_ms / 2
         self._debt_max = rate * (self._hold_ms_max + self._mute_ms_max)
         self._debt = min(self._debt, self._debt_max)
 
@@ -120,7 +122,7 @@ class ScheduledThrottle:
         """Decide on a Produce whose header was seen: pass (and mute), or hold."""
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
-        slot_ms, soonest_ms = self._slot(turn)
+        slot_ms, back_ms = self._slot(turn, self._enter(turn))
         if slot_ms <= now_ms:
             return self._pass(turn, turn.tag, size, now_ms)
         if turn.held_since_ms < 0:
@@ -129,7 +131,7 @@ class ScheduledThrottle:
             turn.spread = False
         if now_ms >= turn.force_ms:
             return self._force(turn, size, now_ms)
-        if soonest_ms > turn.force_ms and not turn.passed and not turn.spread:
+        if back_ms > turn.force_ms and not turn.passed and not turn.spread:
             self._step_aside(turn, now_ms)
         if not turn.spread:
             self._place(turn, size)
@@ -142,10 +144,10 @@ class ScheduledThrottle:
             self._sweep(now_ms)
         if turn.admitted >= 0:
             self._refund(turn)
-        slot_ms, soonest_ms = self._slot(turn)
+        slot_ms, back_ms = self._slot(turn, self._enter(turn))
         expected = turn.expected or self._expected or self._first_fetch_bytes(now_ms)
         if slot_ms > now_ms:
-            wait_ms = max(soonest_ms - now_ms, min(slot_ms - now_ms, FETCH_QUANTUM_MS))
+            wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
             throttle_ms = min(ceil(wait_ms), self._mute_ms_max)
             self._place(turn, expected)
             turn.due_ms = now_ms + throttle_ms
@@ -249,8 +251,10 @@ class ScheduledThrottle:
 
     def _reserve(self, turn: Turn, expected: int, now_ms: int) -> Decision:
         """Find the slot of what this channel will send next, and mute the channel until then."""
-        _, soonest_ms = self._slot(turn)
-        wait_ms = ceil(soonest_ms - now_ms)
+        # It goes on without a pause, so a round trip longer than its slots costs it its share only beyond this lag.
+        turn.tag = max(turn.tag, self._virtual - int(self._lag_max))
+        _, back_ms = self._slot(turn, bisect_right(self._tags, turn.tag))
+        wait_ms = ceil(back_ms - now_ms)
         if wait_ms <= 0:
             if self._turns:  # others wait: keep its place warm for a round trip
                 self._place(turn, expected)
@@ -263,25 +267,30 @@ class ScheduledThrottle:
 
     # -- the queue
 
-    def _slot(self, turn: Turn) -> tuple[float, float]:
-        """When the schedule is free and the bytes ahead of this turn are paid for; and the soonest this can be.
+    def _enter(self, turn: Turn) -> int:
+        """Where in the queue the turn is, or would be: who comes without a place starts at the virtual time."""
+        if turn.queued:
+            return self._index(turn)
+        turn.tag = max(turn.tag, self._virtual)
+        return bisect_right(self._tags, turn.tag)
 
-        Each place ahead is one request at least. One with small requests may send several before this tag; but it
-        may also stop, so nobody is muted on its account.
+    def _slot(self, turn: Turn, index: int) -> tuple[float, float]:
+        """When this place in the queue may pass; and when its channel is best told to come back.
+
+        Each place ahead is one request at least. One with smaller requests may send several before this one's tag:
+        then that is kept for it, but never more than half a burst beyond the schedule, or capacity could be lost;
+        and since it may also stop, its channel is told to come back half-way.
         """
         free_ms = self._paid_ms - self._burst_ms
-        tags = self._tags
-        if turn.queued:
-            index = self._index(turn)
-        else:
-            turn.tag = max(turn.tag, self._virtual)
-            index = bisect_right(tags, turn.tag) if tags else 0
         if not index:
             return free_ms, free_ms
         once = sum(self._sizes[:index])
-        lag = index * turn.tag - sum(tags[:index])
+        lag = index * turn.tag - sum(self._tags[:index])
         soonest_ms = free_ms + once / self._rate
-        return (free_ms + lag / self._rate if lag > once else soonest_ms), soonest_ms
+        if lag <= once:
+            return soonest_ms, soonest_ms
+        slot_ms = free_ms + min(lag, once + self._lag_max) / self._rate
+        return slot_ms, free_ms + (once + lag) / 2 / self._rate
 
     def _place(self, turn: Turn, size: int) -> None:
         """Give the turn its place in the queue, or keep it."""
