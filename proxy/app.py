@@ -1,0 +1,221 @@
+"""The composition root: builds everything from a configuration, starts it, drains it, stops it.
+
+SIGTERM, SIGINT   drain: no new connections, /readyz goes down, mutes and holds end, answers in flight are
+delivered,
+                  connections close as they fall idle, all within limits.drain_seconds; a second signal ends at once
+SIGHUP            read the configuration again SIGUSR1           all enforcement off, again: on
+"""
+
+import asyncio
+import logging
+import resource
+import signal
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Final
+
+import uvloop
+
+from proxy.admin import AdminServer, Site
+from proxy.channel import ChannelSettings
+from proxy.cluster import BrokerMap, MapFile, Poller
+from proxy.config import Config, ListenerOptions
+from proxy.config.definitions import engine_options, read_definitions
+from proxy.errors import StartError
+from proxy.logs import event
+from proxy.metrics import Metrics
+from proxy.net import Connection, Listener, Shared, now_ms
+from proxy.reload import Reloader
+from proxy.stats import Stats
+from proxy.version import sluice_version
+from quotas.definitions import Definitions
+from quotas.engine import Engine
+
+__all__ = ["App", "run"]
+
+_SWEEP_SECONDS: Final = 1.0
+_SWEEP_CONNECTIONS: Final = 1000  # looked at in one turn of the loop
+_DRAIN_STEP_SECONDS: Final = 0.05
+_DESCRIPTORS_WANTED: Final = 65_536
+
+logger = logging.getLogger(__name__)
+
+
+class App:
+    """One running proxy.
+
+    Args:
+        config: what to run.
+        definitions: the quotas at start.
+        loop: the loop it runs on.
+    """
+
+    def __init__(self, config: Config, definitions: Definitions, loop: asyncio.AbstractEventLoop) -> None:
+        self._config = config
+        self._loop = loop
+        self.stats = Stats()
+        self.engine = Engine(engine_options(config), definitions)
+        self.shared = Shared(loop, self.engine, config.limits, self.stats)
+        self.connections: set[Connection] = set()
+        self._map_file = MapFile(config.state.directory) if config.state.directory else None
+        upstreams = {
+            broker: address for listener in config.listeners for broker, address in listener.upstreams.items()
+        }
+        bootstrap = config.cluster.bootstrap or tuple(upstreams.values())
+        self.brokers = BrokerMap(bootstrap, self.stats)
+        for broker, address in upstreams.items():
+            self.brokers.learn(broker, *address)
+        self.brokers.set_live(upstreams)
+        self.poller = Poller(self.brokers, self._map_file, follow=not upstreams)
+        self._listeners = [self._listener(options) for options in config.listeners]
+        metrics = Metrics(self.stats, self.engine, config.limits.metric_series_max, sluice_version())
+        self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
+        self._reloader = Reloader(config, self.stats, self.apply)
+        self._stopping = asyncio.Event()
+        self._signals = 0
+        self._switched_on = True
+
+    async def serve(self) -> None:
+        """Serve until a signal asks to stop, then drain.
+
+        Raises:
+            StartError: a port can not be bound.
+        """
+        if self._map_file is not None:
+            for broker, address in (await asyncio.to_thread(self._map_file.read)).items():
+                self.brokers.learn(broker, *address)
+        await self.poller.poll()
+        for listener in self._listeners:
+            listener.open()
+        reuse_port = any(options.reuse_port for options in self._config.listeners)
+        if self._config.admin.bind is not None:
+            await self._admin.start(self._config.admin.bind, reuse_port=reuse_port)
+        self._handle_signals()
+        event(
+            logger,
+            logging.INFO,
+            "serving",
+            listeners=len(self._listeners),
+            problem=self.poller.problem or None,
+        )
+        tasks = [self._task(self.poller.run()), self._task(self._reloader.run()), self._task(self._sweep())]
+        await self._stopping.wait()
+        await self._drain()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._admin.close()
+        self.shared.close()
+
+    def not_ready(self) -> str:
+        """Say why clients can not be served; "" when they can."""
+        if self._stopping.is_set():
+            return "draining"
+        return self.poller.problem
+
+    def apply(self, config: Config, definitions: Definitions) -> None:
+        """Take what a reload changed: quotas, policy, mode. No connection is touched; whoever waits is asked again."""
+        self.engine.update(engine_options(config), definitions, now_ms())
+        self._reconsider()
+
+    def stop(self) -> None:
+        """A signal: drain; the second one ends at once."""
+        self._signals += 1
+        self._stopping.set()
+
+    def toggle_enforcement(self) -> None:
+        """SIGUSR1: plain relay, or quotas again."""
+        self._switched_on = not self._switched_on
+        self.engine.switch(self._switched_on)
+        event(logger, logging.WARNING, "enforcement switched", enforcing=self.engine.enforcing)
+        self._reconsider()
+
+    def _reconsider(self) -> None:
+        now = now_ms()
+        for connection in list(self.connections):
+            connection.reconsider(now)
+
+    def _listener(self, options: ListenerOptions) -> Listener:
+        def settings(broker: int) -> ChannelSettings:
+            return ChannelSettings(
+                broker=broker,
+                address_map=None if options.sidecar else partial(self.brokers.address_map, options),
+                frame_bytes_max=self._config.limits.frame_bytes_max,
+            )
+
+        return Listener(options, settings, self.brokers, self.shared, self.connections)
+
+    def _handle_signals(self) -> None:
+        handlers: dict[int, Callable[[], None]] = {
+            signal.SIGTERM: self.stop,
+            signal.SIGINT: self.stop,
+            signal.SIGHUP: self._reloader.request,
+            signal.SIGUSR1: self.toggle_enforcement,
+        }
+        for number, handler in handlers.items():
+            self._loop.add_signal_handler(number, handler)
+
+    def _task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run something for as long as the proxy runs: if it fails, the proxy stops rather than limps on."""
+        task = self._loop.create_task(work)
+        task.add_done_callback(self._task_ended)
+        return task
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("a task of ours has failed; stopping", exc_info=task.exception())
+            self.stop()
+
+    async def _sweep(self) -> None:
+        """Look at every connection now and then: idle ones, slow ones; and forget clients that are gone."""
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            now = now_ms()
+            for index, connection in enumerate(list(self.connections)):
+                connection.sweep(now)
+                if index % _SWEEP_CONNECTIONS == _SWEEP_CONNECTIONS - 1:
+                    await asyncio.sleep(0)
+            self.engine.expire(now)
+
+    async def _drain(self) -> None:
+        for listener in self._listeners:
+            listener.close()
+        self.engine.switch(False)
+        event(logger, logging.INFO, "draining", connections=len(self.connections))
+        until = now_ms() + int(self._config.limits.drain_seconds * 1000)
+        while self.connections and now_ms() < until and self._signals < 2:
+            now = now_ms()
+            for connection in list(self.connections):
+                connection.drain(now)
+            await asyncio.sleep(_DRAIN_STEP_SECONDS)
+        left = len(self.connections)
+        for connection in list(self.connections):
+            connection.close("drain_limit")
+        event(logger, logging.INFO, "stopped", connections_cut=left)
+
+
+def run(config: Config) -> int:
+    """Serve until told to stop; gives the exit code.
+
+    Raises:
+        SluiceError: it can not start.
+    """
+    _raise_descriptor_limit()
+    definitions = read_definitions(config.quotas, config.source.quota_text)
+
+    async def main() -> None:
+        await App(config, definitions, asyncio.get_running_loop()).serve()
+
+    uvloop.run(main())
+    return 0
+
+
+def _raise_descriptor_limit() -> None:
+    """Each connection needs two descriptors; the soft limit is often 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = hard if hard != resource.RLIM_INFINITY else max(soft, _DESCRIPTORS_WANTED)
+    if wanted > soft:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError) as error:
+            raise StartError(f"descriptor limit: {soft} can not be raised to {wanted}: {error}") from error

@@ -1,0 +1,22 @@
+"""The pure machine of one client connection: bytes shown in, orders out. No socket, no clock, no task.
+
+A *channel* is one client connection and the one broker connection that belongs to it. It has two *sides*, one
+for each direction. The shell (`proxy.net`) shows a side the bytes it has read and does what the side's
+*order* says:
+
+    receive(buffer, start, end, now_ms) -> n     the first n bytes from start go on untouched, then `side.order` says:
+        PASS      all of them did; `side.unseen` more bytes belong to the frame and need never be looked at
+        MORE      the rest is kept and shown again together with what follows, once `side.need` bytes are there
+        REPLACE   the next `side.drop` bytes are left out, `side.insert` goes in their place; then call again
+        WAIT      nothing more is read before `side.wait_until_ms`; then the rest is shown again (mute or hold)
+
+What a peer does wrong is raised as `proxy.channel.errors.PeerError` or `protocol.errors.WireError`; any other
+exception from here is a bug.
+"""
+
+from proxy.channel.channel import Channel
+from proxy.channel.errors import PeerError
+from proxy.channel.settings import ChannelSettings
+from proxy.channel.side import MORE, PASS, REPLACE, WAIT, Side
+
+__all__ = ["MORE", "PASS", "REPLACE", "WAIT", "Channel", "ChannelSettings", "PeerError", "Side"]

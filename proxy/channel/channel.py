@@ -1,0 +1,63 @@
+"""One client channel: a client's connection and the broker connection that belongs to it.
+
+Rules for whoever edits this package: a side never reads a clock and never calls the shell; every change of
+the mute goes through `ChannelState.mute`; an answer is owed exactly when an entry stands in `in_flight`.
+
+    client ──► RequestSide ──► broker             in_flight: one entry an answer owed, oldest first
+                  │   ▲                           mute_until_ms: no further request is handled before (KIP-219)
+          in_flight   mute_until_ms
+                  ▼   │
+    client ◄── ResponseSide ◄── broker
+
+    request    Produce over the quota ──► passed on, mute now ─────► its answer carries the throttle time
+    request    Fetch over the quota ────► answered here, in order, mute now; no broker sees it
+    request    Produce before its slot ─► WAIT (hold), payload unread ─► asked again ─► passed on
+    response   Fetch that used up the quota ─► passed on with the throttle time, mute now
+
+A mute begins at the next frame boundary: a frame that has begun to pass is passed to its end.
+"""
+
+from protocol.messages.fetch_session import SessionTable
+from proxy.channel.in_flight import LOCAL
+from proxy.channel.requests import RequestSide
+from proxy.channel.responses import ResponseSide
+from proxy.channel.settings import ChannelSettings
+from proxy.channel.state import ChannelState
+from proxy.stats import Stats
+from quotas.engine import Engine
+
+__all__ = ["Channel"]
+
+
+class Channel:
+    """The two sides of one connection and what they share."""
+
+    __slots__ = ("requests", "responses", "state")
+
+    def __init__(
+        self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats
+    ) -> None:
+        self.state = ChannelState(settings, engine, sessions, stats)
+        self.requests = RequestSide(self.state)
+        self.responses = ResponseSide(self.state)
+
+    def mute_left_ms(self, now_ms: int) -> int:
+        """How long the channel is still muted; 0 when it is not."""
+        return max(0, self.state.mute_until_ms - now_ms)
+
+    def has_local_answer(self) -> bool:
+        """Whether the next answer owed is one made here, and no broker's answer is half passed on."""
+        in_flight = self.state.in_flight
+        return bool(in_flight) and in_flight[0][1] is LOCAL and not self.responses.mid_frame
+
+    def idle(self) -> bool:
+        """Whether nothing is owed and no frame is half passed on: the connection may end without a loss."""
+        return not self.state.in_flight and not self.requests.unseen and not self.responses.mid_frame
+
+    def reconsider(self, now_ms: int) -> None:
+        """Quotas have changed or enforcement was switched."""
+        self.state.reconsider(now_ms)
+
+    def close(self, now_ms: int) -> None:
+        """The connection is over: give back its turns."""
+        self.state.leave(now_ms)

@@ -1,0 +1,34 @@
+"""What a few APIs need beyond passing on; one module a family, none knows another.
+
+A request handler is called with (side, buf, pos, end, body, head, now_ms): the frame starts at `pos`, `body`
+is where its client id ends, `head` is the unpacked header. It gives 0 to pass the frame on, having put the
+answer owed into `in_flight`, or an order of its side. A responder is described in `proxy.channel.in_flight`.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from protocol import api
+from proxy.channel.handlers import addresses, fetch, groups, produce, share
+from proxy.channel.in_flight import Buffer
+
+__all__ = ["REQUEST_HANDLERS"]
+
+RequestHandler = Callable[[Any, Buffer, int, int, int, tuple[int, int, int, int, int], int], int]
+
+REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
+    api.PRODUCE: produce.request,
+    api.FETCH: fetch.request,
+    api.METADATA: addresses.metadata_request,
+    api.FIND_COORDINATOR: addresses.find_coordinator_request,
+    api.DESCRIBE_CLUSTER: addresses.describe_cluster_request,
+    api.API_VERSIONS: addresses.api_versions_request,
+    api.SHARE_FETCH: share.fetch_request,
+    api.SHARE_ACKNOWLEDGE: share.acknowledge_request,
+    api.JOIN_GROUP: groups.request,
+    api.HEARTBEAT: groups.request,
+    api.SYNC_GROUP: groups.request,
+    api.CONSUMER_GROUP_HEARTBEAT: groups.request,
+    api.SHARE_GROUP_HEARTBEAT: groups.request,
+    api.STREAMS_GROUP_HEARTBEAT: groups.request,
+}

@@ -1,0 +1,112 @@
+"""Metadata 0-13, FindCoordinator 0-6, DescribeCluster 0-2 and ApiVersions 0-5: what a client learns about
+brokers.
+
+Behavior: in a gateway every broker address becomes Sluice's own, or a client would find its way round the
+proxy; a sidecar's answers already lead to sidecars and pass as they are. ApiVersions is cut to what Sluice
+can serve in both. Metadata's brokers stand before its topics, so only the frame's head is rewritten and
+thousands of partitions pass unseen. Ignored: DescribeQuorum and DescribeConfigs, which name addresses that no
+client connects to.
+
+Version notes: a later version of the three would be answered in a layout we do not know, so it ends the
+connection (ApiVersions never offered it). ApiVersions of any version passes: a broker answers what it does
+not know in version 0.
+"""
+
+from collections.abc import Callable
+from struct import unpack_from
+
+from protocol.api import API_NAMES, MAX_VERSION
+from protocol.messages import api_versions, describe_cluster, find_coordinator, metadata
+from proxy.channel.errors import PeerError
+from proxy.channel.in_flight import Buffer, Entry, Responder
+from proxy.channel.settings import AddressMap
+from proxy.channel.side import Side
+
+__all__ = ["api_versions_request", "describe_cluster_request", "find_coordinator_request", "metadata_request"]
+
+Head = tuple[int, int, int, int, int]
+
+
+def _owe(side: Side, head: Head, responder: Responder) -> int:
+    """Owe an answer that is rewritten in a gateway and passes in a sidecar."""
+    _, key, version, correlation_id, _ = head
+    if side.state.settings.address_map is None:
+        side.state.in_flight.append((correlation_id, None, version, None))
+        return 0
+    if not 0 <= version <= MAX_VERSION[key]:
+        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+    side.state.in_flight.append((correlation_id, responder, version, None))
+    return 0
+
+
+def metadata_request(
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
+) -> int:
+    """Owe a Metadata answer."""
+    return _owe(side, head, _metadata_answer)
+
+
+def find_coordinator_request(
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
+) -> int:
+    """Owe a FindCoordinator answer."""
+    return _owe(side, head, _find_coordinator_answer)
+
+
+def describe_cluster_request(
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
+) -> int:
+    """Owe a DescribeCluster answer."""
+    return _owe(side, head, _describe_cluster_answer)
+
+
+def api_versions_request(
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
+) -> int:
+    """Owe an ApiVersions answer, which is cut in a sidecar too."""
+    side.state.in_flight.append((head[3], _api_versions_answer, head[2], None))
+    return 0
+
+
+def _metadata_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
+    """Rewrite the brokers at the answer's head; the topics behind them pass unseen."""
+    (length,) = unpack_from(">i", buf, pos)
+    address_map = side.state.settings.address_map
+    assert address_map is not None, "only a gateway rewrites"
+    rewritten = metadata.rewrite_head(buf, pos, min(end, pos + 4 + length), entry[2], address_map)
+    if rewritten is None:
+        side.whole(
+            0, min(length, end - pos)
+        )  # raises where even the brokers would be more than is kept in memory
+        return side.more(end - pos, length)
+    consumed, head = rewritten
+    return side.replace(consumed, head, unseen=length + 4 - consumed)
+
+
+def _whole_answer(side: Side, buf: Buffer, pos: int, end: int, rewrite: Callable[[bytes], bytes]) -> int:
+    (length,) = unpack_from(">i", buf, pos)
+    if not side.whole(end - pos, length):
+        return side.order
+    return side.replace(length + 4, rewrite(bytes(buf[pos : pos + 4 + length])))
+
+
+def _map(side: Side) -> AddressMap:
+    address_map = side.state.settings.address_map
+    assert address_map is not None, "only a gateway rewrites"
+    return address_map
+
+
+def _find_coordinator_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
+    return _whole_answer(
+        side, buf, pos, end, lambda frame: find_coordinator.rewrite(frame, entry[2], _map(side))
+    )
+
+
+def _describe_cluster_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
+    return _whole_answer(
+        side, buf, pos, end, lambda frame: describe_cluster.rewrite(frame, entry[2], _map(side))
+    )
+
+
+def _api_versions_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
+    return _whole_answer(side, buf, pos, end, lambda frame: api_versions.rewrite(frame, entry[2]))

@@ -1,0 +1,125 @@
+"""Fetch, versions 0-18 (KIP-13, KIP-219, KIP-227).
+
+Behavior: an identity over its quota gets an empty answer at once, made here, with the throttle time that a
+full answer would have brought; the broker does not see the Fetch, and `protocol.messages.fetch_session` keeps
+the session's epochs in step. A Fetch that passes has its max_bytes cut to what the budget allows. What an
+answer really holds is charged when its header is seen, is told in that answer, and mutes the channel.
+Followers (replica id >= 0) are exempt, as in Kafka. Ignored: topics and records, but for the walk to
+NodeEndpoints at an answer's end.
+
+Version notes: throttle_time_ms since 1; max_bytes since 3; sessions since 7; flexible since 12; topic ids
+since 13; NodeEndpoints (KIP-951) since 16, in a gateway only.
+"""
+
+from struct import pack_into, unpack_from
+from typing import Final
+
+from protocol.api import FETCH, MAX_VERSION
+from protocol.messages import fetch
+from protocol.messages.fetch_session import must_forward
+from protocol.messages.fetch_walk import FetchWalk
+from proxy.channel.errors import PeerError
+from proxy.channel.identity import Identity
+from proxy.channel.in_flight import LOCAL, Buffer, Entry
+from proxy.channel.side import WALK, Side, skip_header_tags
+from quotas.decisions import ADMITTED
+
+__all__ = ["request"]
+
+Head = tuple[int, int, int, int, int]
+
+_THROTTLE_SINCE: Final = 1
+_SESSION_SINCE: Final = 7
+_FLEXIBLE_SINCE: Final = 12
+_NODE_ENDPOINTS_SINCE: Final = 16
+_ANSWER_HEAD_BYTES: Final = (
+    19  # length, correlation id, a tag section's count, throttle time, error, session id
+)
+
+
+def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
+    """Forward the Fetch, capped and with the broker's epoch, or answer it here."""
+    length, _, version, correlation_id, _ = head
+    if version > MAX_VERSION[FETCH] or version < 0:
+        raise PeerError("unsupported_version", f"Fetch version {version}")
+    state = side.state
+    identity = state.identity
+    assert identity is not None, "the request side identifies before it asks"
+    throttle = identity.quota.fetch
+    throttle.refresh(now_ms)
+    if (throttle.limit is None or not state.engine.enforcing) and not state.sessions.shifted:
+        state.in_flight.append((correlation_id, _answer, version, (identity, 0)))
+        return 0
+    if not side.whole(end - pos, length):
+        return side.order
+    frame_end = pos + 4 + length
+    fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
+    fields = None if fields_at is None else fetch.read_request(buf, fields_at, frame_end, version)
+    if fields is None or fields_at is None:
+        raise PeerError("malformed", f"Fetch version {version} of {length} bytes ends before its fields do")
+    if fields.replica_id >= 0:
+        state.in_flight.append((correlation_id, None, version, None))
+        return 0
+    decision = throttle.fetch(identity.fetch, now_ms)
+    if decision is not ADMITTED and not must_forward(fields):
+        frame = bytes(buf[pos : pos + 4 + length])
+        session_id = state.sessions.answer_locally(
+            state.settings.broker, fields, frame, fields_at - pos, version
+        )
+        told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
+        answer = fetch.empty_response(version, correlation_id, session_id, told_ms)
+        state.in_flight.append((correlation_id, LOCAL, version, answer))
+        state.stats.requests[FETCH] += 1
+        state.stats.fetches_answered += 1
+        return side.replace(length + 4, b"")
+    max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
+    if max_bytes < fields.max_bytes and fields.max_bytes_at >= 0:
+        # min_bytes stands right before it; Kafka lowers it along with max_bytes (reference §1.5).
+        pack_into(">ii", buf, fields.max_bytes_at - 4, min(fields.min_bytes, max_bytes), max_bytes)
+    state.in_flight.append((correlation_id, _answer, version, (identity, fields.session_id)))
+    if fields.session_id and state.sessions.knows(state.settings.broker, fields.session_id):
+        return _translate(side, buf, pos, fields_at, head, fields, now_ms)
+    return 0
+
+
+def _translate(
+    side: Side, buf: Buffer, pos: int, fields_at: int, head: Head, fields: fetch.FetchFields, now_ms: int
+) -> int:
+    """Forward with the broker's epoch, and with all that changed in Fetches answered here."""
+    length, _, version, _, _ = head
+    frame = bytes(buf[pos : pos + 4 + length])
+    state = side.state
+    forwarded = state.sessions.forward(state.settings.broker, fields, frame, fields_at - pos, version, now_ms)
+    if forwarded is None:
+        return 0
+    state.stats.requests[FETCH] += 1
+    state.stats.session_translations += 1
+    return side.replace(length + 4, forwarded)
+
+
+def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    """Charge what the answer holds, tell the throttle time, and walk it where addresses may stand at its end."""
+    (length,) = unpack_from(">i", buf, pos)
+    if end - pos < _ANSWER_HEAD_BYTES and end - pos < length + 4:
+        return side.more(end - pos, length)
+    version = entry[2]
+    identity: Identity = entry[3][0]
+    flexible = version >= _FLEXIBLE_SINCE
+    state = side.state
+    # Kafka records 4 + the body (reference §1.4): the frame without a flexible header's empty tag section.
+    throttle = identity.quota.fetch
+    decision = throttle.fetched(identity.fetch, length - 1 if flexible else length, now_ms)
+    throttle_at = pos + 9 if flexible else pos + 8
+    if decision is not ADMITTED:
+        told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
+        if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
+            (broker_ms,) = unpack_from(">i", buf, throttle_at)
+            pack_into(">i", buf, throttle_at, max(told_ms, broker_ms))
+    if entry[3][1] and version >= _SESSION_SINCE and throttle_at + 10 <= end:
+        error_code, session_id = unpack_from(">hi", buf, throttle_at + 4)
+        if error_code or session_id != entry[3][1]:
+            state.sessions.broker_error(state.settings.broker, entry[3][1])
+    if version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None:
+        side.walk = FetchWalk(version, length)
+        return WALK
+    return 0

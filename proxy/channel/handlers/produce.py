@@ -1,0 +1,69 @@
+"""Produce, versions 0-13 (KIP-13, KIP-219).
+
+Behavior: the frame's length is charged when its header is seen, before the payload is read. Kafka charges at
+the answer; charging earlier mutes the channel right behind the request that was too much, whatever the client
+has pipelined. Over the quota the request still passes (Kafka never refuses a Produce), its answer carries
+what is left of the throttle time, and the channel is muted. Policy `schedule` may hold the request first.
+acks=0 has no answer and is muted all the same. Ignored: topics, records, errors in the answer (Kafka charges
+failed requests too).
+
+Version notes: 9+ is flexible; 10+ may carry NodeEndpoints (KIP-951) in the answer, so a gateway rewrites the
+answer; 1+ has throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).
+"""
+
+from struct import unpack_from
+from typing import Final
+
+from protocol.api import MAX_VERSION, PRODUCE
+from protocol.messages import produce
+from proxy.channel.errors import PeerError
+from proxy.channel.in_flight import Buffer, Entry
+from proxy.channel.side import Side, skip_header_tags
+from quotas.decisions import ADMITTED
+
+__all__ = ["request"]
+
+_FLEXIBLE_SINCE: Final = 9
+_NODE_ENDPOINTS_SINCE: Final = 10
+
+
+def request(
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int], now_ms: int
+) -> int:
+    """Charge the request, and owe its answer unless acks=0."""
+    length, _, version, correlation_id, _ = head
+    if version > MAX_VERSION[PRODUCE] or version < 0:
+        raise PeerError("unsupported_version", f"Produce version {version}")
+    frame_end = min(end, pos + 4 + length)
+    fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
+    acks = None if fields_at is None else produce.acks(buf, fields_at, frame_end, version)
+    if acks is None:
+        return side.more(end - pos, length)
+    state = side.state
+    identity = state.identity
+    assert identity is not None, "the request side identifies before it asks"
+    throttle = identity.quota.produce
+    decision = throttle.produce(identity.produce, length, now_ms)
+    mute_until_ms = 0
+    if decision is not ADMITTED:
+        if decision.hold_until_ms > now_ms:
+            return side.wait(decision.hold_until_ms, held=True)
+        mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
+    if acks == 0:
+        state.acks_zero = True
+    elif mute_until_ms or (version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None):
+        state.in_flight.append((correlation_id, _answer, version, mute_until_ms))
+    else:
+        state.in_flight.append((correlation_id, None, version, None))
+    return 0
+
+
+def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    """Put what is left of the throttle time, and the clients' addresses, into the answer."""
+    (length,) = unpack_from(">i", buf, pos)
+    if not side.whole(end - pos, length):
+        return side.order
+    frame = bytes(buf[pos : pos + 4 + length])
+    throttle_ms = max(0, entry[3] - now_ms)
+    answer = produce.rewrite_response(frame, entry[2], side.state.settings.address_map, throttle_ms)
+    return 0 if answer is frame else side.replace(length + 4, answer)

@@ -1,0 +1,31 @@
+"""Who is speaking on a channel: a client id's quotas, and the channel's own turns at them.
+
+Kafka takes the client id from each request's header, not from the connection (reference §1.3), so a channel
+may have several; `ChannelState` keeps them in a bounded map.
+"""
+
+from quotas.engine import ClientQuota
+from quotas.turn import Turn
+
+__all__ = ["Identity"]
+
+
+class Identity:
+    """One client id on one channel.
+
+    Attributes:
+        quota: the identity's throttles, shared with every other channel of the same quota entity.
+        produce, fetch: this channel's turns at them.
+    """
+
+    __slots__ = ("fetch", "produce", "quota")
+
+    def __init__(self, quota: ClientQuota) -> None:
+        self.quota = quota
+        self.produce: Turn = quota.produce.turn()
+        self.fetch: Turn = quota.fetch.turn()
+
+    def leave(self, now_ms: int) -> None:
+        """Give both turns back: this channel asks for nothing more in this name."""
+        self.quota.produce.leave(self.produce, now_ms)
+        self.quota.fetch.leave(self.fetch, now_ms)

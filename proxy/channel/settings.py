@@ -1,0 +1,37 @@
+"""What a channel is told when it is made, and never changes afterwards."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["ANY_BROKER", "IN_FLIGHT_MAX", "WHOLE_FRAME_BYTES_MAX", "AddressMap", "ChannelSettings"]
+
+
+ANY_BROKER: Final = -1  # in place of a broker id: the bootstrap port, behind which any broker will do
+AddressMap = Callable[[int, str, int], tuple[str, int] | None]
+
+# A frame that has to be seen whole before it can be decided (a control message, a Fetch to be merged). The
+# largest such frames seen are Fetch requests of 10,000 partitions, 0.4 MB; AlterClientQuotas and CreateTopics
+# stay below that.
+WHOLE_FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
+
+# Requests on their way on one connection. A broker reads one at a time; librdkafka's own bound is 1,000,000
+# and Java's 5 (max.in.flight.requests.per.connection). Beyond this the client's socket is simply not read.
+IN_FLIGHT_MAX: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChannelSettings:
+    """One channel's place: whose door it stands at, and what it may do.
+
+    Attributes:
+        broker: id of the broker behind the port, -1 where the bootstrap port's broker is not known by id.
+        address_map: what to tell the client instead of a broker's address; None in a sidecar, which rewrites nothing.
+        frame_bytes_max: the largest request, without its length prefix (Kafka: socket.request.max.bytes).
+        user: the principal's name; ANONYMOUS without SASL or TLS.
+    """
+
+    broker: int
+    address_map: AddressMap | None
+    frame_bytes_max: int
+    user: str = "ANONYMOUS"

@@ -1,0 +1,120 @@
+"""What both directions of a channel share: the order they give, and the count of bytes that need not be
+looked at.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Final
+
+from protocol.errors import TruncatedError
+from protocol.messages.fetch_walk import FetchWalk
+from protocol.messages.share import ShareWalk
+from protocol.primitives import skip_tags
+from proxy.channel.errors import PeerError
+from proxy.channel.in_flight import Buffer
+from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
+from proxy.channel.state import ChannelState
+
+__all__ = ["MORE", "PASS", "REPLACE", "WAIT", "WALK", "Side", "skip_header_tags"]
+
+PASS: Final = 0
+MORE: Final = 1
+REPLACE: Final = 2
+WAIT: Final = 3
+# Inside the package only: the answer is walked (`Side.walk`), because addresses may stand at its end.
+WALK: Final = 4
+
+
+class Side(ABC):
+    """One direction of a channel. The shell reads these fields after each `receive`.
+
+    Attributes:
+        order: PASS, MORE, REPLACE or WAIT.
+        unseen: bytes of the current frame that follow and may pass without being looked at.
+        need: with MORE, how many bytes from the first kept one there must be before another call can succeed.
+        drop, insert: with REPLACE.
+        wait_until_ms, held: with WAIT; held tells a request that waits before its payload is read (schedule) from a
+            muted channel (KIP-219). 0 as the time: until answers have come (too many requests in flight).
+        walk: the walk through an answer whose broker addresses stand behind its records; None between such answers.
+    """
+
+    __slots__ = ("drop", "held", "insert", "need", "order", "state", "unseen", "wait_until_ms", "walk")
+
+    def __init__(self, state: ChannelState) -> None:
+        self.state = state
+        self.order = PASS
+        self.unseen = 0
+        self.need = 0
+        self.drop = 0
+        self.insert: bytes | bytearray = b""
+        self.wait_until_ms = 0
+        self.held = False
+        self.walk: FetchWalk | ShareWalk | None = None
+
+    @abstractmethod
+    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
+        """Decide over buf[start:end]; see the package docstring for what the result and `order` mean."""
+
+    def past_unseen(self, start: int, end: int) -> int:
+        """Where in buf[start:end] the bytes end that may pass unlooked; they are counted off."""
+        count = min(self.unseen, end - start)
+        self.unseen -= count
+        return start + count
+
+    def passed(self, count: int) -> None:
+        """The shell has passed `count` of the unseen bytes on."""
+        self.unseen -= count
+
+    def more(self, have: int, length: int) -> int:
+        """Order MORE of a frame that has announced `length` bytes and of which `have` are here, its prefix included.
+
+        Raises:
+            PeerError: the frame is all here, so its contents end before they should.
+        """
+        if have >= length + 4:
+            raise PeerError("malformed", f"a frame of {length} bytes ends before its contents do")
+        self.need = min(length + 4, 2 * have + 64)
+        self.order = MORE
+        return MORE
+
+    def whole(self, have: int, length: int) -> bool:
+        """Whether a frame that has to be seen whole is; if not, the order is MORE.
+
+        Raises:
+            PeerError: such a frame is larger than any that is kept in memory.
+        """
+        if have >= length + 4:
+            return True
+        if length > WHOLE_FRAME_BYTES_MAX:
+            raise PeerError(
+                "frame_length", f"control message of {length} bytes, at most {WHOLE_FRAME_BYTES_MAX} are kept"
+            )
+        self.need = length + 4
+        self.order = MORE
+        return False
+
+    def replace(self, drop: int, insert: bytes | bytearray, unseen: int = 0) -> int:
+        """Order REPLACE: leave `drop` bytes out, put `insert` there; then `unseen` bytes of the frame pass unlooked."""
+        self.drop = drop
+        self.insert = insert
+        self.unseen = unseen
+        self.order = REPLACE
+        return REPLACE
+
+    def wait(self, until_ms: int, *, held: bool) -> int:
+        """Order WAIT until `until_ms`."""
+        self.wait_until_ms = until_ms
+        self.held = held
+        self.order = WAIT
+        return WAIT
+
+
+def skip_header_tags(buf: Buffer, pos: int, end: int, *, flexible: bool) -> int | None:
+    """Where a request's fields begin, given where its client id ends; None when `end` comes before that."""
+    if not flexible:
+        return pos
+    if pos < end and not buf[pos]:
+        return pos + 1  # no tags, as in every client known
+    try:
+        return skip_tags(buf, pos, end)
+    except TruncatedError:
+        return None

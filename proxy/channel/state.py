@@ -1,0 +1,118 @@
+"""What the two directions of one channel share. Every change of the mute goes through `ChannelState.mute`."""
+
+from collections import deque
+from typing import Final
+
+from protocol.messages.fetch_session import SessionTable
+from proxy.channel.identity import Identity
+from proxy.channel.in_flight import InFlight
+from proxy.channel.settings import ChannelSettings
+from proxy.stats import Stats
+from quotas.client_bandwidth import Throttle
+from quotas.engine import Engine
+from quotas.mute import GROUP_SESSION_TIMEOUT_MS, capped
+
+__all__ = ["ChannelState"]
+
+# Client ids seen on one connection. Real clients use one, franz-go's admin tools two or three.
+_IDENTITIES_MAX: Final = 32
+
+
+class ChannelState:
+    """Shared by a channel's two sides.
+
+    Attributes:
+        mute_until_ms: no further request is handled before this time (KIP-219); 0 when not muted.
+        group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
+            None where no group request was seen. It bounds every mute.
+        acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
+    """
+
+    __slots__ = (
+        "_identities",
+        "_muted_at",
+        "_muted_by",
+        "acks_zero",
+        "engine",
+        "group_session_timeout_ms",
+        "identity",
+        "in_flight",
+        "mute_until_ms",
+        "sessions",
+        "settings",
+        "stats",
+    )
+
+    def __init__(
+        self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats
+    ) -> None:
+        self.settings = settings
+        self.engine = engine
+        self.sessions = sessions
+        self.stats = stats
+        self.in_flight: InFlight = deque()
+        self.mute_until_ms = 0
+        self._muted_by: Throttle | None = None
+        self._muted_at: float | None = None  # its limit then
+        self.group_session_timeout_ms: int | None = None
+        self.acks_zero = False
+        self._identities: dict[bytes, Identity] = {}
+        self.identity: Identity | None = None
+
+    def identify(self, client_id: bytes, now_ms: int) -> Identity:
+        """Make `client_id` the one who is speaking."""
+        identity = self._identities.get(client_id)
+        if identity is None:
+            if len(self._identities) >= _IDENTITIES_MAX:
+                self.leave(now_ms)
+            name = client_id.decode("utf-8", "replace")
+            quota = self.engine.client(self.settings.user, name, self.settings.broker)
+            identity = self._identities[client_id] = Identity(quota)
+        self.identity = identity
+        return identity
+
+    def leave(self, now_ms: int) -> None:
+        """Give back every turn: the channel closes, or has used too many names."""
+        for identity in self._identities.values():
+            identity.leave(now_ms)
+        self._identities.clear()
+        self.identity = None
+
+    def told(self, throttle_ms: int) -> int:
+        """How much of a throttle time is enforced and told: the caps of design.md, the rest stays as debt."""
+        mute_ms_max = self.engine.options.mute_seconds_max * 1000
+        group_ms = self.group_session_timeout_ms
+        if group_ms == 0:
+            group_ms = GROUP_SESSION_TIMEOUT_MS
+        return capped(throttle_ms, int(mute_ms_max), group_ms)
+
+    def mute(self, throttle: Throttle, throttle_ms: int, now_ms: int) -> int:
+        """Mute the channel from now on; returns the time to tell the client, in ms (KIP-219 steps 1 and 2)."""
+        told_ms = self.told(throttle_ms)
+        if now_ms + told_ms > self.mute_until_ms:
+            self.mute_until_ms = now_ms + told_ms
+            self._muted_by = throttle
+            self._muted_at = throttle.limit
+        return told_ms
+
+    def reconsider(self, now_ms: int) -> None:
+        """Quotas have changed: end a mute that the new ones would not have begun, or not for so long.
+
+        Whoever comes back early is weighed again at its next request, so nothing passes that should not.
+        """
+        throttle = self._muted_by
+        if throttle is None:
+            return
+        throttle.refresh(now_ms)
+        raised = throttle.limit is None or self._muted_at is None or throttle.limit > self._muted_at
+        if raised or not self.engine.enforcing:
+            self.mute_until_ms = 0
+            self._muted_by = None
+
+    def named_session_timeout(self, session_timeout_ms: int) -> None:
+        """A group request has passed; 0 where it names no session timeout."""
+        known = self.group_session_timeout_ms
+        if known is None or known == 0:
+            self.group_session_timeout_ms = session_timeout_ms
+        elif session_timeout_ms:
+            self.group_session_timeout_ms = min(known, session_timeout_ms)

@@ -1,0 +1,7 @@
+"""Sluice's own view of the cluster: which broker listens where, and the connection that asks."""
+
+from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.map_file import MapFile
+from proxy.cluster.poller import Poller
+
+__all__ = ["BrokerMap", "MapFile", "Poller"]

@@ -1,0 +1,133 @@
+"""Sluice's own Metadata connection: asks for the brokers every few seconds, and says why it can not be served
+from here.
+
+One short connection a round: Metadata version 1 with an empty topic list, which every broker since 0.10
+answers with the brokers alone. While no broker answers it asks again with a growing pause, and the listeners
+stay bound.
+"""
+
+import asyncio
+import logging
+import socket
+import struct
+from typing import Final
+
+from protocol.api import METADATA
+from protocol.errors import WireError
+from protocol.header import REQUEST_HEAD
+from protocol.messages import metadata
+from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.map_file import MapFile
+from proxy.logs import event
+
+__all__ = ["Poller"]
+
+_POLL_SECONDS: Final = 5.0
+_RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_ANSWER_SECONDS_MAX: Final = 5.0
+_ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+_METADATA_VERSION: Final = 1
+_CLIENT_ID: Final = b"sluice"
+
+logger = logging.getLogger(__name__)
+
+
+class Poller:
+    """Keeps a broker map true.
+
+    Args:
+        follow: whether the map follows what the cluster says; a sidecar's upstreams are fixed.
+
+    Attributes:
+        problem: why the cluster can not be served now; "" when it can.
+    """
+
+    def __init__(self, brokers: BrokerMap, map_file: MapFile | None, *, follow: bool) -> None:
+        self._brokers = brokers
+        self._map_file = map_file
+        self._follow = follow
+        self._failures = 0
+        self.problem = "the cluster was not asked yet"
+
+    async def run(self) -> None:
+        """Ask for ever; the application cancels it."""
+        while True:
+            pause_seconds = await self.poll()
+            await asyncio.sleep(pause_seconds)
+
+    async def poll(self) -> float:
+        """Ask once; gives the seconds to wait before the next time."""
+        await self._resolve()
+        problems = []
+        for host, port in self._brokers.targets():
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                    found = await _ask(host, port)
+            except (OSError, WireError, TimeoutError, asyncio.IncompleteReadError) as error:
+                problems.append(f"{host}:{port}: {str(error) or type(error).__name__}")
+                continue
+            await self._found(found)
+            return _POLL_SECONDS
+        self._failed("; ".join(problems[:3]) or "no address of [cluster] bootstrap can be resolved")
+        self._failures += 1
+        return _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS)) - 1]
+
+    async def _found(self, found: list[tuple[int, str, int]]) -> None:
+        if self.problem:
+            event(logger, logging.INFO, "cluster found", brokers=len(found))
+        self.problem = ""
+        self._failures = 0
+        if self._follow:
+            for broker, host, port in found:
+                self._brokers.learn(broker, host, port)
+            self._brokers.set_live([broker for broker, _, _ in found])
+            await self._resolve()
+        if self._brokers.changed and self._map_file is not None:
+            self._brokers.changed = False
+            await asyncio.to_thread(self._map_file.write, dict(self._brokers.addresses()))
+
+    def _failed(self, problem: str) -> None:
+        if not self._failures:
+            event(logger, logging.WARNING, "cluster unreachable", detail=problem)
+        self.problem = f"cluster unreachable: {problem}"
+
+    async def _resolve(self) -> None:
+        loop = asyncio.get_running_loop()
+        for host in self._brokers.hosts():
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                    found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            except (OSError, TimeoutError):
+                continue
+            self._brokers.resolved(host, str(found[0][4][0]))
+
+
+async def _ask(host: str, port: int) -> list[tuple[int, str, int]]:
+    """Ask one broker for all brokers: (id, host, port) each.
+
+    Raises:
+        OSError: it can not be reached.
+        WireError: what came back is no Metadata answer.
+    """
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        head = REQUEST_HEAD.pack(10 + len(_CLIENT_ID) + 4, METADATA, _METADATA_VERSION, 1, len(_CLIENT_ID))
+        writer.write(head + _CLIENT_ID + struct.pack(">i", 0))
+        prefix = await reader.readexactly(4)
+        (length,) = struct.unpack(">i", prefix)
+        if not 0 < length <= _ANSWER_BYTES_MAX:
+            raise WireError(
+                f"an answer of {length} bytes to Metadata: no Kafka broker, or one that expects TLS"
+            )
+        frame = prefix + await reader.readexactly(length)
+    finally:
+        writer.close()
+    found: list[tuple[int, str, int]] = []
+
+    def note(broker: int, broker_host: str, broker_port: int) -> tuple[str, int]:
+        found.append((broker, broker_host, broker_port))
+        return broker_host, broker_port
+
+    if metadata.rewrite_head(frame, 0, len(frame), _METADATA_VERSION, note) is None:
+        raise WireError("a Metadata answer that ends before its brokers do")
+    return found

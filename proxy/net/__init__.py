@@ -1,0 +1,9 @@
+"""Sockets: what carries out a channel's orders. The only package that reads, writes and waits on behalf of
+clients.
+"""
+
+from proxy.net.connection import Connection
+from proxy.net.listener import Listener
+from proxy.net.shared import Shared, now_ms
+
+__all__ = ["Connection", "Listener", "Shared", "now_ms"]

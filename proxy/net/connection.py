@@ -1,0 +1,316 @@
+"""One client's connection and the broker connection that belongs to it: two pumps, one channel, at most one
+timer.
+
+The broker is connected when the client's first request has been seen, so that a port scan, a TLS hello or a
+health check costs no broker anything. A connection ends as a whole, with one cause: what ended it is counted
+once and logged once.
+"""
+
+import asyncio
+import errno
+import fcntl
+import logging
+import socket
+import struct
+import termios
+from collections.abc import Callable
+from typing import Final
+
+from protocol.errors import WireError
+from proxy.channel import Channel, ChannelSettings, PeerError
+from proxy.logs import event
+from proxy.net.pump import Pump
+from proxy.net.shared import Shared, now_ms
+
+__all__ = ["Connection", "Upstream"]
+
+Upstream = tuple[str, int]
+
+_BYTES_PER_SECOND_MIN: Final = (
+    1024  # a request slower than this for limits.frame_seconds is nobody's slow network
+)
+_QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
+
+logger = logging.getLogger(__name__)
+
+
+class Connection:
+    """Drives one channel.
+
+    Args:
+        upstream: the broker's address, or None where none is known yet.
+        on_closed: called once, when both sockets are closed.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_client",
+        "_closed",
+        "_connecting_ms",
+        "_on_closed",
+        "_shared",
+        "_since_ms",
+        "_timer",
+        "_under_way",
+        "_upstream",
+        "_waiting",
+        "channel",
+        "peer",
+        "requests",
+        "responses",
+    )
+
+    def __init__(
+        self,
+        client: socket.socket,
+        peer: str,
+        upstream: Upstream | None,
+        settings: ChannelSettings,
+        shared: Shared,
+        on_closed: Callable[["Connection"], None],
+    ) -> None:
+        self._shared = shared
+        self._client = client
+        self._broker: socket.socket | None = None
+        self._upstream = upstream
+        self._connecting_ms = 0
+        self._on_closed = on_closed
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting = ""  # "", "muted", "held" or "full"
+        self._since_ms = 0  # since when it waits
+        self._under_way: tuple[int, int] | None = (
+            None  # since when a request is mid-frame at every sweep, and bytes then
+        )
+        self._closed = False
+        self.peer = peer
+        self.channel = Channel(settings, shared.engine, shared.sessions, shared.stats)
+        self.requests = Pump(self, shared, self.channel.requests)
+        self.responses = Pump(self, shared, self.channel.responses)
+        self.requests.active_ms = self.responses.active_ms = now_ms()
+        self.responses.write_to(client)
+        self.requests.read_from(client)
+
+    # What the pumps tell.
+
+    def relayed(self, pump: Pump, now: int) -> None:
+        """Act on what one direction's bytes mean for the other."""
+        if pump is self.requests:
+            if self.channel.has_local_answer() and not self.responses.blocked:
+                self.responses.show_kept(now)
+            return
+        if self._waiting:
+            if self._waiting == "full" and len(self.channel.state.in_flight) < 2:
+                self._resume(now)
+            return
+        if (
+            self.channel.state.mute_until_ms > now
+            and not self.requests.mid_frame
+            and not self.requests.blocked
+        ):
+            self.requests.show_kept(now)
+
+    def wait(self, now: int) -> None:
+        """Stop reading until the side's time has come; notice meanwhile if the client goes."""
+        side = self.channel.requests
+        stats = self._shared.stats
+        if side.wait_until_ms == 0:
+            self._waiting = "full"
+        elif side.held:
+            self._waiting = "held"
+            stats.held += 1
+            stats.held_bytes += self.requests.kept_bytes
+        else:
+            self._waiting = "muted"
+            stats.muted += 1
+        self._since_ms = now
+        self.requests.paused = True
+        self.requests.update_reading()
+        self._shared.hangups.watch(self._client.fileno(), self._client_gone)
+        if side.wait_until_ms:
+            self._timer = self._shared.loop.call_later((side.wait_until_ms - now) / 1000, self._time_is_over)
+
+    def unconnected(self) -> None:
+        """The first request is here: connect the broker."""
+        if self._broker is None and not self._closed:
+            self._connect()
+
+    def ended(self, pump: Pump) -> None:
+        """One peer has closed its direction, and what it sent is written."""
+        if pump is self.responses:
+            self.close("broker_closed" if self.channel.idle() else "broker_closed_early")
+        elif self._broker is None or self._connecting_ms:
+            self.close("client_closed")
+        elif self.channel.requests.unseen or self.requests.kept_bytes:
+            self.close("client_closed_mid_frame")
+        else:
+            try:
+                self._broker.shutdown(socket.SHUT_WR)
+            except OSError:
+                self.close("client_closed")
+
+    def failed(self, pump: Pump, error: Exception, *, writing: bool = False) -> None:
+        """A socket has failed, or a peer sent what it may not."""
+        if isinstance(error, PeerError):
+            self.close(error.cause, error.detail)
+        elif isinstance(error, WireError):
+            self.close("malformed", str(error))
+        elif not isinstance(error, OSError):
+            logger.error("a bug of ours ends a connection", exc_info=error)
+            self.close("internal", type(error).__name__)
+        elif (pump is self.requests) is not writing:
+            self.close(_cause("client", error), str(error))
+        else:
+            self.close(_cause("broker", error), str(error))
+
+    # What the listener and the application ask for.
+
+    def reconsider(self, now: int) -> None:
+        """Quotas have changed or enforcement was switched: whoever waits is asked again."""
+        if self._waiting in ("muted", "held"):
+            self.channel.reconsider(now)
+            self._resume(now)
+
+    def sweep(self, now: int) -> None:
+        """Close the connection if it is idle for too long, or if a frame is too long under way."""
+        limits = self._shared.limits
+        if self._connecting_ms and now - self._connecting_ms > limits.connect_seconds * 1000:
+            self.close("broker_unreachable", f"no connection within {limits.connect_seconds} s")
+            return
+        active_ms = max(self.requests.active_ms, self.responses.active_ms)
+        if now - active_ms > limits.idle_seconds * 1000:
+            self.close("idle")
+            return
+        if self._waiting or self.requests.blocked or not self.requests.mid_frame:
+            self._under_way = None
+        elif self._under_way is None:
+            self._under_way = (now, self.requests.bytes_total)
+        else:
+            since_ms, bytes_then = self._under_way
+            elapsed_ms = now - since_ms
+            slow = self.requests.bytes_total - bytes_then < elapsed_ms * _BYTES_PER_SECOND_MIN / 1000
+            if slow and elapsed_ms > limits.frame_seconds * 1000:
+                self.close("slow_client", f"a request is under way for {elapsed_ms // 1000} s")
+
+    def drain(self, now: int) -> bool:
+        """The process stops: let go of mutes, close as soon as nothing is owed. True when closed."""
+        self.reconsider(now)
+        blocked = self.requests.blocked or self.responses.blocked
+        if self.channel.idle() and not blocked and not self.requests.kept_bytes:
+            self.close("drained")
+        return self._closed
+
+    def close(self, cause: str, detail: str = "") -> None:
+        """End both sides. `cause` is the label it is counted under; further calls do nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        shared = self._shared
+        if cause not in _QUIET_CAUSES:
+            shared.stats.errors[cause] += 1
+            event(logger, logging.INFO, "connection ended", peer=self.peer, cause=cause, detail=detail)
+        self._end_wait()
+        self.requests.close()
+        self.responses.close()
+        shared.stats.bytes_from_clients += self.requests.bytes_total
+        shared.stats.bytes_from_brokers += self.responses.bytes_total
+        if self._connecting_ms and self._broker is not None:
+            shared.loop.remove_writer(self._broker.fileno())
+        self._client.close()
+        if self._broker is not None:
+            self._broker.close()
+        self.channel.close(now_ms())
+        self._on_closed(self)
+
+    # The broker's side.
+
+    def _connect(self) -> None:
+        if self._upstream is None:
+            self.close("broker_unknown", "no broker is known for this port")
+            return
+        family = socket.AF_INET6 if ":" in self._upstream[0] else socket.AF_INET
+        try:
+            broker = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        except OSError as error:
+            self.close("descriptors", str(error))
+            return
+        self._broker = broker
+        broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        code = broker.connect_ex(self._upstream)
+        if code not in (0, errno.EINPROGRESS):
+            self.close(
+                "broker_unreachable",
+                f"{self._upstream[0]}:{self._upstream[1]}: {errno.errorcode.get(code, code)}",
+            )
+            return
+        self._connecting_ms = now_ms()
+        self._shared.loop.add_writer(broker.fileno(), self._connected)
+
+    def _connected(self) -> None:
+        broker = self._broker
+        assert broker is not None, "a connect was under way"
+        assert self._upstream is not None, "to somebody"
+        self._shared.loop.remove_writer(broker.fileno())
+        self._connecting_ms = 0
+        code = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if code:
+            self.close(
+                "broker_unreachable",
+                f"{self._upstream[0]}:{self._upstream[1]}: {errno.errorcode.get(code, code)}",
+            )
+            return
+        self.responses.read_from(broker)
+        self.requests.write_to(broker)
+
+    # Waiting.
+
+    def _time_is_over(self) -> None:
+        self._timer = None
+        now = now_ms()
+        until = self.channel.requests.wait_until_ms
+        if now < until:  # a loop's timers are coarser than ours: never early
+            self._timer = self._shared.loop.call_later((until - now) / 1000, self._time_is_over)
+        else:
+            self._resume(now)
+
+    def _resume(self, now: int) -> None:
+        self._end_wait()
+        self.requests.resume(now)
+
+    def _end_wait(self) -> None:
+        if not self._waiting:
+            return
+        stats = self._shared.stats
+        if self._waiting == "held":
+            stats.held -= 1
+            stats.held_ms_total += now_ms() - self._since_ms
+            stats.held_bytes -= self.requests.kept_bytes
+        elif self._waiting == "muted":
+            stats.muted -= 1
+        self._waiting = ""
+        self._shared.hangups.unwatch(self._client.fileno())
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _client_gone(self, reset: bool) -> None:
+        """The client closed while it waits; what it sent with acks=0 is still delivered, after its time."""
+        self._shared.stats.client_closed_muted += 1
+        if (
+            self.channel.state.acks_zero
+            and not reset
+            and (self.requests.kept_bytes or _unread_bytes(self._client))
+        ):
+            return
+        self.close("client_closed")
+
+
+def _cause(peer: str, error: OSError) -> str:
+    """Name how a socket failed; a broken pipe is a peer that closed while something was on its way to it."""
+    if isinstance(error, BrokenPipeError):
+        return f"{peer}_closed"
+    return f"{peer}_reset" if isinstance(error, ConnectionResetError) else f"{peer}_socket"
+
+
+def _unread_bytes(sock: socket.socket) -> int:
+    buffer = fcntl.ioctl(sock.fileno(), termios.FIONREAD, struct.pack("i", 0))
+    return int(struct.unpack("i", buffer)[0])

@@ -1,0 +1,97 @@
+"""Kernel pipes for payload bytes that never enter Python: `splice` from a socket into a pipe and on into a
+socket.
+
+Pipes are few (`limits.pipes_max`), wide (1 MiB where the kernel grants it) and lent for one frame. An
+unprivileged process has 64 MiB of pipe pages in all (/proc/sys/fs/pipe-user-pages-soft): a refused width
+falls back to a narrower pipe, a refused pipe or splice to plain buffers, each with one log line and a count.
+"""
+
+import fcntl
+import logging
+import os
+from typing import Final
+
+from proxy.logs import event
+from proxy.stats import Stats
+
+__all__ = ["SPLICE_FLAGS", "Pipe", "Pipes"]
+
+SPLICE_FLAGS: Final = 1 | 2  # SPLICE_F_MOVE | SPLICE_F_NONBLOCK
+_WIDTHS: Final = (1 << 20, 1 << 18, 1 << 16)
+
+logger = logging.getLogger(__name__)
+
+
+class Pipe:
+    """One pipe: its two descriptors and its width in bytes."""
+
+    __slots__ = ("read_fd", "width", "write_fd")
+
+    def __init__(self, read_fd: int, write_fd: int, width: int) -> None:
+        self.read_fd = read_fd
+        self.write_fd = write_fd
+        self.width = width
+
+    def close(self) -> None:
+        """Close both ends; bytes left in it are gone with the connection they belonged to."""
+        os.close(self.read_fd)
+        os.close(self.write_fd)
+
+
+class Pipes:
+    """A bounded pool."""
+
+    def __init__(self, pipes_max: int, stats: Stats) -> None:
+        self._idle: list[Pipe] = []
+        self._room = pipes_max if hasattr(os, "splice") else 0
+        self._stats = stats
+        self._told: set[str] = set()
+
+    def take(self) -> Pipe | None:
+        """Lend an empty pipe; None where there is none to be had, and the caller uses its buffer."""
+        if self._idle:
+            return self._idle.pop()
+        if self._room <= 0:
+            self._stats.pipe_fallbacks += 1
+            return None
+        try:
+            read_fd, write_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError as error:
+            self._fall_back("pipe", error)
+            return None
+        self._room -= 1
+        return Pipe(read_fd, write_fd, self._widen(write_fd))
+
+    def give_back(self, pipe: Pipe) -> None:
+        """Take back an empty pipe."""
+        self._idle.append(pipe)
+
+    def discard(self, pipe: Pipe) -> None:
+        """Close a pipe that still holds somebody's bytes."""
+        pipe.close()
+        self._room += 1
+
+    def splice_refused(self, error: OSError) -> None:
+        """The kernel does not splice these sockets: use buffers from now on."""
+        self._room = 0
+        self.close()
+        self._fall_back("splice", error)
+
+    def close(self) -> None:
+        """Close every idle pipe."""
+        while self._idle:
+            self._idle.pop().close()
+
+    def _widen(self, write_fd: int) -> int:
+        for width in _WIDTHS:
+            try:
+                return fcntl.fcntl(write_fd, fcntl.F_SETPIPE_SZ, width)
+            except OSError as error:
+                self._fall_back("width", error)
+        return _WIDTHS[-1]
+
+    def _fall_back(self, what: str, error: OSError) -> None:
+        self._stats.pipe_fallbacks += 1
+        if what not in self._told:
+            self._told.add(what)
+            event(logger, logging.WARNING, "kernel pipes refused, falling back", what=what, cause=str(error))

@@ -1,0 +1,358 @@
+"""One direction of one connection: reads, shows the bytes to the channel's side, carries out its order, writes.
+
+Two movers share this class. Bytes that must be looked at go through the process's one read buffer and leave
+in one `send` a run of unchanged frames. The rest of a large frame goes socket → pipe → socket by `splice`, as
+long as at least SPLICE_BYTES_MIN of it are outstanding. After a splice the next read is short: what follows
+is a header, and the payload behind it is to be spliced again rather than copied.
+
+Flow control: while anything read is not yet written, the source is not read. What is kept is bounded by one
+read, or by `WHOLE_FRAME_BYTES_MAX` where a side asks for a whole frame.
+"""
+
+import errno
+import os
+import socket
+from time import monotonic_ns
+from typing import Final, Protocol
+
+from proxy.channel import MORE, PASS, REPLACE, Side
+from proxy.net.pipes import SPLICE_FLAGS, Pipe
+from proxy.net.shared import READ_BYTES_MAX, Shared
+
+__all__ = ["Owner", "Pump"]
+
+SPLICE_BYTES_MIN: Final = 32 * 1024
+_SHORT_READ_BYTES: Final = 4 * 1024
+_NOT_SPLICEABLE: Final = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
+_SAMPLE_MASK: Final = 15  # one relay in sixteen is timed for the latency histogram
+
+
+class Owner(Protocol):
+    """What a pump tells the connection it belongs to."""
+
+    def relayed(self, pump: "Pump", now_ms: int) -> None:
+        """Bytes were shown and decided: a mute may have begun, an answer may be due on the other side."""
+
+    def wait(self, now_ms: int) -> None:
+        """The requests' side has ordered to wait."""
+
+    def ended(self, pump: "Pump") -> None:
+        """The source has closed its direction, and all that it sent is written."""
+
+    def failed(self, pump: "Pump", error: Exception, *, writing: bool = False) -> None:
+        """The source has failed or broke the protocol; or, writing, the destination has failed."""
+
+    def unconnected(self) -> None:
+        """There are bytes for a destination that is not connected yet."""
+
+
+class Pump:
+    """One direction. `paused` is set by the owner: nothing is read while it holds (mute, hold, not connected)."""
+
+    __slots__ = (
+        "_at_end",
+        "_kept",
+        "_owner",
+        "_pipe",
+        "_piped",
+        "_read_bytes",
+        "_reading",
+        "_shared",
+        "_unsent",
+        "active_ms",
+        "bytes_total",
+        "dst",
+        "dst_fd",
+        "paused",
+        "side",
+        "src",
+        "src_fd",
+    )
+
+    def __init__(self, owner: Owner, shared: Shared, side: Side) -> None:
+        self._owner = owner
+        self._shared = shared
+        self.side = side
+        self.src: socket.socket | None = None
+        self.dst: socket.socket | None = None
+        self.src_fd = self.dst_fd = -1
+        self._kept: bytearray | None = None
+        self._unsent: bytearray | None = None
+        self._pipe: Pipe | None = None
+        self._piped = 0
+        self._read_bytes = READ_BYTES_MAX
+        self._reading = False
+        self._at_end = False
+        self.paused = False
+        self.active_ms = 0
+        self.bytes_total = 0
+
+    def read_from(self, src: socket.socket) -> None:
+        """Begin to read."""
+        self.src = src
+        self.src_fd = src.fileno()
+        self.update_reading()
+
+    def write_to(self, dst: socket.socket) -> None:
+        """The destination is connected: write what waits for it."""
+        self.dst = dst
+        self.dst_fd = dst.fileno()
+        if self._unsent:
+            self._shared.loop.add_writer(self.dst_fd, self._on_writable)
+        self.update_reading()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether something read waits to be written."""
+        return bool(self._unsent) or self._piped > 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes read that wait for their frame's rest, for the end of a mute, or for a hold."""
+        return len(self._kept) if self._kept else 0
+
+    @property
+    def mid_frame(self) -> bool:
+        """Whether a frame has begun and is not over."""
+        return self.side.unseen > 0 or bool(self._kept)
+
+    def update_reading(self) -> None:
+        """Read exactly while somebody is there, nothing waits to be written, and the owner has not paused."""
+        wanted = self.src is not None and not (self.paused or self._unsent or self._piped or self._at_end)
+        if wanted != self._reading:
+            self._reading = wanted
+            if wanted:
+                self._shared.loop.add_reader(self.src_fd, self._on_readable)
+            else:
+                self._shared.loop.remove_reader(self.src_fd)
+
+    def resume(self, now_ms: int) -> None:
+        """End a pause: show again what was kept, then read on."""
+        self.paused = False
+        self.show_kept(now_ms)
+        self.update_reading()
+
+    def show_kept(self, now_ms: int) -> None:
+        """Show the side what is kept, though nothing new was read: its answer may have changed."""
+        kept = self._kept
+        if self.blocked:
+            return
+        if kept is None:
+            self._show(self._shared.view, 0, 0, now_ms)
+        else:
+            self._show(memoryview(kept), 0, len(kept), now_ms)
+
+    def close(self) -> None:
+        """Stop reading and writing; what was not written is lost with the connection."""
+        loop = self._shared.loop
+        if self._reading:
+            loop.remove_reader(self.src_fd)
+            self._reading = False
+        if self.blocked and self.dst is not None:
+            loop.remove_writer(self.dst_fd)
+        if self._pipe is not None:
+            if self._piped:
+                self._shared.pipes.discard(self._pipe)
+            else:
+                self._shared.pipes.give_back(self._pipe)
+            self._pipe = None
+        self.src = self.dst = self._kept = self._unsent = None
+        self._piped = 0
+
+    def _on_readable(self) -> None:
+        side = self.side
+        if side.unseen >= SPLICE_BYTES_MIN and self._splice():
+            return
+        shared = self._shared
+        kept = self._kept
+        view = shared.view
+        have = 0
+        src = self.src
+        assert src is not None, "only a connected source is read"
+        try:
+            if kept is None:
+                count = src.recv_into(view, self._read_bytes)
+            else:
+                have = len(kept)
+                if max(have, side.need) > READ_BYTES_MAX // 2:
+                    self._read_long(src, kept)
+                    return
+                view[:have] = kept
+                count = src.recv_into(view[have:])
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._owner.failed(self, error)
+            return
+        if not count:
+            self._end()
+            return
+        started_ns = monotonic_ns()
+        self.bytes_total += count
+        self._read_bytes = READ_BYTES_MAX
+        self.active_ms = now_ms = started_ns // 1_000_000
+        self._show(view, 0, have + count, now_ms)
+        shared.sample += 1
+        if not shared.sample & _SAMPLE_MASK:
+            shared.stats.observe_latency((monotonic_ns() - started_ns) // 1000)
+
+    def _read_long(self, src: socket.socket, kept: bytearray) -> None:
+        """Read on for a frame that has to be whole and does not fit the read buffer."""
+        view = self._shared.view
+        count = src.recv_into(view)
+        if not count:
+            self._end()
+            return
+        self.bytes_total += count
+        kept += view[:count]
+        self.active_ms = now_ms = monotonic_ns() // 1_000_000
+        if len(kept) >= self.side.need:
+            self._show(memoryview(kept), 0, len(kept), now_ms)
+
+    def _show(self, buf: memoryview, start: int, end: int, now_ms: int) -> None:
+        """Show buf[start:end] to the side and carry out its orders until it wants more, or to wait."""
+        side = self.side
+        try:
+            while True:
+                count = side.receive(buf, start, end, now_ms)
+                if count:
+                    self._send(buf[start : start + count])
+                    start += count
+                order = side.order
+                if order == REPLACE:
+                    if side.insert:
+                        self._send(side.insert)
+                    start += side.drop
+                    continue
+                self._kept = bytearray(buf[start:end]) if start < end else None
+                if order not in (PASS, MORE):
+                    self._owner.wait(now_ms)
+                break
+        except OSError as error:
+            self._owner.failed(self, error, writing=True)
+            return
+        except Exception as error:  # noqa: BLE001 - the edge of a connection: whatever it is ends this one alone
+            self._owner.failed(self, error)
+            return
+        self._owner.relayed(self, now_ms)
+
+    def _send(self, data: memoryview | bytes | bytearray) -> None:
+        """Write, or keep for when the destination can take it.
+
+        Raises:
+            OSError: the destination has failed.
+        """
+        if self._unsent is not None:
+            self._unsent += data
+            return
+        sent = 0
+        if self.dst is not None:
+            try:
+                sent = self.dst.send(data)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            if sent == len(data):
+                return
+            self._shared.loop.add_writer(self.dst_fd, self._on_writable)
+        self._unsent = bytearray(data[sent:])
+        self.update_reading()
+        if self.dst is None:
+            self._owner.unconnected()
+
+    def _on_writable(self) -> None:
+        try:
+            if self._unsent is not None:
+                assert self.dst is not None, "only a connected destination is written"
+                sent = self.dst.send(self._unsent)
+                if sent < len(self._unsent):
+                    del self._unsent[:sent]
+                    return
+                self._unsent = None
+            elif not self._unpipe():
+                return
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._owner.failed(self, error, writing=True)
+            return
+        self._shared.loop.remove_writer(self.dst_fd)
+        if self._at_end:
+            self._owner.ended(self)
+            return
+        self.update_reading()
+        self._frame_may_be_over(monotonic_ns() // 1_000_000)
+
+    def _splice(self) -> bool:
+        """Move payload through a pipe; False where that is not possible and a buffer has to do."""
+        shared = self._shared
+        pipe = self._pipe
+        if pipe is None:
+            pipe = self._pipe = shared.pipes.take()
+            if pipe is None:
+                return False
+        side = self.side
+        try:
+            count = os.splice(self.src_fd, pipe.write_fd, min(side.unseen, pipe.width), flags=SPLICE_FLAGS)
+        except BlockingIOError:
+            return True
+        except OSError as error:
+            if error.errno in _NOT_SPLICEABLE:
+                self._return_pipe()
+                shared.pipes.splice_refused(error)
+                return False
+            self._owner.failed(self, error)
+            return True
+        if not count:
+            self._end()
+            return True
+        side.passed(count)
+        self._piped = count
+        self.bytes_total += count
+        shared.stats.spliced_bytes += count
+        self.active_ms = now_ms = monotonic_ns() // 1_000_000
+        try:
+            if not self._unpipe():
+                shared.loop.add_writer(self.dst_fd, self._on_writable)
+                self.update_reading()
+                return True
+        except OSError as error:
+            self._owner.failed(self, error, writing=True)
+            return True
+        self._frame_may_be_over(now_ms)
+        return True
+
+    def _unpipe(self) -> bool:
+        """Move what is in the pipe to the destination; False where it can not take all of it now.
+
+        Raises:
+            OSError: the destination has failed.
+        """
+        pipe = self._pipe
+        assert pipe is not None, "bytes are piped through a pipe"
+        try:
+            self._piped -= os.splice(pipe.read_fd, self.dst_fd, self._piped, flags=SPLICE_FLAGS)
+        except BlockingIOError:
+            return False
+        if self._piped:
+            return False
+        if self.side.unseen < SPLICE_BYTES_MIN:
+            self._return_pipe()
+            self._read_bytes = _SHORT_READ_BYTES + self.side.unseen
+        return True
+
+    def _return_pipe(self) -> None:
+        if self._pipe is not None:
+            self._shared.pipes.give_back(self._pipe)
+            self._pipe = None
+
+    def _frame_may_be_over(self, now_ms: int) -> None:
+        """Where a frame ended by splice, the side has not seen its end: let it act on it."""
+        if not self.side.unseen and not self.paused and self._kept is None:
+            self._show(self._shared.view, 0, 0, now_ms)
+
+    def _end(self) -> None:
+        """The source has closed its direction."""
+        self._at_end = True
+        self.update_reading()
+        if not self.blocked:
+            self._owner.ended(self)

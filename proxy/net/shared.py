@@ -1,0 +1,47 @@
+"""What all connections of one process share: the loop, one buffer to read into, pipes, counters, the quota
+engine.
+"""
+
+import asyncio
+from time import monotonic_ns
+from typing import Final
+
+from protocol.messages.fetch_session import SessionTable
+from proxy.config import LimitOptions
+from proxy.net.hangups import Hangups
+from proxy.net.pipes import Pipes
+from proxy.stats import Stats
+from quotas.engine import Engine
+
+__all__ = ["READ_BYTES_MAX", "Shared", "now_ms"]
+
+# One read takes at most this much. Larger reads would save system calls only where frames are not spliced
+# anyway.
+READ_BYTES_MAX: Final = 64 * 1024
+
+
+def now_ms() -> int:
+    """Give the monotonic clock in ms; quota arithmetic gets it as an argument."""
+    return monotonic_ns() // 1_000_000
+
+
+class Shared:
+    """One of these a process. The read buffer is used within one callback and never kept."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, engine: Engine, limits: LimitOptions, stats: Stats
+    ) -> None:
+        self.loop = loop
+        self.engine = engine
+        self.limits = limits
+        self.stats = stats
+        self.sessions = SessionTable(limits.sessions_max)
+        self.pipes = Pipes(limits.pipes_max, stats)
+        self.hangups = Hangups(loop)
+        self.view = memoryview(bytearray(READ_BYTES_MAX))
+        self.sample = 0
+
+    def close(self) -> None:
+        """Give back what is the process's own."""
+        self.hangups.close()
+        self.pipes.close()
