@@ -1,0 +1,70 @@
+"""`python -m tests.bench`: the data path against direct and HAProxy in one run; writes docs/benchmarks.md.
+
+Exit code 0 even when a bar is missed: the table says so, and by how much; 1 when something could not be measured.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from rich.console import Console
+
+from tests.bench import machine, report
+from tests.bench.options import SECTIONS, Options, parse
+from tests.bench.process import raise_descriptor_limit
+from tests.bench.results import Outcome
+from tests.bench.sections import clients, idle, latency, metadata, requests, throughput
+from tests.bench.stage import Stage, stage
+from tests.cluster import MissingPrerequisiteError, processes
+
+__all__ = ["main"]
+
+_RUN: Final[Mapping[str, Callable[[Stage], Outcome]]] = {
+    "produce": throughput.run_produce,
+    "consume": throughput.run_consume,
+    "small": requests.run_small,
+    "large": requests.run_large,
+    "latency": latency.run,
+    "idle": idle.run,
+    "clients": clients.run,
+    "metadata": metadata.run,  # last: the broker is slower with ten thousand partitions
+}
+
+
+def measure(options: Options, console: Console) -> tuple[Outcome, dict[str, str]]:
+    """Run the sections that were asked for; return what they found and which lanes were missing."""
+    outcome = Outcome()
+    with stage(options, console) as running:
+        for name in SECTIONS:
+            if name in options.only:
+                console.rule(name, align="left")
+                outcome.add([_RUN[name](running)])
+        return outcome, running.lanes.missing
+
+
+def main() -> int:
+    """Measure, print, write."""
+    options = parse()
+    console = Console()
+    processes.exit_on_signals()
+    descriptors = raise_descriptor_limit()
+    try:
+        outcome, missing = measure(options, console)
+    except MissingPrerequisiteError as problem:
+        console.print(f"[red]{problem}[/red]")
+        return 1
+    facts = machine.describe()
+    facts += [(f"left out: {name}", why) for name, why in missing.items()]
+    facts.append(("descriptors", str(descriptors)))
+    facts.append(
+        ("amounts", "quick: one short round of each" if options.quick else f"{options.rounds} rounds")
+    )
+    report.show(console, facts, outcome)
+    if options.write:
+        report.write(options.document, "bench", facts, outcome)
+        console.print(f"written to {options.document}")
+    return 0 if all(bar.measured is not None for bar in outcome.bars) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,187 @@
+"""The ways a client can take to the broker: directly, through HAProxy, through Sluice in three forms.
+
+A lane is started when a section needs it and ended with it, so every section measures fresh processes.
+It does not measure.
+"""
+
+import os
+import resource
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from tests.bench import haproxy
+from tests.bench.process import tail
+from tests.cluster import HOST, Cluster, processes
+
+__all__ = ["DIRECT", "HAPROXY", "SIDECAR", "SLUICE", "UNPRIVILEGED", "Lane", "LanePorts", "Lanes"]
+
+DIRECT: Final = "direct"
+HAPROXY: Final = "HAProxy"
+SLUICE: Final = "Sluice"
+SIDECAR: Final = "Sluice, sidecar"
+UNPRIVILEGED: Final = "Sluice, ordinary user"
+
+HAPROXY_LISTENER: Final = "HAPROXY"
+SIDECAR_LISTENER: Final = "SIDECAR"
+NODE: Final = 1
+
+_NOBODY: Final = 65534
+_START_SECONDS: Final = 20.0
+_RATE_NEVER_REACHED: Final = 100_000_000_000
+"""100 GB/s: every byte is counted against a quota, and none is ever held back."""
+
+
+@dataclass(frozen=True, slots=True)
+class LanePorts:
+    """The ports that brokers advertise for a lane, chosen before the brokers start."""
+
+    haproxy: int
+    sidecar: int
+    gateway: int
+    unprivileged: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """One way to the broker: where clients connect, and the proxy's process (none when direct)."""
+
+    name: str
+    port: int
+    bootstrap_port: int
+    pid: int | None
+
+    @property
+    def bootstrap(self) -> str:
+        """Return what clients take as bootstrap server."""
+        return f"{HOST}:{self.bootstrap_port}"
+
+
+class Lanes:
+    """Makes the lanes of one cluster."""
+
+    def __init__(self, cluster: Cluster, ports: LanePorts, directory: Path) -> None:
+        self._cluster = cluster
+        self._ports = ports
+        self._directory = directory
+        self.missing: dict[str, str] = {}
+        self._makers: Mapping[str, Callable[[], tuple[list[str], int, int]]] = {
+            HAPROXY: self._haproxy,
+            SLUICE: self._gateway,
+            SIDECAR: self._sidecar,
+            UNPRIVILEGED: self._ordinary,
+        }
+
+    def usable(self, *names: str) -> list[str]:
+        """Return those of `names` that can be run here; why not is in `missing`."""
+        return [name for name in names if self._can(name)]
+
+    @contextmanager
+    def open(self, *names: str) -> Iterator[list[Lane]]:
+        """Start these lanes for the time of a `with` block."""
+        lanes: list[Lane] = []
+        started: list[subprocess.Popen[bytes]] = []
+        try:
+            for name in names:
+                if name == DIRECT:
+                    port = self._cluster.address(NODE)[1]
+                    lanes.append(Lane(DIRECT, port, port, None))
+                    continue
+                command, port, bootstrap_port = self._makers[name]()
+                log = self._directory / f"{name}.log"
+                child = processes.start(command, log=log)
+                started.append(child)
+                _wait_for(port, child, log)
+                lanes.append(Lane(name, port, bootstrap_port, child.pid))
+            yield lanes
+        finally:
+            for child in started:
+                processes.end(child)
+
+    def _can(self, name: str) -> bool:
+        if name == HAPROXY and haproxy.find() is None:
+            self.missing[name] = haproxy.HINT
+        if name == UNPRIVILEGED and (why := _no_ordinary_user()):
+            self.missing[name] = why
+        return name not in self.missing
+
+    def _haproxy(self) -> tuple[list[str], int, int]:
+        binary = haproxy.find()
+        assert binary is not None, "the lane is opened only where it is usable"
+        port = self._ports.haproxy
+        target = self._cluster.address(NODE, HAPROXY_LISTENER)[1]
+        descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        return haproxy.command(binary, self._directory, port, target, descriptors), port, port
+
+    def _gateway(self) -> tuple[list[str], int, int]:
+        first = self._ports.gateway
+        return self._sluice("gateway", first), first + 1 + NODE, first
+
+    def _ordinary(self) -> tuple[list[str], int, int]:
+        first = self._ports.unprivileged
+        return [*_as_nobody(), *self._sluice("ordinary", first)], first + 1 + NODE, first
+
+    def _sidecar(self) -> tuple[list[str], int, int]:
+        port = self._ports.sidecar
+        upstream = f"{HOST}:{self._cluster.address(NODE, SIDECAR_LISTENER)[1]}"
+        listener = f"bootstrap_port = {port - 1}\nfirst_broker_port = {port - NODE}\n"
+        listener += f'upstreams = {{ {NODE} = "{upstream}" }}'
+        return self._write("sidecar", f'[cluster]\nbootstrap = "{upstream}"\n', listener), port, port - 1
+
+    def _sluice(self, name: str, first: int) -> list[str]:
+        listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}"
+        return self._write(name, f'[cluster]\nbootstrap = "{self._cluster.bootstrap()}"\n', listener)
+
+    def _write(self, name: str, cluster: str, listener: str) -> list[str]:
+        quotas = self._directory / f"{name}-quotas.toml"
+        quotas.write_text(
+            f'[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = {_RATE_NEVER_REACHED}\n'
+            f"consumer_byte_rate = {_RATE_NEVER_REACHED}\n"
+        )
+        path = self._directory / f"{name}.toml"
+        path.write_text(
+            f'{cluster}\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n{listener}\n'
+            f'\n[quotas]\nfile = "{quotas}"\n\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = ""\n'
+        )
+        return sluice_command(path)
+
+
+def sluice_command(config: Path) -> list[str]:
+    """Return the command line of a proxy with this configuration."""
+    return [sys.executable, "-m", "proxy", "serve", "--config", str(config)]
+
+
+def _as_nobody() -> list[str]:
+    return ["setpriv", f"--reuid={_NOBODY}", f"--regid={_NOBODY}", "--clear-groups"]
+
+
+def _no_ordinary_user() -> str:
+    """Return why a proxy cannot be run as an ordinary user here ("" when it can)."""
+    if os.geteuid() != 0:
+        return "this run is an ordinary user's already"
+    if shutil.which("setpriv") is None:
+        return "setpriv (util-linux) is missing"
+    tried = subprocess.run(
+        [*_as_nobody(), sys.executable, "-c", "import proxy"], capture_output=True, check=False
+    )
+    return "" if tried.returncode == 0 else "another user may not read this checkout"
+
+
+def _wait_for(port: int, child: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if child.poll() is not None:
+            break
+        try:
+            socket.create_connection((HOST, port), timeout=1.0).close()
+            return
+        except OSError:
+            time.sleep(0.05)
+    raise ChildProcessError(f"nothing listens on port {port}; the log ends: {tail(log)}")

@@ -1,0 +1,64 @@
+"""On what a run was made: machine, date, versions. A figure without them says nothing."""
+
+import datetime
+import os
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from tests.bench import haproxy
+from tests.cluster.jars import java
+
+__all__ = ["describe"]
+
+_PACKAGES: Final = ("uvloop", "kafka-python", "confluent-kafka")
+_LIBRARIES: Final = Path("tests/cluster/libs")
+
+
+def _first_line(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (done.stdout + done.stderr).splitlines()
+    return lines[0].strip() if done.returncode == 0 and lines else "unknown"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _memory_gib() -> int:
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+
+
+def _kafka() -> str:
+    found = sorted(_LIBRARIES.glob("kafka_2.13-*.jar"))
+    return found[-1].stem.removeprefix("kafka_2.13-") if found else "unknown"
+
+
+def _package(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def describe() -> list[tuple[str, str]]:
+    """Return pairs of a name and a value."""
+    proxy = haproxy.find()
+    packages = ", ".join(f"{name} {_package(name)}" for name in _PACKAGES)
+    return [
+        ("date", datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")),
+        ("commit", _first_line("git", "describe", "--always", "--dirty")),
+        (
+            "machine",
+            f"{os.cpu_count()} × {_processor()}, {_memory_gib()} GiB, shared with broker and clients",
+        ),
+        ("kernel", f"Linux {platform.release()}"),
+        ("Python", f"{platform.python_version()}; {packages}"),
+        ("Kafka", f"{_kafka()} (one broker, one replica); {_first_line(java(), '-version')}"),
+        ("HAProxy", _first_line(proxy, "-v") if proxy else haproxy.HINT),
+    ]

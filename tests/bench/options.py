@@ -1,0 +1,89 @@
+"""What one benchmark run is to do: which sections, how long, and where the table goes."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+__all__ = ["DOCUMENT", "SECTIONS", "Options", "parse"]
+
+SECTIONS: Final = ("produce", "consume", "small", "large", "latency", "idle", "clients", "metadata")
+DOCUMENT: Final = Path("docs/benchmarks.md")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The amounts of a full run; `quick` ones make it fit into two minutes and say little about percentiles."""
+
+    only: frozenset[str] = frozenset(SECTIONS)
+    quick: bool = False
+    rounds: int = 3
+    gigabytes: float = 2.0
+    request_seconds: float = 8.0
+    request_connections: int = 4
+    latency_seconds: float = 20.0
+    latency_rate: float = 500.0
+    idle_connections: int = 10_000
+    idle_watch_seconds: float = 10.0
+    client_ids: int = 100_000
+    metadata_topics: int = 100
+    metadata_partitions: int = 10_000
+    metadata_seconds: float = 8.0
+    write: bool = True
+    document: Path = DOCUMENT
+
+
+def quick(only: frozenset[str], *, write: bool, document: Path) -> Options:
+    """Return the amounts for a developer who waits."""
+    return Options(
+        only=only,
+        quick=True,
+        rounds=1,
+        gigabytes=0.5,
+        request_seconds=2.0,
+        latency_seconds=4.0,
+        idle_connections=2_000,
+        idle_watch_seconds=3.0,
+        client_ids=20_000,
+        metadata_topics=10,
+        metadata_partitions=1_000,
+        metadata_seconds=3.0,
+        write=write,
+        document=document,
+    )
+
+
+def sections(text: str) -> frozenset[str]:
+    """Return the sections named in `a,b,c`.
+
+    >>> sorted(sections("produce,small"))
+    ['produce', 'small']
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in SECTIONS:
+            raise argparse.ArgumentTypeError(f"no section {name!r}; there are {', '.join(SECTIONS)}")
+    return frozenset(names)
+
+
+def parse(arguments: Sequence[str] | None = None) -> Options:
+    """Return the options of a command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="under two minutes: one short round of everything"
+    )
+    parser.add_argument("--only", type=sections, default=frozenset(SECTIONS), help=f"of {','.join(SECTIONS)}")
+    parser.add_argument("--rounds", type=int, help="how often every lane takes its turn (default 3, quick 1)")
+    parser.add_argument(
+        "--write", action="store_true", help="write the document even if the run is not complete"
+    )
+    parser.add_argument("--document", type=Path, default=DOCUMENT)
+    given = parser.parse_args(arguments)
+    # A part of a run must not replace the table of a whole one unasked.
+    write = given.write or (not given.quick and given.only == frozenset(SECTIONS))
+    if given.quick:
+        options = quick(given.only, write=write, document=given.document)
+    else:
+        options = Options(only=given.only, write=write, document=given.document)
+    return options if given.rounds is None else replace(options, rounds=max(1, given.rounds))

@@ -1,0 +1,152 @@
+"""What the kernel says about a process, and the children that are spoken to by lines.
+
+CPU is utime + stime of /proc/PID/stat over the process and its children; memory is VmRSS. Linux only.
+"""
+
+import contextlib
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+__all__ = [
+    "Child",
+    "child_process",
+    "cpu_seconds",
+    "parse_stat_cpu_ticks",
+    "python",
+    "raise_descriptor_limit",
+    "resident_kib",
+    "tail",
+]
+
+DESCRIPTORS_WANTED = 65536
+"""10,000 clients are 20,000 sockets in a proxy: 65536 leaves room for the largest run here."""
+
+_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+_STOP_SECONDS = 20.0
+
+
+def parse_stat_cpu_ticks(stat: str) -> int:
+    """Return utime + stime from a line of /proc/PID/stat, whatever the command is called.
+
+    >>> parse_stat_cpu_ticks("7 (a) b) S 1 1 1 0 -1 0 0 0 0 0 30 12 0 0 20 0 1 0 5 6 7")
+    42
+    """
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return int(fields[11]) + int(fields[12])
+
+
+def _family(pid: int) -> list[int]:
+    """Return the process and its children, grandchildren and so on."""
+    found = [pid]
+    for parent in found:
+        try:
+            listing = Path(f"/proc/{parent}/task/{parent}/children").read_text()
+        except OSError:
+            continue
+        found.extend(int(child) for child in listing.split())
+    return found
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU seconds the process and its living children have used since they began."""
+    ticks = sum(parse_stat_cpu_ticks(Path(f"/proc/{member}/stat").read_text()) for member in _family(pid))
+    return ticks / _TICKS_PER_SECOND
+
+
+def resident_kib(pid: int) -> int:
+    """Return the resident memory of the process and its children in KiB."""
+    total = 0
+    for member in _family(pid):
+        for line in Path(f"/proc/{member}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                total += int(line.split()[1])
+    return total
+
+
+def raise_descriptor_limit(wanted: int = DESCRIPTORS_WANTED) -> int:
+    """Raise this process's limit of descriptors (children inherit it) as far as allowed; return what it is then."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft >= wanted:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(hard, wanted)))
+    except (ValueError, PermissionError):  # only root may raise the hard limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, hard), hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
+class Child:
+    """A process of ours that is spoken to by lines: what it prints is read one line at a time."""
+
+    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+        self.log = log
+        with log.open("ab") as sink:
+            self._popen = subprocess.Popen(
+                list(arguments), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=sink, text=True
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._popen.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process has not ended yet."""
+        return self._popen.poll() is None
+
+    def say(self, line: str) -> None:
+        """Send one line to the process."""
+        stream = self._stream(self._popen.stdin)
+        stream.write(line + "\n")
+        stream.flush()
+
+    def hear(self) -> str:
+        """Return the next line of the process; it must not end before."""
+        line = self._stream(self._popen.stdout).readline()
+        if not line:
+            raise ChildProcessError(f"process {self.pid} ended early; its log ends: {tail(self.log)}")
+        return line.rstrip("\n")
+
+    def stop(self) -> None:
+        """End the process: its input ends, which is its sign to end; then by force."""
+        with contextlib.suppress(BrokenPipeError):
+            self._stream(self._popen.stdin).close()
+        try:
+            self._popen.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+        if self._popen.stdout is not None:
+            self._popen.stdout.close()
+
+    @staticmethod
+    def _stream(stream: IO[str] | None) -> IO[str]:
+        assert stream is not None, "both ends were asked to be pipes"
+        return stream
+
+
+def tail(log: Path, characters: int = 2000) -> str:
+    """Return the end of a log file."""
+    return log.read_text(errors="replace")[-characters:] if log.exists() else "(no log)"
+
+
+@contextmanager
+def child_process(arguments: Sequence[str], log: Path) -> Iterator[Child]:
+    """Run a process for the time of a `with` block."""
+    child = Child(arguments, log)
+    try:
+        yield child
+    finally:
+        child.stop()
+
+
+def python() -> str:
+    """Return the interpreter that runs this, for children in the same environment."""
+    return sys.executable

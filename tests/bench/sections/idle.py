@@ -1,0 +1,114 @@
+"""Idle connections: resident memory of each, CPU while they do nothing, and that none is lost."""
+
+import json
+import resource
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from tests.bench.lanes import HAPROXY, SLUICE, Lane
+from tests.bench.process import Child, cpu_seconds, resident_kib
+from tests.bench.results import Bar, Outcome, Table
+from tests.bench.stage import Stage
+
+__all__ = ["run"]
+
+KIB_LIMIT: Final = 20.0
+BUSY_LIMIT_PERCENT: Final = 5.0
+"""Of one core: what "no busy CPU" is taken to mean with all connections idle."""
+_STEP: Final = 1000
+_DESCRIPTORS_SPARE: Final = 400
+_SETTLE_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What holding connections cost one proxy."""
+
+    start_kib: int
+    first_kib: float
+    each_kib: float
+    idle_percent: float
+    held: int
+    lost: int
+    open_seconds: float
+
+
+def run(stage: Stage) -> Outcome:
+    """Open connections in steps of 1000, each with one record produced, and watch the proxy while all are idle."""
+    count = connections(stage.options.idle_connections, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    stage.create_topic("idle")
+    found: dict[str, Held] = {}
+    for name in stage.lanes.usable(HAPROXY, SLUICE):
+        with (
+            stage.lanes.open(name) as (lane,),
+            stage.generator(lane.port, "idle", size=100, connections=0) as generator,
+        ):
+            found[name] = _hold(stage, lane, generator, count)
+            stage.say(f"idle {name}: {found[name]}")
+    stage.delete_topic("idle")
+    return _report(found, stage.options.idle_connections)
+
+
+def connections(wanted: int, descriptors: int) -> int:
+    """Return how many connections can be held: each is two descriptors in a proxy.
+
+    >>> connections(10_000, 65_536), connections(10_000, 20_000)
+    (10000, 9800)
+    """
+    return min(wanted, (descriptors - _DESCRIPTORS_SPARE) // 2)
+
+
+def _hold(stage: Stage, lane: Lane, generator: Child, count: int) -> Held:
+    assert lane.pid is not None, "there is a process to measure"
+    options = stage.options
+    time.sleep(_SETTLE_SECONDS)
+    start = resident_kib(lane.pid)
+    first = 0.0
+    began = time.monotonic()
+    held = 0
+    while held < count:
+        generator.say(f"hold {min(_STEP, count - held)}")
+        held = int(json.loads(generator.hear())["held"])
+        first = first or (resident_kib(lane.pid) - start) / held
+    opened = time.monotonic() - began
+    time.sleep(_SETTLE_SECONDS)
+    each = (resident_kib(lane.pid) - start) / held
+    before = cpu_seconds(lane.pid)
+    time.sleep(options.idle_watch_seconds)
+    percent = (cpu_seconds(lane.pid) - before) / options.idle_watch_seconds * 100
+    generator.say("lost")
+    lost = int(json.loads(generator.hear())["lost"])
+    return Held(start, first, each, percent, held, lost, opened)
+
+
+def _report(found: dict[str, Held], wanted: int) -> Outcome:
+    rows = tuple(
+        (
+            name,
+            f"{held.start_kib / 1024:.1f}",
+            f"{held.first_kib * 1000 / 1024:.1f}",
+            f"{held.held}",
+            f"{held.each_kib:.1f}",
+            f"{held.idle_percent:.1f}",
+            f"{held.lost}",
+            f"{held.held / held.open_seconds:.0f}",
+        )
+        for name, held in found.items()
+    )
+    columns = (
+        *("proxy", "MiB at start", "MiB for the first 1000", "held", "KiB each", "CPU % while idle", "lost"),
+        "opened/s",
+    )
+    note = "Resident memory of the process. Each connection has spoken ApiVersions and produced one record, then stays."
+    mine = found.get(SLUICE)
+    if mine and mine.held < wanted:
+        note += f" {wanted:,} were wanted; this machine's hard limit of descriptors allows {mine.held:,}."
+    bars = [
+        Bar("idle connections: memory each", mine.each_kib if mine else None, KIB_LIMIT, "KiB"),
+        Bar(
+            "idle connections: CPU of one core", mine.idle_percent if mine else None, BUSY_LIMIT_PERCENT, "%"
+        ),
+        Bar("idle connections: lost", float(mine.lost) if mine else None, 0.0, ""),
+    ]
+    return Outcome([Table("Idle connections", columns, rows, note)], bars)

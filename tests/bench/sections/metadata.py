@@ -1,0 +1,121 @@
+"""Metadata of very many partitions: how long the loop is held by rewriting it, and whether others notice.
+
+Twice: a made-up answer through `protocol.messages.metadata` alone, and a real topic set on the real broker, where one
+client asks for all of it again and again while others produce at a fixed rate and have their latency taken.
+"""
+
+import json
+import time
+from typing import Final
+
+from protocol.messages.metadata import rewrite_head
+from tests.bench import wire
+from tests.bench.figures import percentile
+from tests.bench.lanes import DIRECT, HAPROXY, SLUICE, Lane
+from tests.bench.results import Bar, Outcome, Table
+from tests.bench.stage import Stage
+
+__all__ = ["rewrite_times", "run"]
+
+LANES: Final = (DIRECT, HAPROXY, SLUICE)
+HELD_LIMIT_MS: Final = 5.0
+"""What "a few ms" is taken to mean."""
+_BROKERS: Final = 100
+_VERSION: Final = 12
+_REPEATS: Final = 200
+_PRODUCE_RATE: Final = 200.0
+_ASK_PAUSE_SECONDS: Final = 0.05
+_TOPIC: Final = "beside-metadata"
+
+
+def run(stage: Stage) -> Outcome:
+    """Measure the rewriting by itself, then on the broker."""
+    options = stage.options
+    per_topic = options.metadata_partitions // options.metadata_topics
+    scripted = sorted(rewrite_times(options.metadata_topics, per_topic))
+    stage.say(f"metadata: creating {options.metadata_partitions:,} partitions")
+    stage.create_topic(_TOPIC)
+    stage.create_topics([f"many-{number:04d}" for number in range(options.metadata_topics)], per_topic)
+    live = {}
+    with stage.lanes.open(*stage.lanes.usable(*LANES)) as lanes:
+        for lane in lanes:
+            live[lane.name] = _beside(stage, lane)
+            stage.say(f"metadata {lane.name}: {live[lane.name]}")
+    tables = [_scripted_table(options.metadata_partitions, scripted), _live_table(live)]
+    bars = [Bar("Metadata: the loop is held, p99", percentile(scripted, 99), HELD_LIMIT_MS, "ms")]
+    if SLUICE in live:
+        slower = (
+            live[SLUICE]["p99"]
+            - live[SLUICE]["p99 alone"]
+            - (live[DIRECT]["p99"] - live[DIRECT]["p99 alone"])
+        )
+        bars.append(
+            Bar("Metadata: others' p99, added to what direct adds", max(0.0, slower), HELD_LIMIT_MS, "ms")
+        )
+    return Outcome(tables, bars)
+
+
+def rewrite_times(topics: int, partitions_per_topic: int) -> list[float]:
+    """Return how many ms each of some rewritings of a made-up answer of 100 brokers took."""
+    frame = wire.metadata_answer(_BROKERS, topics, partitions_per_topic)
+    times = []
+    for _ in range(_REPEATS):
+        began = time.perf_counter_ns()
+        done = rewrite_head(frame, 0, len(frame), _VERSION, _address)
+        times.append((time.perf_counter_ns() - began) / 1e6)
+        assert done is not None, "the whole answer was shown"
+    return times
+
+
+def _address(node: int, _host: str, _port: int) -> tuple[str, int]:
+    return "sluice.example", 19100 + node
+
+
+def _beside(stage: Stage, lane: Lane) -> dict[str, float]:
+    """Take the latency of small requests alone, then beside a client that asks for all metadata."""
+    seconds = stage.options.metadata_seconds
+    with (
+        stage.generator(lane.port, _TOPIC, size=100, connections=4) as produces,
+        stage.generator(lane.port, _TOPIC, size=100, connections=1) as asks,
+    ):
+        produces.say(f"open {seconds} {_PRODUCE_RATE}")
+        alone = json.loads(produces.hear())
+        asks.say(f"metadata {seconds} {_ASK_PAUSE_SECONDS}")
+        produces.say(f"open {seconds} {_PRODUCE_RATE}")
+        beside = json.loads(produces.hear())
+        answer = json.loads(asks.hear())
+    return {
+        "p50 alone": alone["p50"],
+        "p99 alone": alone["p99"],
+        "p50": beside["p50"],
+        "p99": beside["p99"],
+        "max": beside["max"],
+        "answer p50": answer["p50"],
+        "answer bytes": answer["bytes"],
+        "answers": answer["count"],
+    }
+
+
+def _scripted_table(partitions: int, ordered: list[float]) -> Table:
+    cells = tuple(f"{percentile(ordered, percent):.3f}" for percent in (50, 99, 100))
+    columns = ("partitions", "brokers", "p50 ms", "p99 ms", "max ms")
+    note = "Only the head of the answer is read and replaced; topics and partitions pass untouched."
+    return Table(
+        "Metadata: the rewriting alone", columns, ((f"{partitions:,}", str(_BROKERS), *cells),), note
+    )
+
+
+def _live_table(live: dict[str, dict[str, float]]) -> Table:
+    keys = ("p50 alone", "p99 alone", "p50", "p99", "max", "answer p50")
+    rows = tuple(
+        (
+            lane,
+            *(f"{mine[key]:.2f}" for key in keys),
+            f"{mine['answer bytes'] / 1e3:.0f}",
+            f"{mine['answers']:.0f}",
+        )
+        for lane, mine in live.items()
+    )
+    columns = ("lane", *(f"{key} ms" for key in keys), "answer kB", "answers")
+    note = f"Produce at {_PRODUCE_RATE:g}/s over four connections, alone and beside a client that asks for everything."
+    return Table("Metadata: what others notice", columns, rows, note)

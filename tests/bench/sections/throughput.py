@@ -1,0 +1,118 @@
+"""Produce and consume at full speed with Kafka's tools: the proxy's CPU per GB, and throughput against direct.
+
+Every lane takes its turn in every round, in an order that rotates; what is shown is the median of the rounds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from tests.bench import perf_tools
+from tests.bench.figures import median
+from tests.bench.lanes import DIRECT, HAPROXY, SIDECAR, SLUICE, UNPRIVILEGED, Lane
+from tests.bench.process import cpu_seconds
+from tests.bench.results import MISSING, Bar, Outcome, Table, ratio
+from tests.bench.stage import Stage
+
+__all__ = ["LANES", "rotated", "run_consume", "run_produce"]
+
+LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR, UNPRIVILEGED)
+PARTITIONS: Final = 6
+PRODUCER: Final = ("acks=1", "client.id=bench-producer")
+_WARM_UP_RECORDS: Final = 200_000
+Move = Callable[[Lane, int], perf_tools.Throughput]
+
+
+@dataclass(slots=True)
+class Figures:
+    """One lane's figures, one a round."""
+
+    cpu_per_gigabyte: list[float] = field(default_factory=list)
+    megabytes_per_second: list[float] = field(default_factory=list)
+
+
+def rotated(lanes: Sequence[Lane], round_number: int) -> list[Lane]:
+    """Return the lanes so that in every round another one begins.
+
+    >>> rotated([], 3)
+    []
+    """
+    first = round_number % len(lanes) if lanes else 0
+    return [*lanes[first:], *lanes[:first]]
+
+
+def run_produce(stage: Stage) -> Outcome:
+    """Measure producing: a new topic for every turn, deleted after it."""
+    records = int(stage.options.gigabytes * 1e9 / perf_tools.RECORD_BYTES)
+    turns = 0
+
+    def move(lane: Lane, number: int) -> perf_tools.Throughput:
+        nonlocal turns
+        turns += 1
+        topic = f"produce-{turns}"
+        stage.create_topic(topic, PARTITIONS)
+        try:
+            return perf_tools.produce(lane.bootstrap, topic, number, *PRODUCER)
+        finally:
+            stage.delete_topic(topic)
+
+    return _report("produce", 1.0, _measure(stage, "produce", records, move))
+
+
+def run_consume(stage: Stage) -> Outcome:
+    """Measure consuming: the same records again and again, by a new group each time."""
+    records = int(stage.options.gigabytes * 1e9 / perf_tools.RECORD_BYTES)
+    stage.say(f"consume: filling a topic with {stage.options.gigabytes:g} GB")
+    stage.create_topic("consume", PARTITIONS)
+    perf_tools.produce(stage.cluster.bootstrap(), "consume", records, *PRODUCER)
+    turns = 0
+
+    def move(lane: Lane, number: int) -> perf_tools.Throughput:
+        nonlocal turns
+        turns += 1
+        return perf_tools.consume(lane.bootstrap, "consume", number, f"consume-{turns}")
+
+    outcome = _report("consume", 0.6, _measure(stage, "consume", records, move))
+    stage.delete_topic("consume")
+    return outcome
+
+
+def _measure(stage: Stage, what: str, records: int, move: Move) -> dict[str, Figures]:
+    figures: dict[str, Figures] = {}
+    with stage.lanes.open(*stage.lanes.usable(*LANES)) as lanes:
+        for lane in lanes:  # the broker's JIT, the page cache, and each proxy's pools
+            move(lane, _WARM_UP_RECORDS)
+        for number in range(stage.options.rounds):
+            for lane in rotated(lanes, number):
+                mine = figures.setdefault(lane.name, Figures())
+                before = cpu_seconds(lane.pid) if lane.pid else 0.0
+                moved = move(lane, records)
+                mine.megabytes_per_second.append(moved.megabytes_per_second)
+                cpu = ""
+                if lane.pid:
+                    mine.cpu_per_gigabyte.append((cpu_seconds(lane.pid) - before) / moved.gigabytes)
+                    cpu = f", {mine.cpu_per_gigabyte[-1]:.3f} CPU s/GB"
+                speed = f"{moved.megabytes_per_second:.0f} MB/s"
+                stage.say(f"{what} {number + 1}/{stage.options.rounds} {lane.name}: {speed}{cpu}")
+    return figures
+
+
+def _report(what: str, limit: float, figures: dict[str, Figures]) -> Outcome:
+    speed = {name: median(mine.megabytes_per_second) for name, mine in figures.items()}
+    cpu = {name: median(mine.cpu_per_gigabyte) for name, mine in figures.items() if mine.cpu_per_gigabyte}
+    rows = []
+    for name in [lane for lane in LANES if lane in figures]:
+        to_haproxy = ratio(cpu.get(name), cpu.get(HAPROXY))
+        rows.append(
+            (
+                name,
+                f"{cpu[name]:.3f}" if name in cpu else MISSING,
+                " ".join(f"{value:.2f}" for value in sorted(figures[name].cpu_per_gigabyte)) or MISSING,
+                f"{to_haproxy:.2f}" if to_haproxy else MISSING,
+                f"{speed[name]:.0f}",
+                f"{speed[name] / speed[DIRECT]:.2f}",
+            )
+        )
+    columns = (what, "proxy CPU s/GB", "each round", "× HAProxy", "MB/s", "× direct")
+    bar = Bar(f"{what}: CPU per GB against HAProxy", ratio(cpu.get(SLUICE), cpu.get(HAPROXY)), limit)
+    return Outcome([Table(f"{what.capitalize()}, full speed", columns, tuple(rows))], [bar])

@@ -1,0 +1,98 @@
+"""The stage every section plays on: one real broker, the lanes to it, its topics, and progress on the screen."""
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from rich.console import Console
+
+from tests.bench.lanes import HAPROXY_LISTENER, SIDECAR_LISTENER, LanePorts, Lanes
+from tests.bench.options import Options
+from tests.bench.process import Child, child_process, python
+from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
+
+__all__ = ["Stage", "stage"]
+
+_ADMIN_SECONDS: Final = 120.0
+_BROKER: Final = {
+    # What is deleted between rounds must be gone before the next one is measured.
+    "log.segment.delete.delay.ms": "1000",
+    "log.retention.check.interval.ms": "3600000",
+    "socket.listen.backlog.size": "1024",
+}
+_HEAP: Final = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+
+
+class Stage:
+    """A running broker and what sections need of it."""
+
+    def __init__(
+        self, options: Options, cluster: Cluster, lanes: Lanes, directory: Path, console: Console
+    ) -> None:
+        self.options = options
+        self.cluster = cluster
+        self.lanes = lanes
+        self.directory = directory
+        self.console = console
+        self._admin = AdminClient({"bootstrap.servers": cluster.bootstrap(), "log_level": 2})
+
+    def say(self, text: str) -> None:
+        """Show progress."""
+        self.console.print(f"[dim]·[/dim] {text}", highlight=False)
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic of one replica and wait until it is there."""
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(configs or {}))
+        for created in self._admin.create_topics([topic], request_timeout=_ADMIN_SECONDS).values():
+            created.result(_ADMIN_SECONDS)
+
+    def create_topics(self, names: list[str], partitions: int) -> None:
+        """Create many topics at once."""
+        topics = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
+        for created in self._admin.create_topics(topics, request_timeout=_ADMIN_SECONDS).values():
+            created.result(_ADMIN_SECONDS)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic, so that its segments do not fill the disk."""
+        for deleted in self._admin.delete_topics([name], request_timeout=_ADMIN_SECONDS).values():
+            deleted.result(_ADMIN_SECONDS)
+
+    @contextmanager
+    def generator(self, port: int, topic: str, *, size: int, connections: int) -> Iterator[Child]:
+        """Start a load generator, connected and waiting for orders."""
+        arguments = [
+            "--port",
+            str(port),
+            "--topic",
+            topic,
+            "--size",
+            str(size),
+            "--connections",
+            str(connections),
+        ]
+        log = self.directory / "generator.log"
+        with child_process([python(), "-m", "tests.bench.generator", *arguments], log) as child:
+            child.hear()  # "ready"
+            yield child
+
+
+@contextmanager
+def stage(options: Options, console: Console) -> Iterator[Stage]:
+    """Start the broker; its listeners lead to HAProxy and to the sidecar, which are started by those who need them."""
+    haproxy, _, sidecar = free_ports(3)
+    ports = LanePorts(
+        haproxy=haproxy, sidecar=sidecar, gateway=free_ports(3)[0], unprivileged=free_ports(3)[0]
+    )
+    listeners = (
+        Listener(HAPROXY_LISTENER, advertised=((HOST, haproxy),)),
+        Listener(SIDECAR_LISTENER, advertised=((HOST, sidecar),)),
+    )
+    wanted = ClusterOptions(nodes=1, listeners=listeners, properties=_BROKER, jvm_options=_HEAP)
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name, Cluster(wanted) as cluster:
+        directory = Path(name)
+        directory.chmod(0o755)  # the proxy that runs as an ordinary user reads its configuration here
+        yield Stage(options, cluster, Lanes(cluster, ports, directory), directory, console)
