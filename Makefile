@@ -1,0 +1,107 @@
+# Everything is set up by the targets that need it; `make help` lists them.
+# Stamp files remember what was done: .venv/.stamp the Python packages, tests/cluster/libs/.stamp Kafka's jars.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+# The newest Python that the package supports and this machine has; `make PYTHON=/path setup` names another.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3 python; do \
+  if $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then command -v $$p; break; fi; done)
+PYTEST := $(BIN)/python -m pytest
+ARGS ?=
+
+.PHONY: help
+help: ## What can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(VENV)/.stamp ## A virtual environment in .venv with everything that is locked
+
+$(VENV)/.stamp: requirements/dev.txt requirements/run.txt pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then \
+	  echo "Python 3.11 or newer (with venv) is not on the PATH: install it, or name it: make PYTHON=/path/to/python" >&2; exit 1; fi
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+.PHONY: jars
+jars: $(VENV)/.stamp ## Kafka's jars in tests/cluster/libs (JDK 17+ and Maven)
+	@$(BIN)/python -m tests.cluster
+
+.PHONY: languages
+languages:
+	@for tool in go node; do \
+	  if ! command -v $$tool >/dev/null; then \
+	    if [ "$${CI:-}" = true ]; then echo "$$tool is not on the PATH, and CI=true skips nothing: install it" >&2; exit 1; fi; \
+	    echo "$$tool is not on the PATH: its Kafka clients are skipped" >&2; \
+	  fi; done
+
+.PHONY: check
+check: $(VENV)/.stamp ## Lint, format, types, import contracts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(VENV)/.stamp ## Let ruff put right what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Unit tests first: they say in seconds what the others would say in minutes. Then everything that needs brokers in one
+# run, so that three brokers start once.
+.PHONY: test
+test: jars languages ## Every test: unit, then all that need real brokers, then what is shipped
+	$(MAKE) --no-print-directory unit
+	$(PYTEST) tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
+
+.PHONY: unit
+unit: $(VENV)/.stamp ## Unit, property and simulation tests, and the docstrings' examples; under a minute
+	$(PYTEST) --doctest-modules protocol quotas proxy tests/unit tests/property tests/simulation $(ARGS)
+
+.PHONY: integration
+integration: jars ## The proxy in front of three real brokers
+	$(PYTEST) tests/integration $(ARGS)
+
+.PHONY: interop
+interop: jars languages ## Seven families of unmodified clients
+	$(PYTEST) tests/interop $(ARGS)
+
+.PHONY: oracle
+oracle: jars ## Kafka's own classes as judge of bytes and arithmetic
+	$(PYTEST) tests/oracle $(ARGS)
+
+.PHONY: packaging
+packaging: $(VENV)/.stamp ## The wheel in a bare environment, container files, documents
+	$(PYTEST) tests/packaging $(ARGS)
+
+.PHONY: demo
+demo: jars ## Three brokers, the proxy, three clients with quotas: watch them for half a minute
+	@$(BIN)/python -m tests.demo $(ARGS)
+
+.PHONY: bench
+bench: jars ## What the proxy costs, beside no proxy and HAProxy; writes docs/benchmarks.md
+	$(BIN)/python -m tests.bench $(ARGS)
+
+.PHONY: accuracy
+accuracy: jars ## How well quotas are kept, beside Kafka's own
+	$(BIN)/python -m tests.bench.accuracy $(ARGS)
+
+# In an environment of its own: pip-tools needs pip and setuptools, which the lock leaves alone.
+.PHONY: lock
+lock: $(VENV)/.stamp ## Renew requirements/*.txt from pyproject.toml and requirements/dev.in
+	$(BIN)/python -m venv build/lock
+	build/lock/bin/pip install --quiet --disable-pip-version-check pip-tools
+	for pair in run:pyproject.toml dev:requirements/dev.in; do \
+	  CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/pip-compile --quiet --strip-extras --generate-hashes \
+	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options $(LOCK_ARGS) \
+	    --output-file "requirements/$${pair%%:*}.txt" "$${pair##*:}"; done
+
+.PHONY: clean
+clean: ## Remove what the targets made
+	rm -rf $(VENV) build dist tests/cluster/libs .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
