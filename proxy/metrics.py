@@ -17,8 +17,9 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from protocol.api import API_NAMES
-from proxy.series import ClientSeries, QuotaView, Row, portions
+from proxy.series import ClientSeries, Row, portions
 from proxy.stats import LATENCY_BOUNDS_US, Stats
+from quotas.engine import QuotaView
 
 CLIENT_LABELS: Final = ("type", "user", "client_id")
 UNKNOWN_API: Final = "unknown"
@@ -28,8 +29,11 @@ class Quotas(Protocol):
     """What is asked of the quotas engine."""
 
     @property
-    def enforcing(self) -> bool: ...
-    def views(self, now_ms: int) -> Iterable[QuotaView]: ...
+    def enforcing(self) -> bool:
+        """Tell whether quotas are enforced."""
+
+    def views(self, now_ms: int) -> Iterable[QuotaView]:
+        """Give every client in each direction."""
 
 
 class Snapshot(NamedTuple):

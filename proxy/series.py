@@ -10,40 +10,15 @@ import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
-from typing import Final, Protocol
+from typing import Final
 from zlib import crc32
+
+from quotas.engine import QuotaView
 
 OTHER: Final = "<other>"
 LABEL_CHARACTERS_MAX: Final = 200  # a client id may have 32,767
 PORTION: Final = 500  # clients looked through at a time
 STAY: Final = 2  # how many times heavier another client must be to take a series over
-
-
-class QuotaView(Protocol):
-    """What the quotas engine tells of one client and one direction; its totals never fall."""
-
-    @property
-    def type(self) -> str: ...
-    @property
-    def user(self) -> str: ...
-    @property
-    def client_id(self) -> str: ...
-    @property
-    def byte_rate(self) -> float: ...
-    @property
-    def quota(self) -> float | None: ...
-    @property
-    def bytes_total(self) -> int: ...
-    @property
-    def throttle_ms_total(self) -> int: ...
-    @property
-    def throttled_total(self) -> int: ...
-    @property
-    def would_throttle_ms_total(self) -> int: ...
-    @property
-    def would_throttled_total(self) -> int: ...
-    @property
-    def debt_bytes(self) -> float: ...
 
 
 @dataclass(slots=True)

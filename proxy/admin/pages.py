@@ -10,7 +10,7 @@ from html import escape
 from typing import Final
 
 from proxy.admin.http import Page
-from proxy.series import QuotaView
+from quotas.engine import QuotaView
 
 TEXT: Final = "text/plain; charset=utf-8"
 HTML: Final = "text/html; charset=utf-8"

@@ -7,8 +7,9 @@ from proxy.admin import pages
 from proxy.admin.http import Page, Request
 from proxy.admin.server import Handler
 from proxy.metrics import Metrics, Quotas
-from proxy.series import QuotaView, portions
+from proxy.series import portions
 from proxy.version import sluice_version
+from quotas.engine import QuotaView
 
 
 class Site:

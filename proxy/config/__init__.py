@@ -3,8 +3,8 @@
     units, readers      single values
     keys, options       the option classes, each field with the description of its key
     environment         SLUICE_ADMIN__BIND and its like
-    parse, checks       tables -> Config: pure
-    load                reads the file
+    parser, checks      tables -> Config: pure
+    loader              reads the file
     changes             what a reload may apply
     definitions         what the quotas engine takes
 
@@ -13,7 +13,7 @@ KIP-13's static settings are keys of `[quotas]`; what any setting does is not kn
 
 from proxy.config.changes import Changes, compare, merge_live
 from proxy.config.definitions import engine_options, read_definitions, unenforced
-from proxy.config.load import load, read_text, reload
+from proxy.config.loader import load, read_text, reload
 from proxy.config.options import (
     AdminOptions,
     ClusterOptions,
@@ -25,7 +25,7 @@ from proxy.config.options import (
     Source,
     StateOptions,
 )
-from proxy.config.parse import parse
+from proxy.config.parser import parse
 from proxy.config.readers import Address
 
 __all__ = [

@@ -6,7 +6,7 @@ one from the command line beats one from the file.
 
 from typing import Final
 
-from proxy.config.load import read_text
+from proxy.config.loader import read_text
 from proxy.config.options import Config, QuotaSettings
 from proxy.errors import ConfigError
 from quotas.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Definitions, StaticQuotas

@@ -1,4 +1,4 @@
-"""The options of one proxy, frozen: what `proxy.config.parse` makes and everything else reads.
+"""The options of one proxy, frozen: what `proxy.config.parser` makes and everything else reads.
 
 Each field carries its key (see `proxy.config.keys`); its name is the key's name. Options of later issues
 (TLS, SASL, replication, reassignment, capture) are not here, and their keys are refused.

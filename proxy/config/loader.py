@@ -1,4 +1,4 @@
-"""Reads the configuration file. The only part of `proxy.config` that touches the disk; `parse` judges."""
+"""Reads the configuration file. The only part of `proxy.config` that touches the disk; `parser` judges."""
 
 import tomllib
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Final
 
 from proxy.config.environment import variables
 from proxy.config.options import Config, Source
-from proxy.config.parse import parse
+from proxy.config.parser import parse
 from proxy.errors import ConfigError
 
 FILE_BYTES_MAX: Final = 64 * 1024**2  # a quotas file of 200,000 clients takes about 15 MB

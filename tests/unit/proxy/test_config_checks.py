@@ -1,0 +1,100 @@
+"""What several keys must agree on."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from proxy.config import Config, Source, parse
+from proxy.errors import ConfigError
+
+CLUSTER = '[cluster]\nbootstrap = "10.0.0.9:9092"\n'
+
+
+def made(text: str) -> Config:
+    return parse(tomllib.loads(CLUSTER + text), Source(), Path("/"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[[listeners]]\nbootstrap_port = 19110",
+            "listeners[0].first_broker_port: port 19100 to 19163 is bound already by listeners[0].bootstrap_port",
+        ),
+        (
+            '[[listeners]]\n[[listeners]]\nname = "b"\nbootstrap_port = 19091\nfirst_broker_port = 19163',
+            "listeners[1].first_broker_port: port 19163 to 19226 is bound already by listeners[0].first_broker_port",
+        ),
+        (
+            '[[listeners]]\n[admin]\nbind = "127.0.0.1:19090"',
+            "admin.bind: port 19090 is bound already by listeners[0].bootstrap_port (19090)",
+        ),
+        (
+            '[[listeners]]\n[admin]\nbind = "0.0.0.0:19101"',
+            "admin.bind: port 19101 is bound already by listeners[0].first_broker_port (19100 to 19163)",
+        ),
+        (
+            "[[listeners]]\nadvertised_bootstrap_port = 30010\nadvertised_first_broker_port = 30000",
+            "listeners[0].advertised_first_broker_port: port 30000 to 30063 is advertised already by listeners[0]",
+        ),
+        (
+            "[[listeners]]\nfirst_broker_port = 65500",
+            "listeners[0].first_broker_port: with broker_id_max = 63 the last port is 65563, over 65535 (got 65500)",
+        ),
+        (
+            "[[listeners]]\nadvertised_first_broker_port = 65500",
+            "listeners[0].advertised_first_broker_port: with broker_id_max = 63",
+        ),
+        (
+            '[[listeners]]\nbroker_id_max = 5\nupstreams = { 6 = "a:1" }',
+            "listeners[0].upstreams.6: is over broker_id_max = 5, and would have no port (got 6)",
+        ),
+        (
+            '[[listeners]]\n[[listeners]]\nbind = "127.0.0.2"',
+            "listeners[1].name: every listener needs a name of its own (got 'clients')",
+        ),
+        (
+            '[[listeners]]\nupstreams = { 1 = "127.0.0.1:19101" }',
+            "listeners[0].upstreams.1: leads back to Sluice itself: listeners[0].upstreams.1 (got '127.0.0.1:19101')",
+        ),
+    ],
+)
+def test_contradiction_is_refused_with_both_keys(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        made(text)
+    assert str(caught.value).startswith(message)
+
+
+def test_bootstrap_that_is_a_port_of_ours_is_refused() -> None:
+    tables = tomllib.loads('[cluster]\nbootstrap = "localhost:19090"\n[[listeners]]\n')
+    with pytest.raises(ConfigError, match=r"^cluster\.bootstrap: leads back to Sluice itself"):
+        parse(tables, Source(), Path("/"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[[listeners]]\n[[listeners]]\nname = "b"\nbind = "127.0.0.2"',  # the same ports on another address
+        '[[listeners]]\nupstreams = { 1 = "a:1", 40 = "b:1" }\n[admin]\nbind = "127.0.0.1:19120"',  # between brokers
+        '[[listeners]]\n[admin]\nbind = ""',
+        '[[listeners]]\nupstreams = { 1 = "127.0.0.1:9092" }',
+    ],
+)
+def test_what_does_not_meet_is_taken(text: str) -> None:
+    assert made(text).warnings == ()
+
+
+def test_sidecar_advertises_nothing_that_could_overlap() -> None:
+    sidecars = (
+        '[[listeners]]\nupstreams = { 1 = "a:1" }\nadvertised_host = "h"\n'
+        '[[listeners]]\nname = "b"\nbind = "127.0.0.2"\nupstreams = { 1 = "a:1" }\nadvertised_host = "h"'
+    )
+    assert len(made(sidecars).listeners) == 2
+
+
+def test_ports_in_the_ephemeral_range_are_warned_of() -> None:
+    (warning,) = made("[[listeners]]\nfirst_broker_port = 32760").warnings
+    assert warning.startswith(
+        "listeners[0].first_broker_port: port 32760 to 32823 lies in the ephemeral range"
+    )

@@ -1,0 +1,93 @@
+"""Settings -> the quotas engine's options and definitions."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from proxy.config import Config, Source, engine_options, parse, read_definitions, unenforced
+from proxy.errors import ConfigError
+
+SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
+
+
+def made(base: Path, text: str) -> Config:
+    return parse(tomllib.loads(SMALL + text), Source(), base)
+
+
+def producer_rate(config: Config, client_id: str, quota_text: str = "") -> float | None:
+    return read_definitions(config.quotas, quota_text).limit("producer_byte_rate", "", client_id)[0]
+
+
+def test_engine_options_are_the_settings(tmp_path: Path) -> None:
+    options = engine_options(
+        made(
+            tmp_path,
+            '[quotas]\npolicy = "schedule"\nmode = "observe"\nscope = "gateway"\nwindow_samples = 5\n'
+            "window_seconds = 2\n"
+            "burst_seconds = 0.5\nhold_seconds_max = 3\nmute_seconds_max = 4\n[limits]\nclient_ids_max = 6",
+        )
+    )
+    assert (options.policy, options.mode, options.scope) == ("schedule", "observe", "gateway")
+    assert (options.window_samples, options.window_seconds, options.burst_seconds) == (5, 2, 0.5)
+    assert (options.hold_seconds_max, options.mute_seconds_max, options.client_ids_max) == (3, 4, 6)
+
+
+def test_file_beats_static_and_arguments_beat_both(tmp_path: Path) -> None:
+    (tmp_path / "q.toml").write_text(
+        '[[quota]]\nclient_id = "b"\nproducer_byte_rate = "2k"\n[[quota]]\nclient_id = "c"\nproducer_byte_rate = "3k"\n'
+    )
+    config = made(
+        tmp_path, '[quotas]\nfile = "q.toml"\nproducer_default = 1000\nproducer_override = "a:1,b:2"\n'
+    )
+    given = '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 7\n'
+    assert [producer_rate(config, name, given) for name in ("x", "a", "b", "c")] == [1000, 1, 2000, 7]
+    assert [producer_rate(config, name) for name in ("x", "a", "b", "c")] == [1000, 1, 2000, 3000]
+
+
+def test_nothing_set_means_unlimited(tmp_path: Path) -> None:
+    assert producer_rate(made(tmp_path, ""), "a") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('[[quota]]\nclient_id = "a"\nproducer_byte_rate = 0', ": quota[0].producer_byte_rate: must be greater than 0"),
+        ('[[quota]]\nclient_id = "a"\nproducer_rate = 5', ": quota[0].producer_rate: unknown key, value 5"),
+        ("quota = ", ": not TOML"),
+    ],
+)  # fmt: skip
+def test_wrong_quotas_file_names_file_key_and_value(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "q.toml").write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        read_definitions(made(tmp_path, '[quotas]\nfile = "q.toml"').quotas)
+    assert str(caught.value).startswith(f"{tmp_path / 'q.toml'}{message}")
+
+
+def test_quotas_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"q\.toml: cannot be read: No such file"):
+        read_definitions(made(tmp_path, '[quotas]\nfile = "q.toml"').quotas)
+
+
+def test_wrong_argument_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^--quota: quota\[0\]: names no user, client_id or ip"):
+        producer_rate(made(tmp_path, ""), "a", "[[quota]]\nproducer_byte_rate = 1\n")
+
+
+def test_limits_without_effect_are_named(tmp_path: Path) -> None:
+    text = (
+        '[[quota]]\nuser = "u"\nproducer_byte_rate = 1\n'
+        '[[quota]]\nip = "10.0.0.1"\nconnection_creation_rate = 1\n'
+        '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 1\nrequest_percentage = 5\n'
+    )
+    found = unenforced(read_definitions(made(tmp_path, "").quotas, text))
+    assert [warning.split(" has no effect")[0] for warning in found] == [
+        "quota of user 'u'",
+        "quota of ip '10.0.0.1'",
+        "request_percentage of client id 'c'",
+    ]
+
+
+def test_limits_without_effect_are_bounded(tmp_path: Path) -> None:
+    text = "".join(f'[[quota]]\nuser = "u{index}"\nproducer_byte_rate = 1\n' for index in range(100))
+    assert len(unenforced(read_definitions(made(tmp_path, "").quotas, text))) == 20

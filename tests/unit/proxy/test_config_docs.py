@@ -1,0 +1,125 @@
+"""docs/configuration.md and sluice.example.toml against the code: every key and what is said of it."""
+
+import re
+import tomllib
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+
+import pytest
+
+from proxy.config import (
+    Address,
+    AdminOptions,
+    ClusterOptions,
+    LimitOptions,
+    ListenerOptions,
+    LogOptions,
+    QuotaSettings,
+    Source,
+    StateOptions,
+    parse,
+)
+from proxy.config.keys import Key, key_of
+from proxy.config.parser import NOT_BUILT
+from proxy.config.units import write_bytes
+
+ROOT = Path(__file__).parents[3]
+SECTIONS = {
+    "cluster": ClusterOptions,
+    "listeners[]": ListenerOptions,
+    "quotas": QuotaSettings,
+    "limits": LimitOptions,
+    "admin": AdminOptions,
+    "state": StateOptions,
+    "log": LogOptions,
+}
+
+
+def keys() -> dict[str, tuple[Field[object], Key]]:
+    found: dict[str, tuple[Field[object], Key]] = {}
+    for section, options in SECTIONS.items():
+        for field in fields(options):
+            key = key_of(field)
+            assert key is not None, f"{section}.{field.name} has no key"
+            found[f"{section}.{field.name}"] = (field, key)
+    return found
+
+
+def rows() -> dict[str, list[str]]:
+    """The tables' rows: key path -> type, unit, default, example, applies, meaning."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8").splitlines():
+        if line.startswith("| `"):
+            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
+            found[cells[0].strip("` ")] = cells[1:]
+    return found
+
+
+def written_default(field: Field[object], key: Key) -> str:
+    if key.default:
+        return key.default
+    value = field.default
+    assert value is not MISSING, f"{field.name}: say how its default is written"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, int):
+        return f'`"{write_bytes(value)}"`' if key.unit.startswith("bytes") else f"`{value}`"
+    if isinstance(value, float):
+        return f"`{value:g}`"
+    assert isinstance(value, str | Address), f"{field.name}: {value!r}"
+    return f'`"{value}"`'
+
+
+def test_every_key_is_documented_and_no_other() -> None:
+    assert list(rows()) == list(keys())
+
+
+@pytest.mark.parametrize("path", list(keys()))
+def test_row_says_what_the_code_does(path: str) -> None:
+    field, key = keys()[path]
+    kind, unit, default, _, applies, meaning = rows()[path]
+    assert kind == key.kind
+    assert unit == (key.unit or "–")
+    assert default == written_default(field, key)
+    assert applies == ("live" if key.live else "restart")
+    assert meaning.endswith(".")
+
+
+@pytest.mark.parametrize("path", list(keys()))
+def test_example_is_taken(path: str) -> None:
+    _, key = keys()[path]
+    example = rows()[path][3].strip("`")
+    key.read(path, tomllib.loads(f"example = {example}")["example"])
+
+
+def test_everything_not_built_is_listed() -> None:
+    text = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8").partition("## Not built yet")[2]
+    for section, names in NOT_BUILT.items():
+        for name in names:
+            if section in {"cluster", "listeners"} and name not in {"tls", "security_protocol"}:
+                continue  # "and the like"
+            assert name in text, f"{section}.{name}"
+
+
+def test_example_file_is_taken_and_shows_every_key() -> None:
+    text = (ROOT / "sluice.example.toml").read_text(encoding="utf-8")
+    config = parse(tomllib.loads(text), Source(), ROOT)
+    assert config.warnings == ()
+    for path in keys():
+        name = path.rpartition(".")[2]
+        assert re.search(rf"^(# )?{name} = ", text, re.MULTILINE), path
+
+
+def test_example_file_with_every_comment_taken_away_is_taken() -> None:
+    text = (ROOT / "sluice.example.toml").read_text(encoding="utf-8")
+    opened = re.sub(r"^# (\w+ = )", r"\1", text, flags=re.MULTILINE)
+    config = parse(tomllib.loads(opened), Source(), ROOT)
+    assert config.quotas.file == ROOT / "quotas.toml"
+    assert config.listeners[0].sidecar
+
+
+def test_example_file_shows_the_defaults() -> None:
+    tables = tomllib.loads((ROOT / "sluice.example.toml").read_text(encoding="utf-8"))
+    found = parse(tables, Source(), ROOT)
+    bare = {"cluster": tables["cluster"], "listeners": [{}]}
+    assert found == parse(bare, Source(), ROOT)

@@ -1,0 +1,71 @@
+"""Reading the configuration file from disk."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.config import load, read_text, reload
+from proxy.errors import ConfigError
+
+SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
+
+
+def test_file_environment_and_arguments(tmp_path: Path) -> None:
+    path = tmp_path / "sluice.toml"
+    path.write_text(SMALL + '[quotas]\nfile = "q.toml"\nmode = "enforce"')
+    config = load(path, {"SLUICE_QUOTAS__MODE": "observe", "HOME": "/"}, {"log": {"level": "debug"}}, "text")
+    assert config.quotas.file == tmp_path / "q.toml"
+    assert (config.quotas.mode, config.log.level) == ("observe", "debug")
+    assert config.source.environ == {"SLUICE_QUOTAS__MODE": "observe"}
+    assert config.source.quota_text == "text"
+
+
+def test_no_file_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    overrides = {"cluster": {"bootstrap": "a:1"}, "listeners": [{"name": "n"}], "quotas": {"file": "q.toml"}}
+    config = load(None, {}, overrides)
+    assert config.listeners[0].name == "n"
+    assert config.quotas.file == tmp_path / "q.toml"
+    assert config.source.path is None
+
+
+def test_reload_reads_the_same_sources_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sluice.toml").write_text(SMALL)
+    monkeypatch.chdir(tmp_path)
+    config = load(Path("sluice.toml"), {"SLUICE_LOG__LEVEL": "error"})
+    monkeypatch.chdir("/")
+    (tmp_path / "sluice.toml").write_text(SMALL + '[quotas]\nmode = "observe"')
+    again = reload(config.source)
+    assert (again.quotas.mode, again.log.level) == ("observe", "error")
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"a = ", "is not TOML: Invalid value (at end of document)"),
+        (b"\xff\xfe", "is not UTF-8: byte 0"),
+        (b"[cluster]\n[cluster]\n", "is not TOML: Cannot declare"),
+    ],
+)
+def test_file_that_is_no_configuration(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "sluice.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    assert str(caught.value).startswith(f"{path}: {problem}")
+
+
+def test_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: No such file or directory"):
+        load(tmp_path / "none.toml", {})
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load(tmp_path, {})
+
+
+def test_file_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.config.loader.FILE_BYTES_MAX", 10)
+    (tmp_path / "f").write_text("x" * 11)
+    with pytest.raises(ConfigError, match="is larger than 10 bytes"):
+        read_text(tmp_path / "f")
+    (tmp_path / "f").write_text("x" * 10)
+    assert read_text(tmp_path / "f") == "x" * 10

@@ -1,0 +1,174 @@
+"""Tables -> Config: defaults, unknown keys, what is not built, what several keys make of each other."""
+
+import tomllib
+from dataclasses import fields
+from pathlib import Path
+from types import MappingProxyType
+from typing import get_type_hints
+
+import pytest
+
+from proxy.config import Address, Config, QuotaSettings, Source, parse
+from proxy.errors import ConfigError
+
+BASE = Path("/etc/sluice")
+SMALL = """
+[cluster]
+bootstrap = "127.0.0.1:9092"
+[[listeners]]
+"""
+
+
+def made(text: str, **source: dict[str, object]) -> Config:
+    return parse(tomllib.loads(text), Source(overrides=source.get("overrides", {})), BASE)
+
+
+def refused(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        made(text)
+    return str(caught.value)
+
+
+def test_the_smallest_file_takes_every_default() -> None:
+    config = made(SMALL)
+    listener = config.listeners[0]
+    assert config.cluster.bootstrap == (Address("127.0.0.1", 9092),)
+    assert (listener.name, listener.bind, listener.advertised_host) == ("clients", "127.0.0.1", "127.0.0.1")
+    assert (listener.bootstrap_port, listener.first_broker_port, listener.broker_id_max) == (19090, 19100, 63)
+    assert (listener.advertised_bootstrap_port, listener.advertised_first_broker_port) == (19090, 19100)
+    assert not listener.sidecar
+    assert config.quotas == QuotaSettings()
+    assert config.limits.frame_bytes_max == 100 * 1024 * 1024
+    assert config.admin.bind == Address("127.0.0.1", 19080)
+    assert config.warnings == ()
+
+
+def test_every_option_has_the_type_it_declares() -> None:
+    config = made(
+        SMALL + '[quotas]\nfile = "q"\nproducer_default = "2M"\nproducer_override = "a:1"\n'
+        '[state]\ndirectory = "s"\n[limits]\nidle_seconds = 5\n'
+    )
+    for section in (config.quotas, config.limits, config.log, config.listeners[0]):
+        hints = get_type_hints(type(section))
+        for field in fields(section):
+            value = getattr(section, field.name)
+            if hints[field.name] in (int, float, bool, str):
+                assert type(value) is hints[field.name], field.name
+
+
+def test_paths_are_relative_to_the_file() -> None:
+    config = made(SMALL + '[quotas]\nfile = "q.toml"\n[state]\ndirectory = "/var/lib/sluice"')
+    assert config.quotas.file == BASE / "q.toml"
+    assert config.state.directory == Path("/var/lib/sluice")
+
+
+def test_broker_ports_and_what_is_advertised() -> None:
+    listener = made(SMALL + "broker_id_max = 2\nadvertised_first_broker_port = 30000").listeners[0]
+    assert listener.broker_ids == (0, 1, 2)
+    assert listener.broker_port(2) == 19102
+    assert listener.advertised_broker(2) == Address("127.0.0.1", 30002)
+    assert listener.advertised_broker(3) is None
+    assert listener.advertised_broker(-1) is None
+
+
+def test_sidecar_needs_no_bootstrap_and_binds_its_brokers_only() -> None:
+    config = made('[[listeners]]\nbind = "0.0.0.0"\nupstreams = { 7 = "127.0.0.1:29391", 2 = "b:1" }')
+    assert config.listeners[0].sidecar
+    assert config.listeners[0].broker_ids == (2, 7)
+    assert config.cluster.bootstrap == (Address("b", 1), Address("127.0.0.1", 29391))
+
+
+def test_options_cannot_be_changed() -> None:
+    config = made(SMALL + '[quotas]\nproducer_override = "a:1"')
+    assert isinstance(config.quotas.producer_override, MappingProxyType)
+    with pytest.raises(AttributeError):
+        config.quotas.mode = "observe"  # type: ignore[misc]  # that it is refused is what is tested
+
+
+@pytest.mark.parametrize(
+    ("policy", "hold", "meant"),
+    [("kip13", "", 0.0), ("schedule", "", 15.0), ("schedule", "hold_seconds_max = 3", 3.0),
+     ("schedule", "hold_seconds_max = 0", 0.0), ("kip13", "hold_seconds_max = 3", 0.0)],
+)  # fmt: skip
+def test_only_schedule_holds_requests(policy: str, hold: str, meant: float) -> None:
+    config = made(SMALL + f'[quotas]\npolicy = "{policy}"\n{hold}')
+    assert config.quotas.hold_seconds_max == meant
+    warned = any("hold_seconds_max" in warning for warning in config.warnings)
+    assert warned == (policy == "kip13" and hold != "")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SMALL + "bootstrap_prot = 1", "listeners[0].bootstrap_prot: unknown key; did you mean 'bootstrap_port'?"),
+        (SMALL + "[quotaz]\n", "quotaz: unknown key; did you mean 'quotas'? (got {})"),
+        (SMALL + "[admin]\nxyz = 1", "admin.xyz: unknown key; known here: bind (got 1)"),
+        (SMALL + "[limits]\nconnections_max = -1", "limits.connections_max: must lie between 1 and 1000000 (got -1)"),
+        (SMALL + 'bind = "0.0.0.0"', "listeners[0].advertised_host: must name the host"),
+        (SMALL + 'advertised_host = "::"', "listeners[0].advertised_host: must name the host"),
+        (SMALL + "[[listeners]]\nbootstrap_port = 0", "listeners[1].bootstrap_port: must lie between 1 and 65535"),
+        ("cluster = 1\n[[listeners]]", "cluster: must be a table: [cluster] (got 1)"),
+        ("listeners = 1", "listeners: must be a list of tables: [[listeners]] (got 1)"),
+        ("listeners = [1]", "listeners[0]: must be a table: [[listeners]] (got 1)"),
+        ("listeners = []", "listeners: there must be at least one: [[listeners]]"),
+        ("", "listeners: there must be at least one: [[listeners]]"),
+        ("[[listeners]]", "cluster.bootstrap: must name one or more brokers, as host:port"),
+        (SMALL + "[[listeners]]\n" * 64, "listeners: there may be 64 at most (got 65)"),
+    ],
+)  # fmt: skip
+def test_wrong_file_is_refused_with_key_and_value(text: str, message: str) -> None:
+    assert refused(text).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('security_protocol = "SASL_SSL"', "cluster.security_protocol"),
+        ("tls = { ca_file = 'x' }", "cluster.tls"),
+    ],
+)
+def test_cluster_keys_that_are_not_built_say_so(text: str, path: str) -> None:
+    message = refused(f'[cluster]\nbootstrap = "a:1"\n{text}\n[[listeners]]')
+    assert message.startswith(f"{path}: ")
+    assert "not built yet" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('kind = "replication"', "listeners[0].kind"),
+        ("[listeners.tls]\ncert_file = 'x'", "listeners[0].tls"),
+        ('[quotas]\nsource = "cluster"', "quotas.source"),
+        ("[quotas]\nalter_principals = []", "quotas.alter_principals"),
+        ("[quotas]\npartition_mutations_rate = 5", "quotas.partition_mutations_rate"),
+        ('[replication]\nthrottled = "cluster"', "replication"),
+        ('[reassignment]\nmode = "pass"', "reassignment"),
+        ('[capture]\ndirectory = "c"', "capture"),
+    ],
+)
+def test_keys_that_are_not_built_say_so(text: str, path: str) -> None:
+    message = refused(SMALL + text)
+    assert message.startswith(f"{path}: ")
+    assert "not built yet" in message
+
+
+def test_arguments_beat_environment_beats_file() -> None:
+    tables = tomllib.loads(SMALL + '[quotas]\npolicy = "kip13"\nmode = "enforce"\nscope = "broker"')
+    source = Source(
+        environ={"SLUICE_QUOTAS__MODE": "observe", "SLUICE_QUOTAS__SCOPE": "gateway"},
+        overrides={"quotas": {"scope": "broker"}},
+    )
+    quotas = parse(tables, source, BASE).quotas
+    assert (quotas.policy, quotas.mode, quotas.scope) == ("kip13", "observe", "broker")
+
+
+def test_error_names_the_variable_that_set_the_value() -> None:
+    source = Source(environ={"SLUICE_ADMIN__BIND": "nowhere"})
+    with pytest.raises(ConfigError, match=r"^admin\.bind \(from SLUICE_ADMIN__BIND\): .* \(got 'nowhere'\)$"):
+        parse(tomllib.loads(SMALL), source, BASE)
+
+
+def test_parsing_changes_nothing_it_was_given() -> None:
+    tables = tomllib.loads(SMALL)
+    parse(tables, Source(environ={"SLUICE_LISTENERS__0__NAME": "x"}), BASE)
+    assert tables == tomllib.loads(SMALL)

@@ -1,0 +1,64 @@
+"""Numbers with and without units."""
+
+from decimal import Decimal
+
+import pytest
+
+from proxy.config.units import number, whole, write_bytes
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        (0, 0),
+        (11, 11),
+        ("11", 11),
+        ("2M", 2_000_000),
+        ("2 M", 2_000_000),
+        (" 4k ", 4_000),
+        ("10G", 10_000_000_000),
+        ("64Ki", 65_536),
+        ("100Mi", 104_857_600),
+        ("1Gi", 1_073_741_824),
+        ("1.5M", 1_500_000),
+        ("0.1k", 100),
+        (3.0, 3),
+    ],
+)
+def test_whole_reads_units(written: object, meant: int) -> None:
+    assert whole(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("2MB", "unknown unit 'MB'"),
+        ("2m", "unknown unit 'm'"),
+        ("2K", "unknown unit 'K'"),
+        ("", "must be a number"),
+        ("-1", "must be a number"),
+        ("1e6", "unknown unit 'e'|must be a number"),
+        ("1_000", "must be a number"),
+        ("٣", "must be a number"),
+        (True, "must be a number"),
+        (None, "must be a number"),
+        ([1], "must be a number"),
+        (float("inf"), "must be a number"),
+        (float("nan"), "must be a number"),
+        (0.5, "whole number"),
+        ("1.0005k", "whole number"),
+    ],
+)
+def test_whole_refuses(written: object, problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        whole(written)
+
+
+def test_number_keeps_fractions_exactly() -> None:
+    assert number("0.3") == Decimal("0.3")
+    assert number(0.25) == Decimal("0.25")
+
+
+@pytest.mark.parametrize("count", [1, 999, 1000, 1024, 2_000_000, 104_857_600, 10**9, 2**30, 123_456_789])
+def test_written_bytes_are_read_back(count: int) -> None:
+    assert whole(write_bytes(count)) == count

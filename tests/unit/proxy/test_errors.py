@@ -1,0 +1,18 @@
+"""What the proxy can fail with: one line each."""
+
+from proxy.errors import ConfigError, SluiceError, StartError, UsageError, shorten
+
+
+def test_all_are_expected_failures() -> None:
+    assert all(issubclass(kind, SluiceError) for kind in (ConfigError, StartError, UsageError))
+
+
+def test_config_error_names_path_problem_and_value() -> None:
+    assert str(ConfigError("a.b", "is wrong", 7)) == "a.b: is wrong (got 7)"
+    assert str(ConfigError("a.b", "is wrong", "x")) == "a.b: is wrong (got 'x')"
+    assert str(ConfigError("a.b", "is missing")) == "a.b: is missing"
+
+
+def test_value_is_one_bounded_line() -> None:
+    assert shorten("a\nb") == r"'a\nb'"
+    assert len(shorten("x" * 10_000)) == 80

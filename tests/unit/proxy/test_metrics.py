@@ -1,0 +1,163 @@
+"""What /metrics shows, and that docs/metrics.md says so."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.metrics import Metrics
+from proxy.stats import Stats
+from quotas.engine import QuotaView
+
+DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
+VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0)
+
+
+class Quotas:
+    """A quotas engine with known clients."""
+
+    def __init__(self, views: Iterable[QuotaView] = (), *, enforcing: bool = True) -> None:
+        self._views = list(views)
+        self.enforcing = enforcing
+        self.asked_at: list[int] = []
+
+    def views(self, now_ms: int) -> list[QuotaView]:
+        """Give the clients."""
+        self.asked_at.append(now_ms)
+        return self._views
+
+
+def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
+    metrics = Metrics(stats, quotas, series_max, "1.2.3")
+    for _ in metrics.portions(77):
+        pass
+    return metrics.render(metrics.snapshot(), accept)[0].decode()
+
+
+def samples(text: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """Give name -> label values, in the order of the labels' names -> value."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(value for _, value in sorted(sample.labels.items()))] = (
+                sample.value
+            )
+    return found
+
+
+def test_client_has_every_figure() -> None:
+    found = samples(written(Stats(), Quotas([VIEW])))
+    labels = ("a", "Produce", "")
+    assert {name: values[labels] for name, values in found.items() if name.startswith("sluice_client_")} == {
+        "sluice_client_bytes_total": 5000,
+        "sluice_client_byte_rate": 1500,
+        "sluice_client_quota_byte_rate": 2000,
+        "sluice_client_throttle_seconds_total": 2.5,
+        "sluice_client_throttled_requests_total": 3,
+        "sluice_client_would_throttle_seconds_total": 0,
+        "sluice_client_would_throttled_requests_total": 0,
+        "sluice_client_debt_bytes": 12,
+    }
+
+
+def test_unlimited_client_has_no_quota_series() -> None:
+    found = samples(written(Stats(), Quotas([VIEW._replace(quota=None)])))
+    assert "sluice_client_quota_byte_rate" not in found
+
+
+def test_series_beyond_the_bound_are_summed() -> None:
+    views = [VIEW._replace(client_id=f"c{n}", bytes_total=n) for n in range(100)]
+    found = samples(written(Stats(), Quotas(views), series_max=40))
+    assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 40
+    assert found["sluice_client_bytes_total"][("<other>", "Produce", "")] == sum(range(97))
+
+
+@pytest.mark.parametrize("client_id", ['q"uote', "back\\slash", "new\nline", "ü", "\udce4", "", "<b>"])
+def test_any_client_id_can_be_written(client_id: str) -> None:
+    text = written(Stats(), Quotas([VIEW._replace(client_id=client_id)]))
+    assert len(samples(text)["sluice_client_bytes_total"]) == 1
+
+
+def test_data_path_is_told() -> None:
+    stats = Stats()
+    stats.connections["clients"] = 3
+    stats.connections_total["clients"] = 9
+    stats.refused["connections_max"] = 1
+    stats.errors["slow_client"] = 2
+    stats.requests[0] = 5
+    stats.requests[-1] = 4
+    stats.frames_from_brokers = 8
+    stats.muted, stats.held, stats.held_bytes, stats.held_ms_total = 6, 7, 100, 1500
+    stats.reloads["refused"] = 1
+    found = samples(written(stats, Quotas()))
+    assert found["sluice_connections"] == {("clients",): 3}
+    assert found["sluice_connections_opened_total"] == {("clients",): 9}
+    assert found["sluice_connections_refused_total"] == {("connections_max",): 1}
+    assert found["sluice_connection_errors_total"] == {("slow_client",): 2}
+    assert found["sluice_requests_total"] == {("Produce",): 5, ("unknown",): 4}
+    assert found["sluice_responses_total"] == {(): 8}
+    assert found["sluice_channels_muted"] == {(): 6}
+    assert found["sluice_channels_held"] == {(): 7}
+    assert found["sluice_held_seconds_total"] == {(): 1.5}
+    assert found["sluice_reloads_total"] == {("refused",): 1}
+
+
+def test_latency_buckets_add_up() -> None:
+    stats = Stats()
+    for microseconds in (5, 10, 11, 60_000):  # two up to 10 us, one up to 20 us, one beyond every bound
+        stats.observe_latency(microseconds)
+    found = samples(written(stats, Quotas()))
+    buckets = found["sluice_added_latency_seconds_bucket"]
+    assert buckets[("1e-05",)] == 2
+    assert buckets[("2e-05",)] == 3
+    assert buckets[("0.05",)] == 3
+    assert buckets[("+Inf",)] == 4
+    assert found["sluice_added_latency_seconds_count"] == {(): 4}
+    assert found["sluice_added_latency_seconds_sum"][()] == pytest.approx(0.060026)
+
+
+def test_process_is_told() -> None:
+    found = samples(written(Stats(), Quotas(enforcing=False)))
+    assert found["sluice_enforcing"] == {(): 0}
+    assert next(iter(found["sluice_build_info"]))[1] == "1.2.3"
+    assert found["process_resident_memory_bytes"][()] > 0
+
+
+def test_openmetrics_is_written_when_asked_for() -> None:
+    text = written(Stats(), Quotas([VIEW]), "application/openmetrics-text; version=1.0.0")
+    assert text.endswith("# EOF\n")
+    families = openmetrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]  # theirs
+    names = {family.name for family in families}
+    assert {"sluice_client_bytes", "process_cpu_seconds"} <= names
+
+
+def test_snapshot_does_not_change_any_more() -> None:
+    stats = Stats()
+    metrics = Metrics(stats, Quotas(), 100, "1")
+    snapshot = metrics.snapshot()
+    stats.muted = 5
+    assert samples(metrics.render(snapshot, "")[0].decode())["sluice_channels_muted"] == {(): 0}
+
+
+def test_clock_is_handed_on() -> None:
+    quotas = Quotas([VIEW])
+    written(Stats(), quotas)
+    assert set(quotas.asked_at) == {77}
+
+
+def test_documentation_names_every_metric_and_no_other() -> None:
+    stats = Stats()
+    for counter in (stats.connections, stats.connections_total, stats.refused, stats.errors, stats.reloads):
+        counter["x"] = 1
+    stats.requests[0] = 1
+    text = written(stats, Quotas([VIEW]))
+    kinds = {
+        family.name + ("_total" if family.type == "counter" else ""): family.type
+        for family in text_string_to_metric_families(text)
+    }
+    rows = re.findall(r"^\| `([a-z_]+)` \| (\w+) \| ", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert dict(rows) == kinds
+    assert len(rows) == len(kinds)

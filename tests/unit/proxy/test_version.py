@@ -1,0 +1,20 @@
+"""The version, installed or not."""
+
+from importlib.metadata import PackageNotFoundError
+
+import pytest
+
+from proxy import version
+
+
+def test_installed_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version, "version", lambda name: f"{name}-1.2.3")
+    assert version.sluice_version() == "sluice-1.2.3"
+
+
+def test_checkout_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(version, "version", missing)
+    assert version.sluice_version() == "0+checkout"
