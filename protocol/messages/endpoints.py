@@ -82,7 +82,8 @@ def rewrite_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> by
     for index, (tag, raw) in enumerate(tags):
         if tag == _ENDPOINTS_TAG:
             endpoints, _ = read_endpoints(raw, 0, len(raw), address_map)
-            tags[index] = tag, endpoints_bytes(endpoints)
+            # An empty array is the default, and defaults are not written.
+            tags[index : index + 1] = [(tag, endpoints_bytes(endpoints))] if endpoints else []
             return _tags_bytes(tags) + bytes(buf[rest:end])
     return None
 

@@ -58,7 +58,7 @@ def rewrite_response(frame: bytes, version: int, address_map: AddressMap | None,
     pos = throttle.locate(frame, PRODUCE, version)
     if pos == throttle.NONE:
         return frame
-    raised = throttle_ms > _INT32.unpack_from(frame, pos)[0]
+    raised = throttle_ms > max(_INT32.unpack_from(frame, pos)[0], 0)
     tags = None
     if rewrite and frame[pos + 4 : pos + 5] != b"\x00":
         assert address_map is not None

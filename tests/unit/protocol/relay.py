@@ -1,0 +1,37 @@
+"""Relays a frame through a walk as a connection does: bytes arrive in pieces, records go by without being shown."""
+
+from collections.abc import Sequence
+
+from protocol.messages import AddressMap
+from protocol.messages.walk import Walk
+
+_STALE = b"\xff" * 7
+
+
+def relay(walk: Walk, frame: bytes, pieces: Sequence[int], address_map: AddressMap | None) -> bytes:
+    """All bytes sent on, when `frame` arrives in pieces of these sizes, over and over, and then in one."""
+    sent = bytearray()
+    waiting = bytearray()
+    arrived = turn = unseen = 0
+    while len(sent) < len(frame):
+        size = pieces[turn] if turn < len(pieces) else len(frame)
+        turn += 1
+        piece = frame[arrived : arrived + size]
+        assert piece, "the walk waits for more than the frame has"
+        arrived += len(piece)
+        passed = piece[:unseen]
+        sent += passed
+        unseen -= len(passed)
+        waiting += piece[len(passed) :]
+        if unseen or walk.done:
+            continue
+        # Neither what lies before the bytes at hand nor what lies behind them may matter.
+        buf = bytearray(_STALE + waiting + _STALE)
+        count = walk.feed(memoryview(buf), len(_STALE), len(_STALE) + len(waiting), address_map)
+        sent += buf[len(_STALE) : len(_STALE) + count]
+        waiting = buf[len(_STALE) + count : len(_STALE) + len(waiting)]
+        unseen = walk.unseen
+        assert not (unseen and waiting), "bytes that are at hand are not unseen"
+    assert walk.done, "every byte is sent and the walk wants more"
+    assert not unseen
+    return bytes(sent)
