@@ -9,7 +9,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from proxy import logs
 from proxy.admin import pages
 from proxy.admin.http import HEAD_BYTES_MAX, Page, RefusedError, Request, parse, write
 from proxy.config import Address
@@ -107,7 +106,6 @@ class AdminServer:
             return pages.missing()
         try:
             return await handler(request)
-        except Exception as error:  # a scrape that fails must say so to the scraper, and harm nothing else
-            LOG.exception("a page could not be made")
-            logs.event(LOG, logging.ERROR, "page failed", path=request.path, cause=repr(error))
+        except Exception:  # a scrape that fails must say so to the scraper, and harm nothing else
+            LOG.exception("the page %s could not be made", request.path)
             return pages.refusal(500, "this page could not be made; the log says why")

@@ -1,0 +1,58 @@
+"""Which page shows what."""
+
+from proxy.admin import Request, Site
+from proxy.metrics import Metrics
+from proxy.stats import Stats
+from quotas.engine import QuotaView
+
+VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0)
+
+
+class Quotas:
+    """A quotas engine with known clients."""
+
+    def __init__(self, views: list[QuotaView]) -> None:
+        self._views = views
+        self.enforcing = True
+
+    def views(self, now_ms: int) -> list[QuotaView]:
+        """Give the clients."""
+        assert now_ms == 42
+        return self._views
+
+
+def site(views: list[QuotaView], not_ready: str = "") -> Site:
+    quotas = Quotas(views)
+    return Site(Metrics(Stats(), quotas, 1000, "1"), quotas, lambda: not_ready, lambda: 42)
+
+
+async def body(site: Site, path: str, accept: str = "") -> tuple[int, str, str]:
+    page = await site.handlers()[path](Request("GET", path, accept, False))
+    return page.status, page.content_type, page.body.decode()
+
+
+async def test_metrics_in_the_format_asked_for() -> None:
+    status, content_type, text = await body(site([VIEW]), "/metrics")
+    assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert 'sluice_client_bytes_total{client_id="a",type="Produce",user=""} 5000' in text
+    _, content_type, text = await body(site([VIEW]), "/metrics", "application/openmetrics-text")
+    assert content_type.startswith("application/openmetrics-text")
+    assert text.endswith("# EOF\n")
+
+
+async def test_ready_asks_the_application() -> None:
+    assert (await body(site([]), "/readyz"))[0] == 200
+    status, _, text = await body(site([], "draining"), "/readyz")
+    assert (status, text) == (503, "not ready: draining\n")
+
+
+async def test_health_and_index() -> None:
+    assert (await body(site([]), "/healthz"))[0] == 200
+    assert "/clients" in (await body(site([]), "/"))[2]
+
+
+async def test_clients_over_quota_out_of_many() -> None:
+    views = [VIEW._replace(client_id=f"under{n}", byte_rate=1.0, debt_bytes=0.0) for n in range(1200)]
+    text = (await body(site([*views, VIEW]), "/clients"))[2]
+    assert "throttled: 1, of 1201 clients" in text
+    assert "<td>a</td>" in text

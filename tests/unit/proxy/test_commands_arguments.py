@@ -1,0 +1,106 @@
+"""Arguments -> tables and quotas text."""
+
+import argparse
+
+import pytest
+
+from proxy.commands.arguments import QUOTAS_MAX, quota_text, tables
+from proxy.errors import ConfigError
+from quotas.definitions_file import parse
+
+NONE = dict.fromkeys(
+    (
+        "bootstrap_server",
+        "policy",
+        "mode",
+        "scope",
+        "admin",
+        "log_level",
+        "log_format",
+        "listen",
+        "advertised_host",
+    )
+)
+
+
+def given(**arguments: str) -> dict[str, object]:
+    return tables(argparse.Namespace(**{**NONE, **arguments}))
+
+
+def test_no_argument_sets_nothing() -> None:
+    assert given() == {}
+
+
+def test_every_argument_sets_its_key() -> None:
+    found = given(
+        bootstrap_server="a:1,b:2",
+        policy="schedule",
+        mode="observe",
+        scope="gateway",
+        admin="",
+        log_level="debug",
+        log_format="json",
+    )
+    assert found == {
+        "cluster": {"bootstrap": "a:1,b:2"},
+        "quotas": {"policy": "schedule", "mode": "observe", "scope": "gateway"},
+        "admin": {"bind": ""},
+        "log": {"level": "debug", "format": "json"},
+    }
+
+
+def test_listen_is_one_listener_with_brokers_right_after_it() -> None:
+    assert given(listen="0.0.0.0:9000", advertised_host="h") == {
+        "listeners": [
+            {"bind": "0.0.0.0", "bootstrap_port": 9000, "first_broker_port": 9001, "advertised_host": "h"}
+        ]
+    }
+
+
+def test_wrong_listen_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"^--listen: must be host:port"):
+        given(listen="9000")
+
+
+@pytest.mark.parametrize(
+    ("text", "client_id", "rates"),
+    [
+        ("client-id=a,producer_byte_rate=2000000", "a", (2_000_000, None)),
+        ("client_id=a,producer_byte_rate=2M,consumer_byte_rate=1.5k", "a", (2_000_000, 1500)),
+        ("client-id=<default>,consumer_byte_rate=5", "x", (None, 5)),
+        ('client-id=q"\\\t\x7fü=x,producer_byte_rate=5', 'q"\\\t\x7fü=x', (5, None)),
+        ("client-id=5,producer_byte_rate=5", "5", (5, None)),
+    ],
+)
+def test_quota_argument_defines(text: str, client_id: str, rates: tuple[float | None, float | None]) -> None:
+    definitions = parse(quota_text([text]))
+    assert (
+        definitions.limit("producer_byte_rate", "", client_id)[0],
+        definitions.limit("consumer_byte_rate", "", client_id)[0],
+    ) == rates
+
+
+def test_several_quota_arguments() -> None:
+    text = quota_text(["client-id=a,producer_byte_rate=1", "user=u,consumer_byte_rate=2"])
+    assert [tuple(entity) for entity, _ in parse(text).entries()] == [(None, "a", None), ("u", None, None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("client-id", "'client-id' is not name=value"),
+        ("", "'' is not name=value"),
+        ("client-id=a,=5", "'=5' is not name=value"),
+        ("client-id=a,client-id=b", "client-id stands there twice"),
+        ("a]b=5", "'a]b=5' is not name=value"),
+    ],
+)
+def test_wrong_quota_argument_is_named(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        quota_text([text])
+    assert str(caught.value).startswith(f"--quota: {problem}")
+
+
+def test_quota_arguments_are_bounded() -> None:
+    with pytest.raises(ConfigError, match="a quotas file takes more"):
+        quota_text(["client-id=a,producer_byte_rate=1"] * (QUOTAS_MAX + 1))

@@ -1,0 +1,114 @@
+"""`sluice check`: what it says of a configuration, and its exit code. The cluster stands in."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from proxy import cli
+from proxy.commands import check
+from proxy.config import Address, Config
+
+SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\nbroker_id_max = 3\n'
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No environment; and the root logger as it was."""
+    monkeypatch.setattr("os.environ", {})
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def checked(path: Path, text: str, *more: str) -> int:
+    (path / "sluice.toml").write_text(text)
+    return cli.main(["check", "--config", str(path / "sluice.toml"), *more])
+
+
+def cluster_of(monkeypatch: pytest.MonkeyPatch, brokers: Mapping[int, Address], problem: str = "") -> None:
+    def ask(_: Config) -> tuple[Mapping[int, Address], str]:
+        return brokers, problem
+
+    monkeypatch.setattr(check, "ask", ask)
+
+
+def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "q.toml").write_text(
+        '[[quota]]\nclient_id = "reports"\nconsumer_byte_rate = "64Ki"\n[[quota]]\nuser = "u"\nproducer_byte_rate = 5\n'
+    )
+    text = SMALL + '[quotas]\nfile = "q.toml"\nproducer_default = "2M"\nproducer_override = "a:4M"\n'
+    assert checked(tmp_path, text, "--offline") == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        'listener "clients": gateway on 127.0.0.1, bootstrap port 19090, broker ports 19100 to 19103 (ids 0 to 3)',
+        "  clients see 127.0.0.1:19090, and broker N at 127.0.0.1:19100 + N",
+        "quotas: policy kip13, mode enforce, scope broker, 11 windows of 1 s, mutes up to 20 s",
+        "  every other client id: producer_byte_rate 2M",
+        "  client id 'a': producer_byte_rate 4M",
+        "  client id 'reports': consumer_byte_rate 64Ki",
+        "  user 'u': producer_byte_rate 5",
+        "  every other client id: no consumer limit",
+        "admin: http://127.0.0.1:19080/",
+        "warning: quota of user 'u' has no effect: without SASL there are no users",
+    ]
+
+
+def test_sidecar_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = '[[listeners]]\nupstreams = { 1 = "127.0.0.1:29391" }\n[admin]\nbind = ""\n[quotas]\npolicy = "schedule"\n'
+    assert checked(tmp_path, text, "--offline") == 0
+    out = capsys.readouterr().out
+    assert "sidecar on 127.0.0.1, bootstrap port 19090, broker ports 19101" in out
+    assert "in front of broker 1 at 127.0.0.1:29391; addresses in answers stay as they are" in out
+    assert "bursts of 1 s, holds up to 15 s" in out
+    assert "admin: none" in out
+
+
+def test_long_lists_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rates = ",".join(f"c{n}:5" for n in range(60))
+    assert checked(tmp_path, SMALL + f'[quotas]\nproducer_override = "{rates}"', "--offline") == 0
+    out = capsys.readouterr().out
+    assert out.count("producer_byte_rate 5") == 50
+    assert "  and 10 more\n" in out
+
+
+def test_brokers_are_told_and_those_without_a_port(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster_of(monkeypatch, {1: Address("h", 1), 7: Address("h", 7)})
+    assert checked(tmp_path, SMALL) == 0
+    assert capsys.readouterr().out.splitlines()[-4:] == [
+        "cluster: 2 brokers",
+        "  broker 1 at h:1",
+        "  broker 7 at h:7",
+        'warning: listener "clients" has no port for broker 7: clients never see it',
+    ]
+
+
+def test_unreachable_cluster_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster_of(monkeypatch, {}, "cluster unreachable: h:1: Connection refused")
+    assert checked(tmp_path, SMALL) == 1
+    captured = capsys.readouterr()
+    assert captured.err == "sluice: cluster unreachable: h:1: Connection refused\n"
+    assert "is right." in captured.out
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (SMALL + "[limits]\nx = 1", "sluice: limits.x: unknown key"),
+        (SMALL + '[quotas]\nfile = "none.toml"', "sluice: "),
+    ],
+)
+def test_wrong_configuration_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, line: str
+) -> None:
+    assert checked(tmp_path, text, "--offline") == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(line)
+    assert captured.err.count("\n") == 1

@@ -1,0 +1,222 @@
+"""When files are read again, what is handed over, and that a wrong file changes nothing."""
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.config import Config, load
+from proxy.logs import FIELDS
+from proxy.reload import Reloader, Signature, Watch, look, signature
+from proxy.stats import Stats
+from quotas.definitions import Definitions
+
+SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
+QUOTA = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = {}\n'
+OLD, NEW, NEWER = (Signature(),), (Signature(1),), (Signature(2),)
+
+
+class Site:
+    """A configuration on disk, and what was applied of it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.config_file = directory / "sluice.toml"
+        self.quotas_file = directory / "quotas.toml"
+        self.config_file.write_text(SMALL + '[quotas]\nfile = "quotas.toml"\n')
+        self.quotas_file.write_text(QUOTA.format(1))
+        self.stats = Stats()
+        self.applied: list[tuple[Config, Definitions]] = []
+        self.told = asyncio.Event()
+        self.reloader = Reloader(load(self.config_file, {}), self.stats, self.apply)
+
+    def apply(self, config: Config, definitions: Definitions) -> None:
+        """Note what is to apply."""
+        self.applied.append((config, definitions))
+        self.told.set()
+
+    def rates(self) -> list[float | None]:
+        """Give the rate of client a in everything that was applied."""
+        return [definitions.limit("producer_byte_rate", "", "a")[0] for _, definitions in self.applied]
+
+    async def steps(self, count: int = 2) -> None:
+        """Look at the files, as often as it takes a change to come to rest."""
+        for _ in range(count):
+            await self.reloader.step()
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    level = logging.getLogger().level
+    yield Site(tmp_path)
+    logging.getLogger().setLevel(level)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, object]]]:
+    return [(record.getMessage(), getattr(record, FIELDS, {})) for record in caplog.records]
+
+
+def test_watch_waits_until_a_change_has_come_to_rest() -> None:
+    watch = Watch(OLD)
+    assert [watch.see(now) for now in (OLD, NEW, NEWER, NEWER, NEWER)] == [False, False, False, True, False]
+
+
+def test_watch_passes_over_what_came_back() -> None:
+    watch = Watch(OLD)
+    assert [watch.see(now) for now in (NEW, OLD, OLD)] == [False, False, False]
+    assert not watch.settling
+
+
+def test_watch_tells_that_something_is_changing() -> None:
+    watch = Watch(OLD)
+    watch.see(NEW)
+    assert watch.settling
+
+
+def test_signature_changes_with_content_name_and_link(tmp_path: Path) -> None:
+    path, other, link = tmp_path / "a", tmp_path / "b", tmp_path / "link"
+    assert signature(path) == Signature()
+    path.write_text("one")
+    other.write_text("two")
+    link.symlink_to(path)
+    assert signature(link) == signature(path) != signature(other)
+    before = look([path, link])
+    swapped = tmp_path / "swapped"
+    swapped.symlink_to(other)
+    swapped.replace(link)  # as Kubernetes swaps a ConfigMap
+    assert look([path, link])[0] == before[0]
+    assert look([path, link])[1] == signature(other)
+
+
+def test_signature_sees_a_change_that_keeps_size_and_time(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("one")
+    before = signature(path)
+    replacement = tmp_path / "b"
+    replacement.write_text("two")
+    os.utime(replacement, ns=(before.modified_ns, before.modified_ns))
+    replacement.replace(path)
+    assert signature(path) != before
+
+
+async def test_nothing_is_read_while_nothing_changes(site: Site) -> None:
+    await site.steps(3)
+    assert site.applied == []
+    assert not site.stats.reloads
+
+
+async def test_changed_quotas_file_applies_once(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    site.quotas_file.write_text(QUOTA.format(2222))
+    await site.steps(4)
+    assert site.rates() == [2222]
+    assert site.stats.reloads == {"ok": 1}
+    assert lines(caplog) == [("configuration reloaded", {"cause": "file changed", "changed": "none"})]
+
+
+async def test_changed_configuration_applies_what_is_live(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    site.config_file.write_text(
+        SMALL
+        + '[quotas]\nmode = "observe"\nproducer_default = 5\n[limits]\nidle_seconds = 1\n[log]\nlevel = "warning"'
+    )
+    await site.steps()
+    ((config, definitions),) = site.applied
+    assert config.quotas.mode == "observe"
+    assert config.limits.idle_seconds == 600
+    assert definitions.limit("producer_byte_rate", "", "x")[0] == 5
+    assert logging.getLogger().level == logging.WARNING
+    assert ("changed keys need a restart", {"keys": "limits.idle_seconds"}) in lines(caplog)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "key", "value"),
+    [
+        ("sluice.toml", SMALL + '[quotas]\nmode = "off"', "quotas.mode", "'off'"),
+        ("sluice.toml", "[", "sluice.toml", "not TOML"),
+        ("quotas.toml", QUOTA.format(-5), "quota[0].producer_byte_rate", "-5"),
+    ],
+)
+async def test_wrong_file_changes_nothing(
+    site: Site, caplog: pytest.LogCaptureFixture, name: str, content: str, key: str, value: str
+) -> None:
+    before = site.reloader.config
+    (site.config_file.parent / name).write_text(content)
+    await site.steps(4)
+    assert site.applied == []
+    assert site.reloader.config is before
+    assert site.stats.reloads == {"refused": 1}
+    ((message, fields),) = lines(caplog)
+    assert message == "reload refused; the old configuration stays"
+    assert key in str(fields["key"])
+    assert value in str(fields["problem"])
+
+
+async def test_file_that_is_gone_is_refused_and_taken_when_it_is_back(site: Site) -> None:
+    site.quotas_file.unlink()
+    await site.steps()
+    assert site.stats.reloads == {"refused": 1}
+    site.quotas_file.write_text(QUOTA.format(7))
+    await site.steps()
+    assert site.rates() == [7]
+
+
+async def test_another_quotas_file_is_watched_from_then_on(site: Site) -> None:
+    other = site.quotas_file.with_name("other.toml")
+    other.write_text(QUOTA.format(3))
+    site.config_file.write_text(SMALL + '[quotas]\nfile = "other.toml"\n')
+    await site.steps()
+    other.write_text(QUOTA.format(44))
+    await site.steps()
+    site.quotas_file.write_text(QUOTA.format(555))
+    await site.steps()
+    assert site.rates() == [3, 44]
+
+
+async def test_key_that_needs_a_restart_is_named_at_every_reload(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.config_file.write_text(SMALL + "[limits]\nidle_seconds = 1\n")
+    for _ in range(2):
+        await site.reloader.reload("signal")
+    named = [fields["keys"] for message, fields in lines(caplog) if message == "changed keys need a restart"]
+    assert named == ["limits.idle_seconds"] * 2
+
+
+async def test_limits_without_effect_are_warned_of(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+    site.quotas_file.write_text('[[quota]]\nuser = "u"\nproducer_byte_rate = 1\n')
+    await site.steps()
+    assert any("user 'u' has no effect" in str(fields.get("warning")) for _, fields in lines(caplog))
+
+
+async def test_signal_reads_again_though_nothing_changed(site: Site) -> None:
+    task = asyncio.create_task(site.reloader.run())
+    site.reloader.request()
+    site.reloader.request()
+    await site.told.wait()
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert site.rates() == [1]
+    assert site.stats.reloads == {"ok": 1}
+
+
+async def test_without_files_a_signal_reads_arguments_and_environment_again() -> None:
+    overrides = {"cluster": {"bootstrap": "a:1"}, "listeners": [{}]}
+    config = load(None, {}, overrides, '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 9\n')
+    applied: list[Definitions] = []
+    reloader = Reloader(config, Stats(), lambda _, definitions: applied.append(definitions))
+    reloader.request()
+    await reloader.step()
+    assert [one.limit("producer_byte_rate", "", "a")[0] for one in applied] == [9]
+
+
+async def test_change_while_the_proxy_starts_is_not_missed(site: Site) -> None:
+    site.quotas_file.write_text(QUOTA.format(8))  # after Reloader was made, before its first look
+    await site.steps()
+    assert site.rates() == [8]
