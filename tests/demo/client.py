@@ -1,0 +1,123 @@
+"""One client of the demo, a process of its own: librdkafka as anybody would use it, and nothing of ours.
+
+It writes records of 10 kB at a given rate (or as fast as it can), reads them back in a consumer group, and prints its
+counters every quarter of a second as one line of JSON: bytes of values acknowledged by a broker, bytes of values read.
+"""
+
+import argparse
+import json
+import signal
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+
+RECORD_BYTES: Final = 10_000
+_REPORT_SECONDS: Final = 0.25
+_POLL_SECONDS: Final = 0.1
+
+
+@dataclass(slots=True)
+class Counters:
+    """What one client has done so far; each field is written by one thread only."""
+
+    acknowledged_bytes: int = 0
+    read_bytes: int = 0
+    errors: int = 0
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        """Count one delivery report."""
+        if error is not None:
+            self.errors += 1
+        else:
+            self.acknowledged_bytes += len(message.value() or b"")
+
+
+def produce(bootstrap: str, client_id: str, topic: str, offered: float | None, counters: Counters) -> None:
+    """Write until told to stop."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            # Small requests, so that the counters move evenly; a short queue, so that "acknowledged" follows closely.
+            "batch.size": 100_000,
+            "linger.ms": 20,
+            "queue.buffering.max.kbytes": 2_000,
+            "partitioner": "random",
+            "sticky.partitioning.linger.ms": 0,
+        }
+    )
+    value = b"." * RECORD_BYTES
+    began, sent = time.monotonic(), 0
+    while not counters.stop.is_set():
+        due = None if offered is None else (time.monotonic() - began) * offered
+        if due is not None and sent >= due:
+            producer.poll(min(0.01, _POLL_SECONDS))
+            continue
+        try:
+            producer.produce(topic, value, on_delivery=counters.delivered)
+            sent += RECORD_BYTES
+            producer.poll(0)
+        except BufferError:
+            producer.poll(_POLL_SECONDS)  # the queue is full: the proxy is slowing this client down
+    producer.purge()
+    producer.poll(0)
+
+
+def consume(bootstrap: str, client_id: str, topic: str, counters: Counters) -> None:
+    """Read until told to stop."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": client_id,
+            "group.id": f"demo-{client_id}",
+            "auto.offset.reset": "earliest",
+            "fetch.message.max.bytes": 100_000,
+            "fetch.max.bytes": 300_000,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        while not counters.stop.is_set():
+            for message in consumer.consume(num_messages=100, timeout=_POLL_SECONDS):
+                if message.error() is not None:
+                    counters.errors += 1
+                else:
+                    counters.read_bytes += len(message.value() or b"")
+    finally:
+        consumer.close()
+
+
+def main() -> None:
+    """Run both threads, and report until SIGTERM."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("--bootstrap", "--client-id", "--topic"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--offered", type=float)
+    options = parser.parse_args()
+    counters = Counters()
+    signal.signal(signal.SIGTERM, lambda *_: counters.stop.set())
+    own = (options.bootstrap, options.client_id, options.topic)
+    threads = [
+        threading.Thread(target=produce, args=(*own, options.offered, counters), daemon=True),
+        threading.Thread(target=consume, args=(*own, counters), daemon=True),
+    ]
+    for thread in threads:
+        thread.start()
+    while not counters.stop.wait(_REPORT_SECONDS):
+        report = {
+            "monotonic": time.monotonic(),
+            "acknowledged": counters.acknowledged_bytes,
+            "read": counters.read_bytes,
+            "errors": counters.errors,
+        }
+        print(json.dumps(report), flush=True)
+    for thread in threads:
+        thread.join(timeout=5)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What the demo reads while it runs: the clients' own counters, and the proxy's throttle time."""
+
+import json
+import subprocess
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.cluster import processes
+from tests.demo.plan import DIRECTIONS, PRODUCE, ClientPlan, Outcome
+from tests.support.proxy_process import ROOT, SluiceProcess
+
+_RECENT_REPORTS: Final = 12  # three seconds: what the live table calls "now"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One line of a client: the monotonic time and the bytes so far, by direction."""
+
+    monotonic: float
+    bytes_by_direction: dict[str, int]
+    errors: int
+
+
+@dataclass
+class DemoClient:
+    """One running client and what it has reported."""
+
+    plan: ClientPlan
+    child: "subprocess.Popen[bytes]"
+    log: Path
+    recent: deque[Reading] = field(default_factory=lambda: deque(maxlen=_RECENT_REPORTS))
+    marked: Reading | None = None
+    throttled_ms: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DIRECTIONS, 0.0))
+    _read: int = 0
+
+    @classmethod
+    def start(cls, plan: ClientPlan, bootstrap: str, directory: Path) -> "DemoClient":
+        """Start the client's process."""
+        log = directory / f"{plan.client_id}.log"
+        arguments = ["--bootstrap", bootstrap, "--client-id", plan.client_id, "--topic", topic_of(plan)]
+        offered = [] if plan.offered is None else ["--offered", str(plan.offered)]
+        command = [sys.executable, "-m", "tests.demo.client", *arguments, *offered]
+        return cls(plan, processes.start(command, log=log, cwd=ROOT), log)
+
+    def update(self, sluice: SluiceProcess) -> None:
+        """Read the new lines of the client, and the proxy's counters for it."""
+        with self.log.open("rb") as file:
+            file.seek(self._read)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                self._read += len(line)
+                if line.startswith(b"{"):  # librdkafka writes its own lines, too
+                    self.recent.append(_reading(json.loads(line)))
+        for direction in DIRECTIONS:
+            labels = {"client_id": self.plan.client_id, "type": direction}
+            self.throttled_ms[direction] = 1e3 * sluice.metric(
+                "sluice_client_throttle_seconds_total", **labels
+            )
+
+    def mark(self) -> None:
+        """Begin to measure: what came before (start, the burst that a quota allows) no longer counts."""
+        self.marked = self.recent[-1] if self.recent else None
+
+    def rate_now(self, direction: str) -> float:
+        """Return the rate of the last seconds."""
+        return _rate(self.recent[0], self.recent[-1], direction) if len(self.recent) > 1 else 0.0
+
+    def outcome(self, direction: str) -> Outcome:
+        """Return the rate since `mark`, and the throttle time since the start."""
+        measured = _rate(self.marked, self.recent[-1], direction) if self.marked and self.recent else 0.0
+        return Outcome(self.plan, direction, measured, self.throttled_ms[direction])
+
+    @property
+    def errors(self) -> int:
+        """Return how many errors the client has seen."""
+        return self.recent[-1].errors if self.recent else 0
+
+
+def topic_of(plan: ClientPlan) -> str:
+    """Return the name of a client's own topic."""
+    return f"demo-{plan.client_id}"
+
+
+def _reading(report: dict[str, float]) -> Reading:
+    so_far = {PRODUCE: int(report["acknowledged"]), "Fetch": int(report["read"])}
+    return Reading(report["monotonic"], so_far, int(report["errors"]))
+
+
+def _rate(first: Reading, last: Reading, direction: str) -> float:
+    seconds = last.monotonic - first.monotonic
+    moved = last.bytes_by_direction[direction] - first.bytes_by_direction[direction]
+    return moved / seconds if seconds > 0 else 0.0
