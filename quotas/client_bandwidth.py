@@ -123,7 +123,9 @@ class SampledThrottle:
         if turn.admitted >= 0:
             self._in_flight -= turn.admitted
             turn.admitted = -1
-        turn.expected = size
+        turn.expected = max(
+            size, turn.expected // 2
+        )  # one empty answer is no sign that there is nothing to fetch
         return self.produce(turn, size, now_ms)
 
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
@@ -323,7 +325,7 @@ class Throttle:
         """This channel's limiter is another one now: its place at the old one is void."""
         if turn.limiter is not None:
             turn.limiter.leave(turn, now_ms)
-            turn.tag = 0
+            turn.forget()
         turn.limiter = limiter
 
     def _observe(self, limiter: Limiter, turn: Turn, size: int, now_ms: int, consumes: bool) -> Decision:

@@ -31,15 +31,16 @@ class Turn:
         "spread",
         "start",
         "tag",
+        "waited",
         "would_until_ms",
     )
 
     def __init__(self) -> None:
         self.limiter: Limiter | None = None  # whose state the rest is
+        self.would_until_ms = 0  # observe: until when it would have been muted
         self.expected = 0  # bytes of the last Fetch response: what the next one is taken for
         self.admitted = -1  # bytes charged for a Fetch that is with the broker; -1 = none is
         self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits
-        self.would_until_ms = 0  # observe: until when it would have been muted
         # The rest is the schedule's.
         self.tag = 0  # the identity's virtual time, in bytes, at which this channel's next request begins
         self.start = 0  # the same for the Fetch that is with the broker
@@ -49,6 +50,13 @@ class Turn:
         self.force_ms = 0  # when a waiting Produce passes whatever the schedule says
         self.spread = False  # it cannot be kept within the longest hold, and passes on the side
         self.passed = False  # it has sent something before
+        self.waited = False  # its request had to wait: it sends as much as it may
+
+    def forget(self) -> None:
+        """Begin anew at another limiter; the old one has given its places back."""
+        self.admitted = self.held_since_ms = -1
+        self.tag = self.start = self.size = self.due_ms = self.force_ms = 0
+        self.queued = self.spread = self.passed = self.waited = False
 
 
 class Limiter(Protocol):

@@ -1,8 +1,8 @@
 """A closed-loop world of clients, channels and the quota engine on a virtual clock.
 
-It knows no Kafka bytes: a request is a size, a channel is what `proxy.channel` will do with the engine's decisions (read
-the next request when not muted, hold it at its header, mute after it, answer a throttled Fetch empty), a client sends as
-much as it may. Latencies and timers jitter by a seeded generator; the seed is part of every result.
+It knows no Kafka bytes: a request is a size, a channel is what `proxy.channel` will do with the engine's decisions
+(read the next request when not muted, hold it at its header, mute after it, answer a throttled Fetch empty), a client
+sends as much as it may. Latencies and timers jitter by a seeded generator; the seed is part of every result.
 """
 
 import heapq
@@ -180,7 +180,8 @@ class Channel:
         while self.in_flight < options.in_flight:
             self.in_flight += 1
             request = Request(options.size, world.now_ms)
-            world.at(world.now_ms + world.latency_ms(), lambda request=request: self.arrives(request))  # type: ignore[misc]
+            world.at(world.now_ms + world.latency_ms(), lambda request=request: self.arrives(request))  # type:
+            ignore[misc]
 
     def answered(self, request: Request, throttle_ms: int) -> None:
         """The answer is at the client."""
