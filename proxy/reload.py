@@ -135,7 +135,12 @@ class Reloader:
         self._apply(self.config, definitions)
         self._stats.reloads["ok"] += 1
         logs.event(
-            LOG, logging.INFO, "configuration reloaded", cause=cause, changed=" ".join(changes.live) or "none"
+            LOG,
+            logging.INFO,
+            "configuration reloaded",
+            cause=cause,
+            changed=" ".join(changes.live) or "none",
+            quota_entries=len(definitions),
         )
         if changes.restart:
             logs.event(LOG, logging.WARNING, "changed keys need a restart", keys=" ".join(changes.restart))

@@ -114,7 +114,8 @@ async def test_changed_quotas_file_applies_once(site: Site, caplog: pytest.LogCa
     await site.steps(4)
     assert site.rates() == [2222]
     assert site.stats.reloads == {"ok": 1}
-    assert lines(caplog) == [("configuration reloaded", {"cause": "file changed", "changed": "none"})]
+    fields = {"cause": "file changed", "changed": "none", "quota_entries": 1}
+    assert lines(caplog) == [("configuration reloaded", fields)]
 
 
 async def test_changed_configuration_applies_what_is_live(

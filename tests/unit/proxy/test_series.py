@@ -3,7 +3,16 @@
 import random
 from collections.abc import Iterable
 
-from proxy.series import LABEL_CHARACTERS_MAX, OTHER, SERIES_PER_ROW, ClientSeries, Row, label, portions
+from proxy.series import (
+    LABEL_CHARACTERS_MAX,
+    OTHER,
+    PORTION,
+    SERIES_PER_ROW,
+    ClientSeries,
+    Row,
+    label,
+    portions,
+)
 from quotas.engine import QuotaView
 
 
@@ -144,7 +153,7 @@ def test_labels_are_valid_bounded_and_distinct() -> None:
 
 
 def test_portions_lose_nothing() -> None:
-    views = [view(str(n), n) for n in range(1201)]
+    views = [view(str(n), n) for n in range(2 * PORTION + 1)]
     cut = list(portions(iter(views)))
-    assert [len(portion) for portion in cut] == [500, 500, 201]
+    assert [len(portion) for portion in cut] == [PORTION, PORTION, 1]
     assert [one for portion in cut for one in portion] == views
