@@ -10,6 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from quotas.client_bandwidth import Throttle
@@ -179,9 +180,9 @@ class Channel:
             return
         while self.in_flight < options.in_flight:
             self.in_flight += 1
-            request = Request(options.size, world.now_ms)
-            world.at(world.now_ms + world.latency_ms(), lambda request=request: self.arrives(request))  # type:
-            ignore[misc]
+            world.at(
+                world.now_ms + world.latency_ms(), partial(self.arrives, Request(options.size, world.now_ms))
+            )
 
     def answered(self, request: Request, throttle_ms: int) -> None:
         """The answer is at the client."""
