@@ -1,0 +1,52 @@
+"""The lock files: every package with its hashes, and no word about where packages come from."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.packaging.conftest import ROOT
+
+_LOCKS = tuple(ROOT / "requirements" / name for name in ("run.txt", "dev.txt"))
+_PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", re.MULTILINE)
+
+
+def _pins(lock: Path) -> dict[str, str]:
+    return dict(_PIN.findall(lock.read_text()))
+
+
+def _name(requirement: str) -> str:
+    found = re.match(r"[A-Za-z0-9._-]+", requirement)
+    assert found is not None
+    return found[0].lower().replace("_", "-")
+
+
+@pytest.mark.parametrize("lock", _LOCKS, ids=lambda lock: lock.name)
+def test_lock_names_no_address(lock: Path) -> None:
+    text = lock.read_text()
+
+    assert "://" not in text
+    assert not re.search(r"^--(index|extra-index|find-links|trusted)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("lock", _LOCKS, ids=lambda lock: lock.name)
+def test_every_locked_package_has_a_hash(lock: Path) -> None:
+    entries = re.split(r"^(?=[a-z0-9])", lock.read_text(), flags=re.MULTILINE)[1:]
+
+    assert entries
+    assert [entry.splitlines()[0] for entry in entries if "--hash=sha256:" not in entry] == []
+
+
+def test_run_lock_has_what_the_proxy_depends_on() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+    assert {_name(requirement) for requirement in project["dependencies"]} <= _pins(_LOCKS[0]).keys()
+
+
+def test_dev_lock_agrees_with_run_lock_and_has_the_build_backend() -> None:
+    run, dev = map(_pins, _LOCKS)
+    backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+
+    assert run.items() <= dev.items()
+    assert {_name(requirement) for requirement in backend} <= dev.keys()
