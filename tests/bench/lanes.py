@@ -21,7 +21,19 @@ from tests.bench import haproxy
 from tests.bench.process import tail
 from tests.cluster import HOST, Cluster, processes
 
-__all__ = ["DIRECT", "HAPROXY", "SIDECAR", "SLUICE", "UNPRIVILEGED", "Lane", "LanePorts", "Lanes"]
+__all__ = [
+    "DIRECT",
+    "HAPROXY",
+    "NODE",
+    "SIDECAR",
+    "SLUICE",
+    "UNPRIVILEGED",
+    "Lane",
+    "LanePorts",
+    "Lanes",
+    "sluice_command",
+    "wait_for",
+]
 
 DIRECT: Final = "direct"
 HAPROXY: Final = "HAProxy"
@@ -98,7 +110,7 @@ class Lanes:
                 log = self._directory / f"{name}.log"
                 child = processes.start(command, log=log)
                 started.append(child)
-                _wait_for(port, child, log)
+                wait_for(port, child, log)
                 lanes.append(Lane(name, port, bootstrap_port, child.pid))
             yield lanes
         finally:
@@ -174,7 +186,8 @@ def _no_ordinary_user() -> str:
     return "" if tried.returncode == 0 else "another user may not read this checkout"
 
 
-def _wait_for(port: int, child: "subprocess.Popen[bytes]", log: Path) -> None:
+def wait_for(port: int, child: "subprocess.Popen[bytes]", log: Path) -> None:
+    """Wait until something listens on the port; ChildProcessError when the child ends or takes too long."""
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         if child.poll() is not None:

@@ -28,8 +28,6 @@ POLICIES: Final[tuple[Policy, ...]] = ("kip13", "schedule")
 _DECISIONS: Final = 200_000
 _REPEATS: Final = 5
 _BYTES: Final = 1000
-_PER_MILLISECOND: Final = 20
-"""Decisions before the clock moves on by 1 ms, so that windows pass as they would under load."""
 
 Asked = Sequence[tuple[Throttle, Turn]]
 
@@ -69,7 +67,7 @@ def run(stage: Stage) -> Outcome:
         *("policy", f"decision, {FEW} ids, ns", f"{FEW} of {many:,} ids, ns", "all in turn, ns"),
         *(f"look-up, {FEW} ids, ns", f"{FEW} of {many:,} ids, ns", "all in turn, ns"),
     )
-    note = "All in turn: every decision finds its client's state cold in the processor's caches; no code runs longer."
+    note = "All in turn: every decision finds its client's state cold in the processor's caches; no more code is run."
     return Outcome([Table(f"{many:,} client ids with a quota each", columns, tuple(rows), note)], bars)
 
 
@@ -101,6 +99,7 @@ class Population:
         rounds = max(1, _DECISIONS // len(ids))
         asked = [self._turns[number] for number in ids]
         names = [self._names[number] for number in ids]
+        self._decide(asked, 1)  # what only the first decision does: attaching to its limiter
         gc.disable()
         try:
             decision = min(self._decide(asked, rounds) for _ in range(_REPEATS))
@@ -115,15 +114,11 @@ class Population:
 
     def _decide(self, asked: Asked, rounds: int) -> float:
         now_ms = self._now_ms
-        left = _PER_MILLISECOND
         began = time.perf_counter_ns()
         for _ in range(rounds):
+            now_ms += 1  # one a pass: a client's windows pass at the same pace, however many others there are
             for throttle, turn in asked:
                 throttle.produce(turn, _BYTES, now_ms)
-                left -= 1
-                if not left:
-                    left = _PER_MILLISECOND
-                    now_ms += 1
         spent = time.perf_counter_ns() - began
         self._now_ms = now_ms
         return spent / (rounds * len(asked))
