@@ -25,6 +25,10 @@ from quotas.turn import Limiter, Place, Turn
 
 PRODUCE: Final = PRODUCER_BYTE_RATE
 FETCH: Final = CONSUMER_BYTE_RATE
+# The first Fetch of an identity, as long as there is no answer to judge by.
+FIRST_FETCH_BYTES: Final = 65_536
+# One partition's default (max.partition.fetch.bytes): a consumer that had nothing to fetch may always begin with it.
+FETCH_BYTES_MIN: Final = 1_048_576
 
 
 class Source(Protocol):
@@ -46,6 +50,7 @@ class SampledThrottle:
     """Kafka's sampled window for one identity: kip13."""
 
     __slots__ = (
+        "_expected",
         "_in_flight",
         "_limit",
         "_mute_ms_max",
@@ -64,6 +69,7 @@ class SampledThrottle:
         self.enforced = True
         self.place: Place | None = None
         self._in_flight = 0  # bytes expected of Fetches that are with the broker
+        self._expected = FIRST_FETCH_BYTES  # what a Fetch of a channel without history is taken for
         self._samples = options.window_samples
         self._window_ms = int(options.window_seconds * 1000)
         self._rate = SampledRate(self._samples, self._window_ms)
@@ -99,14 +105,16 @@ class SampledThrottle:
             self._in_flight -= turn.admitted
             turn.admitted = -1
         rate = self._rate
-        throttle_ms = rate.throttle_ms(self._limit, now_ms, self._in_flight + turn.expected)
+        expected = turn.expected or self._expected
+        throttle_ms = rate.throttle_ms(self._limit, now_ms, self._in_flight + expected)
         if throttle_ms > 0:
             # Once the window is empty, waiting longer cannot help: that one passes.
-            throttle_ms = min(throttle_ms, rate.empty_in_ms(now_ms), self._mute_ms_max)
+            empty_in_ms = max(rate.empty_in_ms(now_ms), self._window_ms if self._in_flight else 0)
+            throttle_ms = min(throttle_ms, empty_in_ms, self._mute_ms_max)
             if throttle_ms > 0:
                 return Decision(throttle_ms=throttle_ms, reason="fetch over quota")
-        turn.admitted = turn.expected
-        self._in_flight += turn.admitted
+        turn.admitted = expected
+        self._in_flight += expected
         return ADMITTED
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
@@ -116,16 +124,21 @@ class SampledThrottle:
         cap = int(self._limit * (self._samples - 1) * self._window_ms / 1000.0)
         others = self._in_flight - max(turn.admitted, 0)
         left = self._rate.left(self._limit, now_ms) - others
-        return max(1, min(requested, cap, left))
+        # Several Fetches are with the broker at once, each charged as expected: none may bring far more than that.
+        known = max(2 * turn.expected, FETCH_BYTES_MIN) if turn.expected else cap
+        granted = max(1, min(requested, cap, left, known))
+        if not turn.expected and turn.admitted >= 0:  # it may bring as much: nobody knows better yet
+            self._in_flight += granted - turn.admitted
+            turn.admitted = granted
+        return granted
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Record what was delivered; over the quota, this very answer says so."""
         if turn.admitted >= 0:
             self._in_flight -= turn.admitted
             turn.admitted = -1
-        turn.expected = max(
-            size, turn.expected // 2
-        )  # one empty answer is no sign that there is nothing to fetch
+        # One empty answer is no sign that there is nothing to fetch; ten in a row are.
+        turn.expected = self._expected = max(size, turn.expected // 2)
         return self.produce(turn, size, now_ms)
 
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
