@@ -94,10 +94,10 @@ accuracy: jars ## How well quotas are kept, beside Kafka's own
 
 # In an environment of its own: pip-tools needs pip and setuptools, which the lock leaves alone.
 .PHONY: lock
-lock: $(VENV)/.stamp ## Renew requirements/*.txt from pyproject.toml and requirements/dev.in
+lock: $(VENV)/.stamp ## Renew requirements/*.txt from pyproject.toml and requirements/*.in
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/pip install --quiet --disable-pip-version-check pip-tools
-	for pair in run:pyproject.toml dev:requirements/dev.in; do \
+	for pair in run:pyproject.toml build:requirements/build.in dev:requirements/dev.in; do \
 	  CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/pip-compile --quiet --strip-extras --generate-hashes \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options $(LOCK_ARGS) \
 	    --output-file "requirements/$${pair%%:*}.txt" "$${pair##*:}"; done
