@@ -6,7 +6,7 @@ Nothing here is ours but the plumbing: that is the point.
 
 import uuid
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any, Final
 
 import kafka.protocol.admin
@@ -21,12 +21,10 @@ from protocol.messages import AddressMap
 
 Message = Any
 
-RESPONSES: Final[dict[int, Any]] = {
-    cls.API_KEY: cls for cls in ApiMessage.__subclasses__() if cls.type == "response"
-}
-REQUESTS: Final[dict[int, Any]] = {
-    cls.API_KEY: cls for cls in ApiMessage.__subclasses__() if cls.type == "request"
-}
+# Without the subclasses it makes of each for single versions.
+_CLASSES: Final = [cls for cls in ApiMessage.__subclasses__() if cls._class_version is None]
+RESPONSES: Final[dict[int, Any]] = {cls.API_KEY: cls for cls in _CLASSES if cls.type == "response"}
+REQUESTS: Final[dict[int, Any]] = {cls.API_KEY: cls for cls in _CLASSES if cls.type == "request"}
 
 _INTEGERS: Final = {"int8": 8, "int16": 16, "uint16": 16, "int32": 32, "int64": 64}
 
@@ -40,7 +38,7 @@ def messages(cls: Any, version: int, **fixed: st.SearchStrategy[Any]) -> st.Sear
     """Arbitrary messages of `cls` in `version`, some fields from the strategies given."""
     values = dict(_values(cls, version))
     values |= {name: strategy for name, strategy in fixed.items() if name in values}
-    return st.fixed_dictionaries(values).map(lambda chosen: cls(version=version, **chosen))
+    return st.fixed_dictionaries(values).map(lambda chosen: cls[version](**chosen))
 
 
 @cache
@@ -82,20 +80,24 @@ def _find(field: Any, name: str) -> Any:
 
 def _value(field: Any, version: int) -> st.SearchStrategy[Any] | None:
     if field.is_struct() or field.is_struct_array():
-        inner = st.fixed_dictionaries(
-            {
-                child.name: strategy
-                for child in _children(field)
-                if child.for_version_q(version) and (strategy := _value(child, version)) is not None
-            }
-        ).map(lambda chosen, cls=field.data_class: cls(version=version, **chosen))
-        strategy = st.lists(inner, max_size=3) if field.is_struct_array() else inner
-        return _nullable(field, version, strategy) if field.is_struct_array() else strategy
+        values = {
+            child.name: value
+            for child in _children(field)
+            if child.for_version_q(version) and (value := _value(child, version)) is not None
+        }
+        inner = st.fixed_dictionaries(values).map(partial(_entry, field.data_class, version))
+        if field.is_struct_array():
+            return _nullable(field, version, st.lists(inner, max_size=3))
+        return inner
     if field.is_array():
         inner_value = _simple(field.array_of)
         return None if inner_value is None else _nullable(field, version, st.lists(inner_value, max_size=3))
     simple = _simple(field)
     return None if simple is None else _nullable(field, version, simple)
+
+
+def _entry(cls: Any, version: int, values: dict[str, Any]) -> Any:
+    return cls(version=version, **values)
 
 
 def _children(field: Any) -> Iterator[Any]:

@@ -1,0 +1,112 @@
+"""Primitive types at their edges: the last byte, null, and lengths that cannot be."""
+
+import pytest
+
+from protocol import primitives
+from protocol.errors import MalformedFieldError, TruncatedError
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        ("00", 0),
+        ("7f", 127),
+        ("8001", 128),
+        ("ac02", 300),
+        ("8500", 5),  # longer than it need be, which Kafka's reader takes
+        ("ffffffff0f", 2**32 - 1),
+    ],
+)
+def test_uvarint_reads(raw: str, value: int) -> None:
+    buf = bytes.fromhex(raw)
+    assert primitives.uvarint(buf, 0, len(buf)) == (value, len(buf))
+
+
+@pytest.mark.parametrize("raw", ["", "80", "ffff"])
+def test_uvarint_cut_off_is_truncated(raw: str) -> None:
+    buf = bytes.fromhex(raw)
+    with pytest.raises(TruncatedError):
+        primitives.uvarint(buf, 0, len(buf))
+
+
+@pytest.mark.parametrize("raw", ["ffffffff1f", "808080808001"])
+def test_uvarint_of_more_than_32_bits_is_malformed(raw: str) -> None:
+    buf = bytes.fromhex(raw)
+    with pytest.raises(MalformedFieldError):
+        primitives.uvarint(buf, 0, len(buf))
+
+
+@pytest.mark.parametrize("value", [0, 1, 127, 128, 16383, 16384, 2**31, 2**32 - 1])
+def test_uvarint_is_read_as_it_was_written(value: int) -> None:
+    raw = primitives.uvarint_bytes(value)
+    assert primitives.uvarint(raw, 0, len(raw)) == (value, len(raw))
+
+
+@pytest.mark.parametrize(
+    ("raw", "flexible", "text"),
+    [
+        ("00026869", False, "hi"),
+        ("0000", False, ""),
+        ("ffff", False, None),
+        ("036869", True, "hi"),
+        ("01", True, ""),
+        ("00", True, None),
+    ],
+)
+def test_string_has_two_forms(raw: str, flexible: bool, text: str | None) -> None:
+    buf = bytes.fromhex(raw)
+    assert primitives.string(buf, 0, len(buf), flexible) == (text, len(buf))
+    assert primitives.skip_string(buf, 0, len(buf), flexible) == len(buf)
+    assert primitives.string_bytes(text, flexible) == buf
+    with pytest.raises(TruncatedError):
+        primitives.string(buf, 0, len(buf) - 1, flexible)
+
+
+@pytest.mark.parametrize(("raw", "flexible"), [("fffe", False), ("818002", True)])
+def test_string_of_a_length_that_cannot_be_is_malformed(raw: str, flexible: bool) -> None:
+    buf = bytes.fromhex(raw) + bytes(100_000)
+    with pytest.raises(MalformedFieldError):
+        primitives.string(buf, 0, len(buf), flexible)
+
+
+def test_string_that_is_not_text_is_malformed() -> None:
+    with pytest.raises(MalformedFieldError):
+        primitives.string(b"\x00\x01\xff", 0, 3, False)
+
+
+def test_count_reads_both_forms_of_null() -> None:
+    assert primitives.count(b"\xff\xff\xff\xff", 0, 4, False) == (-1, 4)
+    assert primitives.count(b"\x00", 0, 1, True) == (-1, 1)
+    assert primitives.count_bytes(-1, False) == b"\xff\xff\xff\xff"
+    assert primitives.count_bytes(-1, True) == b"\x00"
+
+
+def test_count_below_null_is_malformed() -> None:
+    with pytest.raises(MalformedFieldError):
+        primitives.count(b"\xff\xff\xff\xfe", 0, 4, False)
+
+
+def test_skip_bytes_stops_at_the_end() -> None:
+    assert primitives.skip_bytes(b"\x00\x00\x00\x02ab", 0, 6, False) == 6
+    with pytest.raises(TruncatedError):
+        primitives.skip_bytes(b"\x00\x00\x00\x03ab", 0, 6, False)
+
+
+def test_skip_tags_passes_every_field() -> None:
+    # Two fields: tag 0 of one byte, tag 300 of two.
+    buf = bytes.fromhex("02 00 01 aa ac02 02 bbcc 99")
+    assert primitives.skip_tags(buf, 0, len(buf)) == len(buf) - 1
+    assert primitives.skip_tags(b"\x00", 0, 1) == 1
+    for end in range(len(buf) - 1):
+        with pytest.raises(TruncatedError):
+            primitives.skip_tags(buf, 0, end)
+
+
+def test_numbers_end_where_the_visible_bytes_do() -> None:
+    buf = b"\xff\xfe\xff\xff"
+    assert primitives.int16(buf, 0, 2) == -2
+    assert primitives.int32(buf, 0, 4) == -65537
+    with pytest.raises(TruncatedError):
+        primitives.int16(buf, 0, 1)
+    with pytest.raises(TruncatedError):
+        primitives.int32(buf, 0, 3)
