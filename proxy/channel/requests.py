@@ -68,8 +68,10 @@ class RequestSide(Side):
         length, key, version, correlation_id, client_id_length = head
         if length < _LENGTH_MIN or length > state.settings.frame_bytes_max:
             raise unreadable_length(bytes(buf[pos : pos + 4]), length, state.settings.frame_bytes_max)
-        body = pos + _HEAD_BYTES + max(0, client_id_length)  # a null client id has length -1
-        if body > end or body > pos + 4 + length:
+        body = pos + _HEAD_BYTES + client_id_length
+        if client_id_length < 0:
+            body = self._null_client_id(pos, client_id_length)
+        elif body > end or body > pos + 4 + length:
             self._cut_client_id(length, client_id_length)
             return 0
         client_id = bytes(buf[pos + _HEAD_BYTES : body])
@@ -100,6 +102,12 @@ class RequestSide(Side):
                 raise unreadable_length(bytes(buf[pos : pos + 4]), length, length_max)
         self.need = _HEAD_BYTES
         self.order = MORE
+
+    def _null_client_id(self, pos: int, client_id_length: int) -> int:
+        """Where the header ends that has no client id; null is -1, and nothing is below it."""
+        if client_id_length < -1:
+            raise PeerError("malformed", f"client id of {client_id_length} bytes")
+        return pos + _HEAD_BYTES
 
     def _cut_client_id(self, length: int, client_id_length: int) -> None:
         """Keep a header whose client id is not all here."""

@@ -42,7 +42,7 @@ class ResponseSide(Side):
         while True:
             if self.walk is not None:
                 pos = self._walk_on(buf, pos, end)
-                if self.walk is not None:
+                if self.mid_frame:
                     return pos - start
             if in_flight and in_flight[0][1] is LOCAL:
                 self.replace(0, in_flight.popleft()[3])
@@ -86,6 +86,9 @@ class ResponseSide(Side):
             pos += walk.feed(buf, pos, end, address_map)
             if walk.done:
                 self.walk = None
+                # More than the frame's fields: nothing Kafka has, but its length was announced.
+                self.unseen = walk.unseen
+                self.order = PASS
                 return pos
             if not walk.unseen:
                 self.need = end - pos + 1

@@ -25,6 +25,8 @@ __all__ = ["request"]
 
 _FLEXIBLE_SINCE: Final = 9
 _NODE_ENDPOINTS_SINCE: Final = 10
+# What may stand before acks: a header's tags and a transactional id of at most 32,767 bytes, as Kafka's strings are.
+_FIELDS_BYTES_MAX: Final = 128 * 1024
 
 
 def request(
@@ -38,10 +40,14 @@ def request(
     fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
     acks = None if fields_at is None else produce.acks(buf, fields_at, frame_end, version)
     if acks is None:
+        if end - pos > _FIELDS_BYTES_MAX:
+            raise PeerError("malformed", f"no acks in the first {end - pos} bytes of a Produce")
         return side.more(end - pos, length)
     state = side.state
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"
+    if acks == 0:
+        state.acks_zero = True  # said before a hold: a client that closes then still wants this one delivered
     throttle = identity.quota.produce
     decision = throttle.produce(identity.produce, length, now_ms)
     mute_until_ms = 0
@@ -50,8 +56,8 @@ def request(
             return side.wait(decision.hold_until_ms, held=True)
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
     if acks == 0:
-        state.acks_zero = True
-    elif mute_until_ms or (version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None):
+        return 0
+    if mute_until_ms or (version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None):
         state.in_flight.append((correlation_id, _answer, version, mute_until_ms))
     else:
         state.in_flight.append((correlation_id, None, version, None))

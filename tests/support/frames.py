@@ -1,0 +1,134 @@
+"""Requests and answers as bytes, written by hand: only what a proxy looks at is there, the rest is filler.
+
+Whole frames with their length prefix. `filler` bytes are all different from zero, so that nothing of them can be
+taken for an empty field. For messages with all their fields see `tests.unit.protocol.kafka_frames`.
+"""
+
+import struct
+from typing import Final
+
+from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, JOIN_GROUP, PRODUCE, flexible
+
+LIST_OFFSETS: Final = 2
+_NO_LIMIT: Final = 0x7FFFFFFF
+
+
+def filler(size: int) -> bytes:
+    """So many bytes that mean nothing."""
+    return bytes(1 + index % 250 for index in range(size))
+
+
+def frame(body: bytes) -> bytes:
+    """Put the length in front."""
+    return struct.pack(">i", len(body)) + body
+
+
+def request(
+    api_key: int,
+    version: int,
+    body: bytes = b"",
+    *,
+    correlation_id: int = 1,
+    client_id: str | None = "a",
+    size: int = 0,
+) -> bytes:
+    """A request whose frame is `size` bytes long without the prefix, filled up behind `body`; 0: as long as it is."""
+    name = b"" if client_id is None else client_id.encode()
+    head = (
+        struct.pack(">hhih", api_key, version, correlation_id, -1 if client_id is None else len(name)) + name
+    )
+    if flexible(api_key, version):
+        head += b"\0"
+    whole = head + body
+    assert not size or size >= len(whole), f"the fields alone are {len(whole)} bytes"
+    return frame(whole + filler(size - len(whole)) if size else whole)
+
+
+def produce(
+    version: int, size: int, *, correlation_id: int = 1, client_id: str | None = "a", acks: int = -1
+) -> bytes:
+    """A Produce request whose records are filler."""
+    transactional_id = b"\0" if version >= 9 else b"\xff\xff" if version >= 3 else b""
+    body = transactional_id + struct.pack(">hi", acks, 30_000)
+    return request(PRODUCE, version, body, correlation_id=correlation_id, client_id=client_id, size=size)
+
+
+def produce_answer(version: int, *, correlation_id: int = 1, throttle_ms: int = 0) -> bytes:
+    """A Produce answer that acknowledges nothing and nobody."""
+    if version >= 9:
+        return frame(struct.pack(">ixbix", correlation_id, 1, throttle_ms))
+    return frame(struct.pack(">iii", correlation_id, 0, throttle_ms)[: 12 if version >= 1 else 8])
+
+
+def fetch(
+    version: int,
+    *,
+    correlation_id: int = 1,
+    client_id: str | None = "a",
+    max_bytes: int = _NO_LIMIT,
+    min_bytes: int = 1,
+    session_id: int = 0,
+    session_epoch: int = -1,
+    replica_id: int = -1,
+    topics: bytes | None = None,
+) -> bytes:
+    """A Fetch request; `topics` are the bytes of the topics and all that follows, by default none."""
+    body = b"" if version >= 15 else struct.pack(">i", replica_id)
+    body += struct.pack(">ii", 500, min_bytes)
+    body += struct.pack(">i", max_bytes) if version >= 3 else b""
+    body += b"\0" if version >= 4 else b""
+    body += struct.pack(">ii", session_id, session_epoch) if version >= 7 else b""
+    if topics is None:
+        array = b"\1" if version >= 12 else b"\0\0\0\0"
+        # Topics; forgotten topics since 7; the rack since 11; tags where flexible.
+        topics = array + (array if version >= 7 else b"")
+        topics += (b"\1\0" if version >= 12 else b"\0\0") if version >= 11 else b""
+    return request(FETCH, version, body + topics, correlation_id=correlation_id, client_id=client_id)
+
+
+def fetch_answer(
+    version: int,
+    size: int,
+    *,
+    correlation_id: int = 1,
+    throttle_ms: int = 0,
+    error: int = 0,
+    session_id: int = 0,
+) -> bytes:
+    """A Fetch answer whose frame is `size` bytes long without the prefix; what follows the session id is filler."""
+    head = struct.pack(">i", correlation_id) + (b"\0" if version >= 12 else b"")
+    head += struct.pack(">i", throttle_ms) if version >= 1 else b""
+    head += struct.pack(">hi", error, session_id) if version >= 7 else b""
+    return frame(head + filler(size - len(head)))
+
+
+def answer(size: int = 20, *, correlation_id: int = 1) -> bytes:
+    """An answer to anything, whose frame is `size` bytes long without the prefix."""
+    return frame(struct.pack(">i", correlation_id) + filler(size - 4))
+
+
+def join_group(
+    version: int, session_timeout_ms: int, *, correlation_id: int = 1, client_id: str = "a"
+) -> bytes:
+    """A JoinGroup request of the group `g`."""
+    group = b"\2g" if flexible(JOIN_GROUP, version) else b"\0\1g"
+    body = group + struct.pack(">i", session_timeout_ms)
+    return request(JOIN_GROUP, version, body, correlation_id=correlation_id, client_id=client_id, size=60)
+
+
+def heartbeat(*, correlation_id: int = 1, client_id: str = "a") -> bytes:
+    """A Heartbeat request, version 4."""
+    return request(HEARTBEAT, 4, correlation_id=correlation_id, client_id=client_id, size=40)
+
+
+def api_versions(version: int = 3, *, correlation_id: int = 1, client_id: str | None = "a") -> bytes:
+    """An ApiVersions request."""
+    body = b"\2x\2y\0" if version >= 3 else b""
+    return request(API_VERSIONS, version, body, correlation_id=correlation_id, client_id=client_id)
+
+
+def told(frame_bytes: bytes, throttle_at: int, throttle_ms: int) -> bytes:
+    """The same frame with another throttle time."""
+    out = bytearray(frame_bytes)
+    struct.pack_into(">i", out, throttle_at, throttle_ms)
+    return bytes(out)

@@ -1,0 +1,200 @@
+"""Dialogues with a channel machine: bytes shown, orders expected, no socket and no clock.
+
+    talk = Playbook(channel_machine(producer_default=1000))
+    talk.client(0, request, Pass(request), Wait(2000))
+    talk.broker(40, answer, Insert(told(answer, 1960)), Drop(len(answer)))
+    talk.client(2000, b"")
+
+Each line shows one direction what it kept and what is new, does what the machine orders, as `proxy.net` does, and
+compares the orders with those expected. A mismatch prints the whole dialogue. Nothing can be left unasserted: a
+line that expects nothing has to be answered with nothing.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from protocol.errors import WireError
+from protocol.messages.fetch_session import SessionTable
+from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, ChannelSettings, PeerError, Side
+from proxy.stats import Stats
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import Engine, EngineOptions
+
+_BYTES_SHOWN: Final = 24
+_ORDERS_MAX: Final = 10_000
+FRAME_BYTES_MAX: Final = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Pass:
+    """These bytes go on untouched."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Unseen:
+    """So many bytes that follow may pass without being looked at."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class More:
+    """The rest is kept until so many bytes are there."""
+
+    need: int
+
+
+@dataclass(frozen=True)
+class Insert:
+    """These bytes are sent, which nobody sent."""
+
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Drop:
+    """The next bytes are left out."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing more is read before this time; held tells a hold from a mute."""
+
+    until_ms: int
+    held: bool = False
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The connection is ended, for this cause."""
+
+    cause: str
+
+
+Order = Pass | Unseen | More | Insert | Drop | Wait | Ends
+
+
+def gateway_address(node_id: int, _host: str, _port: int) -> tuple[str, int] | None:
+    """The address map of the dialogues: broker N is at port 19100 + N; brokers from 64 on are never named."""
+    return ("sluice.example", 19100 + node_id) if node_id < 64 else None
+
+
+def channel_machine(
+    engine: Engine | None = None,
+    *,
+    gateway: bool = True,
+    broker: int = 1,
+    producer_default: float | None = None,
+    consumer_default: float | None = None,
+    options: EngineOptions | None = None,
+    sessions: SessionTable | None = None,
+) -> Channel:
+    """One channel with a real engine; kip13 and enforcing unless told otherwise."""
+    if engine is None:
+        quotas = StaticQuotas(producer_default=producer_default, consumer_default=consumer_default)
+        engine = Engine(options or EngineOptions(), Definitions(static=quotas))
+    settings = ChannelSettings(
+        broker=broker, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
+    )
+    return Channel(settings, engine, sessions or SessionTable(100), Stats())
+
+
+@dataclass
+class Playbook:
+    """One dialogue. `ended` is the cause of its end, once there is one."""
+
+    channel: Channel
+    ended: str = ""
+    _kept: dict[str, bytes] = field(default_factory=dict)
+    _lines: list[str] = field(default_factory=list)
+
+    def client(self, now_ms: int, data: bytes, *expected: Order) -> None:
+        """Show the requests' side what the client sent; b"": show it again what it kept."""
+        self._say("client", self.channel.requests, now_ms, data, expected)
+
+    def broker(self, now_ms: int, data: bytes, *expected: Order) -> None:
+        """Show the answers' side what the broker sent; b"": show it again what it kept."""
+        self._say("broker", self.channel.responses, now_ms, data, expected)
+
+    def _say(self, who: str, side: Side, now_ms: int, data: bytes, expected: tuple[Order, ...]) -> None:
+        assert not self.ended, f"the dialogue has ended: {self.ended}"
+        shown = self._kept.get(who, b"") + data
+        orders, self._kept[who] = _carry_out(side, shown, now_ms)
+        if orders and isinstance(orders[-1], Ends):
+            self.ended = orders[-1].cause
+        again = f" after {len(shown) - len(data)} kept" if len(shown) > len(data) else ""
+        self._lines += [f"{now_ms:>6} ms  {who} sends {_shown(data)}{again}", *map(_line, orders)]
+        if orders != list(expected):
+            told = "\n".join([*self._lines, "           but expected were:", *map(_line, expected)])
+            told += _difference(orders, list(expected))
+            raise AssertionError(f"the dialogue goes otherwise\n{told}")
+
+
+def _carry_out(side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
+    """The orders for these bytes, and what of them is kept."""
+    buf = bytearray(shown)  # writable, as the shell's own buffer is
+    view = memoryview(buf)
+    orders: list[Order] = []
+    start = 0
+    for _ in range(_ORDERS_MAX):
+        try:
+            count = side.receive(view, start, len(buf), now_ms)
+        except PeerError as error:
+            return [*orders, Ends(error.cause)], b""
+        except WireError:
+            return [*orders, Ends("malformed")], b""
+        if count:
+            orders.append(Pass(bytes(buf[start : start + count])))
+        start += count
+        if side.order == REPLACE:
+            orders += _replaced(side)
+            start += side.drop
+            continue
+        if side.order == MORE:
+            orders.append(More(side.need))
+        elif side.order == WAIT:
+            orders.append(Wait(side.wait_until_ms, side.held))
+        elif side.order == PASS:
+            assert start == len(buf), "PASS leaves nothing over"
+            if side.unseen:
+                orders.append(Unseen(side.unseen))
+        return orders, bytes(buf[start:])
+    raise AssertionError("a side orders for ever")
+
+
+def _replaced(side: Side) -> list[Order]:
+    inserted: list[Order] = [Insert(bytes(side.insert))] if side.insert else []
+    return [*inserted, Drop(side.drop)] if side.drop else inserted
+
+
+def _line(order: Order) -> str:
+    said = type(order).__name__.lower()
+    if isinstance(order, Pass | Insert):
+        said += f" {_shown(order.data)}"
+    elif isinstance(order, Wait):
+        said = f"{'hold' if order.held else 'mute'} until {order.until_ms} ms"
+    elif isinstance(order, Ends):
+        said += f": {order.cause}"
+    else:
+        said += f" {order.need if isinstance(order, More) else order.count}"
+    return f"           -> {said}"
+
+
+def _difference(orders: list[Order], expected: list[Order]) -> str:
+    """Where the first bytes differ that should be the same."""
+    for got, wanted in zip(orders, expected, strict=False):
+        if isinstance(got, Pass | Insert) and isinstance(wanted, Pass | Insert) and got.data != wanted.data:
+            pairs = zip(got.data, wanted.data, strict=False)
+            at = next((index for index, (one, other) in enumerate(pairs) if one != other), 0)
+            part = slice(at, at + 16)
+            return f"\n           byte {at}: {got.data[part].hex(' ')}, not {wanted.data[part].hex(' ')}"
+    return ""
+
+
+def _shown(data: bytes) -> str:
+    rest = "…" if len(data) > _BYTES_SHOWN else ""
+    return f"{len(data)} bytes {data[:_BYTES_SHOWN].hex(' ')}{rest}" if data else "nothing"

@@ -1,0 +1,231 @@
+"""What passes from client to broker, how a frame may be cut, and every way in which a client can be wrong."""
+
+import struct
+
+import pytest
+
+from protocol.api import API_NAMES
+from proxy.channel.settings import IN_FLIGHT_MAX
+from tests.support.frames import LIST_OFFSETS, answer, api_versions, frame, produce, request
+from tests.support.playbook import (
+    FRAME_BYTES_MAX,
+    Ends,
+    More,
+    Pass,
+    Playbook,
+    Unseen,
+    Wait,
+    channel_machine,
+)
+
+NEVER_ASKED = 32000
+
+
+def test_request_passes_untouched() -> None:
+    talk = Playbook(channel_machine())
+    asked = request(LIST_OFFSETS, 7, size=100)
+    talk.client(0, asked, Pass(asked))
+
+
+def test_answer_passes_untouched() -> None:
+    talk = Playbook(channel_machine())
+    asked, answered = request(LIST_OFFSETS, 7, size=100), answer(50)
+    talk.client(0, asked, Pass(asked))
+    talk.broker(0, answered, Pass(answered))
+
+
+def test_pipelined_requests_pass_in_one_order() -> None:
+    talk = Playbook(channel_machine())
+    asked = b"".join(request(LIST_OFFSETS, 7, size=100, correlation_id=number) for number in range(5))
+    talk.client(0, asked, Pass(asked))
+
+
+def test_pipelined_answers_pass_in_one_order() -> None:
+    talk = Playbook(channel_machine())
+    asked = b"".join(request(LIST_OFFSETS, 7, size=100, correlation_id=number) for number in range(5))
+    answered = b"".join(answer(30 + number, correlation_id=number) for number in range(5))
+    talk.client(0, asked, Pass(asked))
+    talk.broker(0, answered, Pass(answered))
+
+
+def test_payload_passes_unseen() -> None:
+    talk = Playbook(channel_machine())
+    asked = produce(9, 100_000)
+    talk.client(0, asked[:60], Pass(asked[:60]), Unseen(100_004 - 60))
+
+
+def test_next_frame_is_read_where_an_unseen_payload_ends() -> None:
+    talk = Playbook(channel_machine())
+    first, second = produce(9, 1_000), request(LIST_OFFSETS, 7, size=100, correlation_id=2)
+    talk.client(0, first[:60], Pass(first[:60]), Unseen(1_004 - 60))
+    talk.client(0, first[60:] + second, Pass(first[60:] + second))
+
+
+@pytest.mark.parametrize("cut", range(1, 14))
+def test_cut_header_is_kept_until_it_is_whole(cut: int) -> None:
+    talk = Playbook(channel_machine())
+    asked = request(LIST_OFFSETS, 7, size=100)
+    talk.client(0, asked[:cut], More(14))
+    talk.client(0, asked[cut:], Pass(asked))
+
+
+def test_cut_client_id_is_kept_until_it_is_whole() -> None:
+    talk = Playbook(channel_machine())
+    asked = request(LIST_OFFSETS, 7, client_id="client", size=100)
+    talk.client(0, asked[:17], More(14 + 6))
+    talk.client(0, asked[17:], Pass(asked))
+
+
+def test_cut_acks_are_kept_until_they_are_there() -> None:
+    talk = Playbook(channel_machine())
+    asked = produce(9, 100)
+    talk.client(0, asked[:16], More(2 * 16 + 64))
+    talk.client(0, asked[16:], Pass(asked))
+
+
+def test_null_client_id_is_the_empty_one() -> None:
+    channel = channel_machine()
+    talk = Playbook(channel)
+    asked = request(LIST_OFFSETS, 7, client_id=None, size=100)
+    talk.client(0, asked, Pass(asked))
+    assert channel.state.identity is not None
+    assert channel.state.identity.quota.client_id == ""
+
+
+def test_each_request_counts_for_the_client_id_it_names() -> None:
+    channel = channel_machine()
+    talk = Playbook(channel)
+    asked = produce(9, 100, client_id="a") + produce(9, 300, client_id="b") + produce(9, 100, client_id="a")
+    talk.client(0, asked, Pass(asked))
+    counted = {view.client_id: view.bytes_total for view in channel.state.engine.views(0) if view.bytes_total}
+    assert counted == {"a": 100 + 100, "b": 300}
+
+
+@pytest.mark.parametrize("key", sorted(set(API_NAMES) - {0, 1, 3, 10, 60, 78, 79}))
+def test_known_api_of_any_version_passes(key: int) -> None:
+    talk = Playbook(channel_machine())
+    asked = request(key, NEVER_ASKED, size=400)
+    talk.client(0, asked, Pass(asked))
+
+
+def test_gateway_ends_a_connection_that_asks_an_unknown_api() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, request(999, 0, size=50), Ends("unknown_api"))
+
+
+def test_sidecar_passes_an_unknown_api() -> None:
+    talk = Playbook(channel_machine(gateway=False))
+    asked = request(999, 0, size=50)
+    talk.client(0, asked, Pass(asked))
+
+
+def test_unknown_apis_are_counted_as_one() -> None:
+    channel = channel_machine(gateway=False)
+    talk = Playbook(channel)
+    asked = request(999, 0, size=50) + request(-5, 0, size=50)
+    talk.client(0, asked, Pass(asked))
+    assert channel.state.stats.requests[-1] == 2
+
+
+@pytest.mark.parametrize("key", [0, 1, 3, 10, 60, 78, 79])
+def test_version_outside_what_was_promised_ends_the_connection(key: int) -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, request(key, NEVER_ASKED, size=400), Ends("unsupported_version"))
+
+
+def test_api_versions_of_an_unknown_version_passes() -> None:
+    talk = Playbook(channel_machine())
+    asked = api_versions(NEVER_ASKED)
+    talk.client(0, asked, Pass(asked))
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), 0, 9, FRAME_BYTES_MAX + 1, 2**31 - 1])
+def test_impossible_length_ends_the_connection(length: int) -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, struct.pack(">i", length), Ends("frame_length"))
+
+
+def test_longest_frame_passes() -> None:
+    talk = Playbook(channel_machine())
+    head = struct.pack(">ihhih", FRAME_BYTES_MAX, LIST_OFFSETS, 7, 1, 0)
+    talk.client(0, head, Pass(head), Unseen(FRAME_BYTES_MAX - 10))
+
+
+def test_client_id_longer_than_its_frame_ends_the_connection() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, struct.pack(">ihhih", 20, LIST_OFFSETS, 7, 1, 30), Ends("malformed"))
+
+
+def test_client_id_of_a_length_below_null_ends_the_connection() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, frame(struct.pack(">hhih", LIST_OFFSETS, 7, 1, -2)), Ends("malformed"))
+
+
+def test_produce_that_ends_before_its_acks_ends_the_connection() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, request(0, 9, b"\0\xff"), Ends("malformed"))
+
+
+def test_produce_with_an_endless_transactional_id_is_not_kept() -> None:
+    talk = Playbook(channel_machine())
+    # A compact string of 1,000,000 bytes; Kafka's strings have at most 32,767.
+    asked = request(0, 9, b"\xc1\x84\x3d", size=1_000_100)
+    talk.client(0, asked[:200_000], Ends("malformed"))
+
+
+def test_fetch_that_ends_before_its_fields_do_ends_the_connection() -> None:
+    talk = Playbook(channel_machine(consumer_default=1000))
+    talk.client(0, request(1, 4, b"\0\0\0\1"), Ends("malformed"))
+
+
+def test_control_message_larger_than_is_kept_ends_the_connection() -> None:
+    channel = channel_machine(consumer_default=1000)
+    object.__setattr__(channel.state.settings, "frame_bytes_max", 2**30)
+    talk = Playbook(channel)
+    talk.client(0, struct.pack(">ihhih", 17 * 1024 * 1024, 1, 4, 1, 0), Ends("frame_length"))
+
+
+@pytest.mark.parametrize(
+    "start", [b"GET / HTTP/1.1\r\n", b"POST /metrics HTTP/1.1\r\n", b"PRI * HTTP/2.0\r\n"]
+)
+def test_http_request_is_named(start: bytes) -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, start, Ends("http_request"))
+
+
+def test_tls_hello_is_named() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, bytes.fromhex("160301020001000200fc0303"), Ends("tls_hello"))
+
+
+def test_wrong_bytes_behind_a_good_request_end_the_connection() -> None:
+    talk = Playbook(channel_machine())
+    asked = request(LIST_OFFSETS, 7, size=100)
+    talk.client(0, asked, Pass(asked))
+    talk.client(0, b"\xff\xff\xff\xff", Ends("frame_length"))
+
+
+def test_client_with_too_many_requests_on_their_way_waits() -> None:
+    talk = Playbook(channel_machine())
+    asked = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in range(IN_FLIGHT_MAX))
+    one_more = request(LIST_OFFSETS, 7, correlation_id=IN_FLIGHT_MAX)
+    talk.client(0, asked + one_more, Pass(asked), Wait(0))
+
+
+def test_waiting_request_passes_once_an_answer_has_come() -> None:
+    talk = Playbook(channel_machine())
+    asked = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in range(IN_FLIGHT_MAX))
+    one_more = request(LIST_OFFSETS, 7, correlation_id=IN_FLIGHT_MAX)
+    talk.client(0, asked + one_more, Pass(asked), Wait(0))
+    talk.broker(1, answer(correlation_id=0), Pass(answer(correlation_id=0)))
+    talk.client(1, b"", Pass(one_more), Wait(0))
+
+
+def test_many_client_ids_on_one_connection_are_forgotten_in_time() -> None:
+    channel = channel_machine(producer_default=1e9)
+    talk = Playbook(channel)
+    for number in range(100):
+        asked = produce(9, 100, client_id=f"client-{number}", acks=0)
+        talk.client(0, asked, Pass(asked))
+    turns = sum(channel.state.engine.client("ANONYMOUS", f"client-{n}", 1).produce.turns for n in range(100))
+    assert turns <= 32

@@ -1,0 +1,107 @@
+"""How answers are matched to what is owed, and every way in which a broker can be wrong."""
+
+import struct
+
+import pytest
+
+from proxy.channel.in_flight import LOCAL
+from tests.support.frames import LIST_OFFSETS, answer, fetch, frame, request
+from tests.support.playbook import Ends, Insert, More, Pass, Playbook, Unseen, channel_machine
+
+
+def asked_two() -> Playbook:
+    """A dialogue in which the answers 1 and 2 are owed."""
+    talk = Playbook(channel_machine())
+    asked = request(LIST_OFFSETS, 7, correlation_id=1) + request(LIST_OFFSETS, 7, correlation_id=2)
+    talk.client(0, asked, Pass(asked))
+    return talk
+
+
+def test_answer_nobody_asked_for_ends_the_connection() -> None:
+    talk = Playbook(channel_machine())
+    talk.broker(0, answer(), Ends("broker_out_of_order"))
+
+
+def test_answer_out_of_turn_ends_the_connection() -> None:
+    asked_two().broker(0, answer(correlation_id=2), Ends("broker_out_of_order"))
+
+
+@pytest.mark.parametrize("length", [-1, 0, 3])
+def test_impossible_length_of_an_answer_ends_the_connection(length: int) -> None:
+    asked_two().broker(0, struct.pack(">ii", length, 1), Ends("broker_frame_length"))
+
+
+@pytest.mark.parametrize("cut", range(1, 8))
+def test_cut_head_is_kept_until_it_is_whole(cut: int) -> None:
+    talk = asked_two()
+    answered = answer(50)
+    talk.broker(0, answered[:cut], More(8))
+    talk.broker(0, answered[cut:], Pass(answered))
+
+
+def test_answer_without_a_body_passes() -> None:
+    talk = asked_two()
+    talk.broker(0, answer(4), Pass(answer(4)))
+
+
+def test_rest_of_an_answer_passes_unseen() -> None:
+    talk = asked_two()
+    answered = answer(100_000)
+    talk.broker(0, answered[:20], Pass(answered[:20]), Unseen(100_004 - 20))
+
+
+def test_channel_with_an_answer_owed_is_not_idle() -> None:
+    assert not asked_two().channel.idle()
+
+
+def test_channel_with_a_half_passed_answer_is_not_idle() -> None:
+    talk = asked_two()
+    both = answer(correlation_id=1) + answer(100, correlation_id=2)
+    talk.broker(0, both[:-10], Pass(both[:-10]), Unseen(10))
+    assert not talk.channel.idle()
+
+
+def test_channel_with_all_answered_is_idle() -> None:
+    talk = asked_two()
+    both = answer(correlation_id=1) + answer(correlation_id=2)
+    talk.broker(0, both, Pass(both))
+    assert talk.channel.idle()
+
+
+def test_channel_with_a_half_passed_request_is_not_idle() -> None:
+    talk = Playbook(channel_machine())
+    asked = request(LIST_OFFSETS, 7, size=100)
+    talk.client(0, asked[:50], Pass(asked[:50]), Unseen(54))
+    assert not talk.channel.idle()
+
+
+def test_what_a_broker_adds_behind_a_walked_answer_passes_with_it() -> None:
+    talk = Playbook(channel_machine())
+    asked = fetch(18, correlation_id=1) + request(LIST_OFFSETS, 7, correlation_id=2)
+    talk.client(0, asked, Pass(asked))
+    # No topic, no tag, and 20 bytes that no version has.
+    answered = frame(struct.pack(">ixihibx", 1, 0, 0, 0, 1) + bytes(20))
+    talk.broker(0, answered[:-15], Pass(answered[:-15]), Unseen(15))
+    following = answer(correlation_id=2)
+    talk.broker(0, answered[-15:] + following, Pass(answered[-15:] + following))
+
+
+def test_local_answer_waits_for_the_answers_before_it() -> None:
+    channel = asked_two().channel
+    channel.state.in_flight[1] = (2, LOCAL, 7, b"made here")
+    assert not channel.has_local_answer()
+
+
+def test_local_answer_is_put_in_when_its_turn_comes() -> None:
+    talk = asked_two()
+    talk.channel.state.in_flight[1] = (2, LOCAL, 7, b"made here")
+    talk.broker(0, answer(correlation_id=1), Pass(answer(correlation_id=1)), Insert(b"made here"))
+
+
+def test_local_answer_does_not_cut_into_a_brokers() -> None:
+    talk = asked_two()
+    talk.channel.state.in_flight[1] = (2, LOCAL, 7, b"made here")
+    answered = answer(100, correlation_id=1)
+    talk.broker(0, answered[:50], Pass(answered[:50]), Unseen(54))
+    assert not talk.channel.has_local_answer()
+    talk.broker(0, answered[50:], Pass(answered[50:]), Insert(b"made here"))
