@@ -6,7 +6,7 @@ with the session timeout that JoinGroup names, and `quotas.mute` keeps every mut
 Ignored: everything else in them; they pass byte for byte, whatever their version.
 """
 
-from protocol.api import flexible
+from protocol.api import JOIN_GROUP, flexible
 from protocol.messages import groups
 from proxy.channel.in_flight import Buffer
 from proxy.channel.side import Side, skip_header_tags
@@ -19,13 +19,14 @@ def request(
 ) -> int:
     """Remember the session timeout, and owe the answer."""
     length, key, version, correlation_id, _ = head
-    if not side.whole(end - pos, length):
-        return side.order
-    frame_end = pos + 4 + length
-    fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
-    timeout_ms = (
-        None if fields_at is None else groups.session_timeout_ms(key, buf, fields_at, frame_end, version)
-    )
-    side.state.named_session_timeout(timeout_ms or 0)
+    timeout_ms = 0  # only JoinGroup names one; the others must not shorten it
+    if key == JOIN_GROUP:
+        if not side.whole(end - pos, length):
+            return side.order
+        frame_end = pos + 4 + length
+        fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
+        if fields_at is not None:
+            timeout_ms = groups.session_timeout_ms(key, buf, fields_at, frame_end, version) or 0
+    side.state.named_session_timeout(timeout_ms)
     side.state.in_flight.append((correlation_id, None, version, None))
     return 0
