@@ -25,7 +25,7 @@ __all__ = ["measure", "run"]
 FEW: Final = 10
 LIMIT: Final = 1.1
 POLICIES: Final[tuple[Policy, ...]] = ("kip13", "schedule")
-_DECISIONS: Final = 200_000
+DECISIONS: Final = 200_000
 _REPEATS: Final = 5
 _BYTES: Final = 1000
 
@@ -71,10 +71,10 @@ def run(stage: Stage) -> Outcome:
     return Outcome([Table(f"{many:,} client ids with a quota each", columns, tuple(rows), note)], bars)
 
 
-def measure(policy: Policy, many: int) -> tuple[Cost, Cost, Cost]:
+def measure(policy: Policy, many: int, decisions: int = DECISIONS) -> tuple[Cost, Cost, Cost]:
     """Return the cost with few ids, with the same few of many, and with all of the many in turn."""
-    few = Population(policy, FEW)
-    lots = Population(policy, many)
+    few = Population(policy, FEW, decisions)
+    lots = Population(policy, many, decisions)
     ids = list(range(many))
     random.Random(7).shuffle(ids)  # the order of creation is the order in memory, which no traffic follows
     return few.cost(list(range(FEW))), lots.cost(ids[:FEW]), lots.cost(ids)
@@ -83,7 +83,8 @@ def measure(policy: Policy, many: int) -> tuple[Cost, Cost, Cost]:
 class Population:
     """An engine in which `count` client ids have a quota that is never reached."""
 
-    def __init__(self, policy: Policy, count: int) -> None:
+    def __init__(self, policy: Policy, count: int, decisions: int) -> None:
+        self._decisions = decisions
         tables = (
             f'[[quota]]\nclient_id = "client-{number}"\nproducer_byte_rate = {10**12 + number}\n'
             for number in range(count)
@@ -96,7 +97,7 @@ class Population:
 
     def cost(self, ids: Sequence[int]) -> Cost:
         """Return what it costs to ask these clients in turn: the best of some repeats."""
-        rounds = max(1, _DECISIONS // len(ids))
+        rounds = max(1, self._decisions // len(ids))
         asked = [self._turns[number] for number in ids]
         names = [self._names[number] for number in ids]
         self._decide(asked, 1)  # what only the first decision does: attaching to its limiter

@@ -18,7 +18,7 @@ __all__ = ["LANES", "rotated", "run_consume", "run_produce"]
 
 LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR, UNPRIVILEGED)
 PARTITIONS: Final = 6
-PRODUCER: Final = ("acks=1", "client.id=bench-producer")
+PRODUCER: Final = ("acks=1", "client.id=bench-producer", "batch.size=131072")
 _WARM_UP_RECORDS: Final = 200_000
 Move = Callable[[Lane, int], perf_tools.Throughput]
 

@@ -1,0 +1,43 @@
+"""Which runs may replace the published table."""
+
+import argparse
+
+import pytest
+
+from tests.bench import options
+from tests.bench.accuracy import options as accuracy
+
+
+def test_whole_run_is_written() -> None:
+    whole = options.parse([])
+    assert whole.write
+    assert whole.only == frozenset(options.SECTIONS)
+    assert whole.rounds == 3
+
+
+def test_part_of_a_run_is_not_written_unasked() -> None:
+    assert not options.parse(["--quick"]).write
+    assert not options.parse(["--only", "produce"]).write
+    assert options.parse(["--only", "produce", "--write"]).write
+
+
+def test_quick_run_has_one_round_unless_told_otherwise() -> None:
+    assert options.parse(["--quick"]).rounds == 1
+    assert options.parse(["--quick", "--rounds", "2"]).rounds == 2
+
+
+def test_unknown_section_is_named() -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="no section 'speed'"):
+        options.sections("produce,speed")
+
+
+def test_accuracy_keeps_the_order_of_policies() -> None:
+    part = accuracy.parse(["--policies", "schedule,kafka", "--connections", "1,5"])
+    assert part.policies == ("kafka", "schedule")
+    assert part.connections == (1, 5)
+    assert not part.write
+
+
+def test_accuracy_is_steady_after_a_third_of_a_short_run() -> None:
+    assert accuracy.parse([]).steady_after == 15.0
+    assert accuracy.parse(["--seconds", "12"]).steady_after == 4.0

@@ -1,0 +1,53 @@
+"""The generator's requests are what Kafka's schema says, judged by kafka-python."""
+
+import doctest
+import struct
+
+import pytest
+from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
+from kafka.protocol.producer import ProduceRequest
+
+from tests.bench import wire
+
+
+def test_wire_examples_hold() -> None:
+    assert doctest.testmod(wire).failed == 0
+
+
+def body(request: bytes, api_key: int, version: int) -> bytes:
+    """Check length and header; return what follows."""
+    length, key, spoken, correlation_id, name_length = struct.unpack_from(">ihhih", request)
+    assert length == len(request) - 4
+    assert (key, spoken, correlation_id) == (api_key, version, 7)
+    assert request[14 : 14 + name_length] == b"bench"
+    assert request[14 + name_length] == 0  # no tags
+    return request[15 + name_length :]
+
+
+@pytest.mark.parametrize("size", [100, 65536])
+def test_produce_carries_one_record_of_the_size_asked_for(size: int) -> None:
+    request = wire.produce("bench", "requests", size, timestamp_ms=1_700_000_000_000)
+    decoded = ProduceRequest.decode(body(request, 0, 12), version=12)
+    assert (decoded.acks, decoded.topic_data[0].name) == (1, "requests")
+    partition = decoded.topic_data[0].partition_data[0]
+    assert partition.index == 0
+    assert size < len(bytes(partition.records)) < size + 100
+
+
+def test_metadata_asks_for_every_topic() -> None:
+    decoded = MetadataRequest.decode(body(wire.metadata_all_topics("bench"), 3, 12), version=12)
+    assert decoded.topics is None
+    assert not decoded.allow_auto_topic_creation
+
+
+def test_api_versions_names_the_generator() -> None:
+    decoded = ApiVersionsRequest.decode(body(wire.api_versions("bench"), 18, 3), version=3)
+    assert decoded.client_software_name == "sluice-bench"
+
+
+def test_produce_failed_finds_the_error_of_the_partition() -> None:
+    partition = struct.pack(">ih", 0, 6)  # NOT_LEADER_OR_FOLLOWER
+    answer = wire.frame(
+        struct.pack(">i", 7) + b"\0" + wire.varint(2) + wire.compact(b"t") + wire.varint(2) + partition
+    )
+    assert wire.produce_failed(answer, "t") == 6
