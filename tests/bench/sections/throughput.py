@@ -3,6 +3,7 @@
 Every lane takes its turn in every round, in an order that rotates; what is shown is the median of the rounds.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,7 +19,10 @@ __all__ = ["LANES", "rotated", "run_consume", "run_produce"]
 
 LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR, UNPRIVILEGED)
 PARTITIONS: Final = 6
-PRODUCER: Final = ("acks=1", "client.id=bench-producer", "batch.size=131072")
+PRODUCER: Final = ("acks=1", "client.id=bench-producer")
+LARGE_BATCHES: Final = "batch.size=131072"
+PRODUCE_LIMIT: Final = 1.0
+CONSUME_LIMIT: Final = 0.6
 _WARM_UP_RECORDS: Final = 200_000
 Move = Callable[[Lane, int], perf_tools.Throughput]
 
@@ -42,21 +46,26 @@ def rotated(lanes: Sequence[Lane], round_number: int) -> list[Lane]:
 
 
 def run_produce(stage: Stage) -> Outcome:
-    """Measure producing: a new topic for every turn, deleted after it."""
+    """Measure producing with batches of 128 KiB, and with the tool's default of 16 KiB."""
+    outcome = Outcome()
+    outcome.add([_produce(stage, "produce", LARGE_BATCHES), _produce(stage, "produce, default batches")])
+    return outcome
+
+
+def _produce(stage: Stage, what: str, *properties: str) -> Outcome:
+    """Produce to a new topic in every turn, deleted after it."""
     records = int(stage.options.gigabytes * 1e9 / perf_tools.RECORD_BYTES)
-    turns = 0
+    numbers = itertools.count()
 
     def move(lane: Lane, number: int) -> perf_tools.Throughput:
-        nonlocal turns
-        turns += 1
-        topic = f"produce-{turns}"
+        topic = f"{what.replace(', ', '-').replace(' ', '-')}-{next(numbers)}"
         stage.create_topic(topic, PARTITIONS)
         try:
-            return perf_tools.produce(lane.bootstrap, topic, number, *PRODUCER)
+            return perf_tools.produce(lane.bootstrap, topic, number, *PRODUCER, *properties)
         finally:
             stage.delete_topic(topic)
 
-    return _report("produce", 1.0, _measure(stage, "produce", records, move))
+    return _report(what, PRODUCE_LIMIT, _measure(stage, what, records, move))
 
 
 def run_consume(stage: Stage) -> Outcome:
@@ -64,15 +73,13 @@ def run_consume(stage: Stage) -> Outcome:
     records = int(stage.options.gigabytes * 1e9 / perf_tools.RECORD_BYTES)
     stage.say(f"consume: filling a topic with {stage.options.gigabytes:g} GB")
     stage.create_topic("consume", PARTITIONS)
-    perf_tools.produce(stage.cluster.bootstrap(), "consume", records, *PRODUCER)
-    turns = 0
+    perf_tools.produce(stage.cluster.bootstrap(), "consume", records, *PRODUCER, LARGE_BATCHES)
+    numbers = itertools.count()
 
     def move(lane: Lane, number: int) -> perf_tools.Throughput:
-        nonlocal turns
-        turns += 1
-        return perf_tools.consume(lane.bootstrap, "consume", number, f"consume-{turns}")
+        return perf_tools.consume(lane.bootstrap, "consume", number, f"consume-{next(numbers)}")
 
-    outcome = _report("consume", 0.6, _measure(stage, "consume", records, move))
+    outcome = _report("consume", CONSUME_LIMIT, _measure(stage, "consume", records, move))
     stage.delete_topic("consume")
     return outcome
 
