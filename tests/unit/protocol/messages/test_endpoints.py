@@ -1,0 +1,75 @@
+"""Arrays of endpoints in tag sections, by their bytes."""
+
+import pytest
+
+from protocol.errors import MalformedFieldError, TruncatedError
+from protocol.messages import endpoints
+from protocol.primitives import uvarint_bytes
+
+# One broker: id 1, host "ab", port 9, rack "r", no tags.
+BROKER = "00000001 03 6162 00000009 02 72 00"
+ARRAY = bytes.fromhex("02" + BROKER)
+
+
+def ours(node_id: int, host: str, port: int) -> tuple[str, int] | None:
+    assert (node_id, host, port) == (1, "ab", 9)
+    return ("cd", 8)
+
+
+def nobody(_node_id: int, _host: str, _port: int) -> None:
+    return None
+
+
+def test_array_is_read_with_the_addresses_to_be_seen() -> None:
+    entries, pos = endpoints.read_endpoints(ARRAY, 0, len(ARRAY), ours)
+    assert entries == [endpoints.Endpoint(1, "cd", 8, b"\x02r", b"\x00")]
+    assert pos == len(ARRAY)
+    assert endpoints.endpoints_bytes(entries) == bytes.fromhex("02 00000001 03 6364 00000008 02 72 00")
+    assert endpoints.endpoints_bytes(entries, racks=False) == bytes.fromhex(
+        "02 00000001 03 6364 00000008 00 00"
+    )
+    for end in range(len(ARRAY)):
+        with pytest.raises(TruncatedError):
+            endpoints.read_endpoints(ARRAY, 0, end, ours)
+
+
+def test_other_tags_and_bytes_behind_stay() -> None:
+    # Tag 0 is the array, tag 5 is unknown; two bytes behind the section.
+    section = bytes.fromhex("02 00 0f") + ARRAY + bytes.fromhex("05 01 aa" + "eeee")
+    rewritten = endpoints.rewrite_tags(section, 0, len(section), ours)
+    assert rewritten == bytes.fromhex("02 00 0f 02 00000001 03 6364 00000008 02 72 00" + "05 01 aa" + "eeee")
+    assert endpoints.fit_tags(section, 0, len(section), ours) == rewritten
+
+
+def test_array_that_names_nobody_any_more_is_not_written() -> None:
+    section = bytes.fromhex("02 00 0f") + ARRAY + bytes.fromhex("05 01 aa")
+    assert endpoints.rewrite_tags(section, 0, len(section), nobody) == bytes.fromhex("01 05 01 aa")
+
+
+def test_section_without_endpoints_is_left_alone() -> None:
+    section = bytes.fromhex("01 05 01 aa")
+    assert endpoints.rewrite_tags(section, 0, len(section), nobody) is None
+    assert endpoints.fit_tags(section, 0, len(section), nobody) is None
+
+
+def test_array_before_the_tags_is_filled_up_in_the_tags() -> None:
+    tail = ARRAY + b"\x00"
+    # Nobody is named: the array is empty, and 14 bytes are filled: one field, tag 127, 12 zeros.
+    assert endpoints.fit_array(tail, 0, len(tail), nobody) == bytes.fromhex("01 01 7f 0c") + bytes(12)
+    assert endpoints.fit_array(b"\x01\x00", 0, 2, nobody) is None
+
+
+@pytest.mark.parametrize("size", [*range(120, 140), 16380, 16385, 16390, 16400])
+def test_filling_comes_out_at_every_size(size: int) -> None:
+    host = b"h" * size
+    array = b"\x02" + bytes(4) + uvarint_bytes(size + 1) + host + bytes(6)
+    section = b"\x01\x00" + uvarint_bytes(len(array)) + array
+    fitted = endpoints.fit_tags(section, 0, len(section), lambda *_: ("x", 1))
+    assert fitted is not None
+    assert len(fitted) == len(section)
+
+
+def test_too_many_tags_are_malformed() -> None:
+    section = b"\x7f" + b"\x05\x00" * 127
+    with pytest.raises(MalformedFieldError):
+        endpoints.rewrite_tags(section, 0, len(section), nobody)

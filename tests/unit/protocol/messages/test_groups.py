@@ -1,0 +1,31 @@
+"""Group requests by their bytes."""
+
+import pytest
+
+from protocol import api
+from protocol.messages import groups
+
+
+def test_join_group_names_its_session_timeout() -> None:
+    # The group "g", 6 s; compact since version 6.
+    plain = bytes.fromhex("0001 67 00001770")
+    compact = bytes.fromhex("02 67 00001770")
+    assert groups.session_timeout_ms(api.JOIN_GROUP, plain, 0, len(plain), 5) == 6000
+    assert groups.session_timeout_ms(api.JOIN_GROUP, compact, 0, len(compact), 6) == 6000
+
+
+@pytest.mark.parametrize("raw", ["0001 67 0000", "0001 67 00000000", "0001 67 ffffffff", ""])
+def test_join_group_that_names_none_counts_with_the_default(raw: str) -> None:
+    buf = bytes.fromhex(raw)
+    timeout = groups.session_timeout_ms(api.JOIN_GROUP, buf, 0, len(buf), 0)
+    assert timeout == groups.SESSION_TIMEOUT_DEFAULT_MS
+
+
+@pytest.mark.parametrize("api_key", sorted(groups.GROUP_APIS - {api.JOIN_GROUP}))
+def test_other_group_requests_count_with_the_default(api_key: int) -> None:
+    timeout = groups.session_timeout_ms(api_key, b"", 0, 0, 0)
+    assert timeout == groups.SESSION_TIMEOUT_DEFAULT_MS
+
+
+def test_other_requests_are_no_groups() -> None:
+    assert groups.session_timeout_ms(api.FETCH, b"", 0, 0, 0) is None

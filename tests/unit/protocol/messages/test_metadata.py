@@ -1,0 +1,61 @@
+"""The head of a Metadata answer by its bytes."""
+
+import pytest
+
+from protocol.errors import MalformedFieldError, TruncatedError
+from protocol.messages.metadata import rewrite_head
+
+
+def ours(node_id: int, host: str, port: int) -> tuple[str, int] | None:
+    assert (host, port) == ("ab", 9)
+    return ("sluice", 19100 + node_id) if node_id < 3 else None
+
+
+# Version 1: no throttle time; brokers 1 (rack "r") and 3; controller 1; no topics.
+ANSWER_1 = bytes.fromhex(
+    "00000031 00000009 00000002"
+    "00000001 0002 6162 00000009 0001 72"
+    "00000003 0002 6162 00000009 ffff"
+    "00000001 00000000" + "00" * 0
+)
+# Version 9: tags in the header, throttle time, broker 1 with an unknown tag; the rest has not come.
+HEAD_9 = bytes.fromhex("000003e8 00000009 00 00000005 02 00000001 03 6162 00000009 00 01 07 01 aa")
+
+
+def test_brokers_are_replaced_and_hidden_ones_left_out() -> None:
+    frame = len(ANSWER_1[4:]).to_bytes(4, "big") + ANSWER_1[4:]
+    rewritten = rewrite_head(frame, 0, len(frame), 1, ours)
+    assert rewritten is not None
+    consumed, head = rewritten
+    # The controller and the topics, eight bytes, pass as they are.
+    assert consumed == len(frame) - 8
+    # Broker 1 grew by 4 bytes ("sluice" for "ab"), broker 3 took 14.
+    assert head == bytes.fromhex(
+        f"{len(frame) - 4 + 4 - 14:08x} 00000009 00000001 00000001 0006 736c75696365 {19101:08x} 0001 72"
+    )
+
+
+def test_head_is_enough() -> None:
+    rewritten = rewrite_head(HEAD_9, 0, len(HEAD_9), 9, ours)
+    assert rewritten == (
+        len(HEAD_9),
+        bytes.fromhex(
+            f"{1000 + 4:08x} 00000009 00 00000005 02 00000001 07 736c75696365 {19101:08x} 00 01 07 01 aa"
+        ),
+    )
+
+
+def test_part_of_the_array_waits() -> None:
+    for end in range(len(HEAD_9)):
+        assert rewrite_head(HEAD_9, 0, end, 9, ours) is None
+
+
+def test_frame_that_ends_before_its_array_is_truncated() -> None:
+    frame = (len(HEAD_9) - 5).to_bytes(4, "big") + HEAD_9[4:]
+    with pytest.raises(TruncatedError):
+        rewrite_head(frame, 0, len(frame), 9, ours)
+
+
+def test_negative_frame_is_malformed() -> None:
+    with pytest.raises(MalformedFieldError):
+        rewrite_head(b"\xff\xff\xff\xff", 0, 4, 9, ours)
