@@ -20,7 +20,7 @@ from proxy.admin import AdminServer, Site
 from proxy.channel import ChannelSettings
 from proxy.cluster import BrokerMap, MapFile, Poller
 from proxy.config import Config, ListenerOptions
-from proxy.config.definitions import engine_options, read_definitions
+from proxy.config.definitions import engine_options, read_definitions, unenforced
 from proxy.errors import StartError
 from proxy.logs import event
 from proxy.metrics import Metrics
@@ -34,7 +34,7 @@ from quotas.engine import Engine
 __all__ = ["App", "run"]
 
 _SWEEP_SECONDS: Final = 1.0
-_SWEEP_CONNECTIONS: Final = 1000  # looked at in one turn of the loop
+_CONNECTIONS_A_TURN: Final = 200  # looked at in one turn of the loop
 _DRAIN_STEP_SECONDS: Final = 0.05
 _DESCRIPTORS_WANTED: Final = 65_536
 
@@ -71,6 +71,7 @@ class App:
         metrics = Metrics(self.stats, self.engine, config.limits.metric_series_max, sluice_version())
         self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
         self._reloader = Reloader(config, self.stats, self.apply)
+        self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._signals = 0
         self._switched_on = True
@@ -98,9 +99,11 @@ class App:
             listeners=len(self._listeners),
             problem=self.poller.problem or None,
         )
-        tasks = [self._task(self.poller.run()), self._task(self._reloader.run()), self._task(self._sweep())]
+        for work in (self.poller.run(), self._reloader.run(), self._sweep()):
+            self._task(work)
         await self._stopping.wait()
         await self._drain()
+        tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -131,9 +134,14 @@ class App:
         self._reconsider()
 
     def _reconsider(self) -> None:
-        now = now_ms()
-        for connection in list(self.connections):
-            connection.reconsider(now)
+        """Ask whoever waits again, in the background: there may be thousands."""
+        self._task(self._reconsider_all())
+
+    async def _reconsider_all(self) -> None:
+        for index, connection in enumerate(list(self.connections)):
+            connection.reconsider(now_ms())
+            if index % _CONNECTIONS_A_TURN == _CONNECTIONS_A_TURN - 1:
+                await asyncio.sleep(0)
 
     def _listener(self, options: ListenerOptions) -> Listener:
         def settings(broker: int) -> ChannelSettings:
@@ -156,12 +164,14 @@ class App:
             self._loop.add_signal_handler(number, handler)
 
     def _task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run something for as long as the proxy runs: if it fails, the proxy stops rather than limps on."""
+        """Run something in the background: if it fails, the proxy stops rather than limps on."""
         task = self._loop.create_task(work)
+        self._tasks.add(task)
         task.add_done_callback(self._task_ended)
         return task
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("a task of ours has failed; stopping", exc_info=task.exception())
             self.stop()
@@ -173,7 +183,7 @@ class App:
             now = now_ms()
             for index, connection in enumerate(list(self.connections)):
                 connection.sweep(now)
-                if index % _SWEEP_CONNECTIONS == _SWEEP_CONNECTIONS - 1:
+                if index % _CONNECTIONS_A_TURN == _CONNECTIONS_A_TURN - 1:
                     await asyncio.sleep(0)
             self.engine.expire(now)
 
@@ -202,6 +212,9 @@ def run(config: Config) -> int:
     """
     _raise_descriptor_limit()
     definitions = read_definitions(config.quotas, config.source.quota_text)
+
+    for warning in unenforced(definitions):
+        event(logger, logging.WARNING, "configuration warning", warning=warning)
 
     async def main() -> None:
         await App(config, definitions, asyncio.get_running_loop()).serve()

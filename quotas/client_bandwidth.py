@@ -55,6 +55,7 @@ class SampledThrottle:
         "_limit",
         "_mute_ms_max",
         "_rate",
+        "_safe",
         "_samples",
         "_window_ms",
         "enforced",
@@ -86,6 +87,7 @@ class SampledThrottle:
             self._samples, self._window_ms = options.window_samples, window_ms
             self._rate = SampledRate(self._samples, window_ms)
             self._rate.record(recorded, now_ms)
+        self._safe = limit * (self._samples - 1) * window_ms / 1000.0
 
     def settle(self, now_ms: int) -> None:
         """Nothing to do: the window forgets by itself."""
@@ -94,6 +96,8 @@ class SampledThrottle:
         """Post-paid: record, then throttle for what is over."""
         rate = self._rate
         rate.record(size, now_ms)
+        if rate.total <= self._safe and now_ms < rate.purge_at_ms:
+            return ADMITTED  # the smallest window allows as much, and no sample is due to be emptied
         throttle_ms = rate.throttle_ms(self._limit, now_ms)
         if throttle_ms <= 0:
             return ADMITTED
@@ -106,7 +110,10 @@ class SampledThrottle:
             turn.admitted = -1
         rate = self._rate
         expected = turn.expected or self._expected
-        throttle_ms = rate.throttle_ms(self._limit, now_ms, self._in_flight + expected)
+        coming = self._in_flight + expected
+        throttle_ms = 0
+        if rate.total + coming > self._safe or now_ms >= rate.purge_at_ms:
+            throttle_ms = rate.throttle_ms(self._limit, now_ms, coming)
         if throttle_ms > 0:
             # Once the window is empty, waiting longer cannot help: that one passes.
             empty_in_ms = max(rate.empty_in_ms(now_ms), self._window_ms if self._in_flight else 0)
@@ -118,15 +125,16 @@ class SampledThrottle:
         return ADMITTED
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
-        """KAFKA-9677: no answer larger than N - 1 samples of quota, and none larger than what is left of the
-        window.
+        """KAFKA-9677: no answer larger than N - 1 samples of quota, and none larger than what is left of the window.
+
+        Several Fetches are with the broker at once, each charged as expected: none may bring far more than that.
         """
-        cap = int(self._limit * (self._samples - 1) * self._window_ms / 1000.0)
+        rate = self._rate
+        known = max(2 * turn.expected, FETCH_BYTES_MIN) if turn.expected else requested
+        granted = min(requested, int(self._safe), known)
         others = self._in_flight - max(turn.admitted, 0)
-        left = self._rate.left(self._limit, now_ms) - others
-        # Several Fetches are with the broker at once, each charged as expected: none may bring far more than that.
-        known = max(2 * turn.expected, FETCH_BYTES_MIN) if turn.expected else cap
-        granted = max(1, min(requested, cap, left, known))
+        if rate.total + others + granted > self._safe or now_ms >= rate.purge_at_ms:
+            granted = max(1, min(granted, rate.left(self._limit, now_ms) - others))
         if not turn.expected and turn.admitted >= 0:  # it may bring as much: nobody knows better yet
             self._in_flight += granted - turn.admitted
             turn.admitted = granted
@@ -172,12 +180,12 @@ class Throttle:
         "_asked_ms",
         "_asked_rate",
         "_broker",
-        "_key",
         "_limiter",
         "_source",
         "_version",
         "bytes_total",
         "client_id",
+        "key",
         "limit",
         "throttle_ms_total",
         "throttled_total",
@@ -189,13 +197,13 @@ class Throttle:
 
     def __init__(self, source: Source, key: str, user: str, client_id: str, broker: int) -> None:
         self._source = source
-        self._key = key
+        self.key = key
         self._broker = broker
         self._version: object = None
         self._limiter: Limiter | None = None
         self.user = user
         self.client_id = client_id
-        self.limit: float | None = None
+        self.limit: float | None = None  # bytes per second, as of the last refresh
         self.turns = 0  # channels that have a place here
         self.bytes_total = 0
         self.throttle_ms_total = 0  # held and muted
@@ -312,6 +320,12 @@ class Throttle:
             self._asked_ms, self._asked_bytes = now_ms, self.bytes_total
         return self._asked_rate
 
+    def limits(self, now_ms: int) -> bool:
+        """Whether anything is enforced here now: if not, a Fetch need not even be looked at."""
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        return self._limiter is not None and self._source.enforcing
+
     def refresh(self, now_ms: int) -> None:
         """Take over the definitions and options in force, if they have changed."""
         if self._version is not self._source.version:
@@ -325,7 +339,7 @@ class Throttle:
 
     def _refresh(self, now_ms: int) -> None:
         before = self._limiter
-        self.limit, after = self._source.attach(self._key, self.user, self.client_id, self._broker, now_ms)
+        self.limit, after = self._source.attach(self.key, self.user, self.client_id, self._broker, now_ms)
         if after is not before:
             if after is not None:
                 after.users += 1

@@ -54,9 +54,9 @@ class Channel:
         """Whether nothing is owed and no frame is half passed on: the connection may end without a loss."""
         return not self.state.in_flight and not self.requests.unseen and not self.responses.mid_frame
 
-    def reconsider(self, now_ms: int) -> None:
+    def reconsider(self) -> None:
         """Quotas have changed or enforcement was switched."""
-        self.state.reconsider(now_ms)
+        self.state.reconsider()
 
     def close(self, now_ms: int) -> None:
         """The connection is over: give back its turns."""

@@ -92,10 +92,10 @@ class ChannelState:
         if now_ms + told_ms > self.mute_until_ms:
             self.mute_until_ms = now_ms + told_ms
             self._muted_by = throttle
-            self._muted_at = throttle.limit
+            self._muted_at = self._limit(throttle)
         return told_ms
 
-    def reconsider(self, now_ms: int) -> None:
+    def reconsider(self) -> None:
         """Quotas have changed: end a mute that the new ones would not have begun, or not for so long.
 
         Whoever comes back early is weighed again at its next request, so nothing passes that should not.
@@ -103,11 +103,15 @@ class ChannelState:
         throttle = self._muted_by
         if throttle is None:
             return
-        throttle.refresh(now_ms)
-        raised = throttle.limit is None or self._muted_at is None or throttle.limit > self._muted_at
+        limit = self._limit(throttle)
+        raised = limit is None or self._muted_at is None or limit > self._muted_at
         if raised or not self.engine.enforcing:
             self.mute_until_ms = 0
             self._muted_by = None
+
+    def _limit(self, throttle: Throttle) -> float | None:
+        limit, _ = self.engine.definitions.limit(throttle.key, throttle.user, throttle.client_id)
+        return limit
 
     def named_session_timeout(self, session_timeout_ms: int) -> None:
         """A group request has passed; 0 where it names no session timeout."""

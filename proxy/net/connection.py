@@ -167,7 +167,7 @@ class Connection:
     def reconsider(self, now: int) -> None:
         """Quotas have changed or enforcement was switched: whoever waits is asked again."""
         if self._waiting in ("muted", "held"):
-            self.channel.reconsider(now)
+            self.channel.reconsider()
             self._resume(now)
 
     def sweep(self, now: int) -> None:

@@ -46,8 +46,7 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"
     throttle = identity.quota.fetch
-    throttle.refresh(now_ms)
-    if (throttle.limit is None or not state.engine.enforcing) and not state.sessions.shifted:
+    if not throttle.limits(now_ms) and not state.sessions.shifted:
         state.in_flight.append((correlation_id, _answer, version, (identity, 0)))
         return 0
     if not side.whole(end - pos, length):

@@ -28,6 +28,10 @@ _NODE_ENDPOINTS_SINCE: Final = 10
 # What may stand before acks: a header's tags and a transactional id of at most 32,767 bytes, as Kafka's strings are.
 _FIELDS_BYTES_MAX: Final = 128 * 1024
 
+# How an answer without tags and without a broker's own throttle time ends: throttle_time_ms, number of tags. With
+# NodeEndpoints these bytes would be the last one's port, rack and tags, and no broker listens at port 0.
+_NOTHING_TO_REWRITE: Final = bytes(5)
+
 
 def request(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int], now_ms: int
@@ -69,7 +73,10 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     (length,) = unpack_from(">i", buf, pos)
     if not side.whole(end - pos, length):
         return side.order
-    frame = bytes(buf[pos : pos + 4 + length])
+    frame_end = pos + 4 + length
+    if not entry[3] and bytes(buf[frame_end - 5 : frame_end]) == _NOTHING_TO_REWRITE:
+        return 0
+    frame = bytes(buf[pos:frame_end])
     throttle_ms = max(0, entry[3] - now_ms)
     answer = produce.rewrite_response(frame, entry[2], side.state.settings.address_map, throttle_ms)
     return 0 if answer is frame else side.replace(length + 4, answer)
