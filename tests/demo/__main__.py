@@ -22,7 +22,7 @@ from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, pro
 from tests.demo.measure import DemoClient, topic_of
 from tests.demo.plan import DIRECTIONS, PLANS, TOLERANCE, Outcome
 from tests.demo.table import live_table
-from tests.support.proxy_process import SluicePorts, SluiceProcess, command_line
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
 
 _PARTITIONS: Final = 6
 _SETTLE_SECONDS: Final = 8.0
@@ -52,15 +52,19 @@ def _demo(console: Console, seconds: float) -> int:
         Cluster(ClusterOptions(nodes=3)) as cluster,
     ):
         _create_topics(cluster.bootstrap())
-        ports = SluicePorts.free()
-        quotas = [
-            f"client-id={plan.client_id},producer_byte_rate={plan.produce_quota:.0f},"
-            f"consumer_byte_rate={plan.fetch_quota:.0f}"
-            for plan in PLANS
-        ]
-        arguments = command_line(cluster.bootstrap(), ports, policy="schedule", quotas=quotas)
-        console.print(f"Starting sluice serve {' '.join(arguments)} --scope gateway")
-        with SluiceProcess([*arguments, "--scope", "gateway"], ports) as sluice:
+        settings = SluiceSettings(
+            cluster.bootstrap(),
+            quotas={"policy": "schedule", "scope": "gateway"},
+            client_quotas={
+                plan.client_id: {
+                    "producer_byte_rate": plan.produce_quota,
+                    "consumer_byte_rate": plan.fetch_quota,
+                }
+                for plan in PLANS
+            },
+        )
+        console.print("Starting sluice serve, policy schedule, scope gateway, and three clients …")
+        with SluiceProcess.configured(settings, Path(directory)) as sluice:
             outcomes, errors = _watch(console, sluice, Path(directory), seconds)
     return _judge(console, outcomes, errors)
 

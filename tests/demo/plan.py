@@ -22,8 +22,8 @@ class ClientPlan:
     client_id: str
     says: str
     offered: float | None
-    produce_quota: float
-    fetch_quota: float
+    produce_quota: int
+    fetch_quota: int
 
     def quota(self, direction: str) -> float:
         """Return the quota of one direction."""
@@ -34,10 +34,10 @@ class ClientPlan:
 
         It reads no faster than it writes, since it reads only its own records.
 
-        >>> ClientPlan("a", "", offered=500.0, produce_quota=1000.0, fetch_quota=800.0).expected("Produce")
+        >>> ClientPlan("a", "", offered=500.0, produce_quota=1000, fetch_quota=800).expected("Produce")
         500.0
-        >>> ClientPlan("a", "", offered=None, produce_quota=1000.0, fetch_quota=800.0).expected("Fetch")
-        800.0
+        >>> ClientPlan("a", "", offered=None, produce_quota=1000, fetch_quota=800).expected("Fetch")
+        800
         """
         written = self.produce_quota if self.offered is None else min(self.offered, self.produce_quota)
         return written if direction == PRODUCE else min(written, self.fetch_quota)
@@ -61,7 +61,7 @@ class Outcome:
     def ok(self) -> bool:
         """Return whether the rate is within the tolerance.
 
-        >>> plan = ClientPlan("a", "", offered=None, produce_quota=1000.0, fetch_quota=1000.0)
+        >>> plan = ClientPlan("a", "", offered=None, produce_quota=1000, fetch_quota=1000)
         >>> [Outcome(plan, "Produce", measured, 0.0).ok for measured in (940.0, 960.0, 1040.0, 1060.0)]
         [False, True, True, False]
         """

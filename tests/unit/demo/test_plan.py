@@ -6,7 +6,7 @@ from tests.demo.plan import DIRECTIONS, FETCH, PLANS, PRODUCE, ClientPlan, Outco
 
 
 def _plan(offered: float | None) -> ClientPlan:
-    return ClientPlan("a", "", offered=offered, produce_quota=2000.0, fetch_quota=1000.0)
+    return ClientPlan("a", "", offered=offered, produce_quota=2000, fetch_quota=1000)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,208 @@
+"""What is under docker/: no container engine runs here, so everything is checked that can be without one.
+
+Files parse, paths exist, the configurations inside are judged by `sluice check`, and the ports that one file gives are
+the ports that the other expects.
+"""
+
+import base64
+import fnmatch
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.packaging.conftest import ROOT, bare_environment
+
+_DOCKER: Final = ROOT / "docker"
+_COMPOSE: Final = ("compose.yaml", "compose.sidecar.yaml")
+_CHECK_SECONDS_MAX: Final = 60
+
+
+def _load(name: str) -> Any:
+    return yaml.safe_load((_DOCKER / name).read_text())
+
+
+def _manifests() -> dict[str, Any]:
+    documents = yaml.safe_load_all((_DOCKER / "kubernetes-sidecar.yaml").read_text())
+    return {document["kind"]: document for document in documents}
+
+
+def check_configuration(config: Path, environment: dict[str, str]) -> str:
+    """Let `sluice check` judge a configuration; return what it says."""
+    done = subprocess.run(
+        [sys.executable, "-m", "proxy", "check", "--offline", "--config", str(config)],
+        cwd=ROOT,
+        env={**bare_environment(), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_CHECK_SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def _sidecars() -> dict[int, tuple[dict[str, str], dict[str, Any]]]:
+    """Return, by broker id, the environment of the sidecar and that of its broker."""
+    services = _load("compose.sidecar.yaml")["services"]
+    found = {}
+    for name, service in services.items():
+        if name.startswith("broker-"):
+            sluice = services[service["network_mode"].removeprefix("service:")]
+            found[int(service["environment"]["KAFKA_NODE_ID"])] = (
+                sluice["environment"],
+                service["environment"],
+            )
+    return found
+
+
+def _listeners(text: str) -> dict[str, tuple[str, int]]:
+    """Parse Kafka's `NAME://host:port,…`."""
+    parts = [re.fullmatch(r"([A-Z]+)://([^:]*):(\d+)", part) for part in text.split(",")]
+    return {part[1]: (part[2], int(part[3])) for part in parts if part is not None}
+
+
+@pytest.mark.parametrize("path", sorted(_DOCKER.rglob("*.y*ml")), ids=lambda path: path.name)
+def test_yaml_parses(path: Path) -> None:
+    assert [document for document in yaml.safe_load_all(path.read_text()) if document]
+
+
+def test_dockerfile_copies_what_exists_and_what_the_ignore_file_lets_in() -> None:
+    text = (_DOCKER / "Dockerfile").read_text()
+    copied = [
+        source
+        for line in re.findall(r"^COPY (?!--from)(?:--\S+ )*(.+)$", text, re.MULTILINE)
+        for source in line.split()[:-1]
+    ]
+    let_in = re.findall(r"^!(.+)$", (_DOCKER / "Dockerfile.dockerignore").read_text(), re.MULTILINE)
+
+    assert copied
+    for source in copied:
+        assert (ROOT / source).exists(), source
+        assert any(fnmatch.fnmatch(source, rule) or source.startswith(f"{rule}/") for rule in let_in), source
+
+
+def test_image_runs_as_an_ordinary_user_with_locked_packages() -> None:
+    text = (_DOCKER / "Dockerfile").read_text()
+    last_stage = text[text.rindex("\nFROM ") :]
+
+    assert re.search(r"^USER [1-9]\d+:[1-9]\d+$", last_stage, re.MULTILINE)
+    installs = re.findall(r"bin/pip install (.+?)(?: \\)?$", text, re.MULTILINE)
+    assert installs
+    assert all("--require-hashes" in install or "--no-index" in install for install in installs)
+
+
+@pytest.mark.parametrize("name", _COMPOSE)
+def test_compose_mounts_and_builds_what_exists(name: str) -> None:
+    compose = _load(name)
+    for service in compose["services"].values():
+        if "build" in service:
+            context = (_DOCKER / service["build"]["context"]).resolve()
+            assert (context / service["build"]["dockerfile"]).is_file()
+        for volume in service.get("volumes", ()):
+            source = volume.split(":")[0]
+            exists = (_DOCKER / source).is_dir() if source.startswith(".") else source in compose["volumes"]
+            assert exists, source
+        used = service.get("networks", ())
+        assert set(used) <= set(compose.get("networks", ()))
+
+
+@pytest.mark.parametrize("name", _COMPOSE)
+def test_compose_publishes_on_loopback_only(name: str) -> None:
+    published = [port for service in _load(name)["services"].values() for port in service.get("ports", ())]
+
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)
+
+
+def test_gateway_configuration_is_right_and_its_ports_are_published() -> None:
+    config = tomllib.loads((_DOCKER / "gateway" / "sluice.toml").read_text())
+    compose = _load("compose.yaml")["services"]
+    (listener,) = config["listeners"]
+    first, last = listener["first_broker_port"], listener["first_broker_port"] + listener["broker_id_max"]
+    brokers = [service["environment"] for name, service in compose.items() if name.startswith("broker-")]
+    advertised = [_listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["PLAINTEXT"] for broker in brokers]
+
+    said = check_configuration(_DOCKER / "gateway" / "sluice.toml", {})
+
+    assert "gateway" in said
+    assert set(compose["sluice"]["ports"]) == {
+        f"127.0.0.1:{port}:{port}" for port in (listener["bootstrap_port"], f"{first}-{last}", 19080)
+    }
+    assert config["cluster"]["bootstrap"] == ",".join(f"{host}:{port}" for host, port in advertised)
+    assert all(int(broker["KAFKA_NODE_ID"]) <= listener["broker_id_max"] for broker in brokers)
+
+
+@pytest.mark.parametrize("node", sorted(_sidecars()))
+def test_broker_advertises_the_port_that_its_sidecar_binds(node: int) -> None:
+    sluice, broker = _sidecars()[node]
+    (listener,) = tomllib.loads((_DOCKER / "sidecar" / "sluice.toml").read_text())["listeners"]
+    upstream = sluice[f"SLUICE_LISTENERS__0__UPSTREAMS__{node}"]
+
+    said = check_configuration(_DOCKER / "sidecar" / "sluice.toml", sluice)
+
+    assert f"in front of broker {node} at {upstream}" in said
+    assert _listeners(broker["KAFKA_LISTENERS"])["CLIENTS"] == ("127.0.0.1", int(upstream.split(":")[1]))
+    advertised = (sluice["SLUICE_LISTENERS__0__ADVERTISED_HOST"], listener["first_broker_port"] + node)
+    assert _listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["CLIENTS"] == advertised
+
+
+@pytest.mark.parametrize("node", range(3))
+def test_pod_advertises_the_port_that_its_sidecar_binds(node: int, tmp_path: Path) -> None:
+    manifests = _manifests()
+    for name, text in manifests["ConfigMap"]["data"].items():
+        (tmp_path / name).write_text(text)
+    pod = manifests["StatefulSet"]["spec"]["template"]["spec"]
+    (sluice,), (kafka,) = pod["initContainers"], pod["containers"]
+    downward = {"NODE_ID": str(node), "KAFKA_NODE_ID": str(node), "POD_NAME": f"kafka-{node}"}
+
+    environment = _expanded(sluice, downward)
+    override = re.search(r'env "([^=]+)=([^"]+)"', sluice["args"][0].replace("${NODE_ID}", str(node)))
+    assert override is not None
+    said = check_configuration(tmp_path / "sluice.toml", {**environment, override[1]: override[2]})
+
+    (listener,) = tomllib.loads(manifests["ConfigMap"]["data"]["sluice.toml"])["listeners"]
+    broker = _expanded(kafka, downward)
+    port = listener["first_broker_port"] + node
+    assert f"in front of broker {node} at {override[2]}" in said
+    assert _listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["CLIENTS"] == (f"kafka-{node}.kafka", port)
+    assert _listeners(broker["KAFKA_LISTENERS"])["CLIENTS"] == ("127.0.0.1", int(override[2].split(":")[1]))
+    assert port in {entry["port"] for entry in manifests["Service"]["spec"]["ports"]}
+
+
+def test_pods_run_as_ordinary_users_and_have_time_to_drain() -> None:
+    spec = _manifests()["StatefulSet"]["spec"]["template"]["spec"]
+    config = tomllib.loads(_manifests()["ConfigMap"]["data"]["sluice.toml"])
+
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    for container in (*spec["initContainers"], *spec["containers"]):
+        assert container["securityContext"]["runAsUser"] > 0
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert spec["initContainers"][0]["restartPolicy"] == "Always"  # a sidecar: starts before, stops after
+    assert spec["terminationGracePeriodSeconds"] > config["limits"]["drain_seconds"]
+
+
+def test_cluster_ids_are_sixteen_bytes() -> None:
+    text = "".join(path.read_text() for path in _DOCKER.glob("*.yaml"))
+    ids = re.findall(r"CLUSTER_ID(?:: |, value: )([\w-]+)", text)
+
+    assert len(ids) == 3
+    assert all(len(base64.urlsafe_b64decode(found + "==")) == 16 for found in ids)
+
+
+def _expanded(container: dict[str, Any], downward: dict[str, str]) -> dict[str, str]:
+    """Return a container's variables as the kubelet would set them: $(NAME) from those before."""
+    values: dict[str, str] = {}
+    for variable in container["env"]:
+        name = variable["name"]
+        if "valueFrom" in variable:
+            values[name] = downward[name]
+        else:
+            values[name] = re.sub(r"\$\((\w+)\)", lambda found: values[found[1]], variable["value"])
+    return values

@@ -1,0 +1,90 @@
+"""Prometheus' rules and Grafana's dashboard: well-formed, and about metrics that exist."""
+
+import json
+import re
+from typing import Any, Final
+
+import pytest
+import yaml
+
+from tests.packaging.conftest import ROOT
+from tests.packaging.promql import balanced, metrics
+
+_DOCKER: Final = ROOT / "docker"
+_DURATION: Final = re.compile(r"(\d+(ms|[smhdwy]))+")
+_PROMETHEUS_OWN: Final = frozenset({"up"})
+_SEVERITIES: Final = frozenset({"critical", "warning", "info"})
+
+
+def _rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((_DOCKER / "prometheus" / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def _panels() -> list[dict[str, Any]]:
+    dashboard = json.loads((_DOCKER / "grafana" / "dashboards" / "sluice.json").read_text())
+    panels = dashboard["panels"]
+    assert isinstance(panels, list)
+    return panels
+
+
+def _documented() -> set[str]:
+    """Return the metrics of docs/metrics.md, which a test of its own compares with the code."""
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    names = set(re.findall(r"^\| `([a-z_]+)`", text, re.MULTILINE))
+    return (
+        names | {f"{name}_{part}" for name in names for part in ("bucket", "sum", "count")} | _PROMETHEUS_OWN
+    )
+
+
+@pytest.mark.parametrize("rule", _rules(), ids=lambda rule: str(rule["alert"]))
+def test_alert_is_well_formed(rule: dict[str, Any]) -> None:
+    assert rule.keys() <= {"alert", "expr", "for", "labels", "annotations"}
+    assert re.fullmatch(r"Sluice[A-Za-z]+", rule["alert"])
+    assert _DURATION.fullmatch(rule.get("for", "1m"))
+    assert rule["labels"]["severity"] in _SEVERITIES
+    assert rule["annotations"]["summary"].count("{{") == rule["annotations"]["summary"].count("}}")
+
+
+@pytest.mark.parametrize("rule", _rules(), ids=lambda rule: str(rule["alert"]))
+def test_alert_reads_metrics_that_exist(rule: dict[str, Any]) -> None:
+    assert balanced(rule["expr"])
+    assert metrics(rule["expr"]) <= _documented()
+
+
+def test_alerts_have_names_of_their_own_and_are_explained() -> None:
+    names = [rule["alert"] for rule in _rules()]
+    operations = (ROOT / "docs" / "operations.md").read_text()
+
+    assert len(set(names)) == len(names)
+    assert [name for name in names if f"`{name}`" not in operations] == []
+
+
+@pytest.mark.parametrize("panel", _panels(), ids=lambda panel: f"{panel['id']}-{panel['title']}")
+def test_panel_reads_metrics_that_exist(panel: dict[str, Any]) -> None:
+    assert panel["targets"]
+    for target in panel["targets"]:
+        assert balanced(target["expr"])
+        assert metrics(target["expr"]) <= _documented()
+
+
+def test_panels_do_not_overlap() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in _panels():
+        place = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert place["x"] + place["w"] <= 24  # Grafana's grid
+        assert taken.isdisjoint(cells)
+        taken |= cells
+
+
+def test_prometheus_scrapes_the_gateways_admin_port() -> None:
+    settings = yaml.safe_load((_DOCKER / "prometheus" / "prometheus.yml").read_text())
+
+    assert settings["rule_files"] == ["alerts.yml"]
+    assert settings["scrape_configs"][0]["static_configs"][0]["targets"] == ["sluice:19080"]
+    assert settings["scrape_configs"][0]["job_name"] == "sluice"  # the alerts ask for job="sluice"
