@@ -11,6 +11,7 @@ is `proxy.metrics`.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -145,49 +146,33 @@ class Engine:
             self._visits.append(key)
         return forgotten
 
-    def views(self, now_ms: int, series_max: int | None = None) -> list[QuotaView]:
-        """Every client and direction for metrics; beyond `series_max` clients, the rest summed as
-        `<other>`.
-        """
-        views: list[QuotaView] = []
-        rest: list[ClientQuota] = []
-        for client in self._clients.values():
-            if series_max is not None and len(views) >= 2 * series_max:
-                rest.append(client)
-                continue
-            views.append(_view("Produce", client.produce, now_ms))
-            views.append(_view("Fetch", client.fetch, now_ms))
-        if rest:
-            views.append(_sum("Produce", [client.produce for client in rest], now_ms))
-            views.append(_sum("Fetch", [client.fetch for client in rest], now_ms))
-        return views
+    def views(self, now_ms: int) -> Iterator[QuotaView]:
+        """Every client and direction, one by one: take them in portions, they may be hundreds of thousands."""
+        for client in list(self._clients.values()):
+            yield self._view("Produce", client.produce, now_ms)
+            yield self._view("Fetch", client.fetch, now_ms)
 
     def attach(
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, Limiter | None]:
-        """The limit of a client and the limiter of its bucket, brought up to date (called by its
-        `Throttle`).
-        """
+        """The limit of a client, and the limiter of its bucket brought up to date (called by its `Throttle`)."""
         limit, bucket = self._definitions.limit(key, user, client_id)
         if limit is None:
             return None, None
         place = (key, bucket, broker)
-        before = self._limiters.get(place)
+        limiter = self._limiters.get(place)
         kind = SampledThrottle if self._options.policy == "kip13" else ScheduledThrottle
-        if before is None or type(before) is not kind:
-            limiter: Limiter = kind(limit, self._options, now_ms)
+        if limiter is None or type(limiter) is not kind:
+            limiter, before = kind(limit, self._options, now_ms), limiter
             limiter.place = place
-            limiter.enforced = self.enforcing
             if before is not None:  # a change of policy is no reason for another burst
                 limiter.settle(now_ms)
             self._limiters[place] = limiter
-        else:
-            limiter = before
-            if limiter.version is not self.version:
-                limiter.configure(limit, self._options, now_ms)
-                if self.enforcing and not limiter.enforced:
-                    limiter.settle(now_ms)
-                limiter.enforced = self.enforcing
+        elif limiter.version is not self.version:
+            limiter.configure(limit, self._options, now_ms)
+            if self.enforcing and not limiter.enforced:
+                limiter.settle(now_ms)
+        limiter.enforced = self.enforcing
         limiter.version = self.version
         return limit, limiter
 
@@ -234,36 +219,18 @@ class Engine:
         client.produce.detach()
         client.fetch.detach()
 
-
-def _view(kind: str, throttle: Throttle, now_ms: int) -> QuotaView:
-    throttle.refresh(now_ms)
-    return QuotaView(
-        throttle.user,
-        throttle.client_id,
-        kind,
-        throttle.byte_rate(now_ms),
-        throttle.limit,
-        throttle.bytes_total,
-        throttle.throttle_ms_total,
-        throttle.throttled_total,
-        throttle.would_throttle_ms_total,
-        throttle.would_throttled_total,
-        throttle.debt_bytes(now_ms),
-    )
-
-
-def _sum(kind: str, throttles: list[Throttle], now_ms: int) -> QuotaView:
-    """Those beyond the bound of series, as one; a sum of quotas would say nothing."""
-    return QuotaView(
-        "",
-        OTHER,
-        kind,
-        sum(throttle.byte_rate(now_ms) for throttle in throttles),
-        None,
-        sum(throttle.bytes_total for throttle in throttles),
-        sum(throttle.throttle_ms_total for throttle in throttles),
-        sum(throttle.throttled_total for throttle in throttles),
-        sum(throttle.would_throttle_ms_total for throttle in throttles),
-        sum(throttle.would_throttled_total for throttle in throttles),
-        sum(throttle.debt_bytes(now_ms) for throttle in throttles),
-    )
+    def _view(self, kind: str, throttle: Throttle, now_ms: int) -> QuotaView:
+        limit, _ = self._definitions.limit(throttle.key, throttle.user, throttle.client_id)
+        return QuotaView(
+            throttle.user,
+            throttle.client_id,
+            kind,
+            throttle.byte_rate(now_ms),
+            limit,
+            throttle.bytes_total,
+            throttle.throttle_ms_total,
+            throttle.throttled_total,
+            throttle.would_throttle_ms_total,
+            throttle.would_throttled_total,
+            throttle.debt_bytes(now_ms),
+        )

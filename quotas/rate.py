@@ -35,11 +35,11 @@ class SampledRate:
         "_keep_ms",
         "_lasts",
         "_oldest_ms",
-        "_purge_at_ms",
         "_sample_ms",
         "_samples",
         "_starts",
         "_sums",
+        "purge_at_ms",
         "total",
     )
 
@@ -54,7 +54,7 @@ class SampledRate:
         self._sums: list[int] = []
         self._current = 0
         self._oldest_ms = 0
-        self._purge_at_ms = 0
+        self.purge_at_ms = 0  # before this time no sample can be obsolete
         self.total = 0  # S: bytes in all samples
 
     def record(self, value: int, now_ms: int) -> None:
@@ -73,7 +73,7 @@ class SampledRate:
         """W: from the oldest sample's start to now, at least N - 1 samples long."""
         if not self._starts:
             self._begin(now_ms)
-        if now_ms >= self._purge_at_ms:
+        if now_ms >= self.purge_at_ms:
             self._purge(now_ms)
         elapsed_ms = now_ms - self._oldest_ms
         missing = self._samples - 1 - elapsed_ms // self._sample_ms
@@ -117,7 +117,7 @@ class SampledRate:
         self._lasts.append(now_ms)
         self._sums.append(0)
         self._oldest_ms = now_ms
-        self._purge_at_ms = now_ms + self._keep_ms
+        self.purge_at_ms = now_ms + self._keep_ms
 
     def _advance(self, now_ms: int) -> None:
         """Close the current sample and start the next one at this record's time."""
@@ -143,4 +143,4 @@ class SampledRate:
                 self._starts[index] = self._lasts[index] = now_ms
         self._oldest_ms = min(self._starts)
         # A lower bound until the next purge: last records only move forward.
-        self._purge_at_ms = min(self._lasts) + keep_ms
+        self.purge_at_ms = min(self._lasts) + keep_ms

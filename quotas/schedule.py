@@ -108,6 +108,8 @@ class ScheduledThrottle:
 
     def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Decide on a Produce whose header was seen: pass (and mute), or hold."""
+        if turn.passed and turn.held_since_ms < 0 and self._plain(turn, turn.tag, size, now_ms):
+            return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
         slot_ms, back_ms = self._slot(turn, self._queue.enter(turn))
@@ -154,11 +156,19 @@ class ScheduledThrottle:
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
         """Decide on a Fetch before it is forwarded: its answer is charged beforehand, at its last size."""
+        expected = turn.expected
+        if expected and turn.admitted < 0 and not self._queue.turns:
+            paid_ms = max(self._paid_ms, now_ms)
+            if paid_ms - self._burst_ms <= now_ms:
+                self._paid_ms = paid_ms + expected / self._rate
+                turn.admitted = expected
+                turn.start = max(turn.tag, self._queue.virtual)
+                return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
         self._refund(turn)
         slot_ms, back_ms = self._slot(turn, self._queue.enter(turn))
-        expected = turn.expected or self._expected or self._first_fetch_bytes(now_ms)
+        expected = expected or self._expected or self._first_fetch_bytes(now_ms)
         if slot_ms > now_ms:
             wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
             return self._mute(turn, expected, ceil(wait_ms), now_ms, "fetch before its slot")
@@ -177,13 +187,16 @@ class ScheduledThrottle:
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Put the real size in place of the expected one, and reserve the next slot."""
         if turn.admitted >= 0:
-            self._refund(turn)
+            self._paid_ms -= turn.admitted / self._rate
+            turn.admitted = -1
         else:  # it was forwarded before this policy or this limit began
             self._queue.enter(turn)
             turn.start = turn.tag
         # One empty answer is no sign that there is nothing to fetch; ten in a row are.
         turn.expected = max(size, turn.expected // 2)
         self._expected = max(size, self._expected // 2)
+        if turn.passed and self._plain(turn, turn.start, size, now_ms):
+            return ADMITTED
         return self._pass(turn, turn.start, size, now_ms)
 
     def _first_fetch_bytes(self, now_ms: int) -> int:
@@ -234,6 +247,20 @@ class ScheduledThrottle:
         slot_ms = free_ms + min(due, once + self._queue.lag_bytes) / self._rate
         half_way_ms = free_ms + (once + due) / 2 / self._rate
         return slot_ms, min(half_way_ms, soonest_ms + self._burst_ms)
+
+    def _plain(self, turn: Turn, start: int, size: int, now_ms: int) -> bool:
+        """Charge a request that nobody waits before or behind: the short form of `_pass`, for the usual case."""
+        queue = self._queue
+        if queue.turns or self._debt:
+            return False
+        paid_ms = max(self._paid_ms, now_ms) + size / self._rate
+        if paid_ms - self._burst_ms > now_ms:
+            return False
+        self._paid_ms = paid_ms
+        queue.virtual = start = max(start, queue.virtual)
+        turn.tag = start + size
+        turn.waited = False
+        return True
 
     def _charge(self, size: int, now_ms: int) -> None:
         """Move the schedule by `size` bytes; credit older than the burst is lost."""
