@@ -100,7 +100,7 @@ def channel_machine(
     settings = ChannelSettings(
         broker=broker, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
     )
-    return Channel(settings, engine, sessions or SessionTable(100), Stats())
+    return Channel(settings, engine, SessionTable(100) if sessions is None else sessions, Stats())
 
 
 @dataclass
@@ -119,6 +119,15 @@ class Playbook:
     def broker(self, now_ms: int, data: bytes, *expected: Order) -> None:
         """Show the answers' side what the broker sent; b"": show it again what it kept."""
         self._say("broker", self.channel.responses, now_ms, data, expected)
+
+    def held(self, now_ms: int, data: bytes) -> int:
+        """Show the requests' side what the client sent, and expect a hold and nothing else; gives its end."""
+        shown = self._kept.get("client", b"") + data
+        orders, self._kept["client"] = _carry_out(self.channel.requests, shown, now_ms)
+        self._lines += [f"{now_ms:>6} ms  client sends {_shown(data)}", *map(_line, orders)]
+        until = [order.until_ms for order in orders if isinstance(order, Wait) and order.held]
+        assert len(until) == len(orders) == 1, "\n".join(["not held", *self._lines])
+        return until[0]
 
     def _say(self, who: str, side: Side, now_ms: int, data: bytes, expected: tuple[Order, ...]) -> None:
         assert not self.ended, f"the dialogue has ended: {self.ended}"

@@ -1,0 +1,453 @@
+"""Fetch over its quota (KIP-13, KIP-219, KIP-227): answered here, capped, its session kept in step.
+
+The arithmetic of all of them: 1,000 bytes/s, 11 windows of 1 s of which 10 count at the start, so 10,000 bytes are
+free; an answer of 12,000 bytes makes (12,000 - 10,000) / 1,000 = 2 s, and the next Fetch, expected to be as large,
+(24,000 - 10,000) / 1,000 = 14 s at the same time, but no longer than until the window is empty after 11 s.
+"""
+
+import struct as struct_module
+import uuid
+
+import pytest
+
+from protocol.messages.fetch_session import SessionTable
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import EngineOptions
+from tests.support.frames import (
+    LIST_OFFSETS,
+    answer,
+    fetch,
+    fetch_answer,
+    frame,
+    join_group,
+    request,
+    told,
+)
+from tests.support.playbook import Drop, Ends, Insert, More, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, struct
+
+REQUEST, RESPONSE = REQUESTS[1], RESPONSES[1]
+OVER = 12_000
+SESSION = 4711
+VERSIONS_WITH_SESSIONS = (7, 11, 12, 15, 18)
+
+
+def throttle_at(version: int) -> int:
+    return 9 if version >= 12 else 8
+
+
+def size_of(charged: int, version: int) -> int:
+    """The frame of which Kafka would charge so many bytes: a flexible header's empty tag section is not counted."""
+    return charged + 1 if version >= 12 else charged
+
+
+def muted(version: int, *, gateway: bool = False, sessions: SessionTable | None = None) -> Playbook:
+    """A dialogue in which an answer has just used up the quota: muted until 2000."""
+    talk = Playbook(channel_machine(gateway=gateway, consumer_default=1000, sessions=sessions))
+    asked = fetch(version, max_bytes=50_000)
+    capped = fetch(version, max_bytes=10_000)
+    talk.client(0, asked, Pass(capped if version >= 3 else asked))
+    answered = fetch_answer(version, size_of(OVER, version))
+    with_time = told(answered, throttle_at(version), 2000) if version >= 1 else answered
+    talk.broker(0, answered, Pass(with_time))
+    talk.client(0, b"", Wait(2000))
+    return talk
+
+
+@pytest.mark.parametrize("version", range(19))
+def test_answer_over_the_quota_tells_the_time_and_mutes(version: int) -> None:
+    talk = muted(version)
+    assert talk.channel.mute_left_ms(0) == 2000
+
+
+@pytest.mark.parametrize("version", range(19))
+def test_fetch_over_the_quota_is_answered_here(version: int) -> None:
+    talk = muted(version)
+    asked = fetch(version, correlation_id=2)
+    # At 2,000 ms the window holds 12,000 bytes and 12,000 more are expected: (24,000 - 10,000) / 1,000 = 14 s,
+    # but the window is empty at 11,000 ms.
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    orders = talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    made = decoded(RESPONSE, version, bytes(talk.channel.responses.insert))
+    assert (orders, made.responses, made.throttle_time_ms) == (0, [], 9000 if version >= 1 else 0)
+
+
+def test_fetch_over_the_quota_never_owes_a_brokers_answer() -> None:
+    talk = muted(11)
+    asked = fetch(11, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    made = fetch_answer(11, 18, correlation_id=2, throttle_ms=9000)[:18] + b"\0\0\0\0"
+    talk.broker(2000, b"", Insert(made))
+    assert talk.channel.idle()
+
+
+def test_channel_knows_that_a_local_answer_is_due() -> None:
+    talk = muted(11)
+    asked = fetch(11, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    assert talk.channel.has_local_answer()
+
+
+def test_local_answer_waits_for_the_answers_before_it() -> None:
+    talk = muted(11)
+    before, asked = request(LIST_OFFSETS, 7, correlation_id=2, size=100), fetch(11, correlation_id=3)
+    talk.client(2000, before + asked, Pass(before), Drop(len(asked)), Wait(11_000))
+    talk.broker(2000, b"")
+    made = fetch_answer(11, 18, correlation_id=3, throttle_ms=9000)[:18] + b"\0\0\0\0"
+    talk.broker(2010, answer(correlation_id=2), Pass(answer(correlation_id=2)), Insert(made))
+
+
+def test_request_behind_a_local_answer_waits_for_the_end_of_the_mute() -> None:
+    talk = muted(11)
+    asked, behind = fetch(11, correlation_id=2), request(LIST_OFFSETS, 7, correlation_id=3, size=100)
+    talk.client(2000, asked + behind, Drop(len(asked)), Wait(11_000))
+    talk.client(11_000, b"", Pass(behind))
+
+
+def test_fetch_after_its_time_is_forwarded() -> None:
+    talk = muted(11)
+    asked = fetch(11, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    talk.broker(
+        2000, b"", Insert(fetch_answer(11, 18, correlation_id=2, throttle_ms=9000)[:18] + b"\0\0\0\0")
+    )
+    again = fetch(11, correlation_id=3, max_bytes=5000)
+    talk.client(11_000, again, Pass(again))
+
+
+def test_cut_fetch_is_kept_until_it_is_whole() -> None:
+    talk = muted(11)
+    asked = fetch(11, correlation_id=2)
+    talk.client(2000, asked[:30], More(len(asked)))
+    talk.client(2000, asked[30:], Drop(len(asked)), Wait(11_000))
+
+
+def test_answers_made_here_are_counted() -> None:
+    talk = muted(11)
+    asked = fetch(11, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    assert talk.channel.state.stats.fetches_answered == 1
+
+
+@pytest.mark.parametrize("version", range(3, 19))
+def test_forwarded_fetch_is_capped_to_what_is_left(version: int) -> None:
+    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    asked = fetch(version, max_bytes=50_000, min_bytes=20_000)
+    talk.client(0, asked, Pass(fetch(version, max_bytes=10_000, min_bytes=10_000)))
+
+
+def test_smaller_fetch_is_left_as_it_is() -> None:
+    talk = Playbook(channel_machine(consumer_default=1000))
+    asked = fetch(11, max_bytes=9_000, min_bytes=1)
+    talk.client(0, asked, Pass(asked))
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_fetch_without_a_limit_of_its_own_passes(version: int) -> None:
+    talk = Playbook(channel_machine(consumer_default=1000))
+    talk.client(0, fetch(version), Pass(fetch(version)))
+
+
+def test_unlimited_fetch_passes_untouched() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, fetch(11), Pass(fetch(11)))
+
+
+def test_unlimited_fetch_is_not_kept_until_it_is_whole() -> None:
+    talk = Playbook(channel_machine())
+    asked = fetch(11)
+    talk.client(0, asked[:20], Pass(asked[:20]), Unseen(len(asked) - 20))
+
+
+@pytest.mark.parametrize("version", range(19))
+def test_answer_is_charged_as_kafka_does(version: int) -> None:
+    channel = channel_machine(gateway=False)
+    talk = Playbook(channel)
+    talk.client(0, fetch(version), Pass(fetch(version)))
+    answered = fetch_answer(version, size_of(OVER, version))
+    talk.broker(0, answered, Pass(answered))
+    assert channel.state.engine.client("ANONYMOUS", "a", 1).fetch.bytes_total == OVER
+
+
+def test_rest_of_a_charged_answer_passes_unseen() -> None:
+    talk = Playbook(channel_machine(gateway=False))
+    talk.client(0, fetch(11), Pass(fetch(11)))
+    answered = fetch_answer(11, 100_000)
+    talk.broker(0, answered[:19], Pass(answered[:19]), Unseen(100_004 - 19))
+
+
+def test_cut_answer_head_is_kept_until_the_throttle_time_is_there() -> None:
+    talk = Playbook(channel_machine(gateway=False))
+    talk.client(0, fetch(11), Pass(fetch(11)))
+    answered = fetch_answer(11, 1000)
+    talk.broker(0, answered[:10], More(2 * 10 + 64))
+    talk.broker(0, answered[10:], Pass(answered))
+
+
+def test_larger_throttle_time_of_the_broker_stands() -> None:
+    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    asked = fetch(11, max_bytes=10_000)
+    talk.client(0, asked, Pass(asked))
+    answered = fetch_answer(11, OVER, throttle_ms=7000)
+    talk.broker(0, answered, Pass(answered))
+
+
+def test_channel_is_muted_for_its_own_part_only() -> None:
+    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    asked = fetch(11, max_bytes=10_000)
+    talk.client(0, asked, Pass(asked))
+    answered = fetch_answer(11, OVER, throttle_ms=7000)
+    talk.broker(0, answered, Pass(answered))
+    assert talk.channel.mute_left_ms(0) == 2000
+
+
+def test_mute_of_a_group_member_is_capped() -> None:
+    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    asked = join_group(5, 6000) + fetch(11, correlation_id=2, max_bytes=10_000)
+    talk.client(0, asked, Pass(asked))
+    talk.broker(0, answer(), Pass(answer()))
+    answered = fetch_answer(11, 30_000, correlation_id=2)  # 20 s
+    talk.broker(0, answered, Pass(told(answered, 8, 1999)))
+
+
+def test_batch_larger_than_the_window_arrives() -> None:
+    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    asked = fetch(11, max_bytes=10_000)
+    talk.client(0, asked, Pass(asked))
+    answered = fetch_answer(11, 1_000_000)
+    talk.broker(0, answered[:100], Pass(told(answered, 8, 20_000)[:100]), Unseen(1_000_004 - 100))
+
+
+def test_fetch_behind_such_a_batch_passes_once_the_window_is_empty() -> None:
+    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    asked = fetch(11, max_bytes=10_000)
+    talk.client(0, asked, Pass(asked))
+    answered = fetch_answer(11, 1_000_000)
+    talk.broker(0, answered, Pass(told(answered, 8, 20_000)))
+    again = fetch(11, correlation_id=2, max_bytes=10_000)
+    talk.client(20_000, again, Pass(again))
+
+
+@pytest.mark.parametrize("version", [4, 11, 14])
+def test_follower_is_exempt(version: int) -> None:
+    talk = Playbook(channel_machine(consumer_default=1000))
+    asked = fetch(version, replica_id=2, max_bytes=50_000)
+    talk.client(0, asked, Pass(asked))
+    assert talk.channel.state.in_flight[0][1] is None
+
+
+def test_follower_that_names_itself_in_a_tag_is_exempt() -> None:
+    state = struct(REQUEST, 15, "ReplicaState", replica_id=2, replica_epoch=1)
+    asked = framed(REQUEST(version=15, max_bytes=50_000, replica_state=state), correlation_id=1)
+    talk = Playbook(channel_machine(consumer_default=1000))
+    talk.client(0, asked, Pass(asked))
+
+
+def test_observed_fetch_is_neither_capped_nor_muted() -> None:
+    options = EngineOptions(mode="observe")
+    talk = Playbook(channel_machine(consumer_default=1000, gateway=False, options=options))
+    talk.client(0, fetch(11), Pass(fetch(11)))
+    answered = fetch_answer(11, OVER)
+    talk.broker(0, answered, Pass(answered))
+    talk.client(0, fetch(11, correlation_id=2), Pass(fetch(11, correlation_id=2)))
+
+
+def test_observed_fetch_is_counted_as_one_that_would_be_muted() -> None:
+    channel = channel_machine(consumer_default=1000, gateway=False, options=EngineOptions(mode="observe"))
+    talk = Playbook(channel)
+    talk.client(0, fetch(11), Pass(fetch(11)))
+    answered = fetch_answer(11, OVER)
+    talk.broker(0, answered, Pass(answered))
+    assert channel.state.engine.client("ANONYMOUS", "a", 1).fetch.would_throttle_ms_total == 2000
+
+
+def test_raised_quota_frees_a_muted_channel() -> None:
+    talk = muted(11)
+    engine = talk.channel.state.engine
+    engine.update(EngineOptions(), Definitions(static=StaticQuotas(consumer_default=1e6)), 500)
+    talk.channel.reconsider()
+    asked = fetch(11, correlation_id=2, max_bytes=5000)
+    talk.client(500, asked, Pass(asked))
+
+
+# Sessions
+
+
+def session_fetch(version: int, epoch: int, offsets: dict[int, int], *, correlation_id: int) -> bytes:
+    """An incremental Fetch of one topic, or with epoch 0 a full one."""
+    partitions = [
+        struct(
+            REQUEST, version, "FetchPartition", partition=number, fetch_offset=offset, partition_max_bytes=100
+        )
+        for number, offset in offsets.items()
+    ]
+    topic = struct(
+        REQUEST, version, "FetchTopic", topic="t", topic_id=uuid.UUID(int=1), partitions=partitions
+    )
+    message = REQUEST(
+        version=version,
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=5000,
+        session_id=SESSION if epoch else 0,
+        session_epoch=epoch,
+        topics=[topic] if offsets else [],
+    )
+    return framed(message, correlation_id=correlation_id, client_id="a")
+
+
+def passed_on(talk: Playbook, now_ms: int, asked: bytes) -> bytes:
+    """What the broker is sent for a request, however it was ordered."""
+    side = talk.channel.requests
+    buf = bytearray(asked)
+    count = side.receive(buf, 0, len(buf), now_ms)
+    return bytes(buf[:count]) if count else bytes(side.insert)
+
+
+@pytest.mark.parametrize("version", VERSIONS_WITH_SESSIONS)
+def test_full_fetch_over_the_quota_begins_no_session(version: int) -> None:
+    talk = muted(version)
+    asked = session_fetch(version, 0, {0: 0}, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    assert decoded(RESPONSE, version, bytes(talk.channel.responses.insert)).session_id == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS_WITH_SESSIONS)
+def test_incremental_fetch_over_the_quota_keeps_its_session(version: int) -> None:
+    talk = muted(version)
+    asked = session_fetch(version, 3, {0: 10}, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    assert decoded(RESPONSE, version, bytes(talk.channel.responses.insert)).session_id == SESSION
+
+
+@pytest.mark.parametrize("version", VERSIONS_WITH_SESSIONS)
+def test_epoch_is_translated_after_an_answer_made_here(version: int) -> None:
+    talk = muted(version)
+    asked = session_fetch(version, 3, {0: 10}, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    seen = decoded(REQUEST, version, passed_on(talk, 11_000, session_fetch(version, 4, {}, correlation_id=3)))
+    assert (seen.session_id, seen.session_epoch) == (SESSION, 3)
+
+
+@pytest.mark.parametrize("version", VERSIONS_WITH_SESSIONS)
+def test_changes_of_a_fetch_answered_here_are_merged_into_the_next(version: int) -> None:
+    talk = muted(version)
+    asked = session_fetch(version, 3, {0: 10, 1: 20}, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    again = session_fetch(version, 4, {1: 21, 2: 30}, correlation_id=3)
+    seen = decoded(REQUEST, version, passed_on(talk, 11_000, again))
+    offsets = {entry.partition: entry.fetch_offset for topic in seen.topics for entry in topic.partitions}
+    assert offsets == {0: 10, 1: 21, 2: 30}
+
+
+def test_session_moves_to_another_connection() -> None:
+    sessions = SessionTable(10)
+    talk = muted(11, sessions=sessions)
+    asked = session_fetch(11, 3, {0: 10}, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    other = Playbook(channel_machine(gateway=False, sessions=sessions))
+    seen = decoded(REQUEST, 11, passed_on(other, 2100, session_fetch(11, 4, {}, correlation_id=1)))
+    assert seen.session_epoch == 3
+
+
+def test_unlimited_fetch_is_looked_at_while_a_session_is_shifted() -> None:
+    sessions = SessionTable(10)
+    talk = muted(11, sessions=sessions)
+    asked = session_fetch(11, 3, {0: 10}, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    other = Playbook(channel_machine(gateway=False, sessions=sessions))
+    other_asked = session_fetch(11, 9, {}, correlation_id=1).replace(
+        struct_module.pack(">i", SESSION), struct_module.pack(">i", 5)
+    )
+    other.client(2100, other_asked, Pass(other_asked))
+
+
+def test_session_that_ends_is_told_to_the_broker_over_the_quota() -> None:
+    talk = muted(11)
+    asked = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1, max_bytes=1)
+    # Forwarded, with what the window has left: nothing but the 1 byte that every Fetch may ask for.
+    talk.client(2000, asked, Pass(asked))
+
+
+@pytest.mark.parametrize(("error", "session_id"), [(70, 0), (71, 0), (0, 5)])
+def test_session_a_broker_gives_up_is_forgotten(error: int, session_id: int) -> None:
+    sessions = SessionTable(10)
+    talk = muted(11, sessions=sessions)
+    asked = session_fetch(11, 3, {}, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    passed_on(talk, 11_000, session_fetch(11, 4, {}, correlation_id=3))
+    refused = fetch_answer(11, 18, correlation_id=3, error=error, session_id=session_id)
+    talk.broker(11_010, refused, Pass(refused))
+    assert not sessions.knows(1, SESSION)
+
+
+def test_session_of_an_answered_fetch_is_kept() -> None:
+    sessions = SessionTable(10)
+    talk = muted(11, sessions=sessions)
+    asked = session_fetch(11, 3, {}, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    passed_on(talk, 11_000, session_fetch(11, 4, {}, correlation_id=3))
+    answered = fetch_answer(11, 18, correlation_id=3, session_id=SESSION)
+    talk.broker(11_010, answered, Pass(answered))
+    assert sessions.knows(1, SESSION)
+
+
+# The addresses behind the records
+
+
+def with_new_leader(version: int, records: int) -> bytes:
+    partition = struct(RESPONSE, version, "PartitionData", partition_index=0, records=b"r" * records)
+    topic = struct(
+        RESPONSE, version, "FetchableTopicResponse", topic_id=uuid.UUID(int=1), partitions=[partition]
+    )
+    endpoint = struct(
+        RESPONSE, version, "NodeEndpoint", node_id=2, host="broker-2.example.com", port=9092, rack=None
+    )
+    message = RESPONSE(version=version, responses=[topic], node_endpoints=[endpoint])
+    return framed(message, correlation_id=1)
+
+
+@pytest.mark.parametrize("version", [16, 17, 18])
+def test_records_pass_unseen_and_addresses_behind_them_are_ours(version: int) -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, fetch(version), Pass(fetch(version)))
+    answered = with_new_leader(version, 50_000)
+    side, buf = talk.channel.responses, bytearray(answered)
+    head = side.receive(buf, 0, 200, 0)
+    unseen = side.unseen
+    assert (head, unseen) >= (200, 49_000)
+    side.passed(unseen)
+    start = head + unseen
+    count = side.receive(buf, start, len(buf), 0)
+    seen = decoded(RESPONSE, version, buf)
+    assert start + count == len(answered)
+    assert [(n.node_id, n.host, n.port) for n in seen.node_endpoints] == [(2, "sluice.example", 19102)]
+
+
+def test_cut_addresses_are_kept_until_they_are_whole() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, fetch(18), Pass(fetch(18)))
+    answered = with_new_leader(18, 100)
+    side = talk.channel.responses
+    count = side.receive(bytearray(answered), 0, len(answered) - 5, 0)
+    assert count < len(answered) - 20
+
+
+def test_sidecar_does_not_walk() -> None:
+    talk = Playbook(channel_machine(gateway=False))
+    talk.client(0, fetch(18), Pass(fetch(18)))
+    answered = with_new_leader(18, 100)
+    talk.broker(0, answered, Pass(answered))
+
+
+def test_answer_that_is_no_fetch_answer_ends_the_connection() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, fetch(18), Pass(fetch(18)))
+    topics_without_end = frame(struct_module.pack(">ixihib", 1, 0, 0, 0, 9))
+    talk.broker(0, topics_without_end, Ends("malformed"))

@@ -1,0 +1,58 @@
+"""Group requests mark their connection: a mute on it stays below a third of the session timeout it named."""
+
+import pytest
+
+from protocol import api
+from tests.support.frames import heartbeat, join_group, request
+from tests.support.playbook import More, Pass, Playbook, channel_machine
+
+GROUP_APIS = (
+    api.HEARTBEAT,
+    api.SYNC_GROUP,
+    api.CONSUMER_GROUP_HEARTBEAT,
+    api.SHARE_GROUP_HEARTBEAT,
+    api.STREAMS_GROUP_HEARTBEAT,
+)
+
+
+def named_by(asked: bytes) -> int | None:
+    talk = Playbook(channel_machine())
+    talk.client(0, asked, Pass(asked))
+    return talk.channel.state.group_session_timeout_ms
+
+
+@pytest.mark.parametrize("version", range(10))
+def test_join_names_the_session_timeout(version: int) -> None:
+    assert named_by(join_group(version, 6000)) == 6000
+
+
+def test_shortest_of_several_counts() -> None:
+    assert named_by(join_group(9, 9000) + join_group(9, 6000) + join_group(9, 45_000)) == 6000
+
+
+@pytest.mark.parametrize("key", GROUP_APIS)
+def test_other_group_requests_mark_the_connection_and_name_nothing(key: int) -> None:
+    assert named_by(request(key, 0, size=60)) == 0
+
+
+def test_heartbeat_leaves_the_named_timeout() -> None:
+    assert named_by(join_group(9, 45_000) + heartbeat()) == 45_000
+
+
+def test_join_after_a_heartbeat_names_its_own() -> None:
+    assert named_by(heartbeat() + join_group(9, 45_000)) == 45_000
+
+
+def test_other_requests_do_not_mark_the_connection() -> None:
+    assert named_by(request(2, 7, size=60)) is None
+
+
+def test_cut_join_is_kept_until_it_is_whole() -> None:
+    talk = Playbook(channel_machine())
+    asked = join_group(9, 6000)
+    talk.client(0, asked[:20], More(len(asked)))
+    talk.client(0, asked[20:], Pass(asked))
+
+
+def test_join_that_ends_early_counts_with_ten_seconds() -> None:
+    assert named_by(request(api.JOIN_GROUP, 5, b"\0\1g\0")) == 10_000

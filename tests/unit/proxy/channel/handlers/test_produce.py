@@ -1,0 +1,296 @@
+"""Produce over its quota (KIP-13, KIP-219): it passes, its answer tells the time, the channel is muted.
+
+The arithmetic of all of them: 1,000 bytes/s, 11 windows of 1 s of which 10 count at the start, so 10,000 bytes are
+free and 12,000 make (12,000 - 10,000) / 1,000 = 2 s.
+"""
+
+import pytest
+
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import Engine, EngineOptions
+from tests.support.frames import (
+    LIST_OFFSETS,
+    answer,
+    heartbeat,
+    join_group,
+    produce,
+    produce_answer,
+    request,
+)
+from tests.support.playbook import Drop, Insert, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, struct
+
+OVER = 12_000
+
+
+def answered_with(version: int, throttle_ms: int) -> bytes:
+    return produce_answer(version, throttle_ms=throttle_ms)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_request_under_the_quota_is_not_muted(version: int) -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(version, 10_000)
+    talk.client(0, asked, Pass(asked))
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_request_over_the_quota_passes_and_mutes(version: int) -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(version, OVER)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+
+
+@pytest.mark.parametrize("version", range(1, 14))
+def test_answer_carries_the_rest_of_the_throttle_time(version: int) -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(version, OVER)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    answered = answered_with(version, 0)
+    talk.broker(40, answered, Insert(answered_with(version, 2000 - 40)), Drop(len(answered)))
+
+
+def test_answer_without_the_field_passes() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(0, OVER)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    talk.broker(40, answered_with(0, 0), Pass(answered_with(0, 0)))
+
+
+def test_larger_throttle_time_of_the_broker_stands() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(9, OVER)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    talk.broker(40, answered_with(9, 5000), Pass(answered_with(9, 5000)))
+
+
+def test_answer_after_the_mute_passes() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(9, OVER)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    talk.broker(2000, answered_with(9, 0), Pass(answered_with(9, 0)))
+
+
+def test_cut_answer_is_kept_until_it_is_whole() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(9, OVER)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    answered = answered_with(9, 0)
+    talk.channel.responses.receive(bytearray(answered[:9]), 0, 9, 10)
+    assert talk.channel.responses.need == len(answered)
+
+
+def test_pipelined_request_waits_for_the_end_of_the_mute() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    first, second = produce(9, OVER), request(LIST_OFFSETS, 7, correlation_id=2, size=100)
+    talk.client(0, first + second, Pass(first), Wait(2000))
+    talk.client(1999, b"", Wait(2000))
+    talk.client(2000, b"", Pass(second))
+
+
+def test_mute_begins_behind_the_frame_that_is_under_way() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(9, OVER)
+    talk.client(0, asked[:60], Pass(asked[:60]), Unseen(OVER + 4 - 60))
+    talk.client(5, asked[60:], Pass(asked[60:]), Wait(2000))
+
+
+def test_request_without_an_answer_is_muted_all_the_same() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(9, OVER, acks=0)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+
+
+def test_request_without_an_answer_owes_none() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    first, second = produce(9, 100, acks=0), request(LIST_OFFSETS, 7, correlation_id=2, size=100)
+    talk.client(0, first + second, Pass(first + second))
+    talk.broker(1, answer(correlation_id=2), Pass(answer(correlation_id=2)))
+
+
+def test_channel_remembers_requests_without_an_answer() -> None:
+    talk = Playbook(channel_machine())
+    asked = produce(9, 100, acks=0)
+    talk.client(0, asked, Pass(asked))
+    assert talk.channel.state.acks_zero
+
+
+def test_frame_is_charged_without_its_length_prefix() -> None:
+    channel = channel_machine(producer_default=1e9)
+    asked = produce(9, OVER)
+    Playbook(channel).client(0, asked, Pass(asked))
+    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.bytes_total == OVER
+
+
+def test_request_that_arrives_in_pieces_is_charged_once() -> None:
+    channel = channel_machine(producer_default=1e9)
+    talk = Playbook(channel)
+    asked = produce(9, OVER)
+    talk.client(0, asked[:60], Pass(asked[:60]), Unseen(OVER + 4 - 60))
+    talk.client(0, asked[60:], Pass(asked[60:]))
+    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.bytes_total == OVER
+
+
+def test_mute_has_a_cap() -> None:
+    talk = Playbook(channel_machine(producer_default=1000, options=EngineOptions(mute_seconds_max=5.0)))
+    asked = produce(9, 30_000)  # 20 s
+    talk.client(0, asked, Pass(asked), Wait(5000))
+
+
+def test_rest_of_a_capped_mute_stays_as_debt() -> None:
+    talk = Playbook(channel_machine(producer_default=1000, options=EngineOptions(mute_seconds_max=5.0)))
+    asked, small = produce(9, 30_000), produce(9, 100, correlation_id=2)
+    talk.client(0, asked, Pass(asked), Wait(5000))
+    talk.client(5000, small, Pass(small), Wait(10_000))
+
+
+def test_named_session_timeout_caps_the_mute() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = join_group(5, 6000) + produce(9, 30_000, correlation_id=2)
+    talk.client(0, asked, Pass(asked), Wait(1999))  # below a third of 6 s
+
+
+def test_longer_session_timeout_is_not_shortened_by_a_heartbeat() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = join_group(9, 45_000) + heartbeat(correlation_id=2) + produce(9, 30_000, correlation_id=3)
+    talk.client(0, asked, Pass(asked), Wait(14_999))
+
+
+def test_heartbeat_alone_caps_the_mute_at_a_third_of_ten_seconds() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = heartbeat() + produce(9, 30_000, correlation_id=2)
+    talk.client(0, asked, Pass(asked), Wait(3333))
+
+
+def test_observed_request_is_not_muted() -> None:
+    talk = Playbook(channel_machine(producer_default=1000, options=EngineOptions(mode="observe")))
+    asked = produce(9, OVER)
+    talk.client(0, asked, Pass(asked))
+    talk.broker(40, answered_with(9, 0), Pass(answered_with(9, 0)))
+
+
+def test_observed_request_is_counted_as_one_that_would_be_muted() -> None:
+    channel = channel_machine(producer_default=1000, options=EngineOptions(mode="observe"))
+    asked = produce(9, OVER)
+    Playbook(channel).client(0, asked, Pass(asked))
+    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.would_throttle_ms_total == 2000
+
+
+def test_raised_quota_frees_a_muted_channel() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    first, second = produce(9, OVER), produce(9, 100, correlation_id=2)
+    talk.client(0, first + second, Pass(first), Wait(2000))
+    raised = Definitions(static=StaticQuotas(producer_default=100_000))
+    talk.channel.state.engine.update(EngineOptions(), raised, 500)
+    talk.channel.reconsider()
+    talk.client(500, b"", Pass(second))
+
+
+def test_lowered_quota_leaves_a_muted_channel_as_it_is() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    first, second = produce(9, OVER), produce(9, 100, correlation_id=2)
+    talk.client(0, first + second, Pass(first), Wait(2000))
+    lowered = Definitions(static=StaticQuotas(producer_default=10))
+    talk.channel.state.engine.update(EngineOptions(), lowered, 500)
+    talk.channel.reconsider()
+    talk.client(500, b"", Wait(2000))
+
+
+@pytest.mark.parametrize("switched", ["observe", "off"])
+def test_enforcement_that_ends_frees_a_muted_channel(switched: str) -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    first, second = produce(9, OVER), produce(9, 100, correlation_id=2)
+    talk.client(0, first + second, Pass(first), Wait(2000))
+    engine = talk.channel.state.engine
+    if switched == "off":
+        engine.switch(False)
+    else:
+        engine.update(EngineOptions(mode="observe"), engine.definitions, 500)
+    talk.channel.reconsider()
+    talk.client(500, b"", Pass(second))
+
+
+def test_mute_left_is_told() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(9, OVER)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    assert [talk.channel.mute_left_ms(now_ms) for now_ms in (500, 2500)] == [1500, 0]
+
+
+def scheduled() -> Playbook:
+    """A schedule of 1,000 bytes/s with a burst of 1 s, used up by a first request."""
+    talk = Playbook(channel_machine(producer_default=1000, options=EngineOptions(policy="schedule")))
+    first = produce(9, 3000)
+    # 1,000 bytes are the burst, 2,000 are owed: 2 s.
+    talk.client(0, first, Pass(first), Wait(2000))
+    return talk
+
+
+def test_second_channel_is_held_before_its_payload_is_read() -> None:
+    talk = Playbook(channel_machine(scheduled().channel.state.engine))
+    asked = produce(9, 100_000)
+    assert talk.held(10, asked[:60]) > 10
+
+
+def test_held_request_is_not_charged() -> None:
+    engine = scheduled().channel.state.engine
+    talk = Playbook(channel_machine(engine))
+    again_ms = talk.held(10, produce(9, 500))
+    talk.held(again_ms, b"")
+    assert engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 3000
+
+
+def test_held_request_passes_when_enforcement_ends() -> None:
+    engine = scheduled().channel.state.engine
+    talk = Playbook(channel_machine(engine))
+    asked = produce(9, 500)
+    talk.held(10, asked)
+    engine.switch(False)
+    talk.channel.reconsider()
+    talk.client(100, b"", Pass(asked))
+
+
+def test_held_request_without_an_answer_marks_its_channel() -> None:
+    talk = Playbook(channel_machine(scheduled().channel.state.engine))
+    talk.held(10, produce(9, 500, acks=0))
+    assert talk.channel.state.acks_zero
+
+
+def test_held_request_passes_after_the_longest_hold() -> None:
+    options = EngineOptions(policy="schedule", hold_seconds_max=0.2)
+    engine = Engine(options, Definitions(static=StaticQuotas(producer_default=1000)))
+    first, second = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
+    asked, small = produce(9, 15_000), produce(9, 500)
+    first.client(0, asked, Pass(asked), Wait(14_000))
+    now_ms, side = second.held(10, small), second.channel.requests
+    while not side.receive(bytearray(small), 0, len(small), now_ms):
+        now_ms = side.wait_until_ms
+    assert now_ms <= 10 + 200
+
+
+def test_addresses_of_new_leaders_are_ours() -> None:
+    cls = RESPONSES[0]
+    endpoint = struct(cls, 10, "NodeEndpoint", node_id=2, host="broker-2", port=9092, rack=None)
+    answered = framed(cls(version=10, node_endpoints=[endpoint]), correlation_id=1)
+    talk = Playbook(channel_machine())
+    asked = produce(10, 100)
+    talk.client(0, asked, Pass(asked))
+    buf = bytearray(answered)
+    talk.channel.responses.receive(buf, 0, len(buf), 1)
+    seen = decoded(cls, 10, bytes(talk.channel.responses.insert)).node_endpoints
+    assert [(node.node_id, node.host, node.port) for node in seen] == [(2, "sluice.example", 19102)]
+
+
+def test_sidecar_does_not_keep_an_answer() -> None:
+    talk = Playbook(channel_machine(gateway=False))
+    asked = produce(10, 100)
+    talk.client(0, asked, Pass(asked))
+    assert talk.channel.state.in_flight[0][1] is None
+
+
+def test_turns_are_given_back_at_the_end() -> None:
+    channel = channel_machine(producer_default=1000)
+    asked = produce(9, 100)
+    Playbook(channel).client(0, asked, Pass(asked))
+    channel.close(10)
+    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.turns == 0
