@@ -1,0 +1,233 @@
+"""However both byte streams are cut, the same bytes come out and the same is decided.
+
+The judge is the uncut run; what an uncut run gives is the business of the dialogues in tests/unit/proxy/channel.
+"""
+
+import struct
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from protocol.messages.fetch_session import SessionTable
+from proxy.channel import Channel, ChannelSettings
+from proxy.stats import Stats
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import Engine, EngineOptions
+from quotas.options import Policy
+from tests.support.frames import answer, fetch, fetch_answer, heartbeat, join_group, produce, request
+from tests.support.memory_shell import MemoryShell
+from tests.support.playbook import gateway_address
+from tests.unit.protocol.kafka_frames import RESPONSES, framed
+from tests.unit.protocol.kafka_frames import struct as entry
+
+CUTTINGS: Final = settings(
+    max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=False
+)
+PIECES: Final = st.lists(st.one_of(st.integers(1, 20), st.integers(1, 3000)), min_size=1, max_size=40)
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, JOIN_GROUP, HEARTBEAT = 0, 1, 2, 3, 11, 12
+NAMES: Final = st.sampled_from(["a", "b", None])
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> list[bytes]:
+    """What one client might send, correlation ids counted up."""
+    sent = []
+    for number in range(draw(st.integers(1, 12))):
+        client_id = draw(NAMES)
+        kind = draw(st.sampled_from(["produce", "fetch", "metadata", "group", "other"]))
+        if kind == "produce":
+            size, acks = draw(st.integers(100, 30_000)), draw(st.sampled_from([-1, 0, 1]))
+            version = draw(st.sampled_from([3, 8, 9, 10, 13]))
+            sent.append(produce(version, size, correlation_id=number, client_id=client_id, acks=acks))
+        elif kind == "fetch":
+            version = draw(st.sampled_from([4, 7, 11, 12, 16, 18]))
+            epoch = draw(st.sampled_from([-1, 0, 1, 2]))
+            session = 7 if version >= 7 and epoch > 0 else 0
+            sent.append(
+                fetch(
+                    version,
+                    correlation_id=number,
+                    client_id=client_id,
+                    max_bytes=draw(st.sampled_from([100, 20_000, 1 << 30])),
+                    session_id=session,
+                    session_epoch=epoch if version >= 7 else -1,
+                )
+            )
+        elif kind == "metadata":
+            version = draw(st.sampled_from([0, 9, 13]))
+            sent.append(request(METADATA, version, size=60, correlation_id=number, client_id=client_id))
+        elif kind == "group":
+            join = join_group(9, 30_000, correlation_id=number)
+            sent.append(draw(st.sampled_from([join, heartbeat(correlation_id=number)])))
+        else:
+            size = draw(st.integers(30, 3000))
+            sent.append(request(LIST_OFFSETS, 7, size=size, correlation_id=number, client_id=client_id))
+    return sent
+
+
+def broker(sizes: list[int]) -> Callable[[bytes], bytes]:
+    """A broker whose answers to Fetches have these sizes, in turn."""
+    answered = 0
+
+    def answers(asked: bytes) -> bytes:
+        nonlocal answered
+        key, version, correlation_id = struct.unpack_from(">hhi", asked, 4)
+        answered += 1
+        size = sizes[answered % len(sizes)]
+        if key == PRODUCE:
+            return produce_answer(asked, version, correlation_id)
+        if key == FETCH and version >= 16:
+            return with_addresses(version, correlation_id, size)
+        if key == FETCH:
+            return fetch_answer(version, 60 + size, correlation_id=correlation_id)
+        if key == METADATA:
+            return metadata(version, correlation_id, size)
+        return answer(20 + size, correlation_id=correlation_id)
+
+    return answers
+
+
+def produce_answer(asked: bytes, version: int, correlation_id: int) -> bytes:
+    (client_id_length,) = struct.unpack_from(">h", asked, 12)
+    # Behind the client id: an empty tag section and a null in one byte each, or a null in two.
+    acks_at = 14 + max(0, client_id_length) + 2
+    if struct.unpack_from(">h", asked, acks_at)[0] == 0:
+        return b""
+    cls = RESPONSES[PRODUCE]
+    nodes = [entry(cls, version, "NodeEndpoint", node_id=1, host="h", port=9)] if version >= 10 else []
+    return framed(cls(version=version, node_endpoints=nodes), correlation_id=correlation_id)
+
+
+def with_addresses(version: int, correlation_id: int, records: int) -> bytes:
+    cls = RESPONSES[FETCH]
+    partitions = [
+        entry(cls, version, "PartitionData", partition_index=number, records=b"r" * (records // 2))
+        for number in range(2)
+    ]
+    topic = entry(cls, version, "FetchableTopicResponse", topic_id=uuid.UUID(int=1), partitions=partitions)
+    node = entry(cls, version, "NodeEndpoint", node_id=2, host="broker-2.example.com", port=9092, rack="r")
+    return framed(
+        cls(version=version, responses=[topic], node_endpoints=[node]), correlation_id=correlation_id
+    )
+
+
+def metadata(version: int, correlation_id: int, topics: int) -> bytes:
+    cls = RESPONSES[METADATA]
+    nodes = [
+        entry(cls, version, "MetadataResponseBroker", node_id=node, host="internal", port=9092)
+        for node in (1, 2, 99)
+    ]
+    listed = [entry(cls, version, "MetadataResponseTopic", partitions=[]) for _ in range(topics % 50)]
+    for topic in listed:
+        topic.name = "topic"
+    return framed(cls(version=version, brokers=nodes, topics=listed), correlation_id=correlation_id)
+
+
+def relayed(
+    sent: list[bytes],
+    sizes: list[int],
+    pieces: list[int],
+    options: EngineOptions,
+    gateway: bool = True,
+    spent: int = 0,
+    *,
+    answering: bool = True,
+) -> MemoryShell:
+    """The whole conversation, cut into these pieces, over and over; another channel has spent some quota before."""
+    quotas = StaticQuotas(producer_default=3000, consumer_default=2000)
+    engine = Engine(options, Definitions(static=quotas))
+    for client_id in ("a", "b", "") if spent else ():
+        client = engine.client("ANONYMOUS", client_id, 1)
+        client.produce.produce(client.produce.turn(), spent, 0)
+        client.fetch.fetched(client.fetch.turn(), spent, 0)
+    place = ChannelSettings(
+        broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=1_000_000
+    )
+    channel = Channel(place, engine, SessionTable(100), Stats())
+    answers = broker(sizes) if answering else lambda _asked: b""
+    return MemoryShell(channel, answers, b"".join(sent), pieces).run()
+
+
+def decided(shell: MemoryShell) -> object:
+    """Everything that was decided, in comparable form."""
+    state = shell.requests.side.state
+    views = [view._replace(byte_rate=0.0) for view in state.engine.views(shell.now_ms)]
+    return (
+        shell.waits,
+        views,
+        list(state.in_flight),
+        state.stats.fetches_answered,
+        Counter(state.stats.requests),
+    )
+
+
+@pytest.mark.parametrize("gateway", [True, False])
+@pytest.mark.parametrize(
+    "options",
+    [EngineOptions(), EngineOptions(policy="schedule"), EngineOptions(mode="observe")],
+    ids=["kip13", "schedule", "observe"],
+)
+@CUTTINGS
+@given(
+    sent=requests(),
+    sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=5),
+    pieces=PIECES,
+    spent=st.sampled_from([0, 40_000]),
+)
+def test_any_cutting_gives_the_same_bytes_and_decisions(
+    gateway: bool, options: EngineOptions, sent: list[bytes], sizes: list[int], pieces: list[int], spent: int
+) -> None:
+    whole = relayed(sent, sizes, [], options, gateway, spent)
+    cut = relayed(sent, sizes, pieces, options, gateway, spent)
+    assert cut.requests.out == whole.requests.out
+    assert cut.responses.out == whole.responses.out
+    assert decided(cut) == decided(whole)
+
+
+@CUTTINGS
+@given(
+    sent=requests(),
+    sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=5),
+    pieces=PIECES,
+    policy=st.sampled_from(["kip13", "schedule"]),
+)
+def test_every_request_that_is_owed_an_answer_gets_one_in_order(
+    sent: list[bytes], sizes: list[int], pieces: list[int], policy: Policy
+) -> None:
+    shell = relayed(sent, sizes, pieces, EngineOptions(policy=policy), spent=40_000)
+    owed = [correlation_id(asked) for asked in sent if not silent(asked)]
+    assert [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(shell.responses.out))] == owed
+
+
+@CUTTINGS
+@given(sent=requests(), sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=5), pieces=PIECES)
+def test_sidecar_that_only_observes_changes_nothing(
+    sent: list[bytes], sizes: list[int], pieces: list[int]
+) -> None:
+    shell = relayed(sent, sizes, pieces, EngineOptions(mode="observe"), gateway=False)
+    answers = broker(sizes)
+    assert shell.requests.out == b"".join(sent)
+    assert shell.responses.out == b"".join(map(answers, sent))
+
+
+def frames(stream: bytes) -> list[bytes]:
+    found = []
+    while stream:
+        (length,) = struct.unpack_from(">i", stream)
+        found.append(stream[: 4 + length])
+        stream = stream[4 + length :]
+    return found
+
+
+def correlation_id(asked: bytes) -> int:
+    return int(struct.unpack_from(">i", asked, 8)[0])
+
+
+def silent(asked: bytes) -> bool:
+    key, version = struct.unpack_from(">hh", asked, 4)
+    return key == PRODUCE and not produce_answer(asked, version, 0)

@@ -1,0 +1,121 @@
+"""A shell in memory: carries out a channel's orders over two byte streams, with a broker that is a function.
+
+What `proxy.net` does with sockets, in the plainest way: unseen bytes are passed without being shown, kept bytes are
+shown again, nothing is read while a WAIT is in force. Time stands still while there is anything to do, so that how
+the streams are cut cannot change when things happen; it jumps to the end of a wait when there is not.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Final
+
+from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Side
+
+# A whole request, and the answer to it; b"" where the broker owes none.
+Broker = Callable[[bytes], bytes]
+
+_STALE: Final = b"\xaa" * 5
+_STEPS_MAX: Final = 1_000_000
+
+
+@dataclass
+class Direction:
+    """One direction of the channel: what is still to come, what is kept, what went out."""
+
+    side: Side
+    source: bytearray = field(default_factory=bytearray)
+    kept: bytes = b""
+    out: bytearray = field(default_factory=bytearray)
+    waiting: bool = False
+
+    def read(self, size: int, now_ms: int) -> None:
+        """Take at most `size` bytes of the source, or of the unseen ones, and carry out what is ordered."""
+        assert size > 0, "a read brings something"
+        piece = bytes(self.source[:size])
+        if self.side.unseen and not self.kept:
+            piece = piece[: self.side.unseen]
+            del self.source[: len(piece)]
+            self.out += piece
+            self.side.passed(len(piece))
+            if not self.side.unseen:
+                self.show(b"", now_ms)  # a frame may be over: the side acts on it
+            return
+        del self.source[: len(piece)]
+        self.show(piece, now_ms)
+
+    def show(self, piece: bytes, now_ms: int) -> None:
+        """Show the kept bytes and a piece, between bytes that must not matter."""
+        shown = self.kept + piece
+        buf = bytearray(_STALE + shown + _STALE)
+        start, end = len(_STALE), len(_STALE) + len(shown)
+        side = self.side
+        for _ in range(_STEPS_MAX):
+            count = side.receive(memoryview(buf), start, end, now_ms)
+            self.out += buf[start : start + count]
+            start += count
+            if side.order != REPLACE:
+                break
+            self.out += side.insert
+            start += side.drop
+        assert side.order in (PASS, MORE, WAIT)
+        assert start <= end, "an order reaches beyond what was shown"
+        assert side.order != PASS or start == end, "PASS leaves nothing over"
+        self.kept = bytes(buf[start:end])
+        self.waiting = side.order == WAIT
+
+
+class MemoryShell:
+    """One channel between a client that has sent all it has to say, and a broker."""
+
+    def __init__(self, channel: Channel, broker: Broker, requests: bytes, pieces: list[int]) -> None:
+        self.now_ms = 0
+        self._channel = channel
+        self._broker = broker
+        self._sizes: Iterator[int] = cycle(pieces or [1 << 30])
+        self._parsed = 0
+        self.requests = Direction(channel.requests, bytearray(requests))
+        self.responses = Direction(channel.responses)
+        self.waits: list[tuple[int, bool]] = []
+
+    def run(self) -> "MemoryShell":
+        """Relay until nothing is left to do.
+
+        Answers are delivered before the next request is read only where the requests wait, so that their order
+        does not depend on the cutting.
+        """
+        for _ in range(_STEPS_MAX):
+            if self.requests.source and not self.requests.waiting:
+                self.requests.read(next(self._sizes), self.now_ms)
+                self._answer()
+            elif self.responses.source:
+                self.responses.read(next(self._sizes), self.now_ms)
+            elif self._channel.has_local_answer():
+                self.responses.show(b"", self.now_ms)
+            elif self.requests.waiting:
+                self._wait()
+            elif self._channel.mute_left_ms(self.now_ms) and not self.requests.side.unseen:
+                self.requests.show(b"", self.now_ms)
+            else:
+                return self
+        raise AssertionError("the relay never ends")
+
+    def _wait(self) -> None:
+        side = self.requests.side
+        self.waits.append((side.wait_until_ms, side.held))
+        self.now_ms = max(self.now_ms, side.wait_until_ms)
+        self.requests.waiting = False
+        self.requests.show(b"", self.now_ms)
+        self._answer()
+
+    def _answer(self) -> None:
+        """Let the broker answer every request that has arrived whole."""
+        out = self.requests.out
+        while len(out) - self._parsed >= 4:
+            (length,) = struct.unpack_from(">i", out, self._parsed)
+            end = self._parsed + 4 + length
+            if end > len(out):
+                return
+            self.responses.source += self._broker(bytes(out[self._parsed : end]))
+            self._parsed = end
