@@ -1,0 +1,87 @@
+"""Asks `Judge.java`, which answers with Kafka's own message classes; one Java for a whole run."""
+
+import queue
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from tests.cluster import jars
+
+_SOURCE: Final = Path(__file__).resolve().parent / "Judge.java"
+# The first answer waits for the compiler.
+_ANSWER_SECONDS_MAX: Final = 60
+
+
+class Judge:
+    """Kafka's classes, one question at a time."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
+        threading.Thread(target=self._read, daemon=True, name="judge").start()
+
+    @classmethod
+    def start(cls) -> Self:
+        """Start it; the jars are brought first, if they are not there."""
+        return cls(
+            subprocess.Popen(
+                [jars.java(), "-Xmx512m", "-cp", jars.class_path(), str(_SOURCE)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                bufsize=1,
+            )
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def ask(self, *words: str | int | bytes) -> str:
+        """One answer; frames are given as bytes.
+
+        Raises:
+            ValueError: Kafka's classes refused it.
+        """
+        question = " ".join(word.hex() if isinstance(word, bytes) else str(word) for word in words)
+        assert self._process.stdin is not None
+        self._process.stdin.write(question + "\n")
+        answer = self._answers.get(timeout=_ANSWER_SECONDS_MAX)
+        if answer.startswith("!"):
+            raise ValueError(f"{answer} to: {question[:200]}")
+        return answer
+
+    def frame(self, *words: str | int | bytes) -> bytes:
+        """An answer that is a frame and nothing more."""
+        return bytes.fromhex(self.ask(*words))
+
+    def response(self, api_key: int, version: int, seed: int) -> bytes:
+        """An arbitrary answer."""
+        return bytes.fromhex(self.ask("make", "response", api_key, version, seed).split()[0])
+
+    def request(self, api_key: int, version: int, seed: int) -> tuple[bytes, int]:
+        """An arbitrary request, and where its body begins."""
+        frame, body = self.ask("make", "request", api_key, version, seed).split()
+        return bytes.fromhex(frame), int(body)
+
+    def number(self, side: str, api_key: int, version: int, field: str, frame: bytes) -> int:
+        """A number of a message."""
+        return int(self.ask("get", side, api_key, version, field, frame))
+
+    def apis(self) -> dict[int, tuple[str, int, Sequence[str]]]:
+        """Name, newest version and the versions of each API, marked + where they are flexible and - where not."""
+        rows = (row.split(":") for row in self.ask("apis").split(";"))
+        return {int(key): (name, int(newest), marks.split(",")) for key, name, newest, marks in rows}
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._answers.put(line.rstrip("\n"))
