@@ -25,14 +25,14 @@ from tests.demo.table import live_table
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 
 _PARTITIONS: Final = 6
-_SETTLE_SECONDS: Final = 8.0
+_SETTLE_SECONDS: Final = 10.0
 _REFRESH_SECONDS: Final = 0.5
 
 
 def main() -> int:
     """Return the exit code."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=30.0, help="how long it is shown")
+    parser.add_argument("--seconds", type=float, default=35.0, help="how long it is shown")
     seconds = max(parser.parse_args().seconds, _SETTLE_SECONDS + 2.0)
     processes.exit_on_signals()
     console = Console()
@@ -54,7 +54,9 @@ def _demo(console: Console, seconds: float) -> int:
         _create_topics(cluster.bootstrap())
         settings = SluiceSettings(
             cluster.bootstrap(),
-            quotas={"policy": "schedule", "scope": "gateway"},
+            # A short burst: brokers that have just started stall, and what a client makes up for afterwards would
+            # be a twentieth of all that it moves in so short a time.
+            quotas={"policy": "schedule", "scope": "gateway", "burst_seconds": 0.2},
             client_quotas={
                 plan.client_id: {
                     "producer_byte_rate": plan.produce_quota,
@@ -65,8 +67,8 @@ def _demo(console: Console, seconds: float) -> int:
         )
         console.print("Starting sluice serve, policy schedule, scope gateway, and three clients …")
         with SluiceProcess.configured(settings, Path(directory)) as sluice:
-            outcomes, errors = _watch(console, sluice, Path(directory), seconds)
-    return _judge(console, outcomes, errors)
+            outcomes, troubles = _watch(console, sluice, Path(directory), seconds)
+    return _judge(console, outcomes, troubles)
 
 
 def _create_topics(bootstrap: str) -> None:
@@ -78,7 +80,7 @@ def _create_topics(bootstrap: str) -> None:
 
 def _watch(
     console: Console, sluice: SluiceProcess, directory: Path, seconds: float
-) -> tuple[list[Outcome], dict[str, int]]:
+) -> tuple[list[Outcome], list[str]]:
     clients = [DemoClient.start(plan, sluice.bootstrap, directory) for plan in PLANS]
     began = time.monotonic()
     settled = False
@@ -97,22 +99,22 @@ def _watch(
                 time.sleep(_REFRESH_SECONDS)
         return (
             [client.outcome(direction) for client in clients for direction in DIRECTIONS],
-            {client.plan.client_id: client.errors for client in clients if client.errors},
+            [f"{client.plan.client_id} {client.trouble}" for client in clients if client.trouble],
         )
     finally:
         for client in clients:
             processes.end(client.child)
 
 
-def _judge(console: Console, outcomes: Sequence[Outcome], errors: dict[str, int]) -> int:
+def _judge(console: Console, outcomes: Sequence[Outcome], troubles: Sequence[str]) -> int:
     console.print()
     for outcome in outcomes:
         console.print(
             outcome.line(), style="green" if outcome.ok else "bold red", highlight=False, soft_wrap=True
         )
-    for client_id, count in errors.items():
-        console.print(f"{client_id}: the client saw {count} errors, NOT ok", style="bold red")
-    right = all(outcome.ok for outcome in outcomes) and not errors
+    for trouble in troubles:
+        console.print(f"NOT ok: {trouble}", style="bold red", highlight=False, soft_wrap=True)
+    right = all(outcome.ok for outcome in outcomes) and not troubles
     console.print(f"within {TOLERANCE:.0%} of what is right: {'yes' if right else 'NO'}")
     return 0 if right else 1
 

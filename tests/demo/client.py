@@ -45,7 +45,7 @@ def produce(bootstrap: str, client_id: str, topic: str, offered: float | None, c
             # Small requests, so that the counters move evenly; a short queue, so that "acknowledged" follows closely.
             "batch.size": 100_000,
             "linger.ms": 20,
-            "queue.buffering.max.kbytes": 2_000,
+            "queue.buffering.max.kbytes": 1_000,
             "partitioner": "random",
             "sticky.partitioning.linger.ms": 0,
         }
@@ -77,6 +77,7 @@ def consume(bootstrap: str, client_id: str, topic: str, counters: Counters) -> N
             "auto.offset.reset": "earliest",
             "fetch.message.max.bytes": 100_000,
             "fetch.max.bytes": 300_000,
+            "message.max.bytes": 100_000,  # librdkafka wants it below fetch.max.bytes
         }
     )
     consumer.subscribe([topic])
@@ -107,7 +108,7 @@ def main() -> None:
     ]
     for thread in threads:
         thread.start()
-    while not counters.stop.wait(_REPORT_SECONDS):
+    while all(thread.is_alive() for thread in threads) and not counters.stop.wait(_REPORT_SECONDS):
         report = {
             "monotonic": time.monotonic(),
             "acknowledged": counters.acknowledged_bytes,

@@ -13,6 +13,7 @@ from tests.demo.plan import DIRECTIONS, PRODUCE, ClientPlan, Outcome
 from tests.support.proxy_process import ROOT, SluiceProcess
 
 _RECENT_REPORTS: Final = 12  # three seconds: what the live table calls "now"
+_LOG_CHARACTERS_SHOWN: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,12 @@ class DemoClient:
         return Outcome(self.plan, direction, measured, self.throttled_ms[direction])
 
     @property
-    def errors(self) -> int:
-        """Return how many errors the client has seen."""
-        return self.recent[-1].errors if self.recent else 0
+    def trouble(self) -> str:
+        """Return what went wrong at the client, or nothing."""
+        if self.child.poll() is not None:
+            return f"ended by itself: {self.log.read_text()[-_LOG_CHARACTERS_SHOWN:]}"
+        errors = self.recent[-1].errors if self.recent else 0
+        return f"saw {errors} errors" if errors else ""
 
 
 def topic_of(plan: ClientPlan) -> str:

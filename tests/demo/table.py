@@ -1,43 +1,44 @@
 """The demo's live table."""
 
 from collections.abc import Sequence
+from typing import Final
 
 from rich.table import Table
 
 from tests.demo.measure import DemoClient
-from tests.demo.plan import DIRECTIONS, megabytes
+from tests.demo.plan import DIRECTIONS
+
+_BAR_WIDTH: Final = 10
+_OVER: Final = 1.05
 
 
 def live_table(clients: Sequence[DemoClient], title: str) -> Table:
-    """Draw what each client does now beside what it may do."""
+    """Draw what each client does now beside what it may do; 80 columns are enough."""
     table = Table(title=title, title_justify="left")
-    table.add_column("client id")
-    table.add_column("tries")
-    table.add_column("")
-    for name in ("quota", "now", "now / quota", "throttled"):
-        table.add_column(name, justify="right")
-    table.add_column("")
+    table.add_column("client id", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for name in ("quota\nMB/s", "now\nMB/s", "now /\nquota", "throttled\nms"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
     for client in clients:
-        for direction in DIRECTIONS:
-            first = direction == DIRECTIONS[0]
-            quota = client.plan.quota(direction)
-            share = client.rate_now(direction) / quota
+        for name, direction in zip(
+            (client.plan.client_id, f"[dim]{client.plan.says}"), DIRECTIONS, strict=True
+        ):
+            quota, now = client.plan.quota(direction), client.rate_now(direction)
             table.add_row(
-                client.plan.client_id if first else "",
-                client.plan.says if first else "",
+                name,
                 direction,
-                megabytes(quota),
-                megabytes(client.rate_now(direction)),
-                f"{share:.2f}",
-                f"{client.throttled_ms[direction]:,.0f} ms",
-                _bar(share),
-                end_section=not first,
+                f"{quota / 1e6:.2f}",
+                f"{now / 1e6:.2f}",
+                f"{now / quota:.2f}",
+                f"{client.throttled_ms[direction]:,.0f}",
+                _bar(now / quota),
+                end_section=direction == DIRECTIONS[-1],
             )
     return table
 
 
 def _bar(share: float) -> str:
-    width = 20
-    filled = min(width, round(share * width))
-    colour = "green" if share <= 1.05 else "red"
-    return f"[{colour}]{'█' * filled}[/]{'░' * (width - filled)}"
+    filled = min(_BAR_WIDTH, round(share * _BAR_WIDTH))
+    colour = "green" if share <= _OVER else "red"
+    return f"[{colour}]{'█' * filled}[/]{'░' * (_BAR_WIDTH - filled)}"
