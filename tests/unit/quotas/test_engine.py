@@ -1,0 +1,224 @@
+"""quotas.engine: look-up, live changes, bounds, expiry, views."""
+
+from dataclasses import replace
+
+import pytest
+
+from quotas.decisions import ADMITTED
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import EXPIRE_AT_ONCE, EXPIRE_MS, OTHER, Engine
+from quotas.entities import DEFAULT, Entity
+from quotas.options import EngineOptions, Policy
+
+MB = 1_000_000
+
+
+def limits(rate: float | None) -> Definitions:
+    return Definitions(static=StaticQuotas(producer_default=rate, consumer_default=rate))
+
+
+def engine(rate: float | None = 2 * MB, **options: object) -> Engine:
+    return Engine(replace(EngineOptions(), **options), limits(rate))  # type: ignore[arg-type]  # any option
+
+
+def enforcing(quotas: Engine) -> bool:
+    return quotas.enforcing
+
+
+def test_client_is_the_same_object_each_time() -> None:
+    quotas = engine()
+    assert quotas.client("", "a", 1) is quotas.client("", "a", 1)
+    assert quotas.client("", "a", 1) is not quotas.client("", "b", 1)
+    assert quotas.client("", "a", 1).client_id == "a"
+
+
+def test_each_broker_has_its_own_budget_in_scope_broker() -> None:
+    quotas = engine()
+    one, two = quotas.client("", "a", 1).produce, quotas.client("", "a", 2).produce
+    assert one.produce(one.turn(), 22 * MB, 0).throttle_ms == 1000
+    assert two.produce(two.turn(), 20 * MB, 0) is ADMITTED
+
+
+def test_all_brokers_share_one_budget_in_scope_gateway() -> None:
+    quotas = engine(scope="gateway")
+    assert quotas.client("", "a", 1) is quotas.client("", "a", 2)
+
+
+def test_clients_of_one_user_share_the_users_budget() -> None:
+    definitions = Definitions({Entity(user="u"): {"producer_byte_rate": 2 * MB}})
+    quotas = Engine(EngineOptions(), definitions)
+    first, second = quotas.client("u", "a", 1).produce, quotas.client("u", "b", 1).produce
+    first.produce(first.turn(), 22 * MB, 0)
+    assert second.produce(second.turn(), 0, 0).throttle_ms == 1000
+    assert (first.bytes_total, second.bytes_total) == (22 * MB, 0)
+
+
+@pytest.mark.parametrize("policy", ["kip13", "schedule"])
+def test_update_applies_to_throttles_already_in_use(policy: Policy) -> None:
+    quotas = engine(None, policy=policy)
+    throttle = quotas.client("", "a", 1).produce
+    turn = throttle.turn()
+    assert throttle.produce(turn, 100 * MB, 0) is ADMITTED
+    quotas.update(quotas.options, limits(2 * MB), 0)
+    assert throttle.produce(turn, 100 * MB, 0).throttle_ms > 0
+    assert throttle.limit == 2 * MB
+    quotas.update(quotas.options, limits(None), 0)
+    assert throttle.produce(turn, 100 * MB, 0) is ADMITTED
+    throttle.refresh(0)
+    assert throttle.limit is None
+
+
+def test_update_keeps_recorded_bytes() -> None:
+    quotas = engine()
+    throttle = quotas.client("", "a", 1).produce
+    turn = throttle.turn()
+    throttle.produce(turn, 20 * MB, 0)
+    quotas.update(quotas.options, limits(MB), 0)
+    assert throttle.produce(turn, 0, 0).throttle_ms == 10_000  # 20 MB / 1 MB/s - 10 s
+
+
+def test_policy_changes_live_without_another_burst() -> None:
+    quotas = engine(policy="kip13")
+    throttle = quotas.client("", "a", 1).produce
+    first, second = throttle.turn(), throttle.turn()
+    throttle.produce(first, 20 * MB, 0)
+    quotas.update(replace(quotas.options, policy="schedule"), quotas.definitions, 0)
+    assert throttle.produce(first, MB, 0).throttle_ms == 500
+    held = throttle.produce(second, MB, 0)
+    assert held.hold_until_ms == 500
+    quotas.update(replace(quotas.options, policy="kip13"), quotas.definitions, 0)
+    assert throttle.produce(second, MB, 1) is ADMITTED  # what was held passes; the window is new
+    assert throttle.produce(first, MB, 1) is ADMITTED
+
+
+def test_observing_begins_and_ends_live() -> None:
+    quotas = engine(policy="schedule")
+    throttle = quotas.client("", "a", 1).produce
+    turns = [throttle.turn(), throttle.turn()]
+    throttle.produce(turns[0], 10 * MB, 0)
+    assert throttle.produce(turns[1], MB, 0).hold_until_ms
+    quotas.update(replace(quotas.options, mode="observe"), quotas.definitions, 10)
+    assert not enforcing(quotas)
+    assert throttle.produce(turns[1], MB, 10) is ADMITTED  # the held one passes at its next call
+    for _ in range(100):
+        throttle.produce(turns[0], MB, 20)
+    quotas.update(replace(quotas.options, mode="enforce"), quotas.definitions, 30)
+    assert enforcing(quotas)
+    assert throttle.produce(turns[1], MB, 30).throttle_ms == 500  # nobody owes what passed meanwhile
+
+
+def test_switch_turns_enforcement_off_and_on_whatever_the_mode() -> None:
+    quotas = engine()
+    quotas.switch(on=False)
+    assert not enforcing(quotas)
+    throttle = quotas.client("", "a", 1).produce
+    assert throttle.produce(throttle.turn(), 100 * MB, 0) is ADMITTED
+    quotas.update(quotas.options, quotas.definitions, 0)  # a reload does not turn it on again
+    assert not enforcing(quotas)
+    quotas.switch(on=True)
+    assert enforcing(quotas)
+    quotas.update(replace(quotas.options, mode="observe"), quotas.definitions, 0)
+    assert not enforcing(quotas)
+
+
+def test_scope_stays_what_it_was_at_the_start() -> None:
+    quotas = engine(scope="broker")
+    quotas.update(replace(quotas.options, scope="gateway"), quotas.definitions, 0)
+    assert quotas.options.scope == "broker"
+    assert quotas.client("", "a", 1) is not quotas.client("", "a", 2)
+
+
+def test_clients_beyond_the_bound_share_one_budget() -> None:
+    quotas = engine(client_ids_max=2)
+    assert [quotas.client("", name, 1).client_id for name in ("a", "b", "c", "d")] == ["a", "b", OTHER, OTHER]
+    assert quotas.client("", "c", 1) is quotas.client("", "d", 1)
+    throttle = quotas.client("", "e", 1).produce
+    assert throttle.produce(throttle.turn(), 22 * MB, 0).throttle_ms == 1000  # and it takes the default
+
+
+def test_named_client_gets_its_own_budget_beyond_the_bound() -> None:
+    definitions = Definitions({Entity(client_id="vip"): {"producer_byte_rate": 9 * MB}})
+    quotas = Engine(EngineOptions(client_ids_max=1), definitions)
+    quotas.client("", "a", 1)
+    assert quotas.client("", "b", 1).client_id == OTHER
+    assert quotas.client("", "vip", 1).client_id == "vip"
+
+
+def test_user_beyond_the_bound_takes_the_default_users_quota() -> None:
+    definitions = Definitions({Entity(user=DEFAULT): {"producer_byte_rate": 2 * MB}})
+    quotas = Engine(EngineOptions(client_ids_max=1), definitions)
+    quotas.client("u", "a", 1)
+    assert quotas.client("v", "b", 1).user == OTHER
+
+
+def test_idle_client_is_forgotten_after_an_hour() -> None:
+    quotas = engine()
+    throttle = quotas.client("", "a", 1).produce
+    turn = throttle.turn()
+    throttle.produce(turn, 1, 0)
+    throttle.leave(turn, 0)
+    assert quotas.expire(0) == 0
+    assert quotas.expire(EXPIRE_MS - 1) == 0
+    assert quotas.expire(EXPIRE_MS) == 1
+    assert len(quotas) == 0
+    throttle.produce(turn, 22 * MB, EXPIRE_MS)  # somebody still held on to it: it works on
+    assert throttle.bytes_total == 22 * MB + 1
+
+
+def test_client_with_a_channel_or_with_traffic_is_not_forgotten() -> None:
+    quotas = engine()
+    with_channel, with_traffic = quotas.client("", "a", 1).produce, quotas.client("", "b", 1).produce
+    with_channel.turn()
+    turn = with_traffic.turn()
+    with_traffic.leave(turn, 0)
+    for now_ms in range(0, 3 * EXPIRE_MS, EXPIRE_MS // 2):
+        with_traffic.produce(turn, 1, now_ms)
+        assert quotas.expire(now_ms) == 0
+
+
+def test_expiry_looks_at_a_bounded_number_of_clients() -> None:
+    quotas = engine()
+    for number in range(EXPIRE_AT_ONCE + 5):
+        quotas.client("", str(number), 1)
+    quotas.expire(0)
+    quotas.expire(0)
+    assert quotas.expire(EXPIRE_MS) == EXPIRE_AT_ONCE
+    assert quotas.expire(EXPIRE_MS) == 5
+
+
+def test_views_show_what_was_counted_and_the_quota_in_force() -> None:
+    quotas = engine()
+    client = quotas.client("", "a", 1)
+    client.produce.produce(client.produce.turn(), 22 * MB, 0)
+    quotas.client("", "b", 1)
+    views = list(quotas.views(0))
+    assert [(view.client_id, view.type) for view in views] == [
+        ("a", "Produce"),
+        ("a", "Fetch"),
+        ("b", "Produce"),
+        ("b", "Fetch"),
+    ]
+    assert (views[0].bytes_total, views[0].throttle_ms_total, views[0].throttled_total) == (22 * MB, 1000, 1)
+    assert (views[0].quota, views[0].debt_bytes, views[1].debt_bytes) == (2 * MB, 2 * MB, 0)
+    quotas.update(quotas.options, limits(3 * MB), 0)
+    assert next(iter(quotas.views(0))).quota == 3 * MB
+
+
+def test_views_may_be_taken_while_clients_come_and_go() -> None:
+    quotas = engine()
+    quotas.client("", "a", 1)
+    views = quotas.views(0)
+    next(views)
+    quotas.client("", "b", 1)
+    assert len(list(views)) == 1
+
+
+def test_limiter_of_nobody_is_dropped() -> None:
+    quotas = engine()
+    throttle = quotas.client("", "a", 1).produce
+    turn = throttle.turn()
+    throttle.produce(turn, 22 * MB, 0)
+    quotas.update(quotas.options, limits(None), 0)
+    assert throttle.produce(turn, 1, 0) is ADMITTED
+    quotas.update(quotas.options, limits(2 * MB), 0)
+    assert throttle.produce(turn, 1, 0) is ADMITTED  # metrics tags changed, the counter restarts (§1.3)

@@ -1,0 +1,153 @@
+"""quotas.fair_queue: whose turn it is, in bytes."""
+
+from quotas.fair_queue import GRACE_MS, HELD_GRACE_MS, NEWCOMER_SHARE, FairQueue
+from quotas.turn import Turn
+
+
+def waiting(queue: FairQueue, tag: int, size: int, due_ms: int = 0) -> Turn:
+    """A channel that has a place with this tag."""
+    turn = Turn()
+    turn.passed = turn.waited = True
+    turn.tag = tag
+    turn.due_ms = due_ms
+    queue.put(turn, size)
+    return turn
+
+
+def test_lowest_tag_is_first_and_equal_tags_keep_their_order() -> None:
+    queue = FairQueue()
+    second = waiting(queue, 5, 10)
+    third = waiting(queue, 5, 10)
+    first = waiting(queue, 1, 10)
+    assert queue.turns == [first, second, third]
+
+
+def test_bytes_ahead_are_one_request_of_each_place() -> None:
+    queue = FairQueue()
+    waiting(queue, 0, 100)
+    waiting(queue, 0, 50)
+    last = waiting(queue, 0, 10)
+    assert queue.ahead(last, queue.enter(last)) == (150, 150)
+
+
+def test_bytes_due_count_what_small_requests_may_still_send() -> None:
+    queue = FairQueue()
+    waiting(queue, 0, 16)
+    large = waiting(queue, 1000, 1000)
+    assert queue.ahead(large, queue.enter(large)) == (16, 1000)  # 16 at once, 1000 before its tag
+
+
+def test_first_place_has_nothing_ahead() -> None:
+    queue = FairQueue()
+    only = waiting(queue, 3, 10)
+    assert queue.ahead(only, queue.enter(only)) == (0, 0)
+
+
+def test_returning_channel_begins_at_the_virtual_time_but_not_before_its_own_end() -> None:
+    queue = FairQueue()
+    queue.virtual = 500
+    idle, busy = Turn(), Turn()
+    idle.passed = busy.passed = True
+    busy.tag = 900
+    queue.enter(idle)
+    queue.enter(busy)
+    assert (idle.tag, busy.tag) == (500, 900)
+
+
+def test_virtual_time_is_not_ahead_of_a_place_that_waits() -> None:
+    queue = FairQueue()
+    queue.virtual = 500
+    waiting(queue, 200, 10)
+    idle = Turn()
+    idle.passed = True
+    queue.enter(idle)
+    assert idle.tag == 200
+
+
+def test_request_that_passed_ends_where_its_bytes_end() -> None:
+    queue = FairQueue()
+    turn = Turn()
+    turn.waited = True
+    queue.started(turn, 100, 40)
+    assert (turn.tag, queue.virtual, turn.passed) == (140, 100, True)
+
+
+def test_channel_that_never_waits_keeps_no_more_than_the_lag() -> None:
+    queue = FairQueue()
+    queue.lag_bytes = 30
+    queue.virtual = 500
+    slow = Turn()
+    queue.started(slow, 100, 10)
+    assert slow.tag == 470
+    backlogged = Turn()
+    backlogged.waited = True
+    queue.started(backlogged, 100, 10)
+    assert backlogged.tag == 110
+
+
+def test_new_channel_begins_where_the_virtual_time_was_a_while_ago() -> None:
+    queue = FairQueue()
+    queue.sweep(0, 1000)
+    early = Turn()
+    for start in (0, 100, 200):  # somebody was a moment earlier and found the burst
+        queue.started(early, start, 100)
+    late = Turn()
+    queue.enter(late)
+    assert late.tag == 0
+    queue.sweep(1000, 1000)
+    queue.sweep(2000, 1000)
+    later = Turn()
+    queue.enter(later)
+    assert later.tag == 200
+
+
+def test_channels_that_come_anew_for_every_request_do_not_hold_the_time_back() -> None:
+    queue = FairQueue()
+    old = waiting(queue, 1000, 1000)
+    now_ms = 0
+    for _ in range(200):
+        newcomer = Turn()
+        queue.enter(newcomer)
+        if newcomer.tag >= old.tag:
+            break
+        queue.started(newcomer, newcomer.tag, 1000)
+        queue.sweep(now_ms, 1000)
+        now_ms += 500
+    assert now_ms <= 500 * (NEWCOMER_SHARE + 8)
+
+
+def test_place_of_a_channel_that_does_not_come_back_is_given_back() -> None:
+    queue = FairQueue()
+    gone = waiting(queue, 0, 100, due_ms=1000)
+    stays = waiting(queue, 0, 100, due_ms=1200)
+    queue.sweep(1000 + GRACE_MS, 1000)
+    assert queue.turns == [gone, stays]
+    queue.sweep(1001 + GRACE_MS, 1000)
+    assert queue.turns == [stays]
+    assert not gone.queued
+
+
+def test_held_channel_is_given_longer_to_ask_again() -> None:
+    queue = FairQueue()
+    held = waiting(queue, 0, 100, due_ms=1000)
+    held.held_since_ms = 0
+    queue.sweep(1000 + HELD_GRACE_MS, 1000)
+    assert held.queued
+    queue.sweep(1001 + HELD_GRACE_MS, 1000)
+    assert not held.queued
+
+
+def test_place_may_change_its_size() -> None:
+    queue = FairQueue()
+    first = waiting(queue, 0, 100)
+    last = waiting(queue, 0, 1)
+    queue.put(first, 7)
+    assert queue.ahead(last, queue.enter(last)) == (7, 7)
+    assert first.size == 7
+
+
+def test_removing_a_turn_without_a_place_changes_nothing() -> None:
+    queue = FairQueue()
+    stays = waiting(queue, 0, 100)
+    queue.remove(Turn())
+    assert queue.turns == [stays]
