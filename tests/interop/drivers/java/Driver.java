@@ -68,7 +68,7 @@ public final class Driver {
     private static void produce(Report.Options options) throws InterruptedException {
         int size = options.number("size");
         for (String compression : options.text("compression").split(",")) {
-            Report.Tally tally = new Report.Tally(options.seconds());
+            Report.Tally tally = new Report.Tally(options);
             Properties properties = base(options);
             properties.put("acks", options.text("acks"));
             properties.put("enable.idempotence", options.text("acks").equals("all"));
@@ -132,7 +132,7 @@ public final class Driver {
             ShareDriver.consume(options);
             return;
         }
-        Report.Tally tally = new Report.Tally(options.seconds());
+        Report.Tally tally = new Report.Tally(options);
         String topic = options.text("topic");
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(
                 consumerProperties(options), new ByteArrayDeserializer(), new ByteArrayDeserializer())) {

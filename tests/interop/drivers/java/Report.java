@@ -1,3 +1,4 @@
+import java.io.File;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
@@ -22,6 +23,7 @@ final class Report {
             Map.entry("topic", "interop"), Map.entry("group", ""), Map.entry("group-protocol", "classic"),
             Map.entry("acks", "all"), Map.entry("compression", "none"),
             Map.entry("isolation", "read_uncommitted"), Map.entry("transactional-id", ""),
+            Map.entry("stop-file", ""),
             Map.entry("records", "0"), Map.entry("size", "1000"), Map.entry("partitions", "1"),
             Map.entry("replication", "1"), Map.entry("outstanding", "500"), Map.entry("fetch-bytes", "0"),
             Map.entry("seconds", "0")));
@@ -90,6 +92,7 @@ final class Report {
     static final class Tally {
         private final long started = System.nanoTime();
         private final double seconds;
+        private final File stopFile;
         int records;
         private long bytes;
         private int errors;
@@ -100,8 +103,9 @@ final class Report {
         private long last = -1;
         private long progress;
 
-        Tally(double seconds) {
-            this.seconds = seconds;
+        Tally(Options options) {
+            this.seconds = options.seconds();
+            this.stopFile = new File(options.text("stop-file"));
         }
 
         long nowMs() {
@@ -109,7 +113,7 @@ final class Report {
         }
 
         boolean over() {
-            return seconds > 0 && nowMs() >= seconds * 1000;
+            return seconds > 0 && nowMs() >= seconds * 1000 || stopFile.exists();
         }
 
         synchronized void error(Object message) {
@@ -132,7 +136,7 @@ final class Report {
         synchronized void consumed(byte[] value) {
             record(value.length);
             indexSum += Long.parseLong(new String(value, 0, INDEX_DIGITS, StandardCharsets.US_ASCII));
-            if (last - progress >= 1000) {
+            if (last - progress >= 1000 || records == 1) {
                 progress = last;
                 emit("progress", "at_ms", last, "records", records, "bytes", bytes);
             }

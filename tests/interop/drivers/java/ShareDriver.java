@@ -20,7 +20,7 @@ final class ShareDriver {
 
     static void consume(Report.Options options) {
         startAtEarliest(options);
-        Report.Tally tally = new Report.Tally(options.seconds());
+        Report.Tally tally = new Report.Tally(options);
         Properties properties = Driver.base(options);
         properties.put("group.id", options.text("group"));
         try (KafkaShareConsumer<byte[], byte[]> consumer = new KafkaShareConsumer<>(

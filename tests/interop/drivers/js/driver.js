@@ -2,6 +2,8 @@
 // lz4 and zstd would need native builds and are not here.
 'use strict'
 
+const fs = require('fs')
+
 const { Kafka, CompressionTypes, CompressionCodecs, logLevel } = require('kafkajs')
 const SnappyCodec = require('kafkajs-snappy')
 
@@ -19,7 +21,7 @@ function parseArguments(argv) {
     'bootstrap': '127.0.0.1:9092', 'client-id': 'interop', 'topic': 'interop', 'group': '',
     'group-protocol': 'classic', 'acks': 'all', 'compression': 'none', 'isolation': 'read_uncommitted',
     'transactional-id': '', 'records': 0, 'size': 1000, 'partitions': 1, 'replication': 1,
-    'outstanding': 500, 'fetch-bytes': 0, 'seconds': 0,
+    'outstanding': 500, 'fetch-bytes': 0, 'seconds': 0, 'stop-file': '',
   }
   for (let at = 1; at < argv.length; at += 2) {
     const name = argv[at].slice(2)
@@ -34,16 +36,21 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms))
 const payload = (index, size) => String(index).padStart(INDEX_DIGITS, '0').padEnd(size, 's')
 
 class Tally {
-  constructor(seconds) {
+  constructor(options) {
     this.started = Date.now()
-    this.seconds = seconds
+    this.seconds = options.seconds
+    this.stopFile = options['stop-file']
     this.records = this.bytes = this.errors = this.indexSum = this.assignments = 0
     this.slowest = this.progressAt = 0
     this.first = this.last = -1
   }
 
   now() { return Date.now() - this.started }
-  over() { return this.seconds > 0 && this.now() >= this.seconds * 1000 }
+
+  over() {
+    return (this.seconds > 0 && this.now() >= this.seconds * 1000)
+      || (this.stopFile !== '' && fs.existsSync(this.stopFile))
+  }
 
   error(message) {
     this.errors += 1
@@ -60,7 +67,7 @@ class Tally {
   consumed(value) {
     this.record(value.length)
     this.indexSum += Number(value.subarray(0, INDEX_DIGITS).toString())
-    if (this.last - this.progressAt >= 1000) {
+    if (this.last - this.progressAt >= 1000 || this.records === 1) {
       this.progressAt = this.last
       emit('progress', { at_ms: this.last, records: this.records, bytes: this.bytes })
     }
@@ -83,7 +90,7 @@ function client(options, tally) {
 }
 
 async function produceWith(options, compression) {
-  const tally = new Tally(options.seconds)
+  const tally = new Tally(options)
   const producer = client(options, tally).producer()
   await producer.connect()
   const acks = options.acks === 'all' ? -1 : Number(options.acks)
@@ -112,7 +119,7 @@ async function produceWith(options, compression) {
 }
 
 async function consume(options) {
-  const tally = new Tally(options.seconds)
+  const tally = new Tally(options)
   const settings = {
     groupId: options.group || `alone-${options['client-id']}`,
     readUncommitted: options.isolation === 'read_uncommitted',

@@ -52,7 +52,7 @@ async def produce(options: argparse.Namespace) -> None:
 
 
 async def produce_with(options: argparse.Namespace, compression: str) -> None:
-    tally = Tally(Clock(options.seconds))
+    tally = Tally(Clock(options.seconds, options.stop_file))
     producer = AIOKafkaProducer(
         bootstrap_servers=options.bootstrap,
         client_id=options.client_id,
@@ -100,7 +100,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it comes wit
 
 
 async def consume(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds))
+    tally = Tally(Clock(options.seconds, options.stop_file))
     limits = {}
     if options.fetch_bytes:
         limits = {

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 INDEX_DIGITS = 10
 ABORTED_BASE = 1_000_000
@@ -31,6 +32,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         ("compression", "none"),
         ("isolation", "read_uncommitted"),
         ("transactional-id", ""),
+        ("stop-file", ""),
     ):
         parser.add_argument(f"--{name}", default=default)
     for name, number in (
@@ -59,16 +61,18 @@ def payload(index: int, size: int) -> bytes:
 
 @dataclass(slots=True)
 class Clock:
-    """Milliseconds since the command began, and whether it is over."""
+    """Milliseconds since the command began, and whether it is over: by time, or because the stop file is there."""
 
     seconds: float
+    stop_file: str = ""
     started: float = field(default_factory=time.monotonic)
 
     def now_ms(self) -> int:
         return int((time.monotonic() - self.started) * 1000)
 
     def over(self) -> bool:
-        return self.seconds > 0 and time.monotonic() - self.started >= self.seconds
+        late = self.seconds > 0 and time.monotonic() - self.started >= self.seconds
+        return late or (self.stop_file != "" and Path(self.stop_file).exists())
 
 
 @dataclass(slots=True)
@@ -107,7 +111,7 @@ class Tally:
         data = value or b""
         self.record(len(data))
         self.index_sum += int(data[:INDEX_DIGITS] or b"0")
-        if self.last_ms - self.progress_ms >= 1000:
+        if self.last_ms - self.progress_ms >= 1000 or self.records == 1:
             self.progress_ms = self.last_ms
             emit("progress", at_ms=self.last_ms, records=self.records, bytes=self.size)
 

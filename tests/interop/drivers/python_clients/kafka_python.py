@@ -51,7 +51,7 @@ def produce(options: argparse.Namespace) -> None:
 
 
 def produce_with(options: argparse.Namespace, compression: str) -> None:
-    tally = Tally(Clock(options.seconds))
+    tally = Tally(Clock(options.seconds, options.stop_file))
     producer = KafkaProducer(
         bootstrap_servers=options.bootstrap,
         client_id=options.client_id,
@@ -101,7 +101,7 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # it comes wit
 
 
 def consume(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds))
+    tally = Tally(Clock(options.seconds, options.stop_file))
     limits = {}
     if options.fetch_bytes:
         limits = {
@@ -160,6 +160,7 @@ def admin(options: argparse.Namespace) -> None:
     client = KafkaAdminClient(bootstrap_servers=options.bootstrap, client_id=options.client_id)
     with contextlib.suppress(TopicAlreadyExistsError):
         client.create_topics([NewTopic(options.topic, options.partitions, options.replication)])
+    client.wait_for_topics([options.topic])
     topic = client.describe_topics([options.topic])[0]
     emit(
         "described",

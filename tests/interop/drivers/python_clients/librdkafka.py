@@ -43,7 +43,7 @@ def produce(options: argparse.Namespace) -> None:
 
 
 def produce_with(options: argparse.Namespace, compression: str) -> None:
-    tally = Tally(Clock(options.seconds))
+    tally = Tally(Clock(options.seconds, options.stop_file))
     producer = Producer(
         {
             **base(options),
@@ -82,7 +82,7 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
 
 
 def consume(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds))
+    tally = Tally(Clock(options.seconds, options.stop_file))
     settings: dict[str, str | int | float | bool | Callable[..., None] | None] = {
         **base(options),
         "group.id": options.group or f"alone-{options.client_id}",
@@ -119,7 +119,7 @@ def consume(options: argparse.Namespace) -> None:
 
 
 def transact(options: argparse.Namespace) -> None:
-    tally = Tally(Clock(options.seconds))
+    tally = Tally(Clock(options.seconds, options.stop_file))
     producer = Producer(
         {**base(options), "transactional.id": options.transactional_id, "error_cb": tally.error}
     )

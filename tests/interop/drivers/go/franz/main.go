@@ -57,7 +57,7 @@ func record(o report.Options, index, base int) *kgo.Record {
 
 func produce(ctx context.Context, o report.Options) {
 	for _, compression := range strings.Split(o.Compression, ",") {
-		tally := report.NewTally(o.Seconds)
+		tally := report.NewTally(o)
 		options := append(acks(o.Acks), kgo.ProducerBatchCompression(codecs[compression]))
 		producer := client(o, options...)
 		room := make(chan struct{}, o.Outstanding)
@@ -101,15 +101,15 @@ func consumerOptions(o report.Options, tally *report.Tally) []kgo.Opt {
 	return options
 }
 
-func consume(ctx context.Context, o report.Options) {
-	tally := report.NewTally(o.Seconds)
+func consume(_ context.Context, o report.Options) {
+	tally := report.NewTally(o)
 	consumer := client(o, consumerOptions(o, tally)...)
-	limited, cancel := context.WithTimeout(ctx, tally.Left())
+	limited, cancel := tally.Context()
 	defer cancel()
 	for enough := false; !enough && limited.Err() == nil; {
 		fetches := consumer.PollFetches(limited)
 		fetches.EachError(func(topic string, partition int32, err error) {
-			if !errors.Is(err, context.DeadlineExceeded) {
+			if !errors.Is(err, context.Canceled) {
 				tally.Error(fmt.Sprintf("%s-%d: %v", topic, partition, err))
 			}
 		})

@@ -3,6 +3,7 @@
 package report
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -26,7 +27,7 @@ type Fields map[string]any
 // Options are the command line.
 type Options struct {
 	Command, Bootstrap, ClientID, Topic, Group, GroupProtocol, Acks, Compression, Isolation,
-	TransactionalID string
+	TransactionalID, StopFile string
 	Records, Size, Partitions, Replication, Outstanding, FetchBytes int
 	Seconds                                                         float64
 }
@@ -48,6 +49,7 @@ func Parse() Options {
 	flags.StringVar(&o.Compression, "compression", "none", "")
 	flags.StringVar(&o.Isolation, "isolation", "read_uncommitted", "")
 	flags.StringVar(&o.TransactionalID, "transactional-id", "", "")
+	flags.StringVar(&o.StopFile, "stop-file", "", "")
 	flags.IntVar(&o.Records, "records", 0, "")
 	flags.IntVar(&o.Size, "size", 1000, "")
 	flags.IntVar(&o.Partitions, "partitions", 1, "")
@@ -96,27 +98,41 @@ type Tally struct {
 	lock                                          sync.Mutex
 	started                                       time.Time
 	seconds                                       float64
+	stopFile                                      string
 	records, bytes, errors, indexSum, assignments int
 	slowestMs, firstMs, lastMs, progressMs        int
 }
 
 // NewTally starts the clock.
-func NewTally(seconds float64) *Tally {
-	return &Tally{started: time.Now(), seconds: seconds, firstMs: -1, lastMs: -1}
+func NewTally(o Options) *Tally {
+	return &Tally{started: time.Now(), seconds: o.Seconds, stopFile: o.StopFile, firstMs: -1, lastMs: -1}
 }
 
 // NowMs is milliseconds since the start.
 func (t *Tally) NowMs() int { return int(time.Since(t.started).Milliseconds()) }
 
-// Over tells whether the time is up.
-func (t *Tally) Over() bool { return t.seconds > 0 && time.Since(t.started).Seconds() >= t.seconds }
-
-// Left is the time that is left; a day when there is no limit.
-func (t *Tally) Left() time.Duration {
-	if t.seconds == 0 {
-		return 24 * time.Hour
+// Over tells whether the time is up, or the stop file is there.
+func (t *Tally) Over() bool {
+	if t.seconds > 0 && time.Since(t.started).Seconds() >= t.seconds {
+		return true
 	}
-	return time.Duration(t.seconds*float64(time.Second)) - time.Since(t.started)
+	if t.stopFile == "" {
+		return false
+	}
+	_, err := os.Stat(t.stopFile)
+	return err == nil
+}
+
+// Context is cancelled when it is over.
+func (t *Tally) Context() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		for !t.Over() && ctx.Err() == nil {
+			time.Sleep(20 * time.Millisecond)
+		}
+		cancel()
+	}()
+	return ctx, cancel
 }
 
 // Error counts and prints what the client reported to its user.
@@ -154,7 +170,7 @@ func (t *Tally) Consumed(value []byte) int {
 		log.Fatalf("a record without a number: %v", err)
 	}
 	t.indexSum += index
-	if t.lastMs-t.progressMs >= 1000 {
+	if t.lastMs-t.progressMs >= 1000 || t.records == 1 {
 		t.progressMs = t.lastMs
 		Emit("progress", Fields{"at_ms": t.lastMs, "records": t.records, "bytes": t.bytes})
 	}

@@ -52,7 +52,7 @@ func produce(o report.Options) {
 		config := settings(o)
 		config.Producer.RequiredAcks = ackLevels[o.Acks]
 		config.Producer.Compression = codecs[compression]
-		tally := report.NewTally(o.Seconds)
+		tally := report.NewTally(o)
 		producer, err := sarama.NewAsyncProducer(o.Brokers(), config)
 		if err != nil {
 			log.Fatal(err)
@@ -119,7 +119,7 @@ func (m *member) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.
 }
 
 func consumeGroup(o report.Options, tally *report.Tally) {
-	limited, cancel := context.WithTimeout(context.Background(), tally.Left())
+	limited, cancel := tally.Context()
 	defer cancel()
 	group, err := sarama.NewConsumerGroup(o.Brokers(), o.Group, consumerSettings(o))
 	if err != nil {
@@ -140,7 +140,7 @@ func consumeGroup(o report.Options, tally *report.Tally) {
 }
 
 func consumeAlone(o report.Options, tally *report.Tally) {
-	limited, cancel := context.WithTimeout(context.Background(), tally.Left())
+	limited, cancel := tally.Context()
 	defer cancel()
 	consumer, err := sarama.NewConsumer(o.Brokers(), consumerSettings(o))
 	if err != nil {
@@ -176,7 +176,7 @@ func consumeAlone(o report.Options, tally *report.Tally) {
 }
 
 func consume(o report.Options) {
-	tally := report.NewTally(o.Seconds)
+	tally := report.NewTally(o)
 	if o.Group != "" {
 		consumeGroup(o, tally)
 	} else {

@@ -1,0 +1,62 @@
+"""A Sluice with low quotas behind a tap, and what the tap saw between two moments."""
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster import HOST, free_ports
+from tests.support.proxy_process import BROKER_ID_MAX, SluiceProcess, SluiceSettings
+from tests.support.tap import Seen, Tap
+
+
+@dataclass(slots=True)
+class Front:
+    """Where throttled clients connect (`bootstrap` is the tap's), and who watches."""
+
+    policy: str
+    bootstrap: str
+    sluice: SluiceProcess
+    tap: Tap
+
+    def snapshot(self) -> dict[tuple[str, int], Seen]:
+        """Return a copy of what the tap has seen so far."""
+        return copy.deepcopy(self.tap.seen)
+
+
+@contextlib.contextmanager
+def front(
+    brokers: str,
+    directory: Path,
+    *,
+    policy: str,
+    scope: str,
+    client_quotas: dict[str, dict[str, int]],
+) -> Iterator[Front]:
+    """Start a Sluice that advertises a tap's ports, and the tap."""
+    directory.mkdir(parents=True)
+    first = free_ports(BROKER_ID_MAX + 2)[0]
+    settings = SluiceSettings(
+        brokers,
+        quotas={"policy": policy, "scope": scope},
+        client_quotas=client_quotas,
+        listener={"advertised_bootstrap_port": first, "advertised_first_broker_port": first + 1},
+    )
+    routes = {first + offset: settings.ports.bootstrap + offset for offset in range(BROKER_ID_MAX + 2)}
+    with SluiceProcess.configured(settings, directory) as sluice, Tap(routes) as tap:
+        yield Front(policy, f"{HOST}:{first}", sluice, tap)
+
+
+def rate(
+    before: dict[tuple[str, int], Seen],
+    after: dict[tuple[str, int], Seen],
+    key: tuple[str, int],
+    seconds: float,
+) -> float:
+    """Return the bytes/s of one client id and API between two snapshots: requests and answers together."""
+    then, now = before.get(key, Seen()), after.get(key, Seen())
+    # A produce's answers and a fetch's requests are small beside what is counted.
+    sent = now.request_bytes - then.request_bytes
+    received = now.response_bytes - then.response_bytes
+    return max(sent, received) / seconds
