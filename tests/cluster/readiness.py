@@ -26,10 +26,11 @@ def brokers(address: Address, *, seconds: float = 2.0) -> dict[int, Address]:
         (length,) = struct.unpack(">i", _receive(connection, 4))
         if not 8 <= length <= _FRAME_BYTES_MAX:
             raise ValueError(f"an answer of {length} bytes is not Metadata")
-        return _parse(_receive(connection, length))
+        return parse_brokers(_receive(connection, length))
 
 
-def _parse(body: bytes) -> dict[int, Address]:
+def parse_brokers(body: bytes) -> dict[int, Address]:
+    """Read the brokers of a Metadata v1 answer that begins with its correlation id."""
     named: dict[int, Address] = {}
     try:
         _correlation_id, count = struct.unpack_from(">ii", body)
