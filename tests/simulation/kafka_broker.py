@@ -8,6 +8,9 @@ samples each time; nothing is cached.
 import math
 from dataclasses import dataclass, field
 
+from quotas.decisions import ADMITTED, Decision
+from quotas.turn import Turn
+
 
 @dataclass(slots=True)
 class Sample:
@@ -73,3 +76,39 @@ class KafkaSensor:
         if throttle_ms:
             self.record(-size, now_ms)
         return throttle_ms
+
+
+@dataclass(slots=True)
+class KafkaGate:
+    """The sensor as a channel of the simulated world sees it."""
+
+    sensor: KafkaSensor
+
+    def turn(self) -> Turn:
+        """Kafka keeps nothing per channel."""
+        return Turn()
+
+    def leave(self, turn: Turn, now_ms: int) -> None:
+        """Nothing to give back."""
+
+    def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """Appended, recorded, throttled."""
+        return _decision(self.sensor.produce(size, now_ms))
+
+    def fetch(self, turn: Turn, now_ms: int) -> Decision:
+        """Kafka reads first."""
+        return ADMITTED
+
+    def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
+        """KAFKA-9677: N - 1 samples of quota."""
+        return min(
+            requested, int(self.sensor.limit * (self.sensor.number - 1) * self.sensor.length_ms / 1000)
+        )
+
+    def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """Recorded, or taken back and throttled."""
+        return _decision(self.sensor.fetch(size, now_ms))
+
+
+def _decision(throttle_ms: int) -> Decision:
+    return Decision(throttle_ms=throttle_ms) if throttle_ms else ADMITTED

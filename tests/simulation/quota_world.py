@@ -12,8 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from typing import Protocol
 
-from quotas.client_bandwidth import Throttle
+from quotas.decisions import Decision
 from quotas.engine import Engine
 from quotas.mute import capped
 from quotas.turn import Turn
@@ -65,18 +66,61 @@ class Waits:
     empty_answers: int = 0
 
 
+class Gate(Protocol):
+    """What a channel asks: `quotas.client_bandwidth.Throttle`, or Kafka's own arithmetic."""
+
+    def turn(self) -> Turn:
+        """A place for one channel."""
+
+    def leave(self, turn: Turn, now_ms: int) -> None:
+        """The channel is gone."""
+
+    def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """A Produce header was seen."""
+
+    def fetch(self, turn: Turn, now_ms: int) -> Decision:
+        """A Fetch was read."""
+
+    def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
+        """What it may bring."""
+
+    def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """Its answer begins."""
+
+
+Gates = Callable[[ClientOptions], Gate]
+
+
+def gates_of(engine: Engine) -> Gates:
+    """The engine's throttles, by client id and direction."""
+
+    def gate(options: ClientOptions) -> Gate:
+        client = engine.client("", options.client_id, 1)
+        return client.fetch if options.consumes else client.produce
+
+    return gate
+
+
 class World:
     """The clock and everything in it; `run` returns when the time is over."""
 
     def __init__(
-        self, engine: Engine, seed: int = 1, timer_late_ms: int = 2, latency_ms: tuple[int, int] = (1, 6)
+        self,
+        gates: Gates,
+        seed: int = 1,
+        *,
+        mute_ms_max: int = 20_000,
+        timer_late_ms: int = 2,
+        latency_ms: tuple[int, int] = (1, 6),
     ) -> None:
-        self.engine = engine
+        self.gates = gates
         self.seed = seed
         self.random = random.Random(seed)
+        self.mute_ms_max = mute_ms_max
         self.timer_late_ms = timer_late_ms
         self.latency_range_ms = latency_ms
         self.now_ms = 0
+        self.kafka = False  # the gates are Kafka's own: a Fetch that is too much brings nothing
         self.records: list[Record] = []
         self.waits = Waits()
         self.channels: list[Channel] = []
@@ -154,7 +198,7 @@ class Channel:
     world: World
     options: ClientOptions
     number: int
-    throttle: Throttle = field(init=False)
+    throttle: Gate = field(init=False)
     turn: Turn = field(init=False)
     arrived: deque[Request] = field(default_factory=deque)
     in_flight: int = 0
@@ -164,8 +208,7 @@ class Channel:
     open: bool = True
 
     def __post_init__(self) -> None:
-        client = self.world.engine.client("", self.options.client_id, 1)
-        self.throttle = client.fetch if self.options.consumes else client.produce
+        self.throttle = self.world.gates(self.options)
         self.turn = self.throttle.turn()
 
     # -- the client
@@ -261,7 +304,10 @@ class Channel:
             return
         self.busy = False
         decision = self.throttle.fetched(self.turn, size, world.now_ms)
-        world.records.append(Record(world.now_ms, size, self.number))
+        if world.kafka and decision.throttle_ms:
+            world.waits.empty_answers += 1  # Kafka throws the data away and answers empty
+        else:
+            world.records.append(Record(world.now_ms, size, self.number))
         self.mute(decision.throttle_ms)
         world.at(world.now_ms + world.latency_ms(), lambda: self.answered(request, decision.throttle_ms))
         self.read()
@@ -271,8 +317,7 @@ class Channel:
         if throttle_ms <= 0:
             return
         world = self.world
-        ms_max = int(world.engine.options.mute_seconds_max * 1000)
-        muted_ms = capped(throttle_ms, ms_max, self.options.group_session_timeout_ms)
+        muted_ms = capped(throttle_ms, world.mute_ms_max, self.options.group_session_timeout_ms)
         world.waits.mute_ms = max(world.waits.mute_ms, muted_ms)
         self.muted_until_ms = world.now_ms + muted_ms
         world.timer(self.muted_until_ms, self.read)
