@@ -58,6 +58,14 @@ class Channel:
         """Quotas have changed or enforcement was switched."""
         self.state.reconsider()
 
+    def finished(self) -> bool:
+        """Whether no further request is taken and all that were are answered."""
+        return not self.state.in_flight_max and self.idle()
+
+    def take_no_more(self) -> None:
+        """Handle no further request: what is under way is ended and answered, and then the channel is idle."""
+        self.state.in_flight_max = 0
+
     def close(self, now_ms: int) -> None:
         """The connection is over: give back its turns."""
         self.state.leave(now_ms)

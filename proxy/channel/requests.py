@@ -12,7 +12,6 @@ from protocol.header import REQUEST_HEAD
 from proxy.channel.errors import PeerError, unreadable_length
 from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.in_flight import Buffer
-from proxy.channel.settings import IN_FLIGHT_MAX
 from proxy.channel.side import MORE, PASS, Side
 from proxy.channel.state import ChannelState
 from proxy.stats import API_KEYS_MAX
@@ -46,7 +45,7 @@ class RequestSide(Side):
             if state.mute_until_ms > now_ms:  # KIP-219: no further request is handled before the time is over
                 self.wait(state.mute_until_ms, held=False)
                 return pos - start
-            if len(in_flight) >= IN_FLIGHT_MAX:
+            if len(in_flight) >= state.in_flight_max:
                 self.wait(0, held=False)
                 return pos - start
             if end - pos < _HEAD_BYTES:

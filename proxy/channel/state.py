@@ -6,7 +6,7 @@ from typing import Final
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import InFlight
-from proxy.channel.settings import ChannelSettings
+from proxy.channel.settings import IN_FLIGHT_MAX, ChannelSettings
 from proxy.stats import Stats
 from quotas.client_bandwidth import Throttle
 from quotas.engine import Engine
@@ -25,6 +25,7 @@ class ChannelState:
         mute_until_ms: no further request is handled before this time (KIP-219); 0 when not muted.
         group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
             None where no group request was seen. It bounds every mute.
+        in_flight_max: with so many answers owed no further request is handled; 0 where the channel is to end.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
     """
 
@@ -37,6 +38,7 @@ class ChannelState:
         "group_session_timeout_ms",
         "identity",
         "in_flight",
+        "in_flight_max",
         "mute_until_ms",
         "sessions",
         "settings",
@@ -51,6 +53,7 @@ class ChannelState:
         self.sessions = sessions
         self.stats = stats
         self.in_flight: InFlight = deque()
+        self.in_flight_max = IN_FLIGHT_MAX
         self.mute_until_ms = 0
         self._muted_by: Throttle | None = None
         self._muted_at: float | None = None  # its limit then

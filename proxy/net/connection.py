@@ -29,6 +29,7 @@ Upstream = tuple[str, int]
 _BYTES_PER_SECOND_MIN: Final = (
     1024  # a request slower than this for limits.frame_seconds is nobody's slow network
 )
+_LINGER_MS: Final = 1000  # a drained client that does not close by itself is closed after this time
 _QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Connection:
         "_client",
         "_closed",
         "_connecting_ms",
+        "_finished_ms",
         "_on_closed",
         "_shared",
         "_since_ms",
@@ -81,6 +83,7 @@ class Connection:
         self._under_way: tuple[int, int] | None = (
             None  # since when a request is mid-frame at every sweep, and bytes then
         )
+        self._finished_ms = 0  # since when all is answered and the client has been told the end (drain)
         self._closed = False
         self.peer = peer
         self.channel = Channel(settings, shared.engine, shared.sessions, shared.stats)
@@ -94,6 +97,8 @@ class Connection:
 
     def relayed(self, pump: Pump, now: int) -> None:
         """Act on what one direction's bytes mean for the other."""
+        if self._closed:  # passing them on has ended the connection
+            return
         if pump is self.requests:
             if self.channel.has_local_answer() and not self.responses.blocked:
                 self.responses.show_kept(now)
@@ -111,6 +116,8 @@ class Connection:
 
     def wait(self, now: int) -> None:
         """Stop reading until the side's time has come; notice meanwhile if the client goes."""
+        if self._closed:
+            return
         side = self.channel.requests
         stats = self._shared.stats
         if side.wait_until_ms == 0:
@@ -137,7 +144,10 @@ class Connection:
     def ended(self, pump: Pump) -> None:
         """One peer has closed its direction, and what it sent is written."""
         if pump is self.responses:
-            self.close("broker_closed" if self.channel.idle() else "broker_closed_early")
+            if self.requests.at_end:  # a broker answers a client's close with its own, whatever is owed
+                self.close("client_closed")
+            else:
+                self.close("broker_closed" if self.channel.idle() else "broker_closed_early")
         elif self._broker is None or self._connecting_ms:
             self.close("client_closed")
         elif self.channel.requests.unseen or self.requests.kept_bytes:
@@ -192,11 +202,24 @@ class Connection:
                 self.close("slow_client", f"a request is under way for {elapsed_ms // 1000} s")
 
     def drain(self, now: int) -> bool:
-        """The process stops: let go of mutes, close as soon as nothing is owed. True when closed."""
+        """The process stops: let go of mutes, take no further request, close when nothing is owed. True when closed.
+
+        Who pipelines always has another request on its way: waiting for a pause would be waiting for ever. And to
+        close over unread bytes is to reset, which may cost the client answers that are still on their way. So it is
+        told the end first and closes by itself; if it does not, its time is over.
+        """
         self.reconsider(now)
-        blocked = self.requests.blocked or self.responses.blocked
-        if self.channel.idle() and not blocked and not self.requests.kept_bytes:
-            self.close("drained")
+        if not self._waiting and not self.requests.blocked:  # what it was let go of has been passed on
+            self.channel.take_no_more()
+        if self._finished_ms:
+            if now - self._finished_ms > _LINGER_MS:
+                self.close("drained")
+        elif self.channel.finished() and not self.requests.blocked and not self.responses.blocked:
+            self._finished_ms = now
+            try:
+                self._client.shutdown(socket.SHUT_WR)
+            except OSError:
+                self.close("drained")
         return self._closed
 
     def close(self, cause: str, detail: str = "") -> None:
@@ -204,6 +227,8 @@ class Connection:
         if self._closed:
             return
         self._closed = True
+        if self._finished_ms:  # however it reacts to that
+            cause = "drained"
         shared = self._shared
         if cause not in _QUIET_CAUSES:
             shared.stats.errors[cause] += 1
@@ -298,7 +323,7 @@ class Connection:
         if (
             self.channel.state.acks_zero
             and not reset
-            and (self.requests.kept_bytes or _unread_bytes(self._client))
+            and (self.requests.kept_bytes or self.requests.blocked or _unread_bytes(self._client))
         ):
             return
         self.close("client_closed")

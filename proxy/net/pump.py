@@ -47,10 +47,12 @@ class Owner(Protocol):
 
 
 class Pump:
-    """One direction. `paused` is set by the owner: nothing is read while it holds (mute, hold, not connected)."""
+    """One direction. `paused` is set by the owner: nothing is read while it holds (mute, hold, not connected).
+
+    `at_end` tells that the source has closed its direction.
+    """
 
     __slots__ = (
-        "_at_end",
         "_kept",
         "_owner",
         "_pipe",
@@ -60,6 +62,7 @@ class Pump:
         "_shared",
         "_unsent",
         "active_ms",
+        "at_end",
         "bytes_total",
         "dst",
         "dst_fd",
@@ -82,7 +85,7 @@ class Pump:
         self._piped = 0
         self._read_bytes = READ_BYTES_MAX
         self._reading = False
-        self._at_end = False
+        self.at_end = False
         self.paused = False
         self.active_ms = 0
         self.bytes_total = 0
@@ -118,7 +121,7 @@ class Pump:
 
     def update_reading(self) -> None:
         """Read exactly while somebody is there, nothing waits to be written, and the owner has not paused."""
-        wanted = self.src is not None and not (self.paused or self._unsent or self._piped or self._at_end)
+        wanted = self.src is not None and not (self.paused or self._unsent or self._piped or self.at_end)
         if wanted != self._reading:
             self._reading = wanted
             if wanted:
@@ -276,7 +279,7 @@ class Pump:
             self._owner.failed(self, error, writing=True)
             return
         self._shared.loop.remove_writer(self.dst_fd)
-        if self._at_end:
+        if self.at_end:
             self._owner.ended(self)
             return
         self.update_reading()
@@ -346,13 +349,13 @@ class Pump:
             self._pipe = None
 
     def _frame_may_be_over(self, now_ms: int) -> None:
-        """Where a frame ended by splice, the side has not seen its end: let it act on it."""
-        if not self.side.unseen and not self.paused and self._kept is None:
-            self._show(self._shared.view, 0, 0, now_ms)
+        """Let the side act on what it could not before: a frame that ended by splice, a wait that ended meanwhile."""
+        if not self.side.unseen and not self.paused:
+            self.show_kept(now_ms)
 
     def _end(self) -> None:
         """The source has closed its direction."""
-        self._at_end = True
+        self.at_end = True
         self.update_reading()
         if not self.blocked:
             self._owner.ended(self)

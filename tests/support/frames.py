@@ -15,7 +15,7 @@ _NO_LIMIT: Final = 0x7FFFFFFF
 
 def filler(size: int) -> bytes:
     """So many bytes that mean nothing."""
-    return bytes(1 + index % 250 for index in range(size))
+    return (bytes(range(1, 251)) * (size // 250 + 1))[:size]
 
 
 def frame(body: bytes) -> bytes:

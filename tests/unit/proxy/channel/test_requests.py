@@ -215,10 +215,30 @@ def test_client_with_too_many_requests_on_their_way_waits() -> None:
 def test_waiting_request_passes_once_an_answer_has_come() -> None:
     talk = Playbook(channel_machine())
     asked = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in range(IN_FLIGHT_MAX))
-    one_more = request(LIST_OFFSETS, 7, correlation_id=IN_FLIGHT_MAX)
-    talk.client(0, asked + one_more, Pass(asked), Wait(0))
+    one_more, another = (
+        request(LIST_OFFSETS, 7, correlation_id=-1),
+        request(LIST_OFFSETS, 7, correlation_id=-2),
+    )
+    talk.client(0, asked + one_more + another, Pass(asked), Wait(0))
     talk.broker(1, answer(correlation_id=0), Pass(answer(correlation_id=0)))
     talk.client(1, b"", Pass(one_more), Wait(0))
+
+
+def test_channel_that_is_to_end_takes_no_further_request() -> None:
+    talk = Playbook(channel_machine())
+    asked = request(LIST_OFFSETS, 7, size=100)
+    talk.channel.take_no_more()
+    talk.client(0, asked, Wait(0))
+
+
+def test_channel_that_is_to_end_finishes_with_its_last_answer() -> None:
+    talk = Playbook(channel_machine())
+    asked = request(LIST_OFFSETS, 7, size=100)
+    talk.client(0, asked, Pass(asked))
+    talk.channel.take_no_more()
+    assert not talk.channel.finished()
+    talk.broker(1, answer(), Pass(answer()))
+    assert talk.channel.finished()
 
 
 def test_many_client_ids_on_one_connection_are_forgotten_in_time() -> None:

@@ -1,0 +1,177 @@
+"""A client's and a broker's ends of real loopback connections, with the proxy's `Connection` between them.
+
+    async with asyncio.timeout(SECONDS_MAX):
+        client = rig.connect()
+        await client.send(request)
+        broker = await rig.accept()
+        assert await broker.receive(len(request)) == request
+
+Every wait ends: with what was waited for, or after SECONDS_MAX with a failure. Nothing sleeps to let something
+happen; `until` looks again and again.
+"""
+
+import asyncio
+import contextlib
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from proxy.channel import ChannelSettings
+from proxy.config.options import LimitOptions
+from proxy.net import Connection, Shared
+from proxy.net.connection import Upstream
+from proxy.stats import Stats
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import Engine, EngineOptions
+from tests.support.playbook import gateway_address
+
+SECONDS_MAX: Final = 20.0
+HOST: Final = "127.0.0.1"
+FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+KNOWN: Final[Upstream] = ("", 0)  # the rig's own broker
+
+
+class End:
+    """One socket that a test plays a client or a broker with."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.sock = sock
+
+    async def send(self, data: bytes) -> None:
+        """Send all of it."""
+        async with asyncio.timeout(SECONDS_MAX):
+            await asyncio.get_running_loop().sock_sendall(self.sock, data)
+
+    async def receive(self, count: int) -> bytes:
+        """Receive exactly so many bytes; fewer where the other side closes before."""
+        data = bytearray()
+        async with asyncio.timeout(SECONDS_MAX):
+            while len(data) < count:
+                piece = await asyncio.get_running_loop().sock_recv(self.sock, count - len(data))
+                if not piece:
+                    break
+                data += piece
+        return bytes(data)
+
+    async def rest(self) -> bytes:
+        """Receive all until the other side closes or resets."""
+        data = bytearray()
+        async with asyncio.timeout(SECONDS_MAX):
+            with contextlib.suppress(ConnectionResetError):
+                while piece := await asyncio.get_running_loop().sock_recv(self.sock, 1 << 16):
+                    data += piece
+        return bytes(data)
+
+    def close(self) -> None:
+        """Close as a program does that is done."""
+        self.sock.close()
+
+    def reset(self) -> None:
+        """Close as a program does that is killed with bytes unread."""
+        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.sock.close()
+
+
+class Rig:
+    """Makes connections; made inside a running loop."""
+
+    def __init__(self) -> None:
+        self.stats = Stats()
+        self.engine = Engine(EngineOptions(), Definitions())
+        self.limits = LimitOptions(frame_bytes_max=FRAME_BYTES_MAX)
+        self.connections: set[Connection] = set()
+        self.ended: list[Connection] = []
+        self._ends: list[End] = []
+        self._front = listening()
+        self.back = listening()
+        self._shared: Shared | None = None
+
+    @property
+    def shared(self) -> Shared:
+        """What all connections share; made when first asked for, so that a test may set limits and quotas before."""
+        if self._shared is None:
+            self._shared = Shared(asyncio.get_running_loop(), self.engine, self.limits, self.stats)
+        return self._shared
+
+    def limit(self, **values: float) -> None:
+        """Set limits."""
+        assert self._shared is None, "limits are set before the first connection"
+        self.limits = replace(self.limits, **values)  # type: ignore[arg-type]  # ints and floats by name
+
+    def quota(
+        self, *, producer: float | None = None, consumer: float | None = None, **options: object
+    ) -> None:
+        """Set quotas and options of the engine."""
+        assert self._shared is None, "quotas are set before the first connection"
+        static = StaticQuotas(producer_default=producer, consumer_default=consumer)
+        self.engine = Engine(replace(EngineOptions(), **options), Definitions(static=static))  # type: ignore[arg-type]
+
+    def connect(
+        self, upstream: Upstream | None = KNOWN, *, gateway: bool = False, send_buffer: int = 0
+    ) -> End:
+        """Connect one client; `send_buffer` narrows what the proxy can send it at once."""
+        sock = socket.create_connection(self._front.getsockname())
+        accepted, address = self._front.accept()
+        accepted.setblocking(False)
+        if send_buffer:
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, send_buffer)
+        settings = ChannelSettings(
+            broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
+        )
+        target = self.back.getsockname()[:2] if upstream == KNOWN else upstream
+        peer = f"{address[0]}:{address[1]}"
+        self.connections.add(Connection(accepted, peer, target, settings, self.shared, self._has_ended))
+        return self._end(sock)
+
+    async def accept(self) -> End:
+        """Accept the proxy's connection to the broker."""
+        async with asyncio.timeout(SECONDS_MAX):
+            sock, _ = await asyncio.get_running_loop().sock_accept(self.back)
+        return self._end(sock)
+
+    @property
+    def connection(self) -> Connection:
+        """The only connection there is."""
+        (found,) = self.connections
+        return found
+
+    def close(self) -> None:
+        """End everything."""
+        for connection in list(self.connections):
+            connection.close("drained")
+        if self._shared is not None:
+            self._shared.close()
+        for end in self._ends:
+            end.close()
+        self._front.close()
+        self.back.close()
+
+    def _end(self, sock: socket.socket) -> End:
+        end = End(sock)
+        self._ends.append(end)
+        return end
+
+    def _has_ended(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self.ended.append(connection)
+
+
+def listening() -> socket.socket:
+    """A port on loopback that somebody listens at."""
+    sock = socket.create_server((HOST, 0))
+    sock.setblocking(False)
+    return sock
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    """Let the loop run until something is so."""
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            while not condition():  # noqa: ASYNC110 - what is waited for is the proxy's, and tells nobody
+                await asyncio.sleep(0.002)
+    except TimeoutError:
+        raise AssertionError(f"not within {SECONDS_MAX:.0f} s: {what}") from None
