@@ -26,7 +26,7 @@ from protocol.messages.share import ShareWalk
 from tests.unit.protocol.kafka_frames import hide_odd
 from tests.unit.protocol.relay import relay
 
-FEW = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 
 # Small numbers and zeros look like lengths and counts that could be, and lead further than noise does.
 NOISE = st.binary(max_size=80) | st.lists(

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from protocol import header
 from protocol.api import FETCH, JOIN_GROUP, PRODUCE
 from protocol.messages import fetch, groups, produce
-from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages, versions
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
 
-FEW = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 CLIENT_IDS = st.text(max_size=8)
 
 
@@ -22,20 +22,19 @@ def body_of(frame: bytes, api_key: int, version: int) -> int:
     return start
 
 
-@pytest.mark.parametrize(("api_key", "version"), versions(REQUESTS))
-@settings(FEW, max_examples=3)
+@pytest.mark.parametrize("api_key", sorted(REQUESTS))
+@settings(FEW, max_examples=2)
 @given(data=st.data(), client_id=CLIENT_IDS)
-def test_header_ends_where_the_body_begins(
-    api_key: int, version: int, data: st.DataObject, client_id: str
-) -> None:
-    message = data.draw(messages(REQUESTS[api_key], version))
-    frame = framed(message, client_id=client_id)
-    body = len(message.encode())
-    assert header.body_start(frame, 0, len(frame), api_key, version) == len(frame) - body
-    assert header.client_id(frame, 0, len(frame)) == client_id
-    for end in range(len(frame) - body):
-        assert header.body_start(frame, 0, end, api_key, version) is None
-    assert header.REQUEST_HEAD.unpack_from(frame)[:4] == (len(frame) - 4, api_key, version, 7)
+def test_header_ends_where_the_body_begins(api_key: int, data: st.DataObject, client_id: str) -> None:
+    for version in range(REQUESTS[api_key].max_version + 1):
+        message = data.draw(messages(REQUESTS[api_key], version))
+        frame = framed(message, client_id=client_id)
+        body = len(message.encode())
+        assert header.body_start(frame, 0, len(frame), api_key, version) == len(frame) - body
+        assert header.client_id(frame, 0, len(frame)) == client_id
+        for end in range(len(frame) - body):
+            assert header.body_start(frame, 0, end, api_key, version) is None
+        assert header.REQUEST_HEAD.unpack_from(frame)[:4] == (len(frame) - 4, api_key, version, 7)
 
 
 @pytest.mark.parametrize("version", range(19))
@@ -116,7 +115,7 @@ def test_empty_fetch_answer_is_kafka_pythons(version: int, correlation_id: int, 
 
 @pytest.mark.parametrize("version", range(14))
 @FEW
-@given(data=st.data(), size=st.sampled_from([0, 1, 5, 125, 126, 127, 200, 16383, 20000]))
+@given(data=st.data(), size=st.sampled_from([0, 1, 5, 125, 126, 127, 200, 16383]))
 def test_produce_acks_are_read_as_soon_as_they_are_there(
     version: int, data: st.DataObject, size: int
 ) -> None:

@@ -17,7 +17,7 @@ from protocol.messages import fetch
 from protocol.messages.fetch_session import EPOCH_MAX, SessionTable
 from tests.unit.protocol.kafka_frames import REQUESTS, decoded, framed, struct
 
-FEW = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 CLS: Final = REQUESTS[FETCH]
 SESSION: Final = 4711
 Partition: TypeAlias = tuple[int, int]

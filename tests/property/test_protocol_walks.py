@@ -13,7 +13,7 @@ from protocol.messages.fetch_walk import FetchWalk
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, hide_odd, messages, struct
 from tests.unit.protocol.relay import relay
 
-FEW = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
 PIECES = st.lists(st.integers(1, 60), max_size=80)
 CLS = RESPONSES[FETCH]
 

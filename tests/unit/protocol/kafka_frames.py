@@ -62,9 +62,9 @@ def decoded(cls: Any, version: int, frame: bytes | bytearray) -> Message:
     return cls[version].decode(bytes(frame), header=True, framed=True)
 
 
-def struct(cls: Any, version: int, name: str, **values: Any) -> Any:
+def struct(cls: Any, version: int, type_name: str, /, **values: Any) -> Any:
     """An entry of one of a message's arrays, by its type's name in Kafka's definitions."""
-    return _find(cls._struct, name)(version=version, **values)
+    return _find(cls._struct, type_name)(version=version, **values)
 
 
 def _find(field: Any, name: str) -> Any:
