@@ -10,7 +10,7 @@ from tests.cluster.readiness import Address
 CLIENTS: Final = "CLIENTS"
 _CONTROLLER: Final = "CONTROLLER"
 
-# One compiler and one collector thread: brokers of tests live for a minute, and three of them are ready in half the time
+# One compiler and one collector thread: brokers of tests live for minutes, and three of them are ready in half the time
 # and CPU that the full set takes. Benchmarks bring their own.
 JVM_OPTIONS: Final = ("-Xms128m", "-Xmx700m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
