@@ -48,11 +48,11 @@ class Channel:
     def has_local_answer(self) -> bool:
         """Whether the next answer owed is one made here, and no broker's answer is half passed on."""
         in_flight = self.state.in_flight
-        return bool(in_flight) and in_flight[0][1] is LOCAL and not self.responses.mid_frame
+        return bool(in_flight) and in_flight[0][1] is LOCAL and not self.responses.mid_frame()
 
     def idle(self) -> bool:
         """Whether nothing is owed and no frame is half passed on: the connection may end without a loss."""
-        return not self.state.in_flight and not self.requests.unseen and not self.responses.mid_frame
+        return not self.state.in_flight and not self.requests.unseen and not self.responses.mid_frame()
 
     def reconsider(self) -> None:
         """Quotas have changed or enforcement was switched."""

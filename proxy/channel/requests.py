@@ -27,18 +27,22 @@ _LENGTH_MIN: Final = _HEAD_BYTES - 4
 class RequestSide(Side):
     """Requests on their way to the broker."""
 
-    __slots__ = ("_client_id",)
+    __slots__ = ("_client_id", "_counts", "_length_max")
 
     def __init__(self, state: ChannelState) -> None:
         super().__init__(state)
         self._client_id: bytes | None = None
+        self._counts = state.stats.requests
+        self._length_max = state.settings.frame_bytes_max
 
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
         """Decide over what the client sent; see the package docstring."""
-        pos = self.past_unseen(start, end)
+        pos = start
         if self.unseen:
-            self.order = PASS
-            return end - start
+            pos = self.past_unseen(start, end)
+            if self.unseen:
+                self.order = PASS
+                return end - start
         state = self.state
         in_flight = state.in_flight
         while True:
@@ -46,6 +50,7 @@ class RequestSide(Side):
                 self.wait(state.mute_until_ms, held=False)
                 return pos - start
             if len(in_flight) >= state.in_flight_max:
+                state.full = True
                 self.wait(0, held=False)
                 return pos - start
             if end - pos < _HEAD_BYTES:
@@ -55,7 +60,7 @@ class RequestSide(Side):
             if not frame_bytes:
                 return pos - start
             pos += frame_bytes
-            if pos > end:
+            if pos > end or (pos == end and state.mute_until_ms <= now_ms):
                 self.unseen = pos - end
                 self.order = PASS
                 return end - start
@@ -65,8 +70,8 @@ class RequestSide(Side):
         state = self.state
         head: tuple[int, int, int, int, int] = REQUEST_HEAD.unpack_from(buf, pos)
         length, key, version, correlation_id, client_id_length = head
-        if length < _LENGTH_MIN or length > state.settings.frame_bytes_max:
-            raise unreadable_length(bytes(buf[pos : pos + 4]), length, state.settings.frame_bytes_max)
+        if not _LENGTH_MIN <= length <= self._length_max:
+            raise unreadable_length(bytes(buf[pos : pos + 4]), length, self._length_max)
         body = pos + _HEAD_BYTES + client_id_length
         if client_id_length < 0:
             body = self._null_client_id(pos, client_id_length)
@@ -86,7 +91,7 @@ class RequestSide(Side):
                 # What it answers may hold addresses that lead round the proxy; a broker would close as well.
                 raise PeerError("unknown_api", f"API key {key}, version {version}")
             state.in_flight.append((correlation_id, None, version, None))
-        state.stats.requests[key if 0 <= key < API_KEYS_MAX else API_KEYS_MAX] += 1
+        self._counts[key if 0 <= key < API_KEYS_MAX else API_KEYS_MAX] += 1
         return length + 4
 
     def _cut_header(self, buf: Buffer, pos: int, end: int) -> None:
@@ -96,9 +101,8 @@ class RequestSide(Side):
             return
         if end - pos >= 4:
             length = int.from_bytes(buf[pos : pos + 4], "big", signed=True)
-            length_max = self.state.settings.frame_bytes_max
-            if length < _LENGTH_MIN or length > length_max:
-                raise unreadable_length(bytes(buf[pos : pos + 4]), length, length_max)
+            if not _LENGTH_MIN <= length <= self._length_max:
+                raise unreadable_length(bytes(buf[pos : pos + 4]), length, self._length_max)
         self.need = _HEAD_BYTES
         self.order = MORE
 

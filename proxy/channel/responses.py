@@ -10,7 +10,6 @@ from typing import Final
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LOCAL, Buffer
 from proxy.channel.side import MORE, PASS, REPLACE, WALK, Side
-from proxy.channel.state import ChannelState
 
 __all__ = ["ResponseSide"]
 
@@ -21,29 +20,21 @@ _LENGTH_MIN: Final = 4
 class ResponseSide(Side):
     """Answers on their way to the client."""
 
-    __slots__ = ("_frame_bytes",)
+    __slots__ = ()
 
-    def __init__(self, state: ChannelState) -> None:
-        super().__init__(state)
-        self._frame_bytes = 0
-
-    @property
     def mid_frame(self) -> bool:
         """Whether an answer has begun to pass and is not over."""
         return self.unseen > 0 or self.walk is not None
 
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
         """Decide over what the broker sent; see the package docstring."""
-        pos = self.past_unseen(start, end)
-        if self.unseen:
-            self.order = PASS
-            return end - start
+        pos = start
+        if self.mid_frame():
+            pos = self._go_on(buf, start, end)
+            if self.mid_frame():
+                return pos - start
         in_flight = self.state.in_flight
         while True:
-            if self.walk is not None:
-                pos = self._walk_on(buf, pos, end)
-                if self.mid_frame:
-                    return pos - start
             if in_flight and in_flight[0][1] is LOCAL:
                 self.replace(0, in_flight.popleft()[3])
                 return pos - start
@@ -54,27 +45,43 @@ class ResponseSide(Side):
             order = self._decide(buf, pos, end, now_ms)
             if order in (MORE, REPLACE):
                 return pos - start
-            if order != WALK:
-                pos += self._frame_bytes
-                if pos > end:
-                    self.unseen = pos - end
-                    self.order = PASS
-                    return end - start
+            if order == WALK:
+                pos = self._go_on(buf, pos, end)
+                if self.mid_frame():
+                    return pos - start
+                continue
+            pos += self.frame_bytes
+            if pos > end:
+                self.unseen = pos - end
+                self.order = PASS
+                return end - start
 
     def _decide(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Decide on the answer at `pos`: 0 where it passes, or an order; unless that is MORE, it is owed no more."""
-        in_flight = self.state.in_flight
+        state = self.state
+        in_flight = state.in_flight
         length, correlation_id = _HEAD.unpack_from(buf, pos)
         if not in_flight or length < _LENGTH_MIN or in_flight[0][0] != correlation_id:
             raise self._unowed(length, correlation_id)
-        self._frame_bytes = length + 4
+        self.frame_bytes = length + 4
         entry = in_flight[0]
         responder = entry[1]
         order = 0 if responder is None else responder(self, buf, pos, end, entry, now_ms)
         if order != MORE:
             in_flight.popleft()
-            self.state.stats.frames_from_brokers += 1
+            state.stats.frames_from_brokers += 1
+            if state.full and len(in_flight) <= state.in_flight_max // 2:
+                state.full = False
+                self.signal = True
         return order
+
+    def _go_on(self, buf: Buffer, pos: int, end: int) -> int:
+        """Pass on with the answer under way; returns how far, and sets the order unless the answer is over."""
+        pos = self.past_unseen(pos, end)
+        if self.unseen:
+            self.order = PASS
+            return end
+        return pos if self.walk is None else self._walk_on(buf, pos, end)
 
     def _walk_on(self, buf: Buffer, pos: int, end: int) -> int:
         """Walk on through the answer under way; returns how far it may pass, and sets the order unless it is done."""

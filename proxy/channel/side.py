@@ -34,10 +34,25 @@ class Side(ABC):
         drop, insert: with REPLACE.
         wait_until_ms, held: with WAIT; held tells a request that waits before its payload is read (schedule) from a
             muted channel (KIP-219). 0 as the time: until answers have come (too many requests in flight).
+        signal: something has begun that concerns the other side: an answer made here is due, or a mute; the shell acts
+            on it after the bytes it has, and clears it.
+        frame_bytes: size of the answer that is being decided on, its prefix included.
         walk: the walk through an answer whose broker addresses stand behind its records; None between such answers.
     """
 
-    __slots__ = ("drop", "held", "insert", "need", "order", "state", "unseen", "wait_until_ms", "walk")
+    __slots__ = (
+        "drop",
+        "frame_bytes",
+        "held",
+        "insert",
+        "need",
+        "order",
+        "signal",
+        "state",
+        "unseen",
+        "wait_until_ms",
+        "walk",
+    )
 
     def __init__(self, state: ChannelState) -> None:
         self.state = state
@@ -45,9 +60,11 @@ class Side(ABC):
         self.unseen = 0
         self.need = 0
         self.drop = 0
+        self.frame_bytes = 0
         self.insert: bytes | bytearray = b""
         self.wait_until_ms = 0
         self.held = False
+        self.signal = False
         self.walk: FetchWalk | ShareWalk | None = None
 
     @abstractmethod

@@ -26,6 +26,7 @@ class ChannelState:
         group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
             None where no group request was seen. It bounds every mute.
         in_flight_max: with so many answers owed no further request is handled; 0 where the channel is to end.
+        full: more requests are in flight than may be, so nothing is read; the answers' side signals when it is over.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
     """
 
@@ -35,6 +36,7 @@ class ChannelState:
         "_muted_by",
         "acks_zero",
         "engine",
+        "full",
         "group_session_timeout_ms",
         "identity",
         "in_flight",
@@ -59,6 +61,7 @@ class ChannelState:
         self._muted_at: float | None = None  # its limit then
         self.group_session_timeout_ms: int | None = None
         self.acks_zero = False
+        self.full = False
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
 

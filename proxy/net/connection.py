@@ -95,8 +95,8 @@ class Connection:
 
     # What the pumps tell.
 
-    def relayed(self, pump: Pump, now: int) -> None:
-        """Act on what one direction's bytes mean for the other."""
+    def signalled(self, pump: Pump, now: int) -> None:
+        """Act on what one direction has for the other."""
         if self._closed:  # passing them on has ended the connection
             return
         if pump is self.requests:
@@ -104,7 +104,7 @@ class Connection:
                 self.responses.show_kept(now)
             return
         if self._waiting:
-            if self._waiting == "full" and len(self.channel.state.in_flight) < 2:
+            if self._waiting == "full":
                 self._resume(now)
             return
         if (
@@ -193,11 +193,12 @@ class Connection:
         if self._waiting or self.requests.blocked or not self.requests.mid_frame:
             self._under_way = None
         elif self._under_way is None:
-            self._under_way = (now, self.requests.bytes_total)
+            self._under_way = (now, self.requests.bytes_total + _unread_bytes(self._client))
         else:
             since_ms, bytes_then = self._under_way
             elapsed_ms = now - since_ms
-            slow = self.requests.bytes_total - bytes_then < elapsed_ms * _BYTES_PER_SECOND_MIN / 1000
+            bytes_now = self.requests.bytes_total + _unread_bytes(self._client)
+            slow = bytes_now - bytes_then < elapsed_ms * _BYTES_PER_SECOND_MIN / 1000
             if slow and elapsed_ms > limits.frame_seconds * 1000:
                 self.close("slow_client", f"a request is under way for {elapsed_ms // 1000} s")
 

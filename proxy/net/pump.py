@@ -15,13 +15,15 @@ import socket
 from time import monotonic_ns
 from typing import Final, Protocol
 
-from proxy.channel import MORE, PASS, REPLACE, Side
+from proxy.channel import PASS, REPLACE, WAIT, Side
 from proxy.net.pipes import SPLICE_FLAGS, Pipe
 from proxy.net.shared import READ_BYTES_MAX, Shared
 
 __all__ = ["Owner", "Pump"]
 
 SPLICE_BYTES_MIN: Final = 32 * 1024
+_MSG_MORE: Final = socket.MSG_MORE if hasattr(socket, "MSG_MORE") else 0
+_LOW_WATER_BYTES_MAX: Final = 256 * 1024
 _SHORT_READ_BYTES: Final = 4 * 1024
 _NOT_SPLICEABLE: Final = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
 _SAMPLE_MASK: Final = 15  # one relay in sixteen is timed for the latency histogram
@@ -30,8 +32,8 @@ _SAMPLE_MASK: Final = 15  # one relay in sixteen is timed for the latency histog
 class Owner(Protocol):
     """What a pump tells the connection it belongs to."""
 
-    def relayed(self, pump: "Pump", now_ms: int) -> None:
-        """Bytes were shown and decided: a mute may have begun, an answer may be due on the other side."""
+    def signalled(self, pump: "Pump", now_ms: int) -> None:
+        """The side has something for the other one: a mute has begun, an answer made here is due."""
 
     def wait(self, now_ms: int) -> None:
         """The requests' side has ordered to wait."""
@@ -54,6 +56,7 @@ class Pump:
 
     __slots__ = (
         "_kept",
+        "_low_water",
         "_owner",
         "_pipe",
         "_piped",
@@ -83,6 +86,7 @@ class Pump:
         self._unsent: bytearray | None = None
         self._pipe: Pipe | None = None
         self._piped = 0
+        self._low_water = 1
         self._read_bytes = READ_BYTES_MAX
         self._reading = False
         self.at_end = False
@@ -167,21 +171,10 @@ class Pump:
         if side.unseen >= SPLICE_BYTES_MIN and self._splice():
             return
         shared = self._shared
-        kept = self._kept
         view = shared.view
-        have = 0
-        src = self.src
-        assert src is not None, "only a connected source is read"
+        assert self.src is not None, "only a connected source is read"
         try:
-            if kept is None:
-                count = src.recv_into(view, self._read_bytes)
-            else:
-                have = len(kept)
-                if max(have, side.need) > READ_BYTES_MAX // 2:
-                    self._read_long(src, kept)
-                    return
-                view[:have] = kept
-                count = src.recv_into(view[have:])
+            count = self.src.recv_into(view, self._read_bytes)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -192,25 +185,38 @@ class Pump:
             return
         started_ns = monotonic_ns()
         self.bytes_total += count
-        self._read_bytes = READ_BYTES_MAX
         self.active_ms = now_ms = started_ns // 1_000_000
-        self._show(view, 0, have + count, now_ms)
+        if self._kept is None:
+            self._show(view, 0, count, now_ms)
+        else:
+            self._show_more(self._kept, view[:count], now_ms)
+        if side.unseen >= SPLICE_BYTES_MIN or self._read_bytes != READ_BYTES_MAX:
+            self._tune()
         shared.sample += 1
         if not shared.sample & _SAMPLE_MASK:
             shared.stats.observe_latency((monotonic_ns() - started_ns) // 1000)
 
-    def _read_long(self, src: socket.socket, kept: bytearray) -> None:
-        """Read on for a frame that has to be whole and does not fit the read buffer."""
-        view = self._shared.view
-        count = src.recv_into(view)
-        if not count:
-            self._end()
-            return
-        self.bytes_total += count
-        kept += view[:count]
-        self.active_ms = now_ms = monotonic_ns() // 1_000_000
+    def _show_more(self, kept: bytearray, more: memoryview, now_ms: int) -> None:
+        """Show what was kept together with what has come, once that is as much as the side needs."""
+        kept += more
         if len(kept) >= self.side.need:
             self._show(memoryview(kept), 0, len(kept), now_ms)
+
+    def _tune(self) -> None:
+        """Choose how much to wait for and to read next.
+
+        Within a large frame the socket stays quiet until much of the rest is there (SO_RCVLOWAT): few large
+        splices cost less than many small ones. After it a short read: what follows is a header, and its payload
+        is to be spliced too.
+        """
+        unseen = self.side.unseen
+        was_large = self._low_water > 1
+        large = unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large)
+        self._read_bytes = unseen + _SHORT_READ_BYTES if large or was_large else READ_BYTES_MAX
+        low_water = min(unseen, _LOW_WATER_BYTES_MAX) if large else 1
+        if low_water != self._low_water and self.src is not None:
+            self._low_water = low_water
+            self.src.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
     def _show(self, buf: memoryview, start: int, end: int, now_ms: int) -> None:
         """Show buf[start:end] to the side and carry out its orders until it wants more, or to wait."""
@@ -218,17 +224,22 @@ class Pump:
         try:
             while True:
                 count = side.receive(buf, start, end, now_ms)
-                if count:
-                    self._send(buf[start : start + count])
-                    start += count
                 order = side.order
+                if count:
+                    # More of a large frame follows at once: one packet with its beginning.
+                    flags = _MSG_MORE if side.unseen >= SPLICE_BYTES_MIN else 0
+                    self._send(buf[start : start + count], flags)
+                    start += count
+                if order == PASS:
+                    self._kept = None
+                    break
                 if order == REPLACE:
                     if side.insert:
                         self._send(side.insert)
                     start += side.drop
                     continue
                 self._kept = bytearray(buf[start:end]) if start < end else None
-                if order not in (PASS, MORE):
+                if order == WAIT:
                     self._owner.wait(now_ms)
                 break
         except OSError as error:
@@ -237,9 +248,11 @@ class Pump:
         except Exception as error:  # noqa: BLE001 - the edge of a connection: whatever it is ends this one alone
             self._owner.failed(self, error)
             return
-        self._owner.relayed(self, now_ms)
+        if side.signal:
+            side.signal = False
+            self._owner.signalled(self, now_ms)
 
-    def _send(self, data: memoryview | bytes | bytearray) -> None:
+    def _send(self, data: memoryview | bytes | bytearray, flags: int = 0) -> None:
         """Write, or keep for when the destination can take it.
 
         Raises:
@@ -251,7 +264,7 @@ class Pump:
         sent = 0
         if self.dst is not None:
             try:
-                sent = self.dst.send(data)
+                sent = self.dst.send(data, flags)
             except (BlockingIOError, InterruptedError):
                 sent = 0
             if sent == len(data):
@@ -340,7 +353,7 @@ class Pump:
             return False
         if self.side.unseen < SPLICE_BYTES_MIN:
             self._return_pipe()
-            self._read_bytes = _SHORT_READ_BYTES + self.side.unseen
+        self._tune()
         return True
 
     def _return_pipe(self) -> None:

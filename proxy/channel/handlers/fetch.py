@@ -70,6 +70,7 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
         state.in_flight.append((correlation_id, LOCAL, version, answer))
         state.stats.requests[FETCH] += 1
         state.stats.fetches_answered += 1
+        side.signal = True
         return side.replace(length + 4, b"")
     max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
     if max_bytes < fields.max_bytes and fields.max_bytes_at >= 0:
@@ -111,6 +112,7 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     throttle_at = pos + 9 if flexible else pos + 8
     if decision is not ADMITTED:
         told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
+        side.signal = True
         if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
             (broker_ms,) = unpack_from(">i", buf, throttle_at)
             pack_into(">i", buf, throttle_at, max(told_ms, broker_ms))

@@ -11,7 +11,6 @@ Version notes: 9+ is flexible; 10+ may carry NodeEndpoints (KIP-951) in the answ
 answer; 1+ has throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).
 """
 
-from struct import unpack_from
 from typing import Final
 
 from protocol.api import MAX_VERSION, PRODUCE
@@ -70,13 +69,13 @@ def request(
 
 def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
     """Put what is left of the throttle time, and the clients' addresses, into the answer."""
-    (length,) = unpack_from(">i", buf, pos)
-    if not side.whole(end - pos, length):
+    frame_end = pos + side.frame_bytes
+    if frame_end > end:
+        side.whole(end - pos, side.frame_bytes - 4)
         return side.order
-    frame_end = pos + 4 + length
     if not entry[3] and bytes(buf[frame_end - 5 : frame_end]) == _NOTHING_TO_REWRITE:
         return 0
     frame = bytes(buf[pos:frame_end])
     throttle_ms = max(0, entry[3] - now_ms)
     answer = produce.rewrite_response(frame, entry[2], side.state.settings.address_map, throttle_ms)
-    return 0 if answer is frame else side.replace(length + 4, answer)
+    return 0 if answer is frame else side.replace(side.frame_bytes, answer)

@@ -66,6 +66,7 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
         decision = throttle.fetched(identity.fetch, length - 1, now_ms)
         if decision is not ADMITTED:
             told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
+            side.signal = True
             (broker_ms,) = unpack_from(">i", buf, pos + _THROTTLE_AT)
             pack_into(">i", buf, pos + _THROTTLE_AT, max(told_ms, broker_ms))
     if state.settings.address_map is None:
