@@ -7,6 +7,7 @@ SIGHUP            read the configuration again SIGUSR1           all enforcement
 """
 
 import asyncio
+import gc
 import logging
 import resource
 import signal
@@ -92,6 +93,7 @@ class App:
         if self._config.admin.bind is not None:
             await self._admin.start(self._config.admin.bind, reuse_port=reuse_port)
         self._handle_signals()
+        gc.freeze()  # what is here now stays: no collection needs to look at it again
         event(
             logger,
             logging.INFO,

@@ -117,7 +117,7 @@ class ScheduledThrottle:
             return self._pass(turn, turn.tag, size, now_ms)
         if turn.held_since_ms < 0:
             turn.held_since_ms = now_ms
-            turn.force_ms = now_ms + self._hold_ms_max
+            turn.force_ms = now_ms + min(self._hold_ms_max, turn.hold_ms_max)
             turn.spread = False
             turn.waited = True
         if now_ms >= turn.force_ms:

@@ -5,7 +5,7 @@ Plain slots and no behaviour: a channel keeps one per direction, and only the li
 The rules are in `client_bandwidth` and `schedule`.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from quotas.decisions import Decision
 from quotas.entities import BucketKey
@@ -13,6 +13,9 @@ from quotas.options import EngineOptions
 
 # The quota key, whose bytes, at which broker.
 Place = tuple[str, BucketKey, int]
+
+# Longer than any hold that can be configured: the policy's own bound applies.
+HOLD_MS_UNBOUNDED: Final = 1 << 40
 
 
 class Turn:
@@ -24,6 +27,7 @@ class Turn:
         "expected",
         "force_ms",
         "held_since_ms",
+        "hold_ms_max",
         "limiter",
         "passed",
         "queued",
@@ -38,6 +42,9 @@ class Turn:
     def __init__(self) -> None:
         self.limiter: Limiter | None = None  # whose state the rest is
         self.would_until_ms = 0  # observe: until when it would have been muted
+        self.hold_ms_max = (
+            HOLD_MS_UNBOUNDED  # the channel's own bound of a hold: it may speak for a group member
+        )
         self.expected = 0  # bytes of the last Fetch response: what the next one is taken for
         self.admitted = -1  # bytes charged for a Fetch that is with the broker; -1 = none is
         self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits

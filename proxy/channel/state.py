@@ -11,6 +11,7 @@ from proxy.stats import Stats
 from quotas.client_bandwidth import Throttle
 from quotas.engine import Engine
 from quotas.mute import GROUP_SESSION_TIMEOUT_MS, capped
+from quotas.turn import HOLD_MS_UNBOUNDED
 
 __all__ = ["ChannelState"]
 
@@ -74,6 +75,7 @@ class ChannelState:
             name = client_id.decode("utf-8", "replace")
             quota = self.engine.client(self.settings.user, name, self.settings.broker)
             identity = self._identities[client_id] = Identity(quota)
+            self._cap_hold(identity)
         self.identity = identity
         return identity
 
@@ -115,6 +117,11 @@ class ChannelState:
             self.mute_until_ms = 0
             self._muted_by = None
 
+    def _cap_hold(self, identity: Identity) -> None:
+        """A hold keeps heartbeats waiting just as a mute does."""
+        if self.group_session_timeout_ms is not None:
+            identity.produce.hold_ms_max = self.told(HOLD_MS_UNBOUNDED)
+
     def _limit(self, throttle: Throttle) -> float | None:
         limit, _ = self.engine.definitions.limit(throttle.key, throttle.user, throttle.client_id)
         return limit
@@ -126,3 +133,5 @@ class ChannelState:
             self.group_session_timeout_ms = session_timeout_ms
         elif session_timeout_ms:
             self.group_session_timeout_ms = min(known, session_timeout_ms)
+        for identity in self._identities.values():
+            self._cap_hold(identity)
