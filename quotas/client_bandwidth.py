@@ -110,10 +110,11 @@ class SampledThrottle:
             turn.admitted = -1
         rate = self._rate
         expected = turn.expected or self._expected
-        coming = self._in_flight + expected
         throttle_ms = 0
-        if rate.total + coming > self._safe or now_ms >= rate.purge_at_ms:
-            throttle_ms = rate.throttle_ms(self._limit, now_ms, coming)
+        if rate.total + self._in_flight + expected > self._safe or now_ms >= rate.purge_at_ms:
+            rate.record(expected, now_ms)  # as Kafka does: record, compare, take back
+            throttle_ms = rate.throttle_ms(self._limit, now_ms, self._in_flight)
+            rate.record(-expected, now_ms)
         if throttle_ms > 0:
             # Once the window is empty, waiting longer cannot help: that one passes.
             empty_in_ms = max(rate.empty_in_ms(now_ms), self._window_ms if self._in_flight else 0)
