@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster import processes
-from tests.demo.plan import DIRECTIONS, PRODUCE, ClientPlan, Outcome
+from tests.demo.plan import DIRECTIONS, FETCH, PRODUCE, ClientPlan, Outcome
 from tests.support.proxy_process import ROOT, SluiceProcess
 
 _RECENT_REPORTS: Final = 12  # three seconds: what the live table calls "now"
@@ -90,7 +90,7 @@ def topic_of(plan: ClientPlan) -> str:
 
 
 def _reading(report: dict[str, float]) -> Reading:
-    so_far = {PRODUCE: int(report["acknowledged"]), "Fetch": int(report["read"])}
+    so_far = {PRODUCE: int(report["sent"]), FETCH: int(report["received"])}
     return Reading(report["monotonic"], so_far, int(report["errors"]))
 
 
