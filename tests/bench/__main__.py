@@ -45,7 +45,7 @@ def measure(options: Options, console: Console) -> tuple[Outcome, dict[str, str]
 def main() -> int:
     """Measure, print, write."""
     options = parse()
-    console = Console()
+    console = report.screen()
     processes.exit_on_signals()
     descriptors = raise_descriptor_limit()
     try:

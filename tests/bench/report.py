@@ -1,5 +1,6 @@
 """Results as Markdown between two markers of a document, and as tables on the screen."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from rich.table import Table as ScreenTable
 
 from tests.bench.results import Outcome, Table
 
-__all__ = ["bars_table", "markdown", "replace_between", "show", "write"]
+__all__ = ["bars_table", "markdown", "replace_between", "screen", "show", "write"]
 
 
 def bars_table(outcome: Outcome) -> Table:
@@ -61,12 +62,17 @@ def write(
     document.write_text(replace_between(document.read_text(), name, content))
 
 
+def screen() -> Console:
+    """Return the screen; a file or a pipe, which has no width, gets one that the tables fit in."""
+    return Console(width=None if sys.stdout.isatty() else 150)
+
+
 def show(console: Console, facts: Sequence[tuple[str, str]], outcome: Outcome) -> None:
     """Print everything."""
     for table in [facts_table(facts), *outcome.tables, bars_table(outcome)]:
-        screen = ScreenTable(title=table.title or None, title_justify="left", caption=table.note or None)
+        printed = ScreenTable(title=table.title or None, title_justify="left", caption=table.note or None)
         for number, column in enumerate(table.columns):
-            screen.add_column(column, justify="right" if number else "left")
+            printed.add_column(column, justify="right" if number else "left")
         for row in table.rows:
-            screen.add_row(*(cell if cell != "pass" else "[green]pass[/green]" for cell in row))
-        console.print(screen)
+            printed.add_row(*(cell if cell != "pass" else "[green]pass[/green]" for cell in row))
+        console.print(printed)

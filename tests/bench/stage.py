@@ -42,7 +42,7 @@ class Stage:
 
     def say(self, text: str) -> None:
         """Show progress."""
-        self.console.print(f"[dim]·[/dim] {text}", highlight=False)
+        self.console.print(f"[dim]·[/dim] {text}", highlight=False, soft_wrap=True)
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         """Create a topic of one replica and wait until it is there."""

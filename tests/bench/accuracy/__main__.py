@@ -169,13 +169,14 @@ def _say(console: Console, figures: judge.Figures, seconds: float) -> None:
         f" steady {figures.steady:.3f}, largest {figures.largest:.2f}, Jain {figures.jain:.3f},"
         f" timeouts {figures.timeouts}, errors {figures.errors} ({seconds:.0f} s)",
         highlight=False,
+        soft_wrap=True,
     )
 
 
 def main() -> int:
     """Measure, print, write."""
     options = parse()
-    console = Console()
+    console = report.screen()
     processes.exit_on_signals()
     runs = len(options.policies) * len(options.directions) * len(options.connections)
     console.print(

@@ -45,7 +45,10 @@ def run(stage: Stage) -> Outcome:
             stage.generator(lane.port, "idle", size=100, connections=0) as generator,
         ):
             found[name] = _hold(stage, lane, generator, count)
-            stage.say(f"idle {name}: {found[name]}")
+            mine = found[name]
+            stage.say(
+                f"idle {name}: {mine.held} held, {mine.each_kib:.1f} KiB each, {mine.idle_percent:.1f} % CPU"
+            )
     stage.delete_topic("idle")
     return _report(found, stage.options.idle_connections)
 

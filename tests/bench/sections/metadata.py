@@ -40,7 +40,8 @@ def run(stage: Stage) -> Outcome:
     with stage.lanes.open(*stage.lanes.usable(*LANES)) as lanes:
         for lane in lanes:
             live[lane.name] = _beside(stage, lane)
-            stage.say(f"metadata {lane.name}: {live[lane.name]}")
+            shown = ", ".join(f"{key} {value:.2f}" for key, value in live[lane.name].items())
+            stage.say(f"metadata {lane.name}: {shown}")
     tables = [_scripted_table(options.metadata_partitions, scripted), _live_table(live)]
     bars = [Bar("Metadata: the loop is held, p99", percentile(scripted, 99), HELD_LIMIT_MS, "ms")]
     if SLUICE in live:
