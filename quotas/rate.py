@@ -108,9 +108,8 @@ class SampledRate:
 
     def empty_in_ms(self, now_ms: int) -> int:
         """How long until nothing recorded so far counts any more."""
-        if not self._lasts or self.total <= 0:
-            return 0
-        return max(0, max(self._lasts) + self._keep_ms - now_ms)
+        lasts = [last_ms for last_ms, total in zip(self._lasts, self._sums, strict=True) if total]
+        return max(0, max(lasts) + self._keep_ms - now_ms) if lasts else 0
 
     def _begin(self, now_ms: int) -> None:
         self._starts.append(now_ms)

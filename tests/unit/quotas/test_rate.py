@@ -131,6 +131,9 @@ def test_empty_in_says_when_nothing_counts_any_more() -> None:
     assert window.empty_in_ms(0) == 0
     window.record(4000, 0)
     assert window.empty_in_ms(400) == 10_600
+    window.record(500, 5000)
+    window.record(-500, 5000)  # taken back: it leaves nothing to wait for
+    assert window.empty_in_ms(5000) == 6000
     assert window.empty_in_ms(20_000) == 0
 
 
