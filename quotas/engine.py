@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from quotas.client_bandwidth import FETCH, PRODUCE, SampledThrottle, Throttle
+from quotas.client_bandwidth import FETCH, PRODUCE, Throttle
 from quotas.definitions import Definitions
 from quotas.options import EngineOptions
+from quotas.sampled import SampledThrottle
 from quotas.schedule import ScheduledThrottle
 from quotas.turn import Limiter, Place
 

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.client_bandwidth import SampledThrottle
 from quotas.options import EngineOptions
 from quotas.rate import SampledRate
+from quotas.sampled import SampledThrottle
 from quotas.turn import Turn
 from tests.simulation.kafka_broker import KafkaSensor
 

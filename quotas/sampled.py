@@ -1,0 +1,150 @@
+"""The `kip13` policy: Kafka's own arithmetic for one identity (KIP-13, KIP-219; kafka-quotas.md §1.1-1.6).
+
+Produce is paid afterwards: it passes, is recorded, and what is over is the throttle time of its answer. Fetch is
+admitted beforehand: if it would go over, it is answered empty "as if a non-empty response were returned".
+
+Where Kafka's order cannot be kept: Kafka weighs a Fetch when its data is ready and throws the data away if it is too
+much. A proxy weighs it before it is forwarded, with this channel's last answer standing for the next one; Fetches with
+the broker count as recorded. What was forwarded is delivered, even if it turns out larger: then that answer carries the
+throttle time. And a batch larger than the whole window passes once the window is empty: Kafka refuses it for ever
+(§1.5). Mutes are capped, which Kafka's are not. It holds nobody: that is `schedule`.
+"""
+
+from typing import Final
+
+from quotas.decisions import ADMITTED, Decision
+from quotas.options import EngineOptions
+from quotas.rate import SampledRate
+from quotas.turn import Place, Turn
+
+# The first Fetch of an identity, as long as there is no answer to judge by.
+FIRST_FETCH_BYTES: Final = 65_536
+# One partition's default (max.partition.fetch.bytes): a consumer that had nothing to fetch may always begin with it.
+FETCH_BYTES_MIN: Final = 1_048_576
+
+
+class SampledThrottle:
+    """Kafka's sampled window for one identity: kip13."""
+
+    __slots__ = (
+        "_expected",
+        "_in_flight",
+        "_limit",
+        "_mute_ms_max",
+        "_rate",
+        "_safe",
+        "_samples",
+        "_window_ms",
+        "enforced",
+        "place",
+        "users",
+        "version",
+    )
+
+    def __init__(self, limit: float, options: EngineOptions, now_ms: int) -> None:
+        self.users = 0
+        self.version: object = None
+        self.enforced = True
+        self.place: Place | None = None
+        self._in_flight = 0  # bytes expected of Fetches that are with the broker
+        self._expected = FIRST_FETCH_BYTES  # what a Fetch of a channel without history is taken for
+        self._samples = options.window_samples
+        self._window_ms = int(options.window_seconds * 1000)
+        self._rate = SampledRate(self._samples, self._window_ms)
+        self.configure(limit, options, now_ms)
+
+    def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
+        """Apply a new limit; the recorded bytes stay, unless the windows themselves have changed."""
+        assert limit > 0, "a definition checks this"
+        self._limit = limit
+        self._mute_ms_max = int(options.mute_seconds_max * 1000)
+        window_ms = int(options.window_seconds * 1000)
+        if (options.window_samples, window_ms) != (self._samples, self._window_ms):
+            recorded = self._rate.total
+            self._samples, self._window_ms = options.window_samples, window_ms
+            self._rate = SampledRate(self._samples, window_ms)
+            self._rate.record(recorded, now_ms)
+        self._safe = limit * (self._samples - 1) * window_ms / 1000.0
+
+    def settle(self, now_ms: int) -> None:
+        """Nothing to do: the window forgets by itself."""
+
+    def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:  # noqa: ARG002 - the schedule needs it
+        """Post-paid: record, then throttle for what is over."""
+        rate = self._rate
+        rate.record(size, now_ms)
+        if rate.total <= self._safe and now_ms < rate.purge_at_ms:
+            return ADMITTED  # the smallest window allows as much, and no sample is due to be emptied
+        throttle_ms = rate.throttle_ms(self._limit, now_ms)
+        if throttle_ms <= 0:
+            return ADMITTED
+        return Decision(throttle_ms=min(throttle_ms, self._mute_ms_max), reason="produce over quota")
+
+    def fetch(self, turn: Turn, now_ms: int) -> Decision:
+        """Admission control: throttle as if the last answer were returned again (KIP-219), else forward."""
+        if turn.admitted >= 0:
+            self._in_flight -= turn.admitted
+            turn.admitted = -1
+        rate = self._rate
+        expected = turn.expected or self._expected
+        throttle_ms = 0
+        if rate.total + self._in_flight + expected > self._safe or now_ms >= rate.purge_at_ms:
+            rate.record(expected, now_ms)  # as Kafka does: record, compare, take back
+            throttle_ms = rate.throttle_ms(self._limit, now_ms, self._in_flight)
+            rate.record(-expected, now_ms)
+        if throttle_ms > 0:
+            # Once the window is empty, waiting longer cannot help: that one passes.
+            empty_in_ms = max(rate.empty_in_ms(now_ms), self._window_ms if self._in_flight else 0)
+            throttle_ms = min(throttle_ms, empty_in_ms, self._mute_ms_max)
+            if throttle_ms > 0:
+                return Decision(throttle_ms=throttle_ms, reason="fetch over quota")
+        turn.admitted = expected
+        self._in_flight += expected
+        return ADMITTED
+
+    def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
+        """KAFKA-9677: no answer larger than N - 1 samples of quota, and none larger than what is left of the window.
+
+        Several Fetches are with the broker at once, each charged as expected: none may bring far more than that.
+        """
+        rate = self._rate
+        known = max(2 * turn.expected, FETCH_BYTES_MIN) if turn.expected else requested
+        granted = min(requested, int(self._safe), known)
+        others = self._in_flight - max(turn.admitted, 0)
+        if rate.total + others + granted > self._safe or now_ms >= rate.purge_at_ms:
+            granted = max(1, min(granted, rate.left(self._limit, now_ms) - others))
+        if not turn.expected and turn.admitted >= 0:  # it may bring as much: nobody knows better yet
+            self._in_flight += granted - turn.admitted
+            turn.admitted = granted
+        return granted
+
+    def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """Record what was delivered; over the quota, this very answer says so."""
+        if turn.admitted >= 0:
+            self._in_flight -= turn.admitted
+            turn.admitted = -1
+        # One empty answer is no sign that there is nothing to fetch; ten in a row are.
+        turn.expected = self._expected = max(size, turn.expected // 2)
+        return self.produce(turn, size, now_ms)
+
+    def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
+        """Kafka's own order, since nothing is withheld here: record, compare, and un-record a Fetch that is
+        over.
+        """
+        self.leave(turn, now_ms)
+        turn.expected = size
+        self._rate.record(size, now_ms)
+        throttle_ms = self._rate.throttle_ms(self._limit, now_ms)
+        if throttle_ms > 0 and consumes:
+            self._rate.record(-size, now_ms)
+        return min(throttle_ms, self._mute_ms_max)
+
+    def leave(self, turn: Turn, now_ms: int) -> None:  # noqa: ARG002 - the schedule needs it
+        """Forget the Fetch that was with the broker."""
+        if turn.admitted >= 0:
+            self._in_flight -= turn.admitted
+            turn.admitted = -1
+
+    def debt_bytes(self, now_ms: int) -> float:
+        """Bytes in the window beyond what it allows."""
+        return float(max(0, -self._rate.left(self._limit, now_ms)))

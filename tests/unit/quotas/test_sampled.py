@@ -1,0 +1,136 @@
+"""quotas.sampled: Kafka's arithmetic request by request."""
+
+from itertools import pairwise
+
+from quotas.decisions import ADMITTED
+from quotas.options import EngineOptions
+from quotas.sampled import FETCH_BYTES_MIN, SampledThrottle
+from quotas.turn import Turn
+
+MB = 1_000_000
+LIMIT = 2.0 * MB
+
+
+def sampled(limit: float = LIMIT) -> SampledThrottle:
+    return SampledThrottle(limit, EngineOptions(), 0)
+
+
+def test_produce_passes_and_is_throttled_afterwards() -> None:
+    throttle, turn = sampled(), Turn()
+    assert throttle.produce(turn, 20 * MB, 0) is ADMITTED  # 10 s · 2 MB/s, at the quota is within
+    assert throttle.produce(turn, 2 * MB, 0).throttle_ms == 1000  # 22 MB / 2 MB/s - 10 s
+
+
+def test_produce_debt_is_seen_by_every_channel_of_the_identity() -> None:
+    throttle = sampled()
+    throttle.produce(Turn(), 22 * MB, 0)
+    assert throttle.produce(Turn(), MB, 0).throttle_ms == 1500
+
+
+def test_produce_mute_is_capped() -> None:
+    assert sampled().produce(Turn(), 200 * MB, 0).throttle_ms == 20_000  # 90 s by Kafka's arithmetic
+
+
+def test_fetch_that_would_go_over_is_answered_empty_and_not_recorded() -> None:
+    throttle, turn = sampled(), Turn()
+    assert throttle.fetch(turn, 0) is ADMITTED
+    assert throttle.fetched(turn, 11 * MB, 0) is ADMITTED
+    assert throttle.fetch(turn, 10).throttle_ms == 990  # "as if non-empty": 22 MB / 2 MB/s - 10.01 s
+    assert throttle.fetch(turn, 990).throttle_ms == 10  # nothing was recorded in between
+    # The window's sawtooth: from 1000 ms on W is 10 s again, for 11 + 11 MB it takes 1 s more.
+    assert throttle.fetch(turn, 1000).throttle_ms == 1000
+
+
+def test_fetch_with_the_broker_counts_as_recorded() -> None:
+    throttle, first, second = sampled(), Turn(), Turn()
+    for turn in (first, second):
+        turn.expected = 11 * MB
+    assert throttle.fetch(first, 0) is ADMITTED
+    assert throttle.fetch(second, 0).throttle_ms == 1000  # 22 MB / 2 MB/s - 10 s
+    throttle.leave(first, 1)
+    assert throttle.fetch(second, 1) is ADMITTED
+
+
+def test_fetch_that_turns_out_larger_is_delivered_and_throttled() -> None:
+    throttle, turn = sampled(), Turn()
+    throttle.fetch(turn, 0)
+    assert throttle.fetched(turn, 24 * MB, 0).throttle_ms == 2000
+
+
+def test_batch_larger_than_the_window_arrives_once_the_window_is_empty() -> None:
+    # Kafka refuses it for ever (kafka-quotas.md §1.5).
+    throttle, turn = sampled(), Turn()
+    now_ms = 0
+    arrived: list[int] = []
+    while len(arrived) < 3:
+        decision = throttle.fetch(turn, now_ms)
+        if decision is ADMITTED:
+            arrived.append(now_ms)
+            decision = throttle.fetched(turn, 50 * MB, now_ms)
+        now_ms += max(1, decision.throttle_ms)
+    assert arrived[0] == 0
+    assert all(10_000 <= later - earlier <= 21_000 for earlier, later in pairwise(arrived))
+
+
+def test_fetch_may_ask_for_what_is_left_of_the_window() -> None:
+    throttle, turn = sampled(), Turn()
+    throttle.fetch(turn, 0)
+    assert throttle.fetch_max_bytes(turn, 55 * MB, 0) == 20 * MB  # KAFKA-9677: 10 · T
+    assert throttle.fetch_max_bytes(turn, 1000, 0) == 1000
+    throttle.fetched(turn, 15 * MB, 0)
+    throttle.fetch(turn, 0)
+    assert throttle.fetch_max_bytes(turn, 55 * MB, 0) == 5 * MB
+
+
+def test_fetch_may_ask_for_twice_what_came_last() -> None:
+    throttle, turn = sampled(), Turn()
+    turn.expected = MB
+    throttle.fetch(turn, 0)
+    assert throttle.fetch_max_bytes(turn, 55 * MB, 0) == 2 * MB
+    turn.expected = 10
+    assert throttle.fetch_max_bytes(turn, 55 * MB, 0) == FETCH_BYTES_MIN
+
+
+def test_fetch_may_always_ask_for_one_byte() -> None:
+    throttle, turn = sampled(), Turn()
+    throttle.produce(turn, 30 * MB, 0)
+    assert throttle.fetch_max_bytes(turn, 55 * MB, 0) == 1
+
+
+def test_first_fetches_of_many_channels_do_not_all_take_the_whole_window() -> None:
+    throttle = sampled()
+    turns = [Turn() for _ in range(20)]
+    granted = 0
+    for turn in turns:
+        if throttle.fetch(turn, 0) is ADMITTED:
+            granted += throttle.fetch_max_bytes(turn, 50 * MB, 0)
+    assert granted <= 20 * MB + len(turns)
+
+
+def test_lowered_quota_is_enforced_against_what_was_recorded() -> None:
+    throttle, turn = sampled(), Turn()
+    throttle.produce(turn, 20 * MB, 0)
+    throttle.configure(LIMIT / 4, EngineOptions(mute_seconds_max=60), 0)
+    assert throttle.produce(turn, 0, 0).throttle_ms == 30_000  # 20 MB / 0.5 MB/s - 10 s
+
+
+def test_changed_windows_keep_the_recorded_bytes() -> None:
+    throttle, turn = sampled(), Turn()
+    throttle.produce(turn, 20 * MB, 0)
+    throttle.configure(LIMIT, EngineOptions(window_samples=6), 0)
+    assert throttle.produce(turn, 0, 0).throttle_ms == 5000  # 20 MB / 2 MB/s - 5 s
+
+
+def test_debt_is_what_the_window_holds_beyond_its_quota() -> None:
+    throttle, turn = sampled(), Turn()
+    throttle.produce(turn, 21 * MB, 0)
+    assert throttle.debt_bytes(0) == MB
+    assert throttle.debt_bytes(60_000) == 0
+
+
+def test_observed_fetch_is_taken_back_as_kafka_does() -> None:
+    throttle, turn = sampled(), Turn()
+    assert throttle.observe(turn, 22 * MB, 0, consumes=True) == 1000
+    assert throttle.debt_bytes(0) == 0
+    assert throttle.observe(turn, 22 * MB, 0, consumes=False) == 1000
+    assert throttle.debt_bytes(0) == 2 * MB
