@@ -5,11 +5,15 @@ from collections.abc import Sequence
 from protocol.messages import AddressMap
 from protocol.messages.walk import Walk
 
-_STALE = b"\xff" * 7
 
+def relay(
+    walk: Walk, frame: bytes, pieces: Sequence[int], address_map: AddressMap | None, stale: int = 1
+) -> bytes:
+    """All bytes sent on, when `frame` arrives in pieces of these sizes and the rest in one.
 
-def relay(walk: Walk, frame: bytes, pieces: Sequence[int], address_map: AddressMap | None) -> bytes:
-    """All bytes sent on, when `frame` arrives in pieces of these sizes, over and over, and then in one."""
+    `stale` is what the buffer holds around the bytes at hand; as a count, 1 says "none", and might be believed.
+    """
+    around = bytes((stale,)) * 7
     sent = bytearray()
     waiting = bytearray()
     arrived = turn = unseen = 0
@@ -26,10 +30,10 @@ def relay(walk: Walk, frame: bytes, pieces: Sequence[int], address_map: AddressM
         if unseen or walk.done:
             continue
         # Neither what lies before the bytes at hand nor what lies behind them may matter.
-        buf = bytearray(_STALE + waiting + _STALE)
-        count = walk.feed(memoryview(buf), len(_STALE), len(_STALE) + len(waiting), address_map)
-        sent += buf[len(_STALE) : len(_STALE) + count]
-        waiting = buf[len(_STALE) + count : len(_STALE) + len(waiting)]
+        buf = bytearray(around + waiting + around)
+        count = walk.feed(memoryview(buf), len(around), len(around) + len(waiting), address_map)
+        sent += buf[len(around) : len(around) + count]
+        waiting = buf[len(around) + count : len(around) + len(waiting)]
         unseen = walk.unseen
         assert not (unseen and waiting), "bytes that are at hand are not unseen"
     assert walk.done, "every byte is sent and the walk wants more"
