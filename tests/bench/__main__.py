@@ -32,14 +32,19 @@ _RUN: Final[Mapping[str, Callable[[Stage], Outcome]]] = {
 
 
 def measure(options: Options, console: Console) -> tuple[Outcome, dict[str, str]]:
-    """Run the sections that were asked for; return what they found and which lanes were missing."""
+    """Run the sections that were asked for; return what they found, and what was left out and why."""
     outcome = Outcome()
+    left_out: dict[str, str] = {}
     with stage(options, console) as running:
         for name in SECTIONS:
             if name in options.only:
                 console.rule(name, align="left")
-                outcome.add([_RUN[name](running)])
-        return outcome, running.lanes.missing
+                try:
+                    outcome.add([_RUN[name](running)])
+                except Exception as failure:  # noqa: BLE001 - the edge of a section: the others are worth having
+                    console.print_exception()
+                    left_out[f"section {name}"] = f"failed: {failure}".splitlines()[0]
+        return outcome, left_out | running.lanes.missing
 
 
 def main() -> int:
@@ -49,12 +54,12 @@ def main() -> int:
     processes.exit_on_signals()
     descriptors = raise_descriptor_limit()
     try:
-        outcome, missing = measure(options, console)
+        outcome, left_out = measure(options, console)
     except MissingPrerequisiteError as problem:
         console.print(f"[red]{problem}[/red]")
         return 1
     facts = machine.describe()
-    facts += [(f"left out: {name}", why) for name, why in missing.items()]
+    facts += [(f"left out: {name}", why) for name, why in left_out.items()]
     facts.append(("descriptors", str(descriptors)))
     facts.append(
         ("amounts", "quick: one short round of each" if options.quick else f"{options.rounds} rounds")
@@ -63,7 +68,8 @@ def main() -> int:
     if options.write:
         report.write(options.document, "bench", facts, outcome)
         console.print(f"written to {options.document}")
-    return 0 if all(bar.measured is not None for bar in outcome.bars) else 1
+    failed = any(name.startswith("section ") for name in left_out)
+    return 1 if failed or any(bar.measured is None for bar in outcome.bars) else 0
 
 
 if __name__ == "__main__":

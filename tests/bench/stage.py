@@ -1,6 +1,7 @@
 """The stage every section plays on: one real broker, the lanes to it, its topics, and progress on the screen."""
 
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 __all__ = ["Stage", "stage"]
 
 _ADMIN_SECONDS: Final = 120.0
+_PARTITIONS_AT_ONCE: Final = 1000
 _BROKER: Final = {
     # What is deleted between rounds must be gone before the next one is measured.
     "log.segment.delete.delay.ms": "1000",
@@ -51,10 +53,24 @@ class Stage:
             created.result(_ADMIN_SECONDS)
 
     def create_topics(self, names: list[str], partitions: int) -> None:
-        """Create many topics at once."""
-        topics = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in names]
-        for created in self._admin.create_topics(topics, request_timeout=_ADMIN_SECONDS).values():
-            created.result(_ADMIN_SECONDS)
+        """Create many topics, in requests that a controller takes: it refuses more than 10,000 records in one."""
+        at_once = max(1, _PARTITIONS_AT_ONCE // partitions)
+        for first in range(0, len(names), at_once):
+            some = names[first : first + at_once]
+            topics = [NewTopic(name, num_partitions=partitions, replication_factor=1) for name in some]
+            for created in self._admin.create_topics(topics, request_timeout=_ADMIN_SECONDS).values():
+                created.result(_ADMIN_SECONDS)
+
+    def wait_for_partitions(self, prefix: str, count: int) -> None:
+        """Wait until the broker names that many partitions of the topics with this prefix, all of them led."""
+        deadline = time.monotonic() + _ADMIN_SECONDS
+        while time.monotonic() < deadline:
+            topics = self._admin.list_topics(timeout=_ADMIN_SECONDS).topics.items()
+            mine = [topic.partitions.values() for name, topic in topics if name.startswith(prefix)]
+            if sum(partition.leader >= 0 for partitions in mine for partition in partitions) >= count:
+                return
+            time.sleep(0.5)
+        raise TimeoutError(f"{count} partitions of {prefix}* did not appear within {_ADMIN_SECONDS:g} s")
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic, so that its segments do not fill the disk."""
