@@ -45,7 +45,8 @@ class Stats:
         self.connections_total: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()  # cause: connections_max, descriptors, draining
         self.errors: Counter[str] = Counter()  # cause of a connection's end that was nobody's wish
-        self.requests: list[int] = [0] * (API_KEYS_MAX + 1)  # by API key; the last one counts every unknown key
+        # By API key; the last one counts every unknown key.
+        self.requests: list[int] = [0] * (API_KEYS_MAX + 1)
         self.frames_from_brokers = 0
         self.bytes_from_clients = 0
         self.bytes_from_brokers = 0

@@ -104,7 +104,7 @@ class SessionTable:
         frame: Buffer,
         body_pos: int,
         version: int,
-        now_ms: int = 0,
+        now_ms: int,
     ) -> int:
         """Take note of a whole request that the broker will not see.
 
@@ -153,7 +153,7 @@ class SessionTable:
         frame: Buffer,
         body_pos: int,
         version: int,
-        now_ms: int = 0,
+        now_ms: int,
     ) -> bytes | None:
         """The whole request as the broker is to see it, scalars at their places; None to pass it untouched.
 

@@ -41,8 +41,8 @@ def framed(noise: bytes) -> bytes:
 def session(noise: bytes, version: int) -> Any:
     fields = fetch.FetchFields(-1, 0, 0, 0, 9, 5, 0, 0)
     table = SessionTable(1)
-    table.answer_locally("b", fields, noise, 0, version)
-    return table.forward("b", fields, noise, 0, version)
+    table.answer_locally("b", fields, noise, 0, version, 0)
+    return table.forward("b", fields, noise, 0, version, 0)
 
 
 # Each takes noise and a version it may be asked for.

@@ -117,10 +117,10 @@ def test_broker_and_client_never_disagree(
         for partition in forgotten:
             client.pop(partition, None)
         if local:
-            assert table.answer_locally("b", fields, frame, body, version) == SESSION
+            assert table.answer_locally("b", fields, frame, body, version, 0) == SESSION
         else:
             known = table.knows("b", SESSION)
-            sent = table.forward("b", fields, frame, body, version)
+            sent = table.forward("b", fields, frame, body, version, 0)
             assert (sent is not None) == known
             broker.take(version, frame if sent is None else sent)
             assert broker.partitions == client

@@ -63,7 +63,7 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
     if decision is not ADMITTED and not must_forward(fields):
         frame = bytes(buf[pos : pos + 4 + length])
         session_id = state.sessions.answer_locally(
-            state.settings.broker, fields, frame, fields_at - pos, version
+            state.settings.broker, fields, frame, fields_at - pos, version, now_ms
         )
         told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
         answer = fetch.empty_response(version, correlation_id, session_id, told_ms)

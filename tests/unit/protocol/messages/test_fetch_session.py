@@ -39,7 +39,7 @@ def answered(table: SessionTable, frame: bytes, broker: str = "b", now_ms: int =
 def forwarded(table: SessionTable, frame: bytes, broker: str = "b", version: int = VERSION) -> bytes | None:
     fields = fetch.read_request(frame, BODY, len(frame), VERSION)
     assert fields is not None
-    return table.forward(broker, fields, frame, BODY, version)
+    return table.forward(broker, fields, frame, BODY, version, 0)
 
 
 def test_session_that_was_never_answered_locally_is_not_touched() -> None:
