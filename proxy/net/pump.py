@@ -190,7 +190,7 @@ class Pump:
             self._show(view, 0, count, now_ms)
         else:
             self._show_more(self._kept, view[:count], now_ms)
-        if side.unseen >= SPLICE_BYTES_MIN or self._read_bytes != READ_BYTES_MAX:
+        if side.unseen >= SPLICE_BYTES_MIN or self._low_water > 1 or self._read_bytes != READ_BYTES_MAX:
             self._tune()
         shared.sample += 1
         if not shared.sample & _SAMPLE_MASK:
@@ -212,7 +212,9 @@ class Pump:
         unseen = self.side.unseen
         was_large = self._low_water > 1
         large = unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large)
-        self._read_bytes = unseen + _SHORT_READ_BYTES if large or was_large else READ_BYTES_MAX
+        # Without a pipe it is the buffer that takes the payload too.
+        short = large or was_large
+        self._read_bytes = min(unseen + _SHORT_READ_BYTES, READ_BYTES_MAX) if short else READ_BYTES_MAX
         low_water = min(unseen, _LOW_WATER_BYTES_MAX) if large else 1
         if low_water != self._low_water and self.src is not None:
             self._low_water = low_water

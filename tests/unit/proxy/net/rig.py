@@ -118,7 +118,6 @@ class Rig:
         accepted.setblocking(False)
         if send_buffer:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, send_buffer)
         settings = ChannelSettings(
             broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
         )

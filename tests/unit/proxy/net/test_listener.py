@@ -1,0 +1,212 @@
+"""Ports: who is let in, and what happens when the machine has no more to give."""
+
+import asyncio
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
+
+import pytest
+
+from proxy.channel import ChannelSettings
+from proxy.channel.settings import ANY_BROKER
+from proxy.config import Address
+from proxy.config.options import LimitOptions, ListenerOptions
+from proxy.errors import StartError
+from proxy.net import Connection, Listener, Shared
+from proxy.net.connection import Upstream
+from proxy.stats import Stats
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from tests.cluster.ports import free_ports
+from tests.unit.proxy.net.rig import HOST, until
+
+
+class Port:
+    """One listener with a bootstrap port and the ports of the brokers 0 and 1, and nobody behind them."""
+
+    def __init__(self, limits: LimitOptions | None = None, *, reuse_port: bool = False) -> None:
+        first = free_ports(3)[0]
+        self.options = ListenerOptions(
+            bind=HOST,
+            advertised_host=HOST,
+            bootstrap_port=first,
+            first_broker_port=first + 1,
+            broker_id_max=1,
+            reuse_port=reuse_port,
+        )
+        self.stats = Stats()
+        self.connections: set[Connection] = set()
+        self.asked: list[int] = []
+        engine = Engine(EngineOptions(), Definitions())
+        self.shared = Shared(asyncio.get_running_loop(), engine, limits or LimitOptions(), self.stats)
+        self.listener = self.another()
+
+    def another(self) -> Listener:
+        """One more listener at the same ports."""
+        return Listener(self.options, self._settings, self, self.shared, self.connections)
+
+    def upstream(self, broker: int) -> tuple[int, Upstream | None]:
+        """Note which port was asked for; no broker is known."""
+        self.asked.append(broker)
+        return broker, None
+
+    def client(self, offset: int = 0) -> socket.socket:
+        """Connect to the bootstrap port, or to one behind it."""
+        return socket.create_connection((HOST, self.options.bootstrap_port + offset), timeout=5)
+
+    def close(self) -> None:
+        """End everything."""
+        self.listener.close()
+        for connection in list(self.connections):
+            connection.close("drained")
+        self.shared.close()
+
+    def _settings(self, broker: int) -> ChannelSettings:
+        return ChannelSettings(broker=broker, address_map=None, frame_bytes_max=1000)
+
+
+@contextmanager
+def opened(limits: LimitOptions | None = None) -> Iterator[Port]:
+    """An open listener."""
+    port = Port(limits)
+    port.listener.open()
+    try:
+        yield port
+    finally:
+        port.close()
+
+
+async def test_every_port_is_bound() -> None:
+    with opened() as port:
+        for offset in range(3):
+            port.client(offset).close()
+
+
+async def test_port_tells_which_broker_is_meant() -> None:
+    with opened() as port:
+        for offset in range(3):
+            with closing(port.client(offset)):
+                await until(lambda wanted=offset: len(port.asked) == wanted + 1, "accepted")  # type: ignore[misc]  # bound early
+        assert port.asked == [ANY_BROKER, 0, 1]
+
+
+async def test_connections_are_counted_by_listener() -> None:
+    with opened() as port, closing(port.client()), closing(port.client()):
+        await until(lambda: port.stats.connections["clients"] == 2, "two are open")
+        assert port.stats.connections_total["clients"] == 2
+
+
+async def test_ended_connection_is_not_counted_as_open() -> None:
+    with opened() as port:
+        port.client().close()
+        await until(lambda: port.stats.connections_total["clients"] == 1, "accepted")
+        await until(lambda: port.stats.connections["clients"] == 0, "ended")
+
+
+async def test_connection_over_the_limit_is_closed_at_once() -> None:
+    with opened(LimitOptions(connections_max=1)) as port, closing(port.client()):
+        await until(lambda: len(port.connections) == 1, "the first one is let in")
+        with closing(port.client()) as second:
+            await until(lambda: port.stats.refused["connections_max"] == 1, "the second one is refused")
+            assert second.recv(1) == b""
+
+
+async def test_connection_is_let_in_again_below_the_limit() -> None:
+    with opened(LimitOptions(connections_max=1)) as port:
+        port.client().close()
+        await until(lambda: port.stats.connections_total["clients"] == 1, "the first one came")
+        await until(lambda: not port.connections, "and went")
+        with closing(port.client()):
+            await until(lambda: len(port.connections) == 1, "the next one is let in")
+
+
+async def test_port_in_use_can_not_be_bound() -> None:
+    port = Port()
+    taken = port.options.first_broker_port
+    with closing(socket.create_server((HOST, taken))), pytest.raises(StartError, match=f"{taken} can not be"):
+        port.listener.open()
+    port.close()
+
+
+async def test_two_processes_may_share_ports_if_both_say_so() -> None:
+    port = Port(reuse_port=True)
+    port.listener.open()
+    another = port.another()
+    another.open()
+    another.close()
+    port.close()
+
+
+async def test_closed_listener_refuses() -> None:
+    with opened() as port:
+        port.listener.close()
+        with pytest.raises(ConnectionRefusedError):
+            port.client()
+
+
+async def test_connection_that_waits_for_its_accept_is_served_when_the_listener_closes() -> None:
+    with opened() as port, closing(port.client()):
+        port.listener.close()
+        assert len(port.connections) == 1
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """Let this process open no further descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with closing(socket.socket()) as probe:
+        lowest_free = probe.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_out_of_descriptors_is_counted_and_does_not_spin() -> None:
+    with opened() as port, closing(socket.socket()) as client:
+        client.setblocking(False)
+        with no_descriptor_left():
+            client.connect_ex((HOST, port.options.bootstrap_port))
+            await until(lambda: port.stats.refused["descriptors"] >= 1, "the accept has failed")
+            turns = 0
+            ended = asyncio.get_running_loop().time() + 0.3
+            while asyncio.get_running_loop().time() < ended:
+                await asyncio.sleep(0.01)
+                turns += 1
+        # A spin would have failed once a turn.
+        assert port.stats.refused["descriptors"] <= 2 + turns // 10
+
+
+async def test_client_is_let_in_when_descriptors_are_free_again() -> None:
+    with opened() as port, closing(socket.socket()) as client:
+        client.setblocking(False)
+        with no_descriptor_left():
+            client.connect_ex((HOST, port.options.bootstrap_port))
+            await until(lambda: port.stats.refused["descriptors"] >= 1, "the accept has failed")
+        await until(lambda: len(port.connections) == 1, "the client is let in")
+
+
+async def test_listener_may_close_while_it_waits_for_descriptors() -> None:
+    with opened() as port, closing(socket.socket()) as client:
+        client.setblocking(False)
+        with no_descriptor_left():
+            client.connect_ex((HOST, port.options.bootstrap_port))
+            await until(lambda: port.stats.refused["descriptors"] >= 1, "the accept has failed")
+            port.listener.close()
+        await asyncio.sleep(0.6)  # the pause is half a second: nothing may listen again behind it
+        assert not port.connections
+
+
+async def test_sidecar_binds_the_ports_of_its_brokers_alone() -> None:
+    port = Port()
+    port.options = replace(port.options, upstreams={1: Address(HOST, 1)})
+    listener = port.another()
+    listener.open()
+    port.client(2).close()
+    with pytest.raises(ConnectionRefusedError):
+        port.client(1)
+    listener.close()
+    port.close()

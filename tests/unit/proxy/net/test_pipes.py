@@ -1,0 +1,109 @@
+"""The pool of kernel pipes: bounded, and a refusal is a fallback, not a failure."""
+
+import errno
+import fcntl
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.net.pipes import Pipes
+from proxy.stats import Stats
+
+
+@pytest.fixture
+def pipes() -> Iterator[Pipes]:
+    """A pool of two."""
+    pool = Pipes(2, Stats())
+    yield pool
+    pool.close()
+
+
+def test_pipe_carries_bytes(pipes: Pipes) -> None:
+    pipe = pipes.take()
+    assert pipe is not None
+    os.write(pipe.write_fd, b"abc")
+    assert os.read(pipe.read_fd, 3) == b"abc"
+    pipes.give_back(pipe)
+
+
+def test_pipe_given_back_is_lent_again(pipes: Pipes) -> None:
+    pipe = pipes.take()
+    assert pipe is not None
+    pipes.give_back(pipe)
+    assert pipes.take() is pipe
+    pipe.close()
+
+
+def test_pool_is_bounded() -> None:
+    stats = Stats()
+    pool = Pipes(1, stats)
+    pipe = pool.take()
+    assert pipe is not None
+    assert (pool.take(), stats.pipe_fallbacks) == (None, 1)
+    pipe.close()
+
+
+def test_discarded_pipe_makes_room_for_another() -> None:
+    pool = Pipes(1, Stats())
+    first = pool.take()
+    assert first is not None
+    pool.discard(first)
+    second = pool.take()
+    assert second is not None
+    second.close()
+
+
+def test_refused_width_falls_back_to_a_narrower_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = fcntl.fcntl
+
+    def narrow(fd: int, command: int, width: int) -> int:
+        if command == fcntl.F_SETPIPE_SZ and width > 1 << 16:
+            raise PermissionError(errno.EPERM, "over the limit of this user")
+        return real(fd, command, width)
+
+    monkeypatch.setattr(fcntl, "fcntl", narrow)
+    pool = Pipes(1, Stats())
+    pipe = pool.take()
+    assert pipe is not None
+    assert pipe.width == 1 << 16
+    pipe.close()
+
+
+def test_pipe_of_no_chosen_width_is_lent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object) -> int:
+        raise PermissionError(errno.EPERM, "over the limit of this user")
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    pool = Pipes(1, Stats())
+    pipe = pool.take()
+    assert pipe is not None
+    pipe.close()
+
+
+def test_refused_pipe_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "no descriptor")
+
+    monkeypatch.setattr(os, "pipe2", refuse)
+    stats = Stats()
+    assert (Pipes(1, stats).take(), stats.pipe_fallbacks) == (None, 1)
+
+
+def test_refusals_of_one_kind_are_logged_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_flags: int) -> tuple[int, int]:
+        raise OSError(errno.EMFILE, "no descriptor")
+
+    monkeypatch.setattr(os, "pipe2", refuse)
+    pool = Pipes(1, Stats())
+    with caplog.at_level(logging.WARNING):
+        assert [pool.take(), pool.take()] == [None, None]
+    assert len(caplog.records) == 1
+
+
+def test_machine_without_splice_has_no_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "splice")
+    assert Pipes(2, Stats()).take() is None

@@ -1,0 +1,208 @@
+"""Moving bytes: through the buffer or through a kernel pipe, in whatever pieces the sockets take, they are the same."""
+
+import asyncio
+import errno
+import os
+
+import pytest
+
+from proxy.net.shared import READ_BYTES_MAX
+from proxy.stats import LATENCY_BOUNDS_US
+from tests.support.frames import LIST_OFFSETS, answer, produce, request
+from tests.unit.proxy.net.rig import End, Rig, until
+
+LARGE = 3_000_000
+SIZES = (1, READ_BYTES_MAX - 4, READ_BYTES_MAX, READ_BYTES_MAX + 1, 100_000, 1 << 20, LARGE)
+
+
+async def through(source: End, destination: End, data: bytes) -> bytes:
+    """Send at one end, receive at the other."""
+    sending = asyncio.ensure_future(source.send(data))
+    received = await destination.receive(len(data))
+    await sending
+    return received
+
+
+async def connected(rig: Rig, *, send_buffer: int = 0) -> tuple[End, End]:
+    """A client whose broker is connected, and one answer owed."""
+    client = rig.connect(send_buffer=send_buffer)
+    asked = request(LIST_OFFSETS, 7, size=100)
+    await client.send(asked)
+    broker = await rig.accept()
+    await broker.receive(len(asked))
+    return client, broker
+
+
+@pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
+@pytest.mark.parametrize("size", SIZES)
+async def test_requests_of_any_size_arrive_as_they_were_sent(rig: Rig, pipes_max: int, size: int) -> None:
+    rig.limit(pipes_max=pipes_max)
+    client, broker = await connected(rig)
+    asked = b"".join(produce(9, 60 + size, correlation_id=number) for number in (2, 3))
+    assert await through(client, broker, asked) == asked
+
+
+@pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
+@pytest.mark.parametrize("size", SIZES)
+async def test_answers_of_any_size_arrive_as_they_were_sent(rig: Rig, pipes_max: int, size: int) -> None:
+    rig.limit(pipes_max=pipes_max)
+    client, broker = await connected(rig)
+    asked = request(LIST_OFFSETS, 7, correlation_id=2)
+    await client.send(asked)
+    await broker.receive(len(asked))
+    answered = answer(60 + size, correlation_id=1) + answer(60 + size, correlation_id=2)
+    assert await through(broker, client, answered) == answered
+
+
+@pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
+async def test_destination_that_takes_little_at_a_time_gets_all(rig: Rig, pipes_max: int) -> None:
+    rig.limit(pipes_max=pipes_max)
+    client, broker = await connected(rig, send_buffer=4096)
+    answered = answer(LARGE)
+    assert await through(broker, client, answered) == answered
+
+
+@pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
+async def test_frames_behind_a_slow_one_follow_it(rig: Rig, pipes_max: int) -> None:
+    rig.limit(pipes_max=pipes_max)
+    client, broker = await connected(rig, send_buffer=4096)
+    more = b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in (2, 3))
+    await client.send(more)
+    await broker.receive(len(more))
+    sizes = {1: 500_000, 2: 50, 3: 200_000}
+    answered = b"".join(answer(size, correlation_id=number) for number, size in sizes.items())
+    assert await through(broker, client, answered) == answered
+
+
+async def test_payload_does_not_enter_the_process(rig: Rig) -> None:
+    client, broker = await connected(rig)
+    await through(client, broker, produce(9, LARGE, correlation_id=2))
+    assert rig.stats.spliced_bytes > LARGE - 2 * READ_BYTES_MAX
+
+
+async def test_pipe_is_given_back_behind_a_frame(rig: Rig) -> None:
+    rig.limit(pipes_max=1)
+    client, broker = await connected(rig)
+    await through(client, broker, produce(9, LARGE, correlation_id=2) + produce(9, 100, correlation_id=3))
+    assert rig.shared.pipes.take() is not None
+
+
+async def test_refused_splice_falls_back_to_buffers(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_args: object, **_kwargs: object) -> int:
+        raise OSError(errno.EINVAL, "not these sockets")
+
+    monkeypatch.setattr(os, "splice", refuse)
+    client, broker = await connected(rig)
+    asked = produce(9, LARGE, correlation_id=2)
+    assert await through(client, broker, asked) == asked
+
+
+async def test_refused_splice_is_not_tried_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried = []
+
+    def refuse(*_args: object, **_kwargs: object) -> int:
+        tried.append(1)
+        raise OSError(errno.EINVAL, "not these sockets")
+
+    monkeypatch.setattr(os, "splice", refuse)
+    client, broker = await connected(rig)
+    await through(client, broker, produce(9, LARGE, correlation_id=2))
+    assert len(tried) == 1
+
+
+async def test_splice_that_fails_ends_the_connection(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object, **_kwargs: object) -> int:
+        raise ConnectionResetError(errno.ECONNRESET, "gone")
+
+    monkeypatch.setattr(os, "splice", fail)
+    client, broker = await connected(rig)
+    asked = produce(9, LARGE, correlation_id=2)
+    sending = asyncio.ensure_future(client.send(asked))
+    await broker.rest()
+    assert rig.stats.errors == {"client_reset": 1}
+    sending.cancel()
+
+
+async def test_connection_beyond_the_last_pipe_uses_buffers(rig: Rig) -> None:
+    rig.limit(pipes_max=1)
+    _, slow_broker = await connected(rig, send_buffer=4096)
+    sending = asyncio.ensure_future(slow_broker.send(answer(LARGE)))
+    await until(lambda: rig.connection.responses.blocked and rig.stats.spliced_bytes > 0, "the pipe is lent")
+    client, broker = await connected(rig)
+    asked = produce(9, LARGE, correlation_id=2)
+    assert await through(client, broker, asked) == asked
+    assert rig.stats.pipe_fallbacks > 0
+    sending.cancel()
+
+
+async def test_pipe_of_a_connection_that_ends_with_bytes_in_it_is_not_lent_again(rig: Rig) -> None:
+    rig.limit(pipes_max=1)
+    client, broker = await connected(rig, send_buffer=4096)
+    sending = asyncio.ensure_future(broker.send(answer(LARGE)))
+    await until(
+        lambda: rig.connection.responses.blocked and rig.stats.spliced_bytes > 0, "the pipe is filled"
+    )
+    client.reset()
+    await until(lambda: not rig.connections, "the connection has ended")
+    pipe = rig.shared.pipes.take()
+    assert pipe is not None
+    with pytest.raises(BlockingIOError):
+        os.read(pipe.read_fd, 1)
+    sending.cancel()
+
+
+async def test_client_that_closes_within_a_spliced_frame_is_counted(rig: Rig) -> None:
+    client, broker = await connected(rig)
+    half = produce(9, LARGE, correlation_id=2)[: LARGE // 2]
+    receiving = asyncio.ensure_future(broker.rest())
+    await client.send(half)
+    client.close()
+    assert await receiving == half
+    await until(lambda: not rig.connections, "the connection has ended")
+    assert rig.stats.errors == {"client_closed_mid_frame": 1}
+
+
+async def test_broker_that_closes_within_a_spliced_frame_is_counted(rig: Rig) -> None:
+    client, broker = await connected(rig)
+    half = answer(LARGE)[: LARGE // 2]
+    receiving = asyncio.ensure_future(client.rest())
+    await broker.send(half)
+    broker.close()
+    assert await receiving == half
+    assert rig.stats.errors == {"broker_closed_early": 1}
+
+
+async def test_frame_that_has_to_be_whole_is_kept_beyond_the_read_buffer(rig: Rig) -> None:
+    client = rig.connect(gateway=True)
+    asked = request(10, 0, size=60)  # FindCoordinator: its answer is rewritten whole
+    await client.send(asked)
+    broker = await rig.accept()
+    await broker.receive(len(asked))
+    # Error, node, host of 30,000 bytes, port; and 400,000 bytes more than any broker sends.
+    body = (
+        b"\0\0\0\1" + b"\0\0" + b"\0\0\0\2" + b"\x75\x30" + b"h" * 30_000 + b"\0\0\x23\x84" + bytes(400_000)
+    )
+    sending = asyncio.ensure_future(broker.send(len(body).to_bytes(4, "big") + body))
+    head = await client.receive(4)
+    assert int.from_bytes(head, "big") == len(body) - 30_000 + len("sluice.example")
+    await sending
+
+
+async def test_latency_is_sampled(rig: Rig) -> None:
+    client, broker = await connected(rig)
+    for number in range(2, 40):
+        asked = request(LIST_OFFSETS, 7, correlation_id=number, size=100)
+        await through(client, broker, asked)
+    assert (rig.stats.latency_count >= 2, len(rig.stats.latency_buckets)) == (
+        True,
+        len(LATENCY_BOUNDS_US) + 1,
+    )
+
+
+async def test_bytes_are_counted_when_the_connection_ends(rig: Rig) -> None:
+    client, broker = await connected(rig)
+    await through(broker, client, answer(96))
+    client.close()
+    broker.close()
+    await until(lambda: not rig.connections, "the connection has ended")
+    assert (rig.stats.bytes_from_clients, rig.stats.bytes_from_brokers) == (104, 100)
