@@ -1,0 +1,166 @@
+"""Sluice's own Metadata connection, against a scripted broker."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from proxy.cluster import BrokerMap, MapFile, Poller
+from proxy.config import Address
+from proxy.stats import Stats
+from tests.support.frames import frame
+from tests.unit.protocol.kafka_frames import RESPONSES, framed
+from tests.unit.protocol.kafka_frames import struct as entry
+
+HOST = "127.0.0.1"
+
+
+def metadata(*nodes: tuple[int, str, int]) -> bytes:
+    """A Metadata answer, version 1, to correlation id 1."""
+    cls = RESPONSES[3]
+    brokers = [
+        entry(cls, 1, "MetadataResponseBroker", node_id=node, host=host, port=port)
+        for node, host, port in nodes
+    ]
+    return framed(cls(version=1, brokers=brokers, topics=[]), correlation_id=1)
+
+
+@asynccontextmanager
+async def broker(answer: bytes, *, then_close: bool = False) -> AsyncIterator[Address]:
+    """A broker that answers every request with these bytes."""
+    ended: list[asyncio.Future[None]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        done = asyncio.get_running_loop().create_future()
+        ended.append(done)
+        (length,) = struct.unpack(">i", await reader.readexactly(4))
+        await reader.readexactly(length)
+        writer.write(answer)
+        if not then_close:
+            await reader.read()
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        done.set_result(None)
+
+    server = await asyncio.start_server(serve, HOST, 0)
+    async with server:
+        yield Address(HOST, server.sockets[0].getsockname()[1])
+        await asyncio.gather(*ended)
+
+
+def poller(
+    *bootstrap: Address, follow: bool = True, map_file: MapFile | None = None
+) -> tuple[Poller, BrokerMap]:
+    brokers = BrokerMap(bootstrap, Stats())
+    return Poller(brokers, map_file, follow=follow), brokers
+
+
+def unused() -> Address:
+    """An address where nobody listens."""
+    with socket.create_server((HOST, 0)) as server:
+        return Address(HOST, server.getsockname()[1])
+
+
+async def test_brokers_of_the_answer_are_learned() -> None:
+    async with broker(metadata((1, "10.0.0.1", 9092), (2, "10.0.0.2", 9093))) as address:
+        asked, brokers = poller(address)
+        await asked.poll()
+    assert dict(brokers.addresses()) == {1: Address("10.0.0.1", 9092), 2: Address("10.0.0.2", 9093)}
+
+
+async def test_cluster_that_answers_is_no_problem() -> None:
+    async with broker(metadata((1, "10.0.0.1", 9092))) as address:
+        asked, _ = poller(address)
+        await asked.poll()
+    assert asked.problem == ""
+
+
+async def test_cluster_never_asked_is_a_problem() -> None:
+    asked, _ = poller()
+    assert asked.problem
+
+
+async def test_next_address_is_asked_where_the_first_is_down() -> None:
+    async with broker(metadata((1, "10.0.0.1", 9092))) as address:
+        asked, brokers = poller(unused(), address)
+        await asked.poll()
+    assert list(brokers.addresses()) == [1]
+
+
+async def test_cluster_that_is_down_is_named() -> None:
+    address = unused()
+    asked, _ = poller(address)
+    await asked.poll()
+    assert f"{address.host}:{address.port}" in asked.problem
+
+
+async def test_pause_grows_while_the_cluster_is_down() -> None:
+    asked, _ = poller(unused())
+    assert [await asked.poll() for _ in range(7)] == [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0]
+
+
+async def test_pause_begins_anew_after_an_answer() -> None:
+    async with broker(metadata((1, "10.0.0.1", 9092))) as address:
+        asked, _ = poller(address)
+        await asked.poll()
+    assert await asked.poll() == 0.1
+
+
+async def test_problem_is_gone_when_the_cluster_is_back() -> None:
+    async with broker(metadata((1, "10.0.0.1", 9092))) as address:
+        asked, brokers = poller(unused())
+        await asked.poll()
+        brokers.learn(5, *address)
+        await asked.poll()
+    assert asked.problem == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+        frame(b"\0\0\0\1"),
+        frame(b"\0\0\0\1\0\0\0\5"),
+        struct.pack(">i", -5),
+        struct.pack(">i", 0),
+        b"\x15\x03\x03\x00\x02\x02\x46",  # a TLS alert
+    ],
+)
+async def test_answer_of_no_broker_is_a_problem(answer: bytes) -> None:
+    async with broker(answer, then_close=True) as address:
+        asked, _ = poller(address)
+        await asked.poll()
+    assert asked.problem
+
+
+async def test_sidecar_does_not_follow_what_the_cluster_says() -> None:
+    async with broker(metadata((1, "10.0.0.1", 9092))) as address:
+        asked, brokers = poller(address, follow=False)
+        await asked.poll()
+    assert (dict(brokers.addresses()), asked.problem) == ({}, "")
+
+
+async def test_map_is_kept_on_disk(tmp_path: Path) -> None:
+    async with broker(metadata((1, "10.0.0.1", 9092))) as address:
+        asked, _ = poller(address, map_file=MapFile(tmp_path))
+        await asked.poll()
+    assert MapFile(tmp_path).read() == {1: Address("10.0.0.1", 9092)}
+
+
+async def test_name_of_a_broker_is_resolved() -> None:
+    async with broker(metadata((1, "localhost", 9092))) as address:
+        asked, brokers = poller(address)
+        await asked.poll()
+    broker_id, target = brokers.upstream(1)
+    assert (broker_id, target is not None) == (1, True)
+
+
+async def test_name_nobody_knows_is_a_problem() -> None:
+    asked, _ = poller(Address("no-such-host.invalid", 9092))
+    await asked.poll()
+    assert asked.problem
