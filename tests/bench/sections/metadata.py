@@ -36,6 +36,7 @@ def run(stage: Stage) -> Outcome:
     stage.say(f"metadata: creating {options.metadata_partitions:,} partitions")
     stage.create_topic(_TOPIC)
     stage.create_topics([f"many-{number:04d}" for number in range(options.metadata_topics)], per_topic)
+    stage.wait_for_partitions("many-", per_topic * options.metadata_topics)
     live = {}
     with stage.lanes.open(*stage.lanes.usable(*LANES)) as lanes:
         for lane in lanes:
@@ -45,14 +46,8 @@ def run(stage: Stage) -> Outcome:
     tables = [_scripted_table(options.metadata_partitions, scripted), _live_table(live)]
     bars = [Bar("Metadata: the loop is held, p99", percentile(scripted, 99), HELD_LIMIT_MS, "ms")]
     if SLUICE in live:
-        slower = (
-            live[SLUICE]["p99"]
-            - live[SLUICE]["p99 alone"]
-            - (live[DIRECT]["p99"] - live[DIRECT]["p99 alone"])
-        )
-        bars.append(
-            Bar("Metadata: others' p99, added to what direct adds", max(0.0, slower), HELD_LIMIT_MS, "ms")
-        )
+        slower = live[SLUICE]["p99"] - live[DIRECT]["p99"]
+        bars.append(Bar("Metadata: others' p99 beside it, over direct", slower, HELD_LIMIT_MS, "ms"))
     return Outcome(tables, bars)
 
 
