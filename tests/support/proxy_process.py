@@ -120,22 +120,29 @@ class SluiceProcess:
         arguments: what stands after `serve` on the command line.
         ports: where it listens, so that this object can say so.
         directory: for its log and its configuration; removed with it when it was made here.
+        run_as: words before the command that run it as another user.
     """
 
-    def __init__(self, arguments: Sequence[str], ports: SluicePorts, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        ports: SluicePorts,
+        directory: Path | None = None,
+        run_as: Sequence[str] = (),
+    ) -> None:
         self.ports = ports
         self.bootstrap = f"{HOST}:{ports.bootstrap}"
         self._made = None if directory else tempfile.TemporaryDirectory(prefix="sluice-")
         self.directory = directory or Path(self._made.name if self._made else "")
         self.log_path = self.directory / f"sluice-{ports.bootstrap}.log"
         self._child = processes.start(
-            [sys.executable, "-m", "proxy", "serve", *arguments], log=self.log_path, cwd=ROOT
+            [*run_as, sys.executable, "-m", "proxy", "serve", *arguments], log=self.log_path, cwd=ROOT
         )
 
     @classmethod
-    def configured(cls, settings: SluiceSettings, directory: Path) -> Self:
+    def configured(cls, settings: SluiceSettings, directory: Path, run_as: Sequence[str] = ()) -> Self:
         """Start it with a configuration file that is written into `directory`."""
-        return cls(["--config", str(settings.write(directory))], settings.ports, directory)
+        return cls(["--config", str(settings.write(directory))], settings.ports, directory, run_as)
 
     def __enter__(self) -> Self:
         try:

@@ -1,0 +1,70 @@
+"""The proxy needs no rights: run as an ordinary user, it relays large frames through its kernel pipes.
+
+An unprivileged process has 64 MiB of pipe pages; what is refused beyond that must cost speed and nothing else.
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.cluster import Cluster
+from tests.conftest import CreateTopic
+from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
+
+_RECORD_BYTES = 900_000
+_RECORDS = 40
+
+
+def _as_nobody() -> list[str]:
+    """Words that run a command as an ordinary user; none are needed where the tests are run by one."""
+    if os.getuid() != 0:
+        return []
+    nobody = pwd.getpwnam("nobody")
+    words = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
+    can_read = [*words, sys.executable, "-c", "import proxy.app"]
+    if shutil.which("setpriv") is None or subprocess.run(can_read, cwd=ROOT, check=False).returncode != 0:
+        pytest.skip(
+            "nobody can not read this checkout or its Python: this run shows it with our own rights only"
+        )
+    return words
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """A directory that everybody can read; pytest's own are its user's alone."""
+    with tempfile.TemporaryDirectory(prefix="sluice-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def test_ordinary_user_relays_large_frames(
+    kafka: Cluster, create_topic: CreateTopic, directory: Path
+) -> None:
+    topic = create_topic(partitions=3, replication=1)
+    settings = SluiceSettings(kafka.bootstrap(), quotas={"producer_default": "1G"})
+    with SluiceProcess.configured(settings, directory, run_as=_as_nobody()) as sluice:
+        owner = Path(f"/proc/{sluice.process_id}").stat().st_uid
+        producer = Producer(
+            {"bootstrap.servers": sluice.bootstrap, "acks": "all", "message.max.bytes": 1_000_000}
+        )
+        failed: list[str] = []
+        for number in range(_RECORDS):
+            producer.produce(
+                topic,
+                bytes(_RECORD_BYTES),
+                partition=number % 3,
+                on_delivery=lambda error, _: failed.append(str(error)) if error else None,
+            )
+            producer.poll(0)
+        left = producer.flush(60)
+        spliced = sluice.metric("sluice_spliced_bytes_total")
+    assert (owner == 0, failed, left) == (False, [], 0)
+    assert spliced > _RECORDS * _RECORD_BYTES / 2
