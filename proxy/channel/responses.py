@@ -29,7 +29,7 @@ class ResponseSide(Side):
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
         """Decide over what the broker sent; see the package docstring."""
         pos = start
-        if self.mid_frame():
+        if self.unseen or self.walk is not None:
             pos = self._go_on(buf, start, end)
             if self.mid_frame():
                 return pos - start

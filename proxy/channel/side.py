@@ -125,7 +125,7 @@ class Side(ABC):
         return WAIT
 
 
-def skip_header_tags(buf: Buffer, pos: int, end: int, *, flexible: bool) -> int | None:
+def skip_header_tags(buf: Buffer, pos: int, end: int, *, flexible: bool = True) -> int | None:
     """Where a request's fields begin, given where its client id ends; None when `end` comes before that."""
     if not flexible:
         return pos

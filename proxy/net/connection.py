@@ -44,6 +44,8 @@ class Connection:
     """
 
     __slots__ = (
+        "_active_bytes",
+        "_active_ms",
         "_broker",
         "_client",
         "_closed",
@@ -89,7 +91,8 @@ class Connection:
         self.channel = Channel(settings, shared.engine, shared.sessions, shared.stats)
         self.requests = Pump(self, shared, self.channel.requests)
         self.responses = Pump(self, shared, self.channel.responses)
-        self.requests.active_ms = self.responses.active_ms = now_ms()
+        self._active_ms = now_ms()
+        self._active_bytes = 0
         self.responses.write_to(client)
         self.requests.read_from(client)
 
@@ -186,8 +189,10 @@ class Connection:
         if self._connecting_ms and now - self._connecting_ms > limits.connect_seconds * 1000:
             self.close("broker_unreachable", f"no connection within {limits.connect_seconds} s")
             return
-        active_ms = max(self.requests.active_ms, self.responses.active_ms)
-        if now - active_ms > limits.idle_seconds * 1000:
+        moved = self.requests.bytes_total + self.responses.bytes_total
+        if moved != self._active_bytes:
+            self._active_ms, self._active_bytes = now, moved
+        elif now - self._active_ms > limits.idle_seconds * 1000:
             self.close("idle")
             return
         if self._waiting or self.requests.blocked or not self.requests.mid_frame:

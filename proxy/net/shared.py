@@ -39,7 +39,6 @@ class Shared:
         self.pipes = Pipes(limits.pipes_max, stats)
         self.hangups = Hangups(loop)
         self.view = memoryview(bytearray(READ_BYTES_MAX))
-        self.sample = 0
 
     def close(self) -> None:
         """Give back what is the process's own."""

@@ -11,6 +11,7 @@ Version notes: 9+ is flexible; 10+ may carry NodeEndpoints (KIP-951) in the answ
 answer; 1+ has throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).
 """
 
+from struct import Struct
 from typing import Final
 
 from protocol.api import MAX_VERSION, PRODUCE
@@ -23,6 +24,7 @@ from quotas.decisions import ADMITTED
 __all__ = ["request"]
 
 _FLEXIBLE_SINCE: Final = 9
+_INT16: Final = Struct(">h").unpack_from
 _NODE_ENDPOINTS_SINCE: Final = 10
 # What may stand before acks: a header's tags and a transactional id of at most 32,767 bytes, as Kafka's strings are.
 _FIELDS_BYTES_MAX: Final = 128 * 1024
@@ -39,9 +41,7 @@ def request(
     length, _, version, correlation_id, _ = head
     if version > MAX_VERSION[PRODUCE] or version < 0:
         raise PeerError("unsupported_version", f"Produce version {version}")
-    frame_end = min(end, pos + 4 + length)
-    fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
-    acks = None if fields_at is None else produce.acks(buf, fields_at, frame_end, version)
+    acks = _acks(buf, body, min(end, pos + 4 + length), version)
     if acks is None:
         if end - pos > _FIELDS_BYTES_MAX:
             raise PeerError("malformed", f"no acks in the first {end - pos} bytes of a Produce")
@@ -65,6 +65,15 @@ def request(
     else:
         state.in_flight.append((correlation_id, None, version, None))
     return 0
+
+
+def _acks(buf: Buffer, body: int, end: int, version: int) -> int | None:
+    """The acks of a request whose client id ends at `body`; None when `end` comes before them."""
+    if version >= _FLEXIBLE_SINCE and body + 4 <= end and not buf[body] and not buf[body + 1]:
+        acks: int = _INT16(buf, body + 2)[0]  # no header tags and no transactional id, as nearly always
+        return acks
+    fields_at = skip_header_tags(buf, body, end, flexible=version >= _FLEXIBLE_SINCE)
+    return None if fields_at is None else produce.acks(buf, fields_at, end, version)
 
 
 def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
