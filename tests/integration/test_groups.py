@@ -1,0 +1,156 @@
+"""A group member that fetches and heartbeats on one connection keeps its membership, however far over its quota.
+
+That is what sarama and KafkaJS do; here with raw frames, the shortest session timeout a broker allows, and debts
+whose throttle time would be longer than it.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import HOST, Cluster
+from tests.conftest import CreateTopic
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.raw_topics import Topic, batch, describe, fetch, fetch_request, write
+from tests.support.wire import Wire, part, request, response, wired
+
+FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP = 10, 11, 12, 14
+FETCH_VERSION = 11
+SESSION_TIMEOUT_MS = 6_000
+MEMBER_ID_REQUIRED = 79
+RETRIABLE = {14, 15, 16}  # the coordinator is loading, not there yet, or elsewhere
+BYTES_PER_SECOND = 5_000
+BATCH_BYTES = 60_000
+RUN_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """Who the broker thinks we are."""
+
+    group: str
+    generation: int
+    member: str
+
+
+@pytest.fixture(params=["kip13", "schedule"])
+def sluice(
+    request: pytest.FixtureRequest, kafka: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SluiceProcess]:
+    """A quota at which one batch costs twice the session timeout."""
+    policy = str(request.param)
+    directory: Path = tmp_path_factory.mktemp("groups")
+    settings = SluiceSettings(
+        kafka.bootstrap(),
+        quotas={"policy": policy},
+        client_quotas={"<default>": {"consumer_byte_rate": BYTES_PER_SECOND}},
+    )
+    with SluiceProcess.configured(settings, directory) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
+    """Six partitions, each with ten batches of 60 KB."""
+    found = describe(kafka, create_topic(partitions=6))
+    for partition, leader in found.leaders.items():
+        for _ in range(10):
+            write(kafka.address(leader), found, partition, batch([bytes(BATCH_BYTES)]))
+    return found
+
+
+def coordinator(sluice: SluiceProcess, group: str) -> int:
+    """Return the node that coordinates the group, asking until there is one."""
+    deadline = time.monotonic() + 30
+    with wired((HOST, sluice.ports.bootstrap)) as wire:
+        while True:
+            answer = wire.ask(request(FIND_COORDINATOR, 2, key=group, key_type=0))
+            found = response(FIND_COORDINATOR, 2, answer.frame)
+            if found.error_code == 0:
+                assert (found.host, found.port) == (HOST, sluice.ports.first_broker + found.node_id)
+                return int(found.node_id)
+            assert found.error_code in RETRIABLE, str(found)
+            assert time.monotonic() < deadline, str(found)
+            time.sleep(0.2)
+
+
+def join(wire: Wire, group: str) -> Membership:
+    """Join as the only member, and sync."""
+    protocol = part(JOIN_GROUP, 5, "JoinGroupRequestProtocol", name="range", metadata=b"")
+    member, deadline = "", time.monotonic() + 30
+    while True:
+        joined = response(
+            JOIN_GROUP,
+            5,
+            wire.ask(
+                request(
+                    JOIN_GROUP,
+                    5,
+                    group_id=group,
+                    session_timeout_ms=SESSION_TIMEOUT_MS,
+                    rebalance_timeout_ms=SESSION_TIMEOUT_MS,
+                    member_id=member,
+                    group_instance_id=None,
+                    protocol_type="consumer",
+                    protocols=[protocol],
+                )
+            ).frame,
+        )
+        if joined.error_code == 0:
+            break
+        assert joined.error_code in RETRIABLE | {MEMBER_ID_REQUIRED}, str(joined)
+        assert time.monotonic() < deadline, str(joined)
+        member = joined.member_id
+    mine = part(SYNC_GROUP, 3, "SyncGroupRequestAssignment", member_id=joined.member_id, assignment=b"all")
+    synced = wire.ask(
+        request(
+            SYNC_GROUP,
+            3,
+            group_id=group,
+            generation_id=joined.generation_id,
+            member_id=joined.member_id,
+            group_instance_id=None,
+            assignments=[mine],
+        )
+    )
+    assert response(SYNC_GROUP, 3, synced.frame).error_code == 0
+    return Membership(group, joined.generation_id, joined.member_id)
+
+
+def test_member_that_fetches_far_over_its_quota_is_never_expelled(
+    sluice: SluiceProcess, topic: Topic
+) -> None:
+    group = f"member-{secrets.token_hex(4)}"
+    node = coordinator(sluice, group)
+    partition = topic.led_by(node)[0]
+    with wired((HOST, sluice.ports.first_broker + node), group) as wire:
+        own = join(wire, group)
+        ends = time.monotonic() + RUN_SECONDS
+        throttled, longest, received = 0, 0.0, 0
+        while time.monotonic() < ends:
+            message = fetch_request(topic, {partition: 0}, version=FETCH_VERSION, max_wait_ms=100)
+            answer, _ = fetch(wire, message, FETCH_VERSION)
+            throttled += answer.throttle_time_ms > 0
+            received += sum(
+                len(entry.records or b"") for found in answer.responses for entry in found.partitions
+            )
+            beat = wire.ask(
+                request(
+                    HEARTBEAT,
+                    3,
+                    group_id=group,
+                    generation_id=own.generation,
+                    member_id=own.member,
+                    group_instance_id=None,
+                )
+            )
+            longest = max(longest, beat.seconds)
+            assert response(HEARTBEAT, 3, beat.frame).error_code == 0, f"after {longest:.1f} s"
+    assert throttled >= 5
+    assert received > 0
+    # A third of the session timeout, and what a busy machine adds.
+    assert longest <= SESSION_TIMEOUT_MS / 1000 / 3 + 0.5

@@ -1,0 +1,150 @@
+"""Fetch sessions (KIP-227) under throttling: a consumer that sends only what changed loses nothing, ever.
+
+Two model consumers share one quota, so that each meets the other's debt and is answered locally again and again, while
+partitions are added and forgotten at random and the connection is changed now and then. What they receive is
+compared with what was written.
+"""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from kafka.record import MemoryRecords
+
+from tests.cluster import HOST, Cluster
+from tests.conftest import CreateTopic
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.raw_topics import Topic, batch, describe, fetch, fetch_request, write
+from tests.support.wire import Wire
+
+BROKER = 1
+PARTITIONS = 12
+BATCHES = 60
+BATCH_BYTES = 2_000
+BYTES_PER_SECOND = 100_000
+FETCHES = 240
+CLIENT_ID = "sessions"
+
+
+@pytest.fixture(scope="module", params=["kip13", "schedule"])
+def sluice(
+    request: pytest.FixtureRequest, kafka: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SluiceProcess]:
+    """A quota at which a batch is worth 20 ms."""
+    directory: Path = tmp_path_factory.mktemp("sessions")
+    settings = SluiceSettings(
+        kafka.bootstrap(),
+        # The shortest window: kip13 throttles after a second of quota, not after ten.
+        quotas={"policy": str(request.param), "window_samples": 2},
+        client_quotas={CLIENT_ID: {"consumer_byte_rate": BYTES_PER_SECOND}},
+    )
+    with SluiceProcess.configured(settings, directory) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
+    """Four partitions on each broker, with batches of one record that says which it is."""
+    found = describe(kafka, create_topic(partitions=PARTITIONS))
+    for partition in found.led_by(BROKER):
+        for index in range(BATCHES):
+            value = b"%d-%d" % (partition, index)
+            write(kafka.address(BROKER), found, partition, batch([value.ljust(BATCH_BYTES, b".")]))
+    return found
+
+
+@dataclass(slots=True)
+class Consumer:
+    """Kafka's FetchSessionHandler in small: sends what changed, and knows what it must receive."""
+
+    sluice: SluiceProcess
+    topic: Topic
+    version: int
+    choose: random.Random
+    wire: Wire = field(init=False)
+    session: int = 0
+    epoch: int = 0
+    offsets: dict[int, int] = field(default_factory=dict)
+    known: dict[int, int] = field(default_factory=dict)
+    throttled: int = 0
+    emptied: int = 0
+    received: int = 0
+
+    def __post_init__(self) -> None:
+        self.offsets = dict.fromkeys(self.topic.led_by(BROKER), 0)
+        self.connect()
+
+    def connect(self) -> None:
+        self.wire = Wire((HOST, self.sluice.ports.first_broker + BROKER), CLIENT_ID)
+
+    def reconnect(self) -> None:
+        """Carry on with the same session on another connection, as Kafka allows."""
+        self.wire.close()
+        self.connect()
+
+    def poll(self) -> None:
+        """One fetch: some partitions are wanted, others not; only changes are sent."""
+        every = sorted(self.offsets)
+        wanted = {p: self.offsets[p] for p in self.choose.sample(every, self.choose.randint(1, len(every)))}
+        changed = {p: offset for p, offset in wanted.items() if self.known.get(p) != offset}
+        forgotten = [p for p in self.known if p not in wanted]
+        message = fetch_request(
+            self.topic,
+            changed if self.epoch else wanted,
+            version=self.version,
+            session_id=self.session,
+            session_epoch=self.epoch,
+            forgotten=forgotten if self.epoch else (),
+            max_wait_ms=50,
+            max_bytes=BATCH_BYTES,
+            partition_max_bytes=BATCH_BYTES,
+        )
+        answer, _ = fetch(self.wire, message, self.version)
+        assert answer.error_code == 0, f"epoch {self.epoch} of session {self.session}: {answer.error_code}"
+        assert self.session in {0, answer.session_id}
+        self.throttled += answer.throttle_time_ms > 0
+        self.emptied += answer.throttle_time_ms > 0 and not answer.responses
+        self.known = wanted
+        if answer.session_id:
+            self.session, self.epoch = answer.session_id, self.epoch + 1
+        for found in answer.responses:
+            for entry in found.partitions:
+                self.take(entry.partition_index, bytes(entry.records or b""), entry.error_code)
+
+    def take(self, partition: int, records: bytes, error: int) -> None:
+        """Check that these are the very next records of a partition that is wanted."""
+        asked = f"partition {partition} from {self.known.get(partition)}, epoch {self.epoch}"
+        assert error == 0, f"error {error}: {asked}"
+        assert partition in self.known, f"partition {partition} was forgotten"
+        batches = MemoryRecords(records)
+        while batches.has_next():
+            for record in batches.next_batch():
+                assert record.offset == self.offsets[partition], "a record was lost or came twice"
+                assert record.value.startswith(b"%d-%d." % (partition, record.offset))
+                self.offsets[partition] += 1
+                self.received += 1
+        if self.offsets[partition] >= BATCHES:
+            # From the beginning again: there is always something to fetch.
+            self.offsets[partition] = 0
+
+
+@pytest.mark.parametrize("version", [7, 12, 13, 18])
+def test_throttled_sessions_lose_nothing(sluice: SluiceProcess, topic: Topic, version: int) -> None:
+    seed = 20_000 + version
+    choose = random.Random(seed)
+    consumers = [Consumer(sluice, topic, version, choose) for _ in range(2)]
+    try:
+        for turn in range(FETCHES):
+            choose.choice(consumers).poll()
+            if turn % 50 == 49:
+                choose.choice(consumers).reconnect()
+    finally:
+        for consumer in consumers:
+            consumer.wire.close()
+    for consumer in consumers:
+        told = f"seed {seed}, {consumer.throttled} throttled, {consumer.emptied} empty"
+        assert consumer.received > FETCHES // 20, told
+        assert consumer.throttled > FETCHES // 20, told
+        assert consumer.emptied > 0, told

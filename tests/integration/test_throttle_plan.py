@@ -1,0 +1,255 @@
+"""KIP-219 clause by clause, with raw frames whose times are taken: answered at once, then muted.
+
+kip13 arithmetic for one request of S bytes in a fresh window: the rate is taken over at least (N − 1) samples of
+1 s, here ten, so X = (S/10 s − T)/T · 10 s = S/T − 10 s. With T = 10,000 B/s and S = 120,000 B: 2 s.
+"""
+
+import secrets
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import HOST, Cluster
+from tests.conftest import CreateTopic
+from tests.support.proxy_process import SluiceProcess, SluiceSettings, quotas_toml
+from tests.support.raw_topics import (
+    METADATA,
+    PRODUCE,
+    Topic,
+    batch,
+    describe,
+    fetch,
+    fetch_request,
+    produce_request,
+    write,
+)
+from tests.support.wire import Wire, part, request, response, wired
+from tests.unit.protocol.kafka_frames import Message
+
+ALTER_CLIENT_QUOTAS = 49
+BROKER = 1
+BYTES_PER_SECOND = 10_000
+REQUEST_BYTES = 120_000
+THROTTLE_SECONDS = REQUEST_BYTES / BYTES_PER_SECOND - 10
+# What a busy machine may take for something that happens at once, and be off by for something that is waited for.
+AT_ONCE_SECONDS = 1.0
+SLACK_SECONDS = 0.15
+QUOTAS = {"producer_byte_rate": BYTES_PER_SECOND, "consumer_byte_rate": BYTES_PER_SECOND}
+Connect = Callable[[str], Wire]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the configuration lies that some tests change."""
+    return tmp_path_factory.mktemp("plan")
+
+
+@pytest.fixture(scope="module")
+def sluice(kafka: Cluster, directory: Path) -> Iterator[SluiceProcess]:
+    """kip13 with a very low quota for everybody."""
+    settings = SluiceSettings(
+        kafka.bootstrap(), quotas={"policy": "kip13"}, client_quotas={"<default>": QUOTAS}
+    )
+    with SluiceProcess.configured(settings, directory) as process:
+        yield process
+
+
+@pytest.fixture
+def connect(sluice: SluiceProcess) -> Iterator[Connect]:
+    """A factory of connections to broker 1 through Sluice, all closed with the test."""
+    with ExitStack() as stack:
+
+        def connected(client_id: str) -> Wire:
+            wire = Wire((HOST, sluice.ports.first_broker + BROKER), client_id)
+            stack.callback(wire.close)
+            return wire
+
+        yield connected
+
+
+@pytest.fixture
+def client_id() -> str:
+    """A client id that nobody had before: a window of its own."""
+    return f"plan-{secrets.token_hex(4)}"
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
+    """What is produced goes here: six partitions, two of them led by broker 1."""
+    return describe(kafka, create_topic(partitions=6))
+
+
+@pytest.fixture(scope="module")
+def stock(kafka: Cluster, create_topic: CreateTopic) -> Topic:
+    """What is fetched: broker 1 leads two partitions, the first empty, the second with a batch of 130 KB."""
+    found = describe(kafka, create_topic(partitions=6))
+    write(kafka.address(BROKER), found, found.led_by(BROKER)[1], batch([bytes(130_000)]))
+    return found
+
+
+def any_request() -> Message:
+    return request(METADATA, 9, topics=[], allow_auto_topic_creation=False)
+
+
+def large(topic: Topic, *, version: int = 9, acks: int = 1) -> Message:
+    """A Produce request of REQUEST_BYTES, but for its few bytes of headers."""
+    records = batch([bytes(REQUEST_BYTES - 200)])
+    return produce_request(topic, topic.led_by(BROKER)[0], records, version=version, acks=acks)
+
+
+def overdraw(wire: Wire, stock: Topic) -> None:
+    """Fetch one batch that is worth more than the window: 130,000 B / 10,000 B/s − 10 s = 3 s of debt."""
+    partition = stock.led_by(BROKER)[1]
+    answer, _ = fetch(wire, fetch_request(stock, {partition: 0}, version=11), 11)
+    assert answer.throttle_time_ms == pytest.approx(3_000, abs=1000 * SLACK_SECONDS)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 11, 12, 13])
+def test_produce_is_answered_at_once_and_then_muted(
+    connect: Connect, topic: Topic, client_id: str, version: int
+) -> None:
+    wire = connect(client_id)
+    answer = wire.ask(large(topic, version=version))
+    assert answer.seconds < AT_ONCE_SECONDS
+    told = response(PRODUCE, version, answer.frame).throttle_time_ms / 1000
+    assert told == pytest.approx(THROTTLE_SECONDS, abs=SLACK_SECONDS)
+    # Muted whatever version it speaks and whether or not it obeys.
+    assert wire.ask(any_request()).seconds == pytest.approx(told, abs=AT_ONCE_SECONDS / 2)
+
+
+def test_produce_without_an_answer_is_muted_all_the_same(
+    connect: Connect, topic: Topic, client_id: str
+) -> None:
+    wire = connect(client_id)
+    wire.send(large(topic, acks=0))
+    assert wire.ask(any_request()).seconds == pytest.approx(THROTTLE_SECONDS, abs=AT_ONCE_SECONDS / 2)
+
+
+def test_only_the_channel_that_was_throttled_is_muted(connect: Connect, topic: Topic, client_id: str) -> None:
+    muted, other = connect(client_id), connect(client_id)
+    muted.ask(large(topic))
+    assert other.ask(any_request()).seconds < AT_ONCE_SECONDS
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_throttled_fetch_is_answered_at_once_and_empty(
+    connect: Connect, stock: Topic, client_id: str, version: int
+) -> None:
+    overdrawn, wire = connect(client_id), connect(client_id)
+    empty, filled = stock.led_by(BROKER)
+    epoch = 0 if version >= 7 else -1
+    first, _ = fetch(wire, fetch_request(stock, {empty: 0}, version=version, session_epoch=epoch), version)
+    session = first.session_id if version >= 7 else 0
+    overdraw(overdrawn, stock)
+    message = fetch_request(
+        stock,
+        {filled: 0},
+        version=version,
+        session_id=session,
+        session_epoch=1 if version >= 7 else -1,
+    )
+    answer, seconds = fetch(wire, message, version)
+    assert seconds < AT_ONCE_SECONDS
+    assert answer.throttle_time_ms > 0
+    assert all(not entry.records for part in answer.responses for entry in part.partitions)
+    if version >= 7:
+        assert (answer.error_code, answer.session_id) == (0, session)
+    wire.send(any_request())
+    assert wire.silent(AT_ONCE_SECONDS), "answered although it is muted"
+
+
+def test_batch_larger_than_the_window_arrives(
+    kafka: Cluster, connect: Connect, create_topic: CreateTopic, client_id: str
+) -> None:
+    found = describe(kafka, create_topic(partitions=6))
+    partition = found.led_by(BROKER)[0]
+    # 250 KB: the whole window is worth 110 KB.
+    write(kafka.address(BROKER), found, partition, batch([bytes(250_000)]))
+    wire = connect(client_id)
+    offset, deadline = 0, time.monotonic() + 30
+    while offset == 0 and time.monotonic() < deadline:
+        answer, _ = fetch(wire, fetch_request(found, {partition: 0}, version=11, max_wait_ms=100), 11)
+        offset = sum(len(entry.records or b"") for part in answer.responses for entry in part.partitions)
+    assert offset > 250_000
+
+
+def test_client_that_closes_while_muted_is_noticed(
+    sluice: SluiceProcess, connect: Connect, topic: Topic, client_id: str
+) -> None:
+    before = sluice.metric("sluice_clients_closed_muted_total")
+    wire = connect(client_id)
+    wire.ask(large(topic))
+    wire.close()
+    deadline = time.monotonic() + AT_ONCE_SECONDS
+    while sluice.metric("sluice_clients_closed_muted_total") == before:
+        assert time.monotonic() < deadline, "not noticed within a second"
+        time.sleep(0.05)
+
+
+def test_raised_quota_frees_muted_channels(
+    sluice: SluiceProcess, directory: Path, connect: Connect, topic: Topic, client_id: str
+) -> None:
+    wire = connect(client_id)
+    for _ in range(2):
+        # 240 KB: 14 s, and the second one is sent while the first is muted.
+        wire.send(large(topic, acks=0))
+    path = directory / "quotas.toml"
+    try:
+        raised = {"producer_byte_rate": 10_000_000}
+        path.write_text(quotas_toml({"<default>": QUOTAS, client_id: raised}))
+        sluice.signal(signal.SIGHUP)
+        assert wire.ask(any_request()).seconds < 2 * AT_ONCE_SECONDS
+    finally:
+        path.write_text(quotas_toml({"<default>": QUOTAS}))
+        sluice.signal(signal.SIGHUP)
+
+
+def test_sigusr1_frees_everybody_and_again_throttles(
+    sluice: SluiceProcess, connect: Connect, topic: Topic, client_id: str
+) -> None:
+    wire = connect(client_id)
+    wire.ask(large(topic))
+    try:
+        sluice.signal(signal.SIGUSR1)
+        assert wire.ask(any_request()).seconds < AT_ONCE_SECONDS
+        answer = wire.ask(large(topic))
+        assert response(PRODUCE, 9, answer.frame).throttle_time_ms == 0
+    finally:
+        sluice.signal(signal.SIGUSR1)
+        wire.ask(any_request())
+    assert response(PRODUCE, 9, wire.ask(large(topic)).frame).throttle_time_ms > 0
+
+
+def set_broker_quota(kafka: Cluster, client_id: str, bytes_per_second: float) -> None:
+    """Give the brokers a produce quota of their own for one client id, and the news time to spread."""
+    operation = part(ALTER_CLIENT_QUOTAS, 0, "OpData", key="producer_byte_rate", value=bytes_per_second)
+    entity = part(ALTER_CLIENT_QUOTAS, 0, "EntityData", entity_type="client-id", entity_name=client_id)
+    entry = part(ALTER_CLIENT_QUOTAS, 0, "EntryData", entity=[entity], ops=[operation])
+    with wired(kafka.address(BROKER)) as wire:
+        answer = wire.ask(request(ALTER_CLIENT_QUOTAS, 0, entries=[entry], validate_only=False))
+    assert response(ALTER_CLIENT_QUOTAS, 0, answer.frame).entries[0].error_code == 0
+    time.sleep(1.0)
+
+
+def test_client_is_told_the_larger_of_two_throttle_times(
+    kafka: Cluster, connect: Connect, topic: Topic, client_id: str
+) -> None:
+    # 120,000 B at 8,000 B/s are 5 s by the same arithmetic: more than Sluice's 2 s.
+    set_broker_quota(kafka, client_id, 8_000.0)
+    answer = connect(client_id).ask(large(topic))
+    told = response(PRODUCE, 9, answer.frame).throttle_time_ms / 1000
+    assert told == pytest.approx(REQUEST_BYTES / 8_000 - 10, abs=AT_ONCE_SECONDS)
+
+
+def test_client_is_told_sluices_time_when_the_broker_has_less(
+    kafka: Cluster, connect: Connect, topic: Topic, client_id: str
+) -> None:
+    # 120,000 B at 11,000 B/s are 0.9 s: less than Sluice's 2 s.
+    set_broker_quota(kafka, client_id, 11_000.0)
+    answer = connect(client_id).ask(large(topic))
+    told = response(PRODUCE, 9, answer.frame).throttle_time_ms / 1000
+    assert told == pytest.approx(THROTTLE_SECONDS, abs=SLACK_SECONDS)
