@@ -12,6 +12,7 @@ import logging
 import resource
 import signal
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -34,6 +35,8 @@ from quotas.engine import Engine
 
 __all__ = ["App", "run"]
 
+# A cluster that is there is known before the first client comes; one that does not answer must not keep ports unbound.
+_FIRST_ANSWER_SECONDS_MAX: Final = 1.0
 _SWEEP_SECONDS: Final = 1.0
 _CONNECTIONS_A_TURN: Final = 200  # looked at in one turn of the loop
 _DRAIN_STEP_SECONDS: Final = 0.05
@@ -86,7 +89,9 @@ class App:
         if self._map_file is not None:
             for broker, address in (await asyncio.to_thread(self._map_file.read)).items():
                 self.brokers.learn(broker, *address)
-        await self.poller.poll()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_ANSWER_SECONDS_MAX):
+                await self.poller.poll()
         for listener in self._listeners:
             listener.open()
         reuse_port = any(options.reuse_port for options in self._config.listeners)
