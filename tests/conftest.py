@@ -80,18 +80,15 @@ def admin(kafka: Cluster) -> "Iterator[KafkaAdminClient]":
 
 
 @pytest.fixture(scope="session")
-def create_topic(admin: "KafkaAdminClient") -> CreateTopic:
+def create_topic(kafka: Cluster) -> CreateTopic:
     """A factory of topics with random names, so that no test meets another's records."""
+    # Not at the top: it imports kafka-python, for which no unit test shall pay. And not with its admin client, which
+    # for a while does not know a broker that another test has stopped and started.
+    from tests.support.raw_topics import create as create_raw
 
     def create(*, partitions: int = 1, replication: int = 1, configs: Mapping[str, str] | None = None) -> str:
         name = f"t-{secrets.token_hex(4)}"
-        wanted = {
-            "num_partitions": partitions,
-            "replication_factor": replication,
-            "configs": dict(configs or {}),
-        }
-        admin.create_topics({name: wanted})
-        admin.wait_for_topics([name])
+        create_raw(kafka, name, partitions=partitions, replication=replication, configs=configs or {})
         return name
 
     return create
