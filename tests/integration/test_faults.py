@@ -1,0 +1,274 @@
+"""Brokers that die, a cluster that is not there, a proxy that is killed: clients reconnect and lose nothing."""
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import HOST, Cluster, free_port, processes
+from tests.conftest import CreateTopic
+from tests.support.frames import LIST_OFFSETS, answer, request
+from tests.support.numbered import NumberedProducer, lost
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.wire import request as message
+from tests.support.wire import wired
+from tests.unit.protocol.kafka_frames import RESPONSES, framed
+from tests.unit.protocol.kafka_frames import struct as entry
+
+METADATA = 3
+SECONDS_MAX = 30.0
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SECONDS_MAX:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def sluice(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
+    """A gateway of this test's own."""
+    with SluiceProcess.configured(SluiceSettings(kafka.bootstrap()), tmp_path) as process:
+        yield process
+
+
+# Brokers
+
+
+def test_broker_killed_mid_traffic_loses_nothing(
+    kafka: Cluster, sluice: SluiceProcess, create_topic: CreateTopic
+) -> None:
+    name = create_topic(partitions=3, replication=3, configs={"min.insync.replicas": "2"})
+    with NumberedProducer(sluice.bootstrap, name, partitions=3) as load:
+        load.wait_for(300)
+        kafka.kill_broker(2)
+        load.wait_for(300)
+        kafka.start_broker(2)
+        load.wait_for(300)
+    assert (load.failed, lost(load, kafka.bootstrap())) == ([], [])
+
+
+def test_broker_that_joins_later_is_reached_at_its_own_port(
+    kafka: Cluster, tmp_path: Path, create_topic: CreateTopic
+) -> None:
+    kafka.stop_broker(3)
+    try:
+        with SluiceProcess.configured(SluiceSettings(kafka.bootstrap()), tmp_path) as sluice:
+            kafka.start_broker(3)
+            until(lambda: answers(sluice, 3), "broker 3 answers at its port")
+    finally:
+        if not kafka.is_running(3):
+            kafka.start_broker(3)
+
+
+def answers(sluice: SluiceProcess, broker: int) -> bool:
+    try:
+        with wired((HOST, sluice.ports.first_broker + broker)) as wire:
+            return bool(wire.ask(message(METADATA, 9, topics=[])).frame)
+    except OSError:
+        return False
+
+
+class ScriptedBroker:
+    """Answers Metadata with itself as broker 1, and everything else with what the test says, then closes."""
+
+    def __init__(self, reply: bytes) -> None:
+        self._reply = reply
+        self._server = socket.create_server((HOST, 0))
+        self.address = f"{HOST}:{self._server.getsockname()[1]}"
+        threading.Thread(target=self._serve, name="scripted broker", daemon=True).start()
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                sock, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(sock,), daemon=True).start()
+
+    def _answer(self, sock: socket.socket) -> None:
+        with sock:
+            while head := sock.recv(4, socket.MSG_WAITALL):
+                asked = sock.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
+                key, version, correlation_id = struct.unpack_from(">hhi", asked)
+                if key != METADATA:
+                    sock.sendall(self._reply)
+                    return
+                sock.sendall(self._metadata(version, correlation_id))
+
+    def _metadata(self, version: int, correlation_id: int) -> bytes:
+        cls = RESPONSES[METADATA]
+        host, _, port = self.address.partition(":")
+        broker = entry(cls, version, "MetadataResponseBroker", node_id=1, host=host, port=int(port))
+        return framed(cls(version=version, brokers=[broker], topics=[]), correlation_id=correlation_id)
+
+
+@pytest.mark.parametrize(
+    ("reply", "cause"),
+    [
+        (b"", "broker_closed_early"),
+        (answer(1000)[:500], "broker_closed_early"),
+        (answer(1_000_000)[:500_000], "broker_closed_early"),
+        (answer(100, correlation_id=99), "broker_out_of_order"),
+        (struct.pack(">ii", -1, 1), "broker_frame_length"),
+    ],
+    ids=["no answer", "half an answer", "half a large answer", "another's answer", "negative length"],
+)
+def test_broker_that_fails_ends_one_connection_under_its_cause(
+    tmp_path: Path, reply: bytes, cause: str
+) -> None:
+    with closing(ScriptedBroker(reply)) as broker:
+        settings = SluiceSettings(broker.address)
+        with (
+            SluiceProcess.configured(settings, tmp_path) as sluice,
+            wired((HOST, sluice.ports.bootstrap)) as neighbour,
+            socket.create_connection((HOST, sluice.ports.bootstrap), timeout=SECONDS_MAX) as client,
+        ):
+            neighbour.ask(message(METADATA, 9, topics=[]))
+            client.sendall(request(LIST_OFFSETS, 7, size=100))
+            while client.recv(1 << 16):
+                pass
+            until(lambda: sluice.metric("sluice_connection_errors_total") > 0, "the end is counted")
+            counted = sluice.metric("sluice_connection_errors_total", cause=cause)
+            assert counted == sluice.metric("sluice_connection_errors_total") == 1
+            assert neighbour.ask(message(METADATA, 9, topics=[])).frame
+
+
+# The cluster
+
+
+@contextmanager
+def forwarded(port: int, target: tuple[str, int]) -> Iterator[None]:
+    """Let a broker appear at another port."""
+    server = socket.create_server((HOST, port))
+
+    def pump(source: socket.socket, sink: socket.socket) -> None:
+        with source, sink:
+            try:
+                while data := source.recv(1 << 16):
+                    sink.sendall(data)
+                sink.shutdown(socket.SHUT_WR)
+            except OSError:
+                return
+
+    def serve() -> None:
+        while True:
+            try:
+                near, _ = server.accept()
+            except OSError:
+                return
+            far = socket.create_connection(target)
+            for source, sink in ((near, far), (far.dup(), near.dup())):
+                threading.Thread(target=pump, args=(source, sink), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    try:
+        yield
+    finally:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+
+
+@contextmanager
+def started(settings: SluiceSettings, directory: Path) -> Iterator[SluiceProcess]:
+    """A gateway that need not be ready: only its admin port has to answer."""
+    sluice = SluiceProcess.configured(settings, directory)
+    try:
+        until(lambda: readiness(sluice) is not None, "the admin port answers")
+        yield sluice
+    finally:
+        sluice.stop()
+
+
+def readiness(sluice: SluiceProcess) -> tuple[int, str] | None:
+    try:
+        return sluice.get("/readyz")
+    except OSError:
+        return None
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> Iterator[tuple[SluiceProcess, int]]:
+    """A gateway whose cluster is not there, and the port where it is looked for."""
+    port = free_port()
+    with started(SluiceSettings(f"{HOST}:{port}"), tmp_path) as sluice:
+        yield sluice, port
+
+
+def test_readiness_says_why_there_is_no_cluster(nowhere: tuple[SluiceProcess, int]) -> None:
+    sluice, port = nowhere
+    status, text = sluice.get("/readyz")
+    assert (status, f"{HOST}:{port}" in text) == (503, True)
+
+
+def test_process_without_a_cluster_is_healthy(nowhere: tuple[SluiceProcess, int]) -> None:
+    assert nowhere[0].get("/healthz")[0] == 200
+
+
+def test_ports_are_bound_without_a_cluster(nowhere: tuple[SluiceProcess, int]) -> None:
+    sluice, _ = nowhere
+    for port in (sluice.ports.bootstrap, sluice.ports.first_broker, sluice.ports.first_broker + 7):
+        socket.create_connection((HOST, port), timeout=5).close()
+
+
+def test_client_is_closed_as_by_a_dead_broker_without_a_cluster(nowhere: tuple[SluiceProcess, int]) -> None:
+    with wired((HOST, nowhere[0].ports.bootstrap)) as wire, pytest.raises(ConnectionResetError):
+        wire.ask(message(METADATA, 9, topics=[]))
+
+
+def test_cluster_that_appears_is_served(kafka: Cluster, nowhere: tuple[SluiceProcess, int]) -> None:
+    sluice, port = nowhere
+    with forwarded(port, kafka.address(1)):
+        until(lambda: sluice.get("/readyz")[0] == 200, "/readyz says yes")
+        until(lambda: answers(sluice, 2), "broker 2 answers at its port")
+
+
+def test_ports_are_bound_while_the_cluster_does_not_answer(tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as mute:  # takes connections and says nothing
+        settings = SluiceSettings(f"{HOST}:{mute.getsockname()[1]}")
+        began = time.monotonic()
+        with started(settings, tmp_path) as sluice:
+            socket.create_connection((HOST, sluice.ports.bootstrap), timeout=5).close()
+            assert time.monotonic() - began < 4.5  # a broker is given 5 s to answer Metadata
+
+
+# The proxy
+
+
+def test_proxy_killed_mid_traffic_loses_nothing(
+    kafka: Cluster, tmp_path: Path, create_topic: CreateTopic
+) -> None:
+    name = create_topic(partitions=3)
+    settings = SluiceSettings(kafka.bootstrap())
+    first = SluiceProcess.configured(settings, tmp_path).wait_ready()
+    with NumberedProducer(first.bootstrap, name, partitions=3) as load:
+        load.wait_for(300)
+        processes.kill(first._child)
+        with SluiceProcess.configured(settings, tmp_path):
+            load.wait_for(300)
+            load.stop()
+    assert (load.failed, lost(load, kafka.bootstrap())) == ([], [])
+
+
+def test_restarted_proxy_knows_its_brokers_before_the_cluster_answers(kafka: Cluster, tmp_path: Path) -> None:
+    port = free_port()
+    state: dict[str, object] = {"directory": str(tmp_path / "state")}
+    settings = SluiceSettings(f"{HOST}:{port}", sections={"state": state})
+    with (
+        forwarded(port, kafka.address(1)),
+        SluiceProcess.configured(settings, tmp_path),
+    ):
+        until((tmp_path / "state" / "brokers.json").exists, "the map is on disk")
+    with started(settings, tmp_path) as sluice:
+        assert answers(sluice, 2)

@@ -1,0 +1,186 @@
+"""What goes through a gateway is what comes out, and no address that a client sees is a broker's.
+
+Equality of single answers is test_equality's; here records go their whole way, in by one door and out by the other.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.cluster import HOST, Cluster
+from tests.conftest import CreateTopic
+from tests.support.numbered import read_all
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.raw_topics import (
+    FETCH,
+    METADATA,
+    PRODUCE,
+    Topic,
+    batch,
+    describe,
+    fetch_request,
+    produce_request,
+)
+from tests.support.wire import part, request, response, wired
+from tests.unit.protocol.kafka_frames import Message
+
+COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
+FIND_COORDINATOR, DESCRIBE_CLUSTER = 10, 60
+NOT_LEADER = 6
+# Small ones; ones larger than a read buffer; and one as large as a broker takes, which no compression makes small.
+VALUES = [b"", b"a" * 10, b"b" * 100_000, os.urandom(300_000), os.urandom(990_000)]
+
+
+@pytest.fixture(scope="module")
+def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
+    """A gateway without quotas."""
+    settings = SluiceSettings(kafka.bootstrap())
+    with SluiceProcess.configured(settings, tmp_path_factory.mktemp("relay")) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def topic(kafka: Cluster, create_topic: CreateTopic) -> Topic:
+    """A topic with a partition at each broker."""
+    return describe(kafka, create_topic(partitions=3))
+
+
+def produce(bootstrap: str, topic: str, compression: str) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "compression.type": compression, "log_level": 0})
+    for value in VALUES:
+        producer.produce(topic, value)
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_records_produced_through_sluice_are_what_a_broker_has(
+    kafka: Cluster, sluice: SluiceProcess, create_topic: CreateTopic, compression: str
+) -> None:
+    name = create_topic()
+    produce(sluice.bootstrap, name, compression)
+    assert read_all(kafka.bootstrap(), name) == VALUES
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_records_of_a_broker_are_what_a_consumer_gets_through_sluice(
+    kafka: Cluster, sluice: SluiceProcess, create_topic: CreateTopic, compression: str
+) -> None:
+    name = create_topic()
+    produce(kafka.bootstrap(), name, compression)
+    assert read_all(sluice.bootstrap, name) == VALUES
+
+
+def test_transaction_through_sluice_commits_and_aborts(
+    kafka: Cluster, sluice: SluiceProcess, create_topic: CreateTopic
+) -> None:
+    name = create_topic()
+    producer = Producer({"bootstrap.servers": sluice.bootstrap, "transactional.id": name, "log_level": 0})
+    producer.init_transactions(60)
+    for value, ends in ((b"kept", producer.commit_transaction), (b"thrown away", producer.abort_transaction)):
+        producer.begin_transaction()
+        producer.produce(name, value)
+        producer.flush(60)
+        ends(60)
+    assert read_all(kafka.bootstrap(), name) == [b"kept"]
+
+
+def named_ports(sluice: SluiceProcess, nodes: tuple[int, ...]) -> set[tuple[int, str, int]]:
+    return {(node, HOST, sluice.ports.first_broker + node) for node in nodes}
+
+
+def ask(
+    sluice: SluiceProcess, broker: int, message: Message, api_key: int, version: int
+) -> tuple[Message, bytes]:
+    with wired((HOST, sluice.ports.first_broker + broker)) as wire:
+        frame = wire.ask(message).frame
+    return response(api_key, version, frame), frame
+
+
+@pytest.mark.parametrize("version", [1, 9, 13])
+def test_metadata_names_ports_of_sluice(kafka: Cluster, sluice: SluiceProcess, version: int) -> None:
+    seen, _ = ask(sluice, 1, request(METADATA, version, topics=[]), METADATA, version)
+    assert {(b.node_id, b.host, b.port) for b in seen.brokers} == named_ports(sluice, kafka.nodes)
+
+
+def coordinator(sluice: SluiceProcess, asked: Message, version: int) -> Message:
+    seen, _ = ask(sluice, 1, asked, FIND_COORDINATOR, version)
+    return seen.coordinators[0] if version >= 4 else seen
+
+
+@pytest.mark.parametrize("version", [0, 2, 4, 6])
+def test_coordinator_is_at_a_port_of_sluice(kafka: Cluster, sluice: SluiceProcess, version: int) -> None:
+    asked = request(FIND_COORDINATOR, version, key="group", key_type=0, coordinator_keys=["group"])
+    found = coordinator(sluice, asked, version)
+    while found.error_code:  # the first request makes the topic of group offsets
+        found = coordinator(sluice, asked, version)
+    assert (found.node_id, found.host, found.port) in named_ports(sluice, kafka.nodes)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_described_cluster_names_ports_of_sluice(kafka: Cluster, sluice: SluiceProcess, version: int) -> None:
+    seen, _ = ask(sluice, 1, request(DESCRIBE_CLUSTER, version, endpoint_type=1), DESCRIBE_CLUSTER, version)
+    assert {(b.broker_id, b.host, b.port) for b in seen.brokers} == named_ports(sluice, kafka.nodes)
+
+
+def real_ports(kafka: Cluster) -> list[bytes]:
+    return [struct.pack(">i", kafka.address(node)[1]) for node in kafka.nodes]
+
+
+@pytest.mark.parametrize("version", [10, 12, 13])
+def test_new_leader_in_a_produce_answer_is_at_a_port_of_sluice(
+    kafka: Cluster, sluice: SluiceProcess, topic: Topic, version: int
+) -> None:
+    led_elsewhere = topic.led_by(2)[0]
+    asked = produce_request(topic, led_elsewhere, batch([b"value"]), version=version)
+    seen, frame = ask(sluice, 1, asked, PRODUCE, version)
+    assert seen.responses[0].partition_responses[0].error_code == NOT_LEADER
+    assert {(n.node_id, n.host, n.port) for n in seen.node_endpoints} == named_ports(sluice, (2,))
+    assert not [port for port in real_ports(kafka) if port in frame]
+
+
+@pytest.mark.parametrize("version", [16, 17, 18])
+def test_new_leader_in_a_fetch_answer_is_at_a_port_of_sluice(
+    kafka: Cluster, sluice: SluiceProcess, topic: Topic, version: int
+) -> None:
+    led_elsewhere = topic.led_by(2)[0]
+    asked = fetch_request(topic, {led_elsewhere: 0}, version=version)
+    seen, frame = ask(sluice, 1, asked, FETCH, version)
+    assert seen.responses[0].partitions[0].error_code == NOT_LEADER
+    assert {(n.node_id, n.host, n.port) for n in seen.node_endpoints} == named_ports(sluice, (2,))
+    assert not [port for port in real_ports(kafka) if port in frame]
+
+
+def test_every_port_leads_to_the_broker_it_is_named_for(sluice: SluiceProcess, topic: Topic) -> None:
+    accepted = {}
+    for partition, leader in topic.leaders.items():
+        seen, _ = ask(sluice, leader, produce_request(topic, partition, batch([b"value"])), PRODUCE, 9)
+        accepted[partition] = seen.responses[0].partition_responses[0].error_code
+    assert set(accepted.values()) == {0}
+
+
+def test_port_of_a_broker_that_does_not_exist_closes(sluice: SluiceProcess) -> None:
+    with wired((HOST, sluice.ports.first_broker + 7)) as wire, pytest.raises(ConnectionResetError):
+        wire.ask(request(METADATA, 9, topics=[]))
+
+
+def test_api_versions_promise_what_the_broker_and_sluice_both_serve(
+    kafka: Cluster, sluice: SluiceProcess
+) -> None:
+    asked = request(18, 3, client_software_name="t", client_software_version="1")
+    with wired(kafka.address(1)) as wire:
+        offered = {k.api_key: k.max_version for k in response(18, 3, wire.ask(asked).frame).api_keys}
+    seen, _ = ask(sluice, 1, asked, 18, 3)
+    assert all(key.max_version <= offered[key.api_key] for key in seen.api_keys)
+
+
+def test_topic_created_through_sluice_exists(kafka: Cluster, sluice: SluiceProcess) -> None:
+    name = f"made-{os.urandom(4).hex()}"
+    creatable = part(19, 5, "CreatableTopic", num_partitions=1, replication_factor=1)
+    creatable.name = name
+    asked = request(19, 5, topics=[creatable], timeout_ms=30_000, validate_only=False)
+    with wired((HOST, sluice.ports.bootstrap)) as wire:
+        wire.ask(asked)
+    assert describe(kafka, name).leaders

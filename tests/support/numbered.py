@@ -1,0 +1,151 @@
+"""Numbered records: produced in the background through whatever is being tried, and counted afterwards at the brokers.
+
+    with NumberedProducer(sluice.bootstrap, topic, partitions=3) as load:
+        load.wait_for(500)
+        ...  # kill, drain, reload
+        load.wait_for(500)
+    assert lost(load, kafka.bootstrap()) == []
+
+librdkafka's idempotent producer: what it calls delivered must be there once. Reading goes to the brokers directly.
+"""
+
+import threading
+import time
+from collections import Counter
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+_FLUSH_SECONDS_MAX: Final = 90.0
+_READ_SECONDS_MAX: Final = 60.0
+_RECORD_BYTES: Final = 1000
+_SILENT: Final = 0  # librdkafka's log level: that brokers go away is what is being tried
+
+
+class NumberedProducer:
+    """Produces 0, 1, 2, … from a thread of its own until it is stopped.
+
+    Attributes:
+        delivered: the numbers that were acknowledged.
+        failed: what became of the others.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        partitions: int = 1,
+        client_id: str = "numbered",
+        records_per_second: int = 500,
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
+        self.delivered: list[int] = []
+        self.failed: list[str] = []
+        self._pause = 1 / records_per_second
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="numbered producer", daemon=True)
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": client_id,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "message.timeout.ms": int(_FLUSH_SECONDS_MAX * 1000),
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 500,
+                "topic.metadata.refresh.interval.ms": 5000,
+                "log_level": _SILENT,
+            }
+        )
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Produce no more, and wait until everything is acknowledged or has failed."""
+        self._stopping.set()
+        self._thread.join()
+        self._producer.flush(_FLUSH_SECONDS_MAX)
+
+    def wait_for(self, records: int, seconds: float = 60.0) -> None:
+        """Wait until so many more records are acknowledged."""
+        wanted = len(self.delivered) + records
+        deadline = time.monotonic() + seconds
+        while len(self.delivered) < wanted:
+            assert time.monotonic() < deadline, (
+                f"{len(self.delivered)} of {wanted} records acknowledged within {seconds} s, "
+                f"failed: {Counter(self.failed)}"
+            )
+            time.sleep(0.02)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stopping.is_set():
+            value = number.to_bytes(8, "big").ljust(_RECORD_BYTES, b".")
+            try:
+                self._producer.produce(
+                    self.topic, value, partition=number % self.partitions, on_delivery=self._on_delivery
+                )
+                number += 1
+            except BufferError:
+                self._producer.poll(0.1)
+            self._producer.poll(0)
+            self._stopping.wait(self._pause)
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failed.append(error.name())
+        else:
+            self.delivered.append(int.from_bytes((message.value() or b"")[:8], "big"))
+
+
+def lost(load: NumberedProducer, bootstrap: str) -> list[int]:
+    """Return the acknowledged numbers that are not to be found exactly once."""
+    found = Counter(
+        int.from_bytes(value[:8], "big") for value in read_all(bootstrap, load.topic, load.partitions)
+    )
+    return [number for number in load.delivered if found[number] != 1]
+
+
+def read_all(bootstrap: str, topic: str, partitions: int = 1, *, committed: bool = True) -> list[bytes]:
+    """Return the values of a whole topic, as it is now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "nobody",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+            "log_level": _SILENT,
+        }
+    )
+    values: list[bytes] = []
+    open_partitions = set(range(partitions))
+    deadline = time.monotonic() + _READ_SECONDS_MAX
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
+        while open_partitions:
+            assert time.monotonic() < deadline, f"{topic} is not read to its end: {open_partitions} left"
+            message = consumer.poll(1.0)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                values.append(message.value() or b"")
+            elif error.code() == KafkaError._PARTITION_EOF:
+                open_partitions.discard(message.partition() or 0)
+            else:
+                raise AssertionError(f"reading {topic}: {error}")
+    finally:
+        consumer.close()
+    return values
