@@ -26,7 +26,7 @@ __all__ = ["measure", "run"]
 FEW: Final = 10
 LIMIT: Final = 1.1
 POLICIES: Final[tuple[Policy, ...]] = ("kip13", "schedule")
-DECISIONS: Final = 50_000
+DECISIONS: Final = 40_000
 _REPEATS: Final = 11
 _BYTES: Final = 1000
 

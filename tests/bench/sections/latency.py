@@ -14,7 +14,7 @@ __all__ = ["run"]
 LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR)
 PERCENTILES: Final = ("p50", "p99", "p99.9")
 _SIZE: Final = 1000
-_WARM_UP_SECONDS: Final = 2.0
+_WARM_UP_SECONDS: Final = 1.0
 
 
 def run(stage: Stage) -> Outcome:
