@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.cluster import HOST, free_ports
+from tests.cluster import HOST, Cluster, free_ports
+from tests.interop.families import FAMILIES
+from tests.interop.runs import Crowd, Run, options
 from tests.support.proxy_process import BROKER_ID_MAX, SluiceProcess, SluiceSettings
 from tests.support.tap import Seen, Tap
 
@@ -60,3 +62,12 @@ def rate(
     sent = now.request_bytes - then.request_bytes
     received = now.response_bytes - then.response_bytes
     return max(sent, received) / seconds
+
+
+def fill(
+    kafka: Cluster, crowd: Crowd, topic: str, partitions: int, records: int, size: int, outstanding: int
+) -> Run:
+    """Fill a topic directly at the brokers; few outstanding make small batches."""
+    librdkafka = next(family for family in FAMILIES if family.name == "librdkafka")
+    words = options(kafka.bootstrap(), "fill", topic, partitions=partitions, records=records, size=size)
+    return crowd.start(librdkafka, "produce", *words, "--outstanding", str(outstanding))

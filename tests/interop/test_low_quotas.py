@@ -16,9 +16,8 @@ from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.interop.conftest import present
 from tests.interop.families import FAMILIES, Family
-from tests.interop.fronts import Front, front, rate
+from tests.interop.fronts import Front, fill, front, rate
 from tests.interop.runs import Crowd, Run, options
-from tests.interop.test_throttled_groups import fill
 from tests.support.tap import FETCH, PRODUCE, Seen
 
 PARTITIONS = 3
@@ -58,7 +57,7 @@ def window(kafka: Cluster, create_topic: CreateTopic, interop_directory: Path) -
         crowd = stack.enter_context(Crowd(directory))
         stock = create_topic(partitions=PARTITIONS)
         sink = create_topic(partitions=PARTITIONS)
-        fill(kafka, crowd, stock, 4_000, 1_000, PARTITIONS).wait(END_SECONDS_MAX)
+        fill(kafka, crowd, stock, PARTITIONS, 4_000, 1_000, PARTITIONS).wait(END_SECONDS_MAX)
         fronts = [_front(stack, kafka, directory, policy) for policy in BYTES_PER_SECOND]
         found = Window()
         for family in present():
@@ -123,13 +122,24 @@ def test_low_quota_times_nobody_out(family: Family, policy: str, word: str, wind
         assert run.last("consumed").number("records") > 0, run.describe()
 
 
-@pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("policy", BYTES_PER_SECOND)
-def test_nobody_who_obeys_sends_too_early(family: Family, policy: str, word: str, window: Window) -> None:
+def test_consumer_that_obeys_is_silent_for_its_time(family: Family, policy: str, window: Window) -> None:
+    # Until the window's end: a consumer that is being closed tells the broker so at once.
+    seen = window.after[policy][client("consume", family), FETCH]
+    if family.obeys_throttle:
+        assert seen.early == 0, str(seen)
+    else:
+        # It is held by not being read; and this shows that the tap would see an early one.
+        assert seen.early > 0, str(seen)
+
+
+@pytest.mark.parametrize("policy", BYTES_PER_SECOND)
+def test_producer_that_obeys_is_silent_for_its_time(family: Family, policy: str, window: Window) -> None:
     if not family.obeys_throttle:
         pytest.skip(f"{family.name} does not obey throttle_time_ms; it is held by not being read")
-    seen = window.end[policy][client(word, family), WORDS[word]]
-    assert seen.early == 0, str(seen)
+    seen = window.after[policy][client("produce", family), PRODUCE]
+    # Several requests are under way at once: on a busy machine one may be seen long after it was sent.
+    assert seen.early <= max(2, seen.throttled // 50), str(seen)
 
 
 @pytest.mark.parametrize("word", WORDS)

@@ -17,7 +17,7 @@ from tests.cluster import Cluster
 from tests.conftest import CreateTopic
 from tests.interop.conftest import available, present
 from tests.interop.families import FAMILIES, Family
-from tests.interop.fronts import Front, front, rate
+from tests.interop.fronts import Front, fill, front, rate
 from tests.interop.runs import Crowd, Run, options
 from tests.support.tap import FETCH, Seen
 
@@ -69,13 +69,6 @@ class Window:
     seconds: float = 0.0
 
 
-def fill(kafka: Cluster, crowd: Crowd, topic: str, records: int, size: int, outstanding: int) -> Run:
-    """Fill a topic directly at the brokers; few outstanding make small batches."""
-    librdkafka = next(family for family in FAMILIES if family.name == "librdkafka")
-    words = options(kafka.bootstrap(), "fill", topic, partitions=PARTITIONS, records=records, size=size)
-    return crowd.start(librdkafka, "produce", *words, "--outstanding", str(outstanding))
-
-
 @pytest.fixture(scope="module")
 def window(kafka: Cluster, create_topic: CreateTopic, interop_directory: Path) -> Iterator[Window]:
     """The 60 s, all families side by side."""
@@ -86,9 +79,9 @@ def window(kafka: Cluster, create_topic: CreateTopic, interop_directory: Path) -
         stock = create_topic(partitions=PARTITIONS)
         small = create_topic(partitions=PARTITIONS)
         for run in (
-            fill(kafka, crowd, stock, 30_000, 1_000, 500),
+            fill(kafka, crowd, stock, PARTITIONS, 30_000, 1_000, 500),
             # As many outstanding as there are partitions: every batch has one record.
-            fill(kafka, crowd, small, 15_000, SESSION_FETCH_BYTES, PARTITIONS),
+            fill(kafka, crowd, small, PARTITIONS, 15_000, SESSION_FETCH_BYTES, PARTITIONS),
         ):
             run.wait(END_SECONDS_MAX)
         found = Window()

@@ -14,7 +14,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -69,10 +69,10 @@ class SluiceSettings:
 
     bootstrap: str
     ports: SluicePorts = field(default_factory=SluicePorts.free)
-    quotas: dict[str, object] = field(default_factory=dict)
-    client_quotas: dict[str, dict[str, int]] = field(default_factory=dict)
-    sections: dict[str, dict[str, object]] = field(default_factory=dict)
-    listener: dict[str, object] = field(default_factory=dict)
+    quotas: Mapping[str, object] = field(default_factory=dict)
+    client_quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    listener: Mapping[str, object] = field(default_factory=dict)
 
     def write(self, directory: Path) -> Path:
         """Write `sluice.toml` and `quotas.toml` into `directory`; return the former's path."""
@@ -97,7 +97,7 @@ class SluiceSettings:
         return path
 
 
-def quotas_toml(client_quotas: dict[str, dict[str, int]]) -> str:
+def quotas_toml(client_quotas: Mapping[str, Mapping[str, int]]) -> str:
     """Write a quotas file.
 
     >>> print(quotas_toml({"a": {"producer_byte_rate": 1000}}), end="")
@@ -108,7 +108,7 @@ def quotas_toml(client_quotas: dict[str, dict[str, int]]) -> str:
     return "".join(_table("[[quota]]", {"client_id": name, **keys}) for name, keys in client_quotas.items())
 
 
-def _table(head: str, keys: dict[str, object]) -> str:
+def _table(head: str, keys: Mapping[str, object]) -> str:
     # JSON's numbers, booleans and strings are TOML's.
     return head + "\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
 

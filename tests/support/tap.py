@@ -27,8 +27,9 @@ FETCH: Final = 1
 _SILENT_SINCE: Final = {PRODUCE: 6, FETCH: 8}
 _FLEXIBLE_SINCE: Final = {PRODUCE: 9, FETCH: 12}
 _SESSION_ERRORS: Final = {70: "FETCH_SESSION_ID_NOT_FOUND", 71: "INVALID_FETCH_SESSION_EPOCH"}
-# A request that was on its way while the answer came is not early.
-_CROSSING_SECONDS: Final = 0.05
+# A request that was on its way while the answer came is not early. Producers have several unanswered; no consumer has
+# more than one Fetch.
+_CROSSING_SECONDS: Final = {PRODUCE: 0.05, FETCH: 0.0}
 # Clients' timers have milliseconds.
 _TIMER_SECONDS: Final = 0.005
 _FRAME_BYTES_MAX: Final = 200 * 1024 * 1024
@@ -155,7 +156,7 @@ class Tap:
         seen.requests += 1
         seen.request_bytes += len(frame)
         seen.versions.add(version)
-        if channel.silent_from + _CROSSING_SECONDS < now < channel.silent_until - _TIMER_SECONDS:
+        if channel.silent_from + _CROSSING_SECONDS[key] < now < channel.silent_until - _TIMER_SECONDS:
             seen.early += 1
             seen.early_ms_max = max(seen.early_ms_max, int((channel.silent_until - now) * 1000))
 

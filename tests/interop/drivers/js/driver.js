@@ -121,7 +121,7 @@ async function produceWith(options, compression) {
 async function consume(options) {
   const tally = new Tally(options)
   const settings = {
-    groupId: options.group || `alone-${options['client-id']}`,
+    groupId: options.group || `alone-${options['client-id']}-${process.pid}`,
     readUncommitted: options.isolation === 'read_uncommitted',
   }
   if (options['fetch-bytes']) {
