@@ -1,0 +1,200 @@
+"""What changes while clients are connected: quotas, mode, enforcement. No connection is touched."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import HOST, Cluster
+from tests.conftest import CreateTopic
+from tests.support.numbered import NumberedProducer
+from tests.support.proxy_process import SluiceProcess, SluiceSettings, quotas_toml
+from tests.support.raw_topics import batch, describe, produce_request
+from tests.support.wire import wired
+
+SECONDS_MAX = 30.0
+THROTTLED = "throttled"
+RATE = 20_000  # bytes/s; the load sends several times as much
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS_MAX) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def settings(kafka: Cluster) -> SluiceSettings:
+    """A gateway that only observes."""
+    return SluiceSettings(
+        kafka.bootstrap(),
+        quotas={"mode": "observe"},
+        client_quotas={THROTTLED: {"producer_byte_rate": RATE}},
+    )
+
+
+@pytest.fixture
+def sluice(settings: SluiceSettings, tmp_path: Path) -> Iterator[SluiceProcess]:
+    """The gateway."""
+    with SluiceProcess.configured(settings, tmp_path) as process:
+        yield process
+
+
+@pytest.fixture
+def enforcing(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
+    """A gateway in which the client may send 1,000 bytes/s."""
+    quotas = {THROTTLED: {"producer_byte_rate": 1000}}
+    with SluiceProcess.configured(
+        SluiceSettings(kafka.bootstrap(), client_quotas=quotas), tmp_path
+    ) as process:
+        yield process
+
+
+@pytest.fixture
+def load(sluice: SluiceProcess, create_topic: CreateTopic) -> Iterator[NumberedProducer]:
+    """A client far over its quota, connected to every broker."""
+    name = create_topic(partitions=3)
+    with NumberedProducer(
+        sluice.bootstrap, name, partitions=3, client_id=THROTTLED, records_per_second=200
+    ) as producer:
+        producer.wait_for(200)
+        yield producer
+        sluice.signal(signal.SIGUSR1)  # whatever was tried, the rest may go out at once
+        if not enforced(sluice):
+            return
+        sluice.signal(signal.SIGUSR1)
+
+
+def rewrite(sluice: SluiceProcess, old: str, new: str) -> None:
+    """Change the configuration, and wait until it has been read."""
+    path = sluice.directory / "sluice.toml"
+    before = sluice.metric("sluice_reloads_total")
+    text = path.read_text()
+    assert old in text, f"{old!r} is in the configuration"
+    path.write_text(text.replace(old, new))
+    until(lambda: sluice.metric("sluice_reloads_total") > before, "the file is read again")
+
+
+def enforced(sluice: SluiceProcess) -> bool:
+    return sluice.metric("sluice_enforcing") == 1
+
+
+def throttled(sluice: SluiceProcess) -> float:
+    return sluice.metric("sluice_client_throttled_requests_total", client_id=THROTTLED)
+
+
+def opened(sluice: SluiceProcess) -> tuple[float, float]:
+    """Connections ever opened, and open now."""
+    return sluice.metric("sluice_connections_opened_total"), sluice.metric("sluice_connections")
+
+
+def test_observed_client_is_not_throttled(sluice: SluiceProcess, load: NumberedProducer) -> None:
+    load.wait_for(200)
+    assert throttled(sluice) == 0
+
+
+def test_observed_client_is_reported(sluice: SluiceProcess, load: NumberedProducer) -> None:
+    name = "sluice_client_would_throttled_requests_total"
+    until(lambda: sluice.metric(name, client_id=THROTTLED) > 0, "it would have been throttled")
+
+
+def test_reload_to_enforce_throttles(sluice: SluiceProcess, load: NumberedProducer) -> None:
+    rewrite(sluice, 'mode = "observe"', 'mode = "enforce"')
+    until(lambda: throttled(sluice) > 0, "the client is throttled")
+
+
+def test_reload_back_to_observe_frees(sluice: SluiceProcess, load: NumberedProducer) -> None:
+    rewrite(sluice, 'mode = "observe"', 'mode = "enforce"')
+    until(lambda: throttled(sluice) > 0, "the client is throttled")
+    rewrite(sluice, 'mode = "enforce"', 'mode = "observe"')
+    load.wait_for(400, seconds=10)  # 400 kB: 20 s of its quota
+
+
+def test_reloads_under_load_touch_no_connection(sluice: SluiceProcess, load: NumberedProducer) -> None:
+    before = opened(sluice)
+    rewrite(sluice, 'mode = "observe"', 'mode = "enforce"')
+    until(lambda: throttled(sluice) > 0, "the client is throttled")
+    rewrite(sluice, 'mode = "enforce"', 'mode = "observe"')
+    load.wait_for(100)
+    assert opened(sluice) == before
+
+
+def test_signal_under_load_touches_no_connection(sluice: SluiceProcess, load: NumberedProducer) -> None:
+    rewrite(sluice, 'mode = "observe"', 'mode = "enforce"')
+    until(lambda: throttled(sluice) > 0, "the client is throttled")
+    before = opened(sluice)
+    for wanted in (False, True, False):
+        sluice.signal(signal.SIGUSR1)
+        until(lambda wanted=wanted: enforced(sluice) is wanted, "the switch is seen")  # type: ignore[misc]  # bound early
+    load.wait_for(100)
+    assert opened(sluice) == before
+
+
+def test_signal_ends_all_throttling(sluice: SluiceProcess, load: NumberedProducer) -> None:
+    rewrite(sluice, 'mode = "observe"', 'mode = "enforce"')
+    until(lambda: throttled(sluice) > 0, "the client is throttled")
+    sluice.signal(signal.SIGUSR1)
+    load.wait_for(400, seconds=10)
+
+
+def test_hangup_signal_reads_the_configuration_again(sluice: SluiceProcess) -> None:
+    sluice.signal(signal.SIGHUP)
+    until(lambda: sluice.metric("sluice_reloads_total", result="ok") == 1, "the configuration is read again")
+
+
+def test_wrong_configuration_keeps_the_old_one(sluice: SluiceProcess, load: NumberedProducer) -> None:
+    rewrite(sluice, 'mode = "observe"', 'mode = "enforced"')
+    load.wait_for(200)
+    assert throttled(sluice) == 0
+
+
+def test_wrong_configuration_is_counted(sluice: SluiceProcess) -> None:
+    rewrite(sluice, 'mode = "observe"', 'mode = "enforced"')
+    assert sluice.metric("sluice_reloads_total", result="refused") == 1
+
+
+def test_wrong_configuration_is_logged_with_key_and_value(sluice: SluiceProcess) -> None:
+    rewrite(sluice, 'mode = "observe"', 'mode = "enforced"')
+    assert "key=quotas.mode" in sluice.log()
+    assert "'enforced'" in sluice.log()
+
+
+@pytest.fixture
+def muted(kafka: Cluster, enforcing: SluiceProcess, create_topic: CreateTopic) -> Iterator[SluiceProcess]:
+    """The enforcing gateway, with one client that is muted for about 20 s."""
+    topic = describe(kafka, create_topic(partitions=3))
+    with wired((HOST, enforcing.ports.first_broker + 1), client_id=THROTTLED) as wire:
+        wire.ask(produce_request(topic, topic.led_by(1)[0], batch([bytes(30_000)])))
+        until(lambda: muted_channels(enforcing) == 1, "the client is muted")
+        yield enforcing
+
+
+def muted_channels(sluice: SluiceProcess) -> float:
+    return sluice.metric("sluice_channels_muted")
+
+
+def test_raised_quota_frees_a_muted_client(muted: SluiceProcess) -> None:
+    raised = quotas_toml({THROTTLED: {"producer_byte_rate": 1_000_000}})
+    (muted.directory / "quotas.toml").write_text(raised)
+    until(lambda: muted_channels(muted) == 0, "the mute ends early", seconds=10)
+
+
+def test_signal_frees_a_muted_client(muted: SluiceProcess) -> None:
+    muted.signal(signal.SIGUSR1)
+    until(lambda: muted_channels(muted) == 0, "the mute ends early", seconds=10)
+
+
+def test_quota_that_stays_keeps_its_client_muted(muted: SluiceProcess) -> None:
+    muted.signal(signal.SIGHUP)
+    until(lambda: muted.metric("sluice_reloads_total", result="ok") == 1, "the configuration is read again")
+    assert muted_channels(muted) == 1
+
+
+def test_wrong_quotas_file_keeps_its_client_muted(muted: SluiceProcess) -> None:
+    wrong = quotas_toml({THROTTLED: {"producer_byte_rate": -1}})
+    (muted.directory / "quotas.toml").write_text(wrong)
+    until(lambda: muted.metric("sluice_reloads_total", result="refused") == 1, "the file is refused")
+    assert muted_channels(muted) == 1
