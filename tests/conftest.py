@@ -53,7 +53,18 @@ def kafka() -> Iterator[Cluster]:
     """Three brokers; a test that kills one starts it again before it ends."""
     cluster = Cluster(ClusterOptions(nodes=3))
     with cluster:
+        _create_coordinators(cluster.bootstrap())
         yield cluster
+
+
+def _create_coordinators(bootstrap: str) -> None:
+    """Have the topics of group and transaction coordinators created: the first client to need them gets an error."""
+    from confluent_kafka import Consumer, Producer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first"})
+    consumer.committed([TopicPartition("none", 0)], timeout=60)
+    consumer.close()
+    Producer({"bootstrap.servers": bootstrap, "transactional.id": "first"}).init_transactions(60)
 
 
 @pytest.hookimpl(wrapper=True)

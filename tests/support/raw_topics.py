@@ -14,8 +14,10 @@ from tests.unit.protocol.kafka_frames import Message
 
 PRODUCE: Final = 0
 FETCH: Final = 1
+LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 CREATE_TOPICS: Final = 19
+_LIST_OFFSETS_VERSION: Final = 5
 _METADATA_VERSION: Final = 12
 _CREATE_VERSION: Final = 5
 _PRODUCE_VERSION: Final = 9
@@ -35,8 +37,8 @@ class Topic:
         return sorted(index for index, leader in self.leaders.items() if leader == broker)
 
 
-def describe(kafka: Cluster, name: str, node: int = 1) -> Topic:
-    """Ask a broker for a topic, until every partition has a leader."""
+def describe(kafka: Cluster, name: str, node: int = 1, partitions: int = 1) -> Topic:
+    """Ask a broker for a topic, until it has at least so many partitions and each has a leader."""
     deadline = time.monotonic() + _LEADERS_SECONDS_MAX
     while True:
         with wired(kafka.address(node)) as wire:
@@ -46,7 +48,7 @@ def describe(kafka: Cluster, name: str, node: int = 1) -> Topic:
             )
         (found,) = response(METADATA, _METADATA_VERSION, answer.frame).topics
         leaders = {entry.partition_index: entry.leader_id for entry in found.partitions}
-        if leaders and all(leader > 0 for leader in leaders.values()):
+        if len(leaders) >= partitions and all(leader > 0 for leader in leaders.values()):
             return Topic(name, found.topic_id, leaders)
         assert time.monotonic() < deadline, f"{name} has no leaders: {leaders}"
         time.sleep(0.1)
@@ -63,8 +65,32 @@ def create(
     with wired(kafka.address(kafka.nodes[0])) as wire:
         (created,) = response(CREATE_TOPICS, _CREATE_VERSION, wire.ask(asked).frame).topics
     assert created.error_code == 0, str(created)
-    for node in kafka.nodes:
-        describe(kafka, name, node)
+    described = [describe(kafka, name, node, partitions=partitions) for node in kafka.nodes]
+    _wait_for_leaders(kafka, described[0])
+
+
+def _wait_for_leaders(kafka: Cluster, topic: Topic) -> None:
+    """Wait until each leader leads: brokers name one a moment before it does."""
+    deadline = time.monotonic() + _LEADERS_SECONDS_MAX
+    for partition, leader in topic.leaders.items():
+        entry = part(
+            LIST_OFFSETS,
+            _LIST_OFFSETS_VERSION,
+            "ListOffsetsPartition",
+            partition_index=partition,
+            timestamp=-1,
+        )
+        named = part(LIST_OFFSETS, _LIST_OFFSETS_VERSION, "ListOffsetsTopic", partitions=[entry])
+        named.name = topic.name
+        asked = request(LIST_OFFSETS, _LIST_OFFSETS_VERSION, replica_id=-1, isolation_level=0, topics=[named])
+        error_code = -1
+        while error_code:
+            assert time.monotonic() < deadline, f"{topic.name}-{partition} is not led: error {error_code}"
+            with wired(kafka.address(leader)) as wire:
+                (answered,) = response(LIST_OFFSETS, _LIST_OFFSETS_VERSION, wire.ask(asked).frame).topics
+            error_code = answered.partitions[0].error_code
+            if error_code:
+                time.sleep(0.05)
 
 
 def _config(name: str, value: str) -> Message:
