@@ -1,0 +1,194 @@
+"""The second way to deploy: brokers that advertise their sidecars; the gateway is what all other tests run.
+
+Three brokers of their own, each with a listener that advertises a port of Sluice: one process stands in front of
+broker 1, another in front of brokers 2 and 3. It rewrites no address: they already lead to sidecars.
+"""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
+from tests.support.numbered import read_all
+from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
+from tests.support.raw_topics import FETCH, Topic, batch, create, describe, fetch_request, produce_request
+from tests.support.wire import Wire, request, response, wired
+
+METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER, API_VERSIONS, PRODUCE = 3, 10, 60, 18, 0
+SIDECARS = "SIDECARS"
+THROTTLED = "throttled"
+
+
+@dataclass(slots=True)
+class Deployment:
+    """Brokers and the sidecars in front of them, by the ports that are advertised."""
+
+    cluster: Cluster
+    ports: dict[int, SluicePorts]
+    processes: list[SluiceProcess] = field(default_factory=list)
+
+    def sidecar(self, broker: int) -> tuple[str, int]:
+        """Where a broker advertises itself."""
+        return HOST, self.ports[broker].first_broker + broker
+
+    @property
+    def bootstrap(self) -> str:
+        """What a client is given."""
+        host, port = self.sidecar(1)
+        return f"{host}:{port}"
+
+
+def settings(cluster: Cluster, ports: SluicePorts, brokers: tuple[int, ...]) -> SluiceSettings:
+    """A sidecar of these brokers; `throttled` may send 1,000 bytes/s to each."""
+    upstreams: dict[str, object] = {
+        str(node): f"{HOST}:{cluster.address(node, SIDECARS)[1]}" for node in brokers
+    }
+    return SluiceSettings(
+        ",".join(str(address) for address in upstreams.values()),
+        ports,
+        client_quotas={THROTTLED: {"producer_byte_rate": 1000}},
+        sections={"listeners.upstreams": upstreams},
+    )
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Sidecars that started before their brokers, as they should."""
+    one, others = SluicePorts.free(), SluicePorts.free()
+    ports = {1: one, 2: others, 3: others}
+    advertised = tuple((HOST, ports[node].first_broker + node) for node in (1, 2, 3))
+    real = free_ports(3)
+    listener = Listener(SIDECARS, ports=tuple(real), advertised=advertised)
+    cluster = Cluster(ClusterOptions(nodes=3, listeners=(listener,)))
+    deployment = Deployment(cluster, ports)
+    try:
+        for place, brokers in ((one, (1,)), (others, (2, 3))):
+            directory: Path = tmp_path_factory.mktemp("sidecar")
+            process = SluiceProcess.configured(settings(cluster, place, brokers), directory)
+            deployment.processes.append(process)
+        with cluster:
+            for process in deployment.processes:
+                process.wait_ready()
+            yield deployment
+    finally:
+        for process in deployment.processes:
+            process.stop()
+
+
+@pytest.fixture(scope="module")
+def topic(deployed: Deployment) -> Topic:
+    """A topic with a partition at each broker."""
+    name = f"sidecar-{os.urandom(4).hex()}"
+    create(deployed.cluster, name, partitions=3, replication=1, configs={})
+    return describe(deployed.cluster, name)
+
+
+@pytest.fixture
+def wire(deployed: Deployment) -> Iterator[Wire]:
+    """A client at the sidecar of broker 1."""
+    with wired(deployed.sidecar(1)) as connected:
+        yield connected
+
+
+def test_metadata_names_the_sidecars(deployed: Deployment, wire: Wire) -> None:
+    seen = response(METADATA, 9, wire.ask(request(METADATA, 9, topics=[])).frame)
+    assert {b.node_id: (b.host, b.port) for b in seen.brokers} == {n: deployed.sidecar(n) for n in (1, 2, 3)}
+
+
+def test_described_cluster_names_the_sidecars(deployed: Deployment, wire: Wire) -> None:
+    seen = response(DESCRIBE_CLUSTER, 1, wire.ask(request(DESCRIBE_CLUSTER, 1, endpoint_type=1)).frame)
+    assert {b.broker_id: (b.host, b.port) for b in seen.brokers} == {
+        n: deployed.sidecar(n) for n in (1, 2, 3)
+    }
+
+
+def test_new_leader_in_a_produce_answer_is_at_its_sidecar(
+    deployed: Deployment, wire: Wire, topic: Topic
+) -> None:
+    asked = produce_request(topic, topic.led_by(2)[0], batch([b"value"]), version=12)
+    (node,) = response(PRODUCE, 12, wire.ask(asked).frame).node_endpoints
+    assert (node.node_id, (node.host, node.port)) == (2, deployed.sidecar(2))
+
+
+def test_new_leader_in_a_fetch_answer_is_at_its_sidecar(
+    deployed: Deployment, wire: Wire, topic: Topic
+) -> None:
+    asked = fetch_request(topic, {topic.led_by(3)[0]: 0}, version=17)
+    (node,) = response(FETCH, 17, wire.ask(asked).frame).node_endpoints
+    assert (node.node_id, (node.host, node.port)) == (3, deployed.sidecar(3))
+
+
+def test_bootstrap_port_leads_to_an_upstream(deployed: Deployment, topic: Topic) -> None:
+    with wired((HOST, deployed.ports[1].bootstrap)) as connected:
+        asked = produce_request(topic, topic.led_by(1)[0], batch([b"value"]))
+        seen = response(PRODUCE, 9, connected.ask(asked).frame)
+    assert seen.responses[0].partition_responses[0].error_code == 0
+
+
+def test_port_of_another_sidecars_broker_is_not_bound(deployed: Deployment) -> None:
+    with pytest.raises(ConnectionRefusedError), wired((HOST, deployed.ports[1].first_broker + 2)):
+        pass
+
+
+def test_api_versions_are_cut_in_a_sidecar_too(wire: Wire) -> None:
+    asked = request(API_VERSIONS, 3, client_software_name="t", client_software_version="1")
+    seen = response(API_VERSIONS, 3, wire.ask(asked).frame)
+    assert max(key.max_version for key in seen.api_keys if key.api_key == PRODUCE) <= 13
+
+
+def test_records_go_through_sidecars_and_come_back(deployed: Deployment) -> None:
+    name = f"sidecar-{os.urandom(4).hex()}"
+    create(deployed.cluster, name, partitions=3, replication=1, configs={})
+    values = [os.urandom(200_000) for _ in range(6)]
+    producer = Producer({"bootstrap.servers": deployed.bootstrap, "log_level": 0})
+    for number, value in enumerate(values):
+        producer.produce(name, value, partition=number % 3)
+    assert producer.flush(60) == 0
+    assert sorted(read_all(deployed.bootstrap, name, 3)) == sorted(values)
+
+
+def test_each_sidecar_holds_its_clients_to_the_quota(deployed: Deployment, topic: Topic) -> None:
+    told = []
+    for node in (1, 2, 3):
+        with wired(deployed.sidecar(node), client_id=THROTTLED) as connected:
+            asked = produce_request(topic, topic.led_by(node)[0], batch([bytes(12_000)]))
+            told.append(response(PRODUCE, 9, connected.ask(asked).frame).throttle_time_ms)
+    # 12 kB and a little more where 10 kB are free, at 1,000 bytes/s; each broker counts by itself.
+    assert all(1500 < throttle_ms < 3000 for throttle_ms in told), told
+
+
+def restarted(deployed: Deployment, topic: Topic, broker: int) -> None:
+    """Start a broker again, and wait until it leads what it led before."""
+    deployed.cluster.start_broker(broker)
+    for node in deployed.cluster.nodes:
+        while describe(deployed.cluster, topic.name, node).leaders != topic.leaders:
+            time.sleep(0.1)
+
+
+def test_sidecar_is_ready_while_another_broker_is_down(deployed: Deployment, topic: Topic) -> None:
+    deployed.cluster.kill_broker(3)
+    try:
+        assert deployed.processes[0].get("/readyz")[0] == 200
+    finally:
+        restarted(deployed, topic, 3)
+
+
+def test_client_of_a_dead_broker_is_closed_as_by_the_broker(deployed: Deployment, topic: Topic) -> None:
+    deployed.cluster.kill_broker(1)
+    try:
+        with pytest.raises(ConnectionError), wired(deployed.sidecar(1)) as connected:
+            connected.ask(request(METADATA, 9, topics=[]))
+    finally:
+        restarted(deployed, topic, 1)
+
+
+def test_broker_that_is_back_is_served_again(deployed: Deployment, topic: Topic) -> None:
+    deployed.cluster.kill_broker(2)
+    restarted(deployed, topic, 2)
+    with wired(deployed.sidecar(2)) as connected:
+        assert connected.ask(request(METADATA, 9, topics=[])).frame
