@@ -25,9 +25,7 @@ from tests.support.playbook import gateway_address
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
 from tests.unit.protocol.kafka_frames import struct as entry
 
-CUTTINGS: Final = settings(
-    max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=False
-)
+CUTTINGS: Final = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 PIECES: Final = st.lists(st.one_of(st.integers(1, 20), st.integers(1, 3000)), min_size=1, max_size=40)
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, JOIN_GROUP, HEARTBEAT = 0, 1, 2, 3, 11, 12
 NAMES: Final = st.sampled_from(["a", "b", None])

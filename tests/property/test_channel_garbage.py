@@ -16,7 +16,7 @@ from quotas.options import Policy
 from tests.property.test_channel_cutting import PIECES, broker, relayed, requests
 from tests.support.memory_shell import MemoryShell
 
-FUZZ: Final = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ: Final = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 # (where, as a share of the stream; bytes taken away there; bytes put there)
 DAMAGE: Final = st.lists(
     st.tuples(st.floats(0, 1), st.integers(0, 20), st.binary(max_size=20)), min_size=1, max_size=4

@@ -12,9 +12,10 @@ happen; `until` looks again and again.
 
 import asyncio
 import contextlib
+import resource
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
@@ -174,3 +175,24 @@ async def until(condition: Callable[[], bool], what: str) -> None:
                 await asyncio.sleep(0.002)
     except TimeoutError:
         raise AssertionError(f"not within {SECONDS_MAX:.0f} s: {what}") from None
+
+
+def connecting(address: tuple[str, int]) -> socket.socket:
+    """A connection that is under way, and perhaps never arrives."""
+    sock = socket.socket()
+    sock.setblocking(False)
+    sock.connect_ex(address)
+    return sock
+
+
+@contextlib.contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """Let this process open no further descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.closing(socket.socket()) as probe:
+        lowest_free = probe.fileno()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

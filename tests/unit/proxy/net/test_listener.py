@@ -1,7 +1,6 @@
 """Ports: who is let in, and what happens when the machine has no more to give."""
 
 import asyncio
-import resource
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,7 +19,7 @@ from proxy.stats import Stats
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from tests.cluster.ports import free_ports
-from tests.unit.proxy.net.rig import HOST, until
+from tests.unit.proxy.net.rig import HOST, no_descriptor_left, until
 
 
 class Port:
@@ -150,19 +149,6 @@ async def test_connection_that_waits_for_its_accept_is_served_when_the_listener_
     with opened() as port, closing(port.client()):
         port.listener.close()
         assert len(port.connections) == 1
-
-
-@contextmanager
-def no_descriptor_left() -> Iterator[None]:
-    """Let this process open no further descriptor."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with closing(socket.socket()) as probe:
-        lowest_free = probe.fileno()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_out_of_descriptors_is_counted_and_does_not_spin() -> None:

@@ -373,6 +373,17 @@ def test_session_that_ends_is_told_to_the_broker_over_the_quota() -> None:
     talk.client(2000, asked, Pass(asked))
 
 
+def test_session_that_ends_after_an_answer_made_here_passes_untouched() -> None:
+    sessions = SessionTable(10)
+    talk = muted(11, sessions=sessions)
+    asked = session_fetch(11, 3, {}, correlation_id=2)
+    talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
+    other = Playbook(channel_machine(gateway=False, sessions=sessions))
+    final = fetch(11, session_id=SESSION, session_epoch=-1)
+    other.client(2100, final, Pass(final))
+    assert not sessions.knows(1, SESSION)
+
+
 @pytest.mark.parametrize(("error", "session_id"), [(70, 0), (71, 0), (0, 5)])
 def test_session_a_broker_gives_up_is_forgotten(error: int, session_id: int) -> None:
     sessions = SessionTable(10)

@@ -6,6 +6,7 @@ free and 12,000 make (12,000 - 10,000) / 1,000 = 2 s.
 
 import pytest
 
+from protocol.api import PRODUCE
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
 from tests.support.frames import (
@@ -17,7 +18,7 @@ from tests.support.frames import (
     produce_answer,
     request,
 )
-from tests.support.playbook import Drop, Insert, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.support.playbook import Drop, Insert, More, Pass, Playbook, Unseen, Wait, channel_machine
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, struct
 
 OVER = 12_000
@@ -279,6 +280,30 @@ def test_addresses_of_new_leaders_are_ours() -> None:
     talk.channel.responses.receive(buf, 0, len(buf), 1)
     seen = decoded(cls, 10, bytes(talk.channel.responses.insert)).node_endpoints
     assert [(node.node_id, node.host, node.port) for node in seen] == [(2, "sluice.example", 19102)]
+
+
+def test_answer_without_addresses_and_time_passes() -> None:
+    talk = Playbook(channel_machine())
+    asked = produce(10, 100)
+    talk.client(0, asked, Pass(asked))
+    talk.broker(1, produce_answer(10), Pass(produce_answer(10)))
+
+
+def test_tags_of_a_request_header_are_passed_over() -> None:
+    channel = channel_machine(producer_default=1000)
+    talk = Playbook(channel)
+    # One tagged field of three bytes, then no transactional id, acks=0.
+    asked = request(PRODUCE, 9, size=OVER)
+    asked = asked[:15] + b"\x01\x05\x03abc" + b"\0" + b"\0\0" + asked[24:]
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    assert channel.state.acks_zero
+
+
+def test_cut_tags_of_a_request_header_are_kept_until_they_are_whole() -> None:
+    talk = Playbook(channel_machine())
+    asked = request(PRODUCE, 9, size=200)
+    asked = asked[:15] + b"\x01\x05\x03abc" + b"\0" + b"\0\0" + asked[24:]
+    talk.client(0, asked[:18], More(2 * 18 + 64))
 
 
 def test_sidecar_does_not_keep_an_answer() -> None:

@@ -1,0 +1,142 @@
+"""How a connection is ended from within: limits that a client oversteps, and a process that drains."""
+
+import asyncio
+
+from proxy.net import now_ms
+from tests.support.frames import LIST_OFFSETS, answer, produce, request
+from tests.unit.proxy.net.rig import (
+    Rig,
+    until,
+)
+
+ASKED = request(LIST_OFFSETS, 7, size=100)
+ANSWERED = answer(50)
+OVER = 12_000  # with 1,000 bytes/s and 10,000 free: 2 s
+
+
+async def test_idle_connection_is_closed(rig: Rig) -> None:
+    client = rig.connect()
+    rig.connection.sweep(now_ms() + 601_000)
+    assert (await client.rest(), rig.stats.errors) == (b"", {})
+
+
+async def test_busy_connection_is_not_idle(rig: Rig) -> None:
+    rig.connect()
+    rig.connection.sweep(now_ms() + 599_000)
+    assert rig.connections
+
+
+async def test_muted_connection_is_closed_when_idle_for_too_long(rig: Rig) -> None:
+    rig.quota(producer=1000)
+    client = rig.connect()
+    await client.send(produce(9, OVER))
+    await until(lambda: rig.stats.muted == 1, "one channel is muted")
+    now = now_ms()
+    rig.connection.sweep(now)
+    rig.connection.sweep(now + 601_000)
+    assert (not rig.connections, rig.stats.muted) == (True, 0)
+
+
+async def test_client_that_sends_a_byte_a_minute_is_closed(rig: Rig) -> None:
+    client = rig.connect()
+    await client.send(ASKED[:5])
+    await until(lambda: rig.connection.requests.kept_bytes == 5, "a part is kept")
+    now = now_ms()
+    rig.connection.sweep(now)
+    await client.send(ASKED[5:6])
+    await until(lambda: rig.connection.requests.kept_bytes == 6, "a byte more is kept")
+    rig.connection.sweep(now + 61_000)
+    assert (await client.rest(), rig.stats.errors) == (b"", {"slow_client": 1})
+
+
+async def test_large_frame_under_way_is_not_slow(rig: Rig) -> None:
+    client = rig.connect()
+    asked = produce(9, 10_000_000)
+    await client.send(asked[:20])
+    broker = await rig.accept()
+    await broker.receive(20)
+    now = now_ms()
+    rig.connection.sweep(now)
+    await client.send(asked[20:1_000_000])
+    await broker.receive(1_000_000 - 20)
+    rig.connection.sweep(now + 61_000)
+    assert rig.connections
+
+
+async def test_client_that_does_not_read_stops_the_broker(rig: Rig) -> None:
+    client = rig.connect(send_buffer=4096)
+    await client.send(ASKED)
+    broker = await rig.accept()
+    await broker.receive(len(ASKED))
+    sending = asyncio.ensure_future(broker.send(answer(20_000_000)))
+    await until(lambda: rig.connection.responses.blocked, "the answer waits for the client")
+    assert not sending.done()
+    sending.cancel()
+
+
+# Draining
+
+
+async def test_idle_connection_is_drained(rig: Rig) -> None:
+    client = rig.connect()
+    rig.connection.drain(now_ms())
+    assert await client.rest() == b""
+    client.close()
+    await until(lambda: not rig.connections, "the connection has ended")
+
+
+async def test_answer_owed_is_delivered_before_a_drained_connection_closes(rig: Rig) -> None:
+    client = rig.connect()
+    await client.send(ASKED)
+    broker = await rig.accept()
+    await broker.receive(len(ASKED))
+    rig.connection.drain(now_ms())
+    await broker.send(ANSWERED)
+    assert await client.receive(len(ANSWERED)) == ANSWERED
+    rig.connection.drain(now_ms())
+    assert await client.rest() == b""
+
+
+async def test_client_that_pipelines_without_a_pause_is_drained(rig: Rig) -> None:
+    client = rig.connect()
+    asked = [request(LIST_OFFSETS, 7, correlation_id=number, size=100) for number in range(3)]
+    await client.send(asked[0] + asked[1])
+    broker = await rig.accept()
+    await broker.receive(208)
+    rig.connection.drain(now_ms())
+    await client.send(asked[2])
+    await broker.send(answer(50, correlation_id=0) + answer(50, correlation_id=1))
+    await client.receive(108)
+    rig.connection.drain(now_ms())
+    assert await client.rest() == b""
+
+
+async def test_muted_request_is_passed_on_when_draining(rig: Rig) -> None:
+    rig.quota(producer=1000)
+    client = rig.connect()
+    first, second = produce(9, 30_000), request(LIST_OFFSETS, 7, correlation_id=2, size=100)
+    await client.send(first + second)
+    broker = await rig.accept()
+    await broker.receive(len(first))
+    await until(lambda: rig.stats.muted == 1, "one channel is muted")
+    rig.engine.switch(False)
+    rig.connection.drain(now_ms())
+    assert await broker.receive(len(second)) == second
+
+
+async def test_drained_client_that_does_not_close_is_closed(rig: Rig) -> None:
+    rig.connect()
+    now = now_ms()
+    rig.connection.drain(now)
+    rig.connection.drain(now + 1100)
+    assert not rig.connections
+
+
+async def test_drained_connection_is_no_error(rig: Rig) -> None:
+    client = rig.connect()
+    await client.send(ASKED[:10])
+    await until(lambda: rig.connection.requests.kept_bytes == 10, "a part is kept")
+    rig.connection.drain(now_ms())
+    client.reset()
+    await until(lambda: not rig.connections, "the connection has ended")
+    assert not rig.stats.errors
