@@ -61,6 +61,15 @@ def ended(sluice: SluiceProcess, seconds: float) -> int:
     return sluice.stop()
 
 
+def draining(sluice: SluiceProcess) -> str:
+    """Tell a process to stop, and give what /readyz says as soon as it is not ready."""
+    sluice.signal(signal.SIGTERM)
+    while True:
+        status, text = sluice.get("/readyz")
+        if status == 503:
+            return text
+
+
 def long_poll(sluice: SluiceProcess, topic: Topic, wire: Wire, max_wait_ms: int = LONG_POLL_MS) -> None:
     """Ask for records that are not there, and do not wait for the answer."""
     asked = fetch_request(topic, {topic.led_by(LEADER)[0]: 0}, version=FETCH_VERSION, max_wait_ms=max_wait_ms)
@@ -92,17 +101,13 @@ def test_answer_owed_is_delivered(sluice: SluiceProcess, topic: Topic) -> None:
 def test_draining_process_says_that_it_is_not_ready(sluice: SluiceProcess, topic: Topic) -> None:
     with wired((HOST, sluice.ports.first_broker + LEADER)) as wire:
         long_poll(sluice, topic, wire)
-        sluice.signal(signal.SIGTERM)
-        time.sleep(0.2)
-        status, text = sluice.get("/readyz")
-    assert (status, "draining" in text) == (503, True)
+        assert draining(sluice).startswith("not ready: draining")
 
 
 def test_draining_process_takes_no_new_connection(sluice: SluiceProcess, topic: Topic) -> None:
     with wired((HOST, sluice.ports.first_broker + LEADER)) as wire:
         long_poll(sluice, topic, wire)
-        sluice.signal(signal.SIGTERM)
-        time.sleep(0.2)
+        draining(sluice)
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection((HOST, sluice.ports.bootstrap), timeout=5)
 
@@ -110,8 +115,7 @@ def test_draining_process_takes_no_new_connection(sluice: SluiceProcess, topic: 
 def test_second_signal_ends_at_once(sluice: SluiceProcess, topic: Topic) -> None:
     with wired((HOST, sluice.ports.first_broker + LEADER)) as wire:
         long_poll(sluice, topic, wire, max_wait_ms=60_000)
-        sluice.signal(signal.SIGTERM)
-        time.sleep(0.2)
+        draining(sluice)
         sluice.signal(signal.SIGTERM)
         assert ended(sluice, 3) == 0
 
