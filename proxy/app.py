@@ -79,6 +79,7 @@ class App:
         self._stopping = asyncio.Event()
         self._signals = 0
         self._switched_on = True
+        self.failed = False  # a bug of ours ended it: whoever supervises the process is to start it again
 
     async def serve(self) -> None:
         """Serve until a signal asks to stop, then drain.
@@ -86,6 +87,7 @@ class App:
         Raises:
             StartError: a port can not be bound.
         """
+        self._handle_signals()  # first: until then every one of them would kill the process
         if self._map_file is not None:
             for broker, address in (await asyncio.to_thread(self._map_file.read)).items():
                 self.brokers.learn(broker, *address)
@@ -97,7 +99,6 @@ class App:
         reuse_port = any(options.reuse_port for options in self._config.listeners)
         if self._config.admin.bind is not None:
             await self._admin.start(self._config.admin.bind, reuse_port=reuse_port)
-        self._handle_signals()
         gc.freeze()  # what is here now stays: no collection needs to look at it again
         event(
             logger,
@@ -181,6 +182,7 @@ class App:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("a task of ours has failed; stopping", exc_info=task.exception())
+            self.failed = True
             self.stop()
 
     async def _sweep(self) -> None:
@@ -223,11 +225,12 @@ def run(config: Config) -> int:
     for warning in unenforced(definitions):
         event(logger, logging.WARNING, "configuration warning", warning=warning)
 
-    async def main() -> None:
-        await App(config, definitions, asyncio.get_running_loop()).serve()
+    async def main() -> int:
+        app = App(config, definitions, asyncio.get_running_loop())
+        await app.serve()
+        return 1 if app.failed else 0
 
-    uvloop.run(main())
-    return 0
+    return uvloop.run(main())
 
 
 def _raise_descriptor_limit() -> None:

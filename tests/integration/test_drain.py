@@ -84,6 +84,16 @@ def test_idle_process_ends_with_0(sluice: SluiceProcess) -> None:
     assert ended(sluice, 5) == 0
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_process_told_to_stop_while_it_starts_ends_with_0(tmp_path: Path, number: signal.Signals) -> None:
+    with socket.create_server((HOST, 0)) as mute:  # a broker that says nothing
+        settings = SluiceSettings(f"{HOST}:{mute.getsockname()[1]}")
+        sluice = SluiceProcess.configured(settings, tmp_path)
+        mute.accept()[0].close()  # it asks for Metadata: it is starting
+        sluice.signal(number)
+        assert ended(sluice, 10) == 0
+
+
 def test_idle_connection_does_not_hold_the_process_up(sluice: SluiceProcess) -> None:
     with wired((HOST, sluice.ports.bootstrap)) as wire:
         wire.ask(request(METADATA, 9, topics=[]))

@@ -1,0 +1,71 @@
+"""What the composition root does when a part of it fails; everything else it does is seen in tests/integration."""
+
+import asyncio
+import logging
+
+import pytest
+
+from proxy.app import App
+from proxy.config import Address, Config
+from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
+from quotas.definitions import Definitions
+from tests.cluster import HOST, free_ports
+
+
+def app() -> App:
+    """A gateway without an admin port, in front of a cluster that is not there."""
+    first = free_ports(3)[0]
+    listener = ListenerOptions(
+        bind=HOST, advertised_host=HOST, bootstrap_port=first, first_broker_port=first + 1, broker_id_max=0
+    )
+    config = Config(
+        cluster=ClusterOptions((Address(HOST, first + 2),)), listeners=(listener,), admin=AdminOptions(None)
+    )
+    made = App(config, Definitions(), asyncio.get_running_loop())
+    made._handle_signals = lambda: None  # type: ignore[method-assign]  # they are the test run's own
+    return made
+
+
+async def served(made: App) -> App:
+    async with asyncio.timeout(20):
+        await made.serve()
+    return made
+
+
+async def fail() -> None:
+    raise RuntimeError("a bug")
+
+
+async def test_process_that_is_told_to_stop_has_not_failed() -> None:
+    made = app()
+    asyncio.get_running_loop().call_later(0.1, made.stop)
+    assert not (await served(made)).failed
+
+
+async def test_process_whose_task_fails_stops_and_has_failed(caplog: pytest.LogCaptureFixture) -> None:
+    made = app()
+    made.poller.run = fail  # type: ignore[method-assign]  # the bug
+    with caplog.at_level(logging.ERROR):
+        assert (await served(made)).failed
+
+
+async def test_stopping_process_is_not_ready() -> None:
+    made = app()
+    made.stop()
+    assert made.not_ready() == "draining"
+
+
+async def test_process_without_a_cluster_is_not_ready() -> None:
+    made = app()
+    asyncio.get_running_loop().call_later(0.1, made.stop)
+    await served(made)
+    assert "unreachable" in made.poller.problem
+
+
+async def test_switch_turns_enforcement_off_and_on() -> None:
+    made = app()
+    seen = []
+    for _ in range(2):
+        made.toggle_enforcement()
+        seen.append(made.engine.enforcing)
+    assert seen == [False, True]
