@@ -5,6 +5,7 @@ Brokers start when the first test asks for them, and are ended with the session.
 """
 
 import secrets
+import time
 from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 _TESTS: Final = Path(__file__).resolve().parent
 _KINDS: Final = frozenset({"unit", "property", "simulation", "integration", "interop", "oracle", "packaging"})
 _NEEDS_BROKERS_SECONDS_MAX: Final = 240
+_COORDINATOR_SECONDS_MAX: Final = 60.0
+# Loading, not available, not the coordinator.
+_COORDINATOR_ERRORS: Final = frozenset({14, 15, 16})
 
 
 class CreateTopic(Protocol):
@@ -59,10 +63,18 @@ def kafka() -> Iterator[Cluster]:
 
 def _create_coordinators(bootstrap: str) -> None:
     """Have the topics of group and transaction coordinators created: the first client to need them gets an error."""
-    from confluent_kafka import Consumer, Producer, TopicPartition
+    from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "first"})
-    consumer.committed([TopicPartition("none", 0)], timeout=60)
+    deadline = time.monotonic() + _COORDINATOR_SECONDS_MAX
+    while True:
+        try:
+            consumer.committed([TopicPartition("none", 0)], timeout=60)
+            break
+        except KafkaException as error:  # the coordinator is there a moment before it serves
+            if time.monotonic() > deadline or error.args[0].code() not in _COORDINATOR_ERRORS:
+                raise
+            time.sleep(0.2)
     consumer.close()
     Producer({"bootstrap.servers": bootstrap, "transactional.id": "first"}).init_transactions(60)
 

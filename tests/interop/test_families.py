@@ -8,6 +8,7 @@ from tests.interop.runs import Crowd, options
 PARTITIONS = 6
 RECORDS = 300
 RUN_SECONDS_MAX = 60.0
+READ_SECONDS = 8  # a reader that waits for a record too many takes this long
 # 0 + 1 + … + 299
 INDEX_SUM = RECORDS * (RECORDS - 1) // 2
 
@@ -36,7 +37,15 @@ def transactions(family: Family, target: Target, crowd: Crowd, topic: str) -> No
     transact = ["--transactional-id", f"tx-{topic}", "--records", str(RECORDS)]
     crowd.start(family, "transact", *base, *transact).wait(RUN_SECONDS_MAX).last("transacted")
     # One record more is asked for than there is, so that an aborted one would be seen.
-    words = [*base, "--records", str(RECORDS + 1), "--isolation", "read_committed", "--seconds", "4"]
+    words = [
+        *base,
+        "--records",
+        str(RECORDS + 1),
+        "--isolation",
+        "read_committed",
+        "--seconds",
+        str(READ_SECONDS),
+    ]
     reading = crowd.start(family, "consume", *words)
     line = reading.wait(RUN_SECONDS_MAX).last("consumed")
     assert (line.number("records"), line.number("errors")) == (RECORDS, 0), reading.describe()

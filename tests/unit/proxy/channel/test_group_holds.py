@@ -30,14 +30,14 @@ def test_hold_is_as_long_as_configured_without_a_group() -> None:
     assert _held_ms(_state()) == 15_000
 
 
-def test_hold_of_a_group_member_is_below_a_third_of_its_session_timeout() -> None:
+def test_hold_of_a_group_member_is_a_fifth_of_its_session_timeout() -> None:
     state = _state()
     state.named_session_timeout(10_000)
-    assert _held_ms(state) == 3_333  # (10,000 − 1) // 3
+    assert _held_ms(state) == 2_000  # 10,000 / 5
 
 
 def test_hold_is_shortened_when_the_group_request_comes_later() -> None:
     state = _state()
     state.identify(b"a", 0)
     state.named_session_timeout(0)  # names none: the shortest default of the clients, 10 s
-    assert _held_ms(state) == 3_333
+    assert _held_ms(state) == 2_000

@@ -207,7 +207,7 @@ def test_mute_of_a_group_member_is_capped() -> None:
     talk.client(0, asked, Pass(asked))
     talk.broker(0, answer(), Pass(answer()))
     answered = fetch_answer(11, 30_000, correlation_id=2)  # 20 s
-    talk.broker(0, answered, Pass(told(answered, 8, 1999)))
+    talk.broker(0, answered, Pass(told(answered, 8, 1200)))
 
 
 def test_batch_larger_than_the_window_arrives() -> None:

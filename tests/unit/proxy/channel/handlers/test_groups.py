@@ -1,4 +1,4 @@
-"""Group requests mark their connection: a mute on it stays below a third of the session timeout it named."""
+"""Group requests mark their connection: a mute on it stays at a fifth of the session timeout it named."""
 
 import pytest
 
