@@ -75,6 +75,10 @@ func produce(o report.Options) {
 			room <- struct{}{}
 			producer.Input() <- message(o, index, 0, tally.NowMs())
 		}
+		// A batch that sarama sends a second time while it closes is failed by it: first wait for every answer.
+		for range o.Outstanding {
+			room <- struct{}{}
+		}
 		producer.AsyncClose()
 		readers.Wait()
 		tally.ProducedLine(compression)
