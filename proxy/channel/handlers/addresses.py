@@ -13,7 +13,6 @@ not know in version 0.
 """
 
 from collections.abc import Callable
-from struct import unpack_from
 
 from protocol.api import API_NAMES, MAX_VERSION
 from protocol.messages import api_versions, describe_cluster, find_coordinator, metadata
@@ -70,7 +69,7 @@ def api_versions_request(
 
 def _metadata_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
     """Rewrite the brokers at the answer's head; the topics behind them pass unseen."""
-    (length,) = unpack_from(">i", buf, pos)
+    length = side.frame_bytes - 4
     address_map = side.state.settings.address_map
     assert address_map is not None, "only a gateway rewrites"
     rewritten = metadata.rewrite_head(buf, pos, min(end, pos + 4 + length), entry[2], address_map)
@@ -84,7 +83,7 @@ def _metadata_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, 
 
 
 def _whole_answer(side: Side, buf: Buffer, pos: int, end: int, rewrite: Callable[[bytes], bytes]) -> int:
-    (length,) = unpack_from(">i", buf, pos)
+    length = side.frame_bytes - 4
     if not side.whole(end - pos, length):
         return side.order
     return side.replace(length + 4, rewrite(bytes(buf[pos : pos + 4 + length])))

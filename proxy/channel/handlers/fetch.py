@@ -99,7 +99,7 @@ def _translate(
 
 def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
     """Charge what the answer holds, tell the throttle time, and walk it where addresses may stand at its end."""
-    (length,) = unpack_from(">i", buf, pos)
+    length = side.frame_bytes - 4
     if end - pos < _ANSWER_HEAD_BYTES and end - pos < length + 4:
         return side.more(end - pos, length)
     version = entry[2]

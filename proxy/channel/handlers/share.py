@@ -56,7 +56,7 @@ def acknowledge_request(
 
 def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
     """Charge a ShareFetch's answer, and walk it in a gateway."""
-    (length,) = unpack_from(">i", buf, pos)
+    length = side.frame_bytes - 4
     if end - pos < _THROTTLE_AT + 4:
         return side.more(end - pos, length)
     key, identity = entry[3]
