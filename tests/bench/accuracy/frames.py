@@ -75,32 +75,37 @@ class Walk:
 
 
 class Ledger:
-    """Joins one connection's requests and responses, and says what counts: Produce requests and Fetch responses."""
+    """Joins one connection's requests and responses, and says what counts: Produce requests and Fetch responses.
 
-    __slots__ = ("_fetches", "_requests", "_responses")
+    Both are counted when the answer has passed. For a Produce that is when Kafka counts it too: a request that lies
+    unread in the socket of a muted channel has passed here, but no broker knows of it yet.
+    """
+
+    __slots__ = ("_owed", "_requests", "_responses")
 
     def __init__(self) -> None:
         self._requests = Walk()
         self._responses = Walk()
-        self._fetches: dict[int, str] = {}
+        # By correlation id: client id, API key, when the request's first byte came, its size.
+        self._owed: dict[int, tuple[str, int, float, int]] = {}
 
-    def to_broker(self, data: bytes, now: float) -> list[Counted]:
-        """Return the Produce requests that end within `data`."""
-        counted: list[Counted] = []
+    def to_broker(self, data: bytes, now: float) -> None:
+        """Note the Produce and Fetch requests that end within `data`."""
         for frame in self._requests.feed(data, now):
             api_key, _version, correlation_id, name = _REQUEST.unpack_from(frame.head)
-            client_id = frame.head[_REQUEST.size : _REQUEST.size + max(name, 0)].decode()
-            if api_key == PRODUCE:
-                counted.append(Counted(frame.began, now, client_id, PRODUCE, frame.length))
-            elif api_key == FETCH:
-                self._fetches[correlation_id] = client_id
-        return counted
+            if api_key in (PRODUCE, FETCH):
+                client_id = frame.head[_REQUEST.size : _REQUEST.size + max(name, 0)].decode()
+                self._owed[correlation_id] = (client_id, api_key, frame.began, frame.length)
 
     def to_client(self, data: bytes, now: float) -> list[Counted]:
-        """Return the Fetch responses that end within `data`."""
+        """Return what counts of the requests whose answers end within `data`."""
         counted: list[Counted] = []
         for frame in self._responses.feed(data, now):
-            client_id = self._fetches.pop(_CORRELATION.unpack_from(frame.head)[0], None)
-            if client_id is not None:
-                counted.append(Counted(frame.began, now, client_id, FETCH, frame.length))
+            owed = self._owed.pop(_CORRELATION.unpack_from(frame.head)[0], None)
+            if owed is None:
+                continue
+            client_id, api_key, began, size = owed
+            if api_key == FETCH:
+                began, size = frame.began, frame.length
+            counted.append(Counted(began, now, client_id, api_key, size))
         return counted

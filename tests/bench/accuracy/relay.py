@@ -40,10 +40,10 @@ class Relay:
             )
             pumps = [
                 asyncio.create_task(
-                    self._pump(reader, broker_writer, number, ledger.to_broker), name="to broker"
+                    self._pump(reader, broker_writer, ledger.to_broker), name="to broker"
                 ),
                 asyncio.create_task(
-                    self._pump(broker_reader, writer, number, ledger.to_client), name="to client"
+                    self._pump(broker_reader, writer, self._noting(number, ledger)), name="to client"
                 ),
             ]
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -53,17 +53,24 @@ class Relay:
             broker_writer.close()
         writer.close()
 
+    def _noting(self, number: int, ledger: Ledger) -> Callable[[bytes, float], None]:
+        """What writes down the answers of one connection."""
+
+        def note(data: bytes, now: float) -> None:
+            for counted in ledger.to_client(data, now):
+                self._sink.write(f"{number} {' '.join(str(field) for field in counted)}\n")
+
+        return note
+
     async def _pump(
         self,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
-        number: int,
-        note: Callable[[bytes, float], list[Counted]],
+        note: Callable[[bytes, float], None],
     ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(_CHUNK):
-                for counted in note(data, time.monotonic()):
-                    self._sink.write(f"{number} {' '.join(str(field) for field in counted)}\n")
+                note(data, time.monotonic())
                 writer.write(data)
                 await writer.drain()
 

@@ -37,9 +37,14 @@ def test_walk_remembers_when_a_frame_began() -> None:
 
 def test_ledger_counts_produce_requests_and_fetch_responses_only() -> None:
     ledger = Ledger()
-    (produced,) = ledger.to_broker(
-        request(3, 1, "a", 9) + request(0, 2, "a", 989) + request(1, 3, "a", 9), 5.0
-    )
+    ledger.to_broker(request(3, 1, "a", 9) + request(0, 2, "a", 989) + request(1, 3, "a", 9), 5.0)
+    produced, fetched = ledger.to_client(response(1, 70) + response(2, 30) + response(3, 996), 6.0)
     assert (produced.api_key, produced.size, produced.client_id) == (PRODUCE, 1000, "a")  # 11 bytes of header
-    (fetched,) = ledger.to_client(response(1, 70) + response(2, 30) + response(3, 996), 6.0)
-    assert (fetched.api_key, fetched.size, fetched.ended) == (FETCH, 1000, 6.0)
+    assert (produced.began, produced.ended) == (5.0, 6.0)
+    assert (fetched.api_key, fetched.size, fetched.began, fetched.ended) == (FETCH, 1000, 6.0, 6.0)
+
+
+def test_ledger_does_not_count_a_request_without_an_answer() -> None:
+    ledger = Ledger()
+    ledger.to_broker(request(0, 2, "a", 989), 5.0)
+    assert ledger.to_client(response(1, 70), 6.0) == []
