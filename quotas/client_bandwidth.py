@@ -110,10 +110,10 @@ class Throttle:
             return self._observe(limiter, turn, size, now_ms, consumes=False)
         held_since_ms = turn.held_since_ms
         decision = limiter.produce(turn, size, now_ms)
-        if decision is not ADMITTED and decision.hold_until_ms:
+        if decision.hold_until_ms:
             return decision
         self.bytes_total += size
-        if held_since_ms >= 0 or decision is not ADMITTED:
+        if decision is not ADMITTED or held_since_ms >= 0:
             self.throttled_total += 1
             self.throttle_ms_total += decision.throttle_ms + (
                 now_ms - held_since_ms if held_since_ms >= 0 else 0

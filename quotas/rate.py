@@ -34,6 +34,7 @@ class SampledRate:
         "_current",
         "_keep_ms",
         "_lasts",
+        "_next_ms",
         "_oldest_ms",
         "_sample_ms",
         "_samples",
@@ -52,17 +53,15 @@ class SampledRate:
         self._starts: list[int] = []
         self._lasts: list[int] = []
         self._sums: list[int] = []
-        self._current = 0
+        self._current = -1
+        self._next_ms: float = -math.inf  # from then on a record starts another sample
         self._oldest_ms = 0
         self.purge_at_ms = 0  # before this time no sample can be obsolete
         self.total = 0  # S: bytes in all samples
 
     def record(self, value: int, now_ms: int) -> None:
         """Add `value` bytes; a negative value takes back what a throttled Fetch would have cost (KIP-219)."""
-        starts = self._starts
-        if not starts:
-            self._begin(now_ms)
-        elif now_ms - starts[self._current] >= self._sample_ms:
+        if now_ms >= self._next_ms:
             self._advance(now_ms)
         current = self._current
         self._sums[current] += value
@@ -72,7 +71,7 @@ class SampledRate:
     def window_ms(self, now_ms: int) -> int:
         """W: from the oldest sample's start to now, at least N - 1 samples long."""
         if not self._starts:
-            self._begin(now_ms)
+            self._advance(now_ms)
         if now_ms >= self.purge_at_ms:
             self._purge(now_ms)
         elapsed_ms = now_ms - self._oldest_ms
@@ -111,17 +110,13 @@ class SampledRate:
         lasts = [last_ms for last_ms, total in zip(self._lasts, self._sums, strict=True) if total]
         return max(0, max(lasts) + self._keep_ms - now_ms) if lasts else 0
 
-    def _begin(self, now_ms: int) -> None:
-        self._starts.append(now_ms)
-        self._lasts.append(now_ms)
-        self._sums.append(0)
-        self._oldest_ms = now_ms
-        self.purge_at_ms = now_ms + self._keep_ms
-
     def _advance(self, now_ms: int) -> None:
-        """Close the current sample and start the next one at this record's time."""
+        """Close the current sample, if there is one, and start the next one at this record's time."""
+        self._next_ms = now_ms + self._sample_ms
         # N + 1: one sample more than the window, for the part of the oldest that still lies inside it.
         self._current = current = (self._current + 1) % (self._samples + 1)
+        if not self._starts:
+            self.purge_at_ms = now_ms + self._keep_ms
         if current >= len(self._starts):
             self._starts.append(now_ms)
             self._lasts.append(now_ms)
@@ -141,5 +136,6 @@ class SampledRate:
                 self._sums[index] = 0
                 self._starts[index] = self._lasts[index] = now_ms
         self._oldest_ms = min(self._starts)
+        self._next_ms = self._starts[self._current] + self._sample_ms
         # A lower bound until the next purge: last records only move forward.
         self.purge_at_ms = min(self._lasts) + keep_ms

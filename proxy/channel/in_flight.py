@@ -11,7 +11,7 @@ from typing import Any, Final
 
 __all__ = ["LOCAL", "Buffer", "Entry", "InFlight", "Responder"]
 
-Buffer = bytearray | memoryview
+Buffer = bytearray
 
 # A responder decides over an answer that starts at a position of a buffer: (side, buf, pos, end, entry,
 # now_ms) -> 0 to pass it, or an order. `Any`: the side's own type would be a cycle, and the detail is what

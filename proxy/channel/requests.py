@@ -18,20 +18,20 @@ from proxy.stats import API_KEYS_MAX
 
 __all__ = ["RequestSide"]
 
-_HEAD_BYTES: Final = (
-    REQUEST_HEAD.size
-)  # 14: length, API key, version, correlation id, length of the client id
+_HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
+_HEAD_BYTES: Final = REQUEST_HEAD.size  # 14
 _LENGTH_MIN: Final = _HEAD_BYTES - 4
 
 
 class RequestSide(Side):
     """Requests on their way to the broker."""
 
-    __slots__ = ("_client_id", "_counts", "_length_max")
+    __slots__ = ("_client_id", "_client_id_length", "_counts", "_length_max")
 
     def __init__(self, state: ChannelState) -> None:
         super().__init__(state)
-        self._client_id: bytes | None = None
+        self._client_id = b""
+        self._client_id_length = -1  # nobody has spoken yet, or somebody without a client id
         self._counts = state.stats.requests
         self._length_max = state.settings.frame_bytes_max
 
@@ -56,28 +56,28 @@ class RequestSide(Side):
             if end - pos < _HEAD_BYTES:
                 self._cut_header(buf, pos, end)
                 return pos - start
-            head: tuple[int, int, int, int, int] = REQUEST_HEAD.unpack_from(buf, pos)
+            head: tuple[int, int, int, int, int] = _HEAD(buf, pos)
             length, key, version, correlation_id, client_id_length = head
             body = pos + _HEAD_BYTES + client_id_length
-            if (
-                client_id_length < 0
-                or body > end
-                or not client_id_length + _LENGTH_MIN <= length <= self._length_max
+            next_pos = pos + 4 + length
+            if not (  # the usual case: a header that is all here, of whoever spoke last
+                client_id_length == self._client_id_length >= 0
+                and end >= body <= next_pos
+                and length <= self._length_max
+                and buf.startswith(self._client_id, pos + _HEAD_BYTES)
+                and state.identity is not None
             ):
-                body = self._unusual_header(buf, pos, head)
+                body = self._identify(buf, pos, end, head, now_ms)
                 if not body:
                     return pos - start
-            client_id = bytes(buf[pos + _HEAD_BYTES : body])
-            if client_id != self._client_id or state.identity is None:
-                self._client_id = client_id
-                state.identify(client_id, now_ms)
             handler = REQUEST_HANDLERS.get(key)
             if handler is None:
                 self._plain(key, version, correlation_id)
-            elif handler(self, buf, pos, end, body, head, now_ms):
-                return pos - start
-            self._counts[key if 0 <= key < API_KEYS_MAX else API_KEYS_MAX] += 1
-            pos += length + 4
+            else:
+                if handler(self, buf, pos, end, body, head, now_ms):
+                    return pos - start
+                self._counts[key] += 1
+            pos = next_pos
             if pos > end or (pos == end and state.mute_until_ms <= now_ms):
                 self.unseen = pos - end
                 self.order = PASS
@@ -89,9 +89,12 @@ class RequestSide(Side):
             # What it answers may hold addresses that lead round the proxy; a broker would close as well.
             raise PeerError("unknown_api", f"API key {key}, version {version}")
         self.state.in_flight.append((correlation_id, None, version, None))
+        self._counts[key if 0 <= key < API_KEYS_MAX else API_KEYS_MAX] += 1
 
-    def _unusual_header(self, buf: Buffer, pos: int, head: tuple[int, int, int, int, int]) -> int:
-        """Where a header ends that has no client id; 0 with an order where it is cut.
+    def _identify(
+        self, buf: Buffer, pos: int, end: int, head: tuple[int, int, int, int, int], now_ms: int
+    ) -> int:
+        """Make the client id of this header the one who speaks; returns where it ends, 0 with an order where it is cut.
 
         Raises:
             PeerError: no header looks like that.
@@ -99,13 +102,17 @@ class RequestSide(Side):
         length, _, _, _, client_id_length = head
         if not _LENGTH_MIN <= length <= self._length_max:
             raise unreadable_length(bytes(buf[pos : pos + 4]), length, self._length_max)
-        if client_id_length < -1 or client_id_length > length - _LENGTH_MIN:
+        if not -1 <= client_id_length <= length - _LENGTH_MIN:
             raise PeerError("malformed", f"client id of {client_id_length} bytes in a frame of {length}")
-        if client_id_length == -1:
-            return pos + _HEAD_BYTES
-        self.need = _HEAD_BYTES + client_id_length
-        self.order = MORE
-        return 0
+        body = pos + _HEAD_BYTES + max(client_id_length, 0)
+        if body > end:
+            self.need = body - pos
+            self.order = MORE
+            return 0
+        self._client_id = bytes(buf[pos + _HEAD_BYTES : body])
+        self._client_id_length = client_id_length
+        self.state.identify(self._client_id, now_ms)
+        return body
 
     def _cut_header(self, buf: Buffer, pos: int, end: int) -> None:
         """Fewer bytes than a header has: none is the ordinary end of a read, some are kept unless they are hopeless."""

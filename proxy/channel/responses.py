@@ -13,7 +13,8 @@ from proxy.channel.side import MORE, PASS, REPLACE, WALK, Side
 
 __all__ = ["ResponseSide"]
 
-_HEAD: Final = Struct(">ii")  # length, correlation id
+_HEAD: Final = Struct(">ii").unpack_from  # length, correlation id
+_HEAD_BYTES: Final = 8
 _LENGTH_MIN: Final = 4
 
 
@@ -26,7 +27,7 @@ class ResponseSide(Side):
         """Whether an answer has begun to pass and is not over."""
         return self.unseen > 0 or self.walk is not None
 
-    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
+    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:  # noqa: C901 - a call a frame costs 5 %
         """Decide over what the broker sent; see the package docstring."""
         pos = start
         if self.unseen or self.walk is not None:
@@ -34,46 +35,52 @@ class ResponseSide(Side):
             if self.mid_frame():
                 return pos - start
         in_flight = self.state.in_flight
-        while True:
-            if in_flight and in_flight[0][1] is LOCAL:
+        while in_flight:
+            entry = in_flight[0]
+            responder = entry[1]
+            if responder is LOCAL:
                 self.replace(0, in_flight.popleft()[3])
                 return pos - start
-            if end - pos < _HEAD.size:
-                self.need = _HEAD.size
-                self.order = MORE if end > pos else PASS
+            if end - pos < _HEAD_BYTES:
+                break
+            length, correlation_id = _HEAD(buf, pos)
+            if correlation_id != entry[0] or length < _LENGTH_MIN:
+                raise self._unowed(length, correlation_id)
+            self.frame_bytes = length + 4
+            order = 0 if responder is None else responder(self, buf, pos, end, entry, now_ms)
+            if order == MORE:
                 return pos - start
-            order = self._decide(buf, pos, end, now_ms)
-            if order in (MORE, REPLACE):
+            self._answered()
+            if order == REPLACE:
                 return pos - start
             if order == WALK:
                 pos = self._go_on(buf, pos, end)
                 if self.mid_frame():
                     return pos - start
                 continue
-            pos += self.frame_bytes
+            pos += length + 4
             if pos > end:
                 self.unseen = pos - end
                 self.order = PASS
                 return end - start
+        self._cut_head(buf, pos, end)
+        return pos - start
 
-    def _decide(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        """Decide on the answer at `pos`: 0 where it passes, or an order; unless that is MORE, it is owed no more."""
+    def _answered(self) -> None:
+        """The oldest answer is owed no more."""
         state = self.state
-        in_flight = state.in_flight
-        length, correlation_id = _HEAD.unpack_from(buf, pos)
-        if not in_flight or length < _LENGTH_MIN or in_flight[0][0] != correlation_id:
-            raise self._unowed(length, correlation_id)
-        self.frame_bytes = length + 4
-        entry = in_flight[0]
-        responder = entry[1]
-        order = 0 if responder is None else responder(self, buf, pos, end, entry, now_ms)
-        if order != MORE:
-            in_flight.popleft()
-            state.stats.frames_from_brokers += 1
-            if state.full and len(in_flight) <= state.in_flight_max // 2:
-                state.full = False
-                self.signal = True
-        return order
+        state.in_flight.popleft()
+        state.stats.frames_from_brokers += 1
+        if state.full and len(state.in_flight) <= state.in_flight_max // 2:
+            state.full = False
+            self.signal = True
+
+    def _cut_head(self, buf: Buffer, pos: int, end: int) -> None:
+        """Fewer bytes than an answer's head has: none is the ordinary end of a read; or more than is owed."""
+        if end - pos >= _HEAD_BYTES:
+            raise self._unowed(*_HEAD(buf, pos))
+        self.need = _HEAD_BYTES
+        self.order = MORE if end > pos else PASS
 
     def _go_on(self, buf: Buffer, pos: int, end: int) -> int:
         """Pass on with the answer under way; returns how far, and sets the order unless the answer is over."""
@@ -89,23 +96,15 @@ class ResponseSide(Side):
         assert walk is not None
         address_map = self.state.settings.address_map
         assert address_map is not None, "only a gateway walks"
-        while True:
-            pos += walk.feed(buf, pos, end, address_map)
-            if walk.done:
-                self.walk = None
-                # More than the frame's fields: nothing Kafka has, but its length was announced.
-                self.unseen = walk.unseen
-                self.order = PASS
-                return pos
-            if not walk.unseen:
-                self.need = end - pos + 1
-                self.order = MORE if end > pos else PASS
-                return pos
-            if walk.unseen > end - pos:
-                self.unseen = walk.unseen - (end - pos)
-                self.order = PASS
-                return end
-            pos += walk.unseen
+        pos += walk.feed(buf, pos, end, address_map)
+        self.unseen = walk.unseen  # behind the end of what is here
+        self.order = PASS
+        if walk.done:
+            self.walk = None
+        elif not walk.unseen and pos < end:
+            self.need = end - pos + 1
+            self.order = MORE
+        return pos
 
     def _unowed(self, length: int, correlation_id: int) -> PeerError:
         """Say why an answer can not be one that is owed."""

@@ -57,6 +57,7 @@ class Pump:
     """
 
     __slots__ = (
+        "_buffer",
         "_kept",
         "_low_water",
         "_owner",
@@ -65,6 +66,7 @@ class Pump:
         "_read_bytes",
         "_reading",
         "_recv_into",
+        "_send_now",
         "_shared",
         "_tuned",
         "_unsent",
@@ -94,6 +96,8 @@ class Pump:
         self._read_bytes = READ_BYTES_MAX
         self._tuned = False  # within a large frame, or right behind one
         self._recv_into: Callable[[memoryview, int], int] = _nothing_to_read
+        self._send_now: Callable[..., int] = _not_connected
+        self._buffer = shared.buffer
         self._view = shared.view
         self._reading = False
         self.at_end = False
@@ -111,6 +115,7 @@ class Pump:
         """The destination is connected: write what waits for it."""
         self.dst = dst
         self.dst_fd = dst.fileno()
+        self._send_now = dst.send
         if self._unsent:
             self._shared.loop.add_writer(self.dst_fd, self._on_writable)
         self.update_reading()
@@ -152,9 +157,9 @@ class Pump:
         if self.blocked:
             return
         if kept is None:
-            self._show(self._shared.view, 0, 0, now_ms)
+            self._show(self._buffer, self._view, 0, now_ms)
         else:
-            self._show(memoryview(kept), 0, len(kept), now_ms)
+            self._show(kept, memoryview(kept), len(kept), now_ms)
 
     def close(self) -> None:
         """Stop reading and writing; what was not written is lost with the connection."""
@@ -172,15 +177,15 @@ class Pump:
             self._pipe = None
         self.src = self.dst = self._kept = self._unsent = None
         self._recv_into = _nothing_to_read
+        self._send_now = _not_connected
         self._piped = 0
 
     def _on_readable(self) -> None:
         side = self.side
         if side.unseen >= SPLICE_BYTES_MIN and self._splice():
             return
-        view = self._view
         try:
-            count = self._recv_into(view, self._read_bytes)
+            count = self._recv_into(self._view, self._read_bytes)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -192,9 +197,9 @@ class Pump:
         started_ns = monotonic_ns()
         self.bytes_total += count
         if self._kept is None:
-            self._show(view, 0, count, started_ns // 1_000_000)
+            self._show(self._buffer, self._view, count, started_ns // 1_000_000)
         else:
-            self._show_more(self._kept, view[:count], started_ns // 1_000_000)
+            self._show_more(self._kept, self._view[:count], started_ns // 1_000_000)
         if self._tuned or side.unseen >= SPLICE_BYTES_MIN:
             self._tune()
         if not started_ns & _SAMPLE_MASK_NS:
@@ -204,7 +209,7 @@ class Pump:
         """Show what was kept together with what has come, once that is as much as the side needs."""
         kept += more
         if len(kept) >= self.side.need:
-            self._show(memoryview(kept), 0, len(kept), now_ms)
+            self._show(kept, memoryview(kept), len(kept), now_ms)
 
     def _tune(self) -> None:
         """Choose how much to wait for and to read next.
@@ -225,16 +230,17 @@ class Pump:
             self._low_water = low_water
             self.src.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
-    def _show(self, buf: memoryview, start: int, end: int, now_ms: int) -> None:
-        """Show buf[start:end] to the side and carry out its orders until it wants more, or to wait."""
+    def _show(self, buf: bytearray, view: memoryview, end: int, now_ms: int) -> None:
+        """Show buf[:end] to the side and carry out its orders until it wants more, or to wait; `view` is of `buf`."""
         side = self.side
+        start = 0
         try:
             while True:
                 count = side.receive(buf, start, end, now_ms)
                 if count:
                     # More of a large frame follows at once: one packet with its beginning.
                     flags = _MSG_MORE if side.unseen >= SPLICE_BYTES_MIN else 0
-                    self._send(buf[start : start + count], flags)
+                    self._send(view[start : start + count], count, flags)
                 order = side.order
                 if order == PASS:
                     self._kept = None
@@ -242,7 +248,7 @@ class Pump:
                 start += count
                 if order == REPLACE:
                     if side.insert:
-                        self._send(side.insert)
+                        self._send(side.insert, len(side.insert), 0)
                     start += side.drop
                     continue
                 self._kept = bytearray(buf[start:end]) if start < end else None
@@ -259,8 +265,8 @@ class Pump:
             side.signal = False
             self._owner.signalled(self, now_ms)
 
-    def _send(self, data: memoryview | bytes | bytearray, flags: int = 0) -> None:
-        """Write, or keep for when the destination can take it.
+    def _send(self, data: memoryview | bytes | bytearray, count: int, flags: int) -> None:
+        """Write the `count` bytes of `data`, or keep for when the destination can take them.
 
         Raises:
             OSError: the destination has failed.
@@ -268,14 +274,13 @@ class Pump:
         if self._unsent is not None:
             self._unsent += data
             return
-        sent = 0
+        try:
+            sent = self._send_now(data, flags)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        if sent == count:
+            return
         if self.dst is not None:
-            try:
-                sent = self.dst.send(data, flags)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            if sent == len(data):
-                return
             self._shared.loop.add_writer(self.dst_fd, self._on_writable)
         self._unsent = bytearray(data[sent:])
         self.update_reading()
@@ -383,3 +388,7 @@ class Pump:
 
 def _nothing_to_read(_view: memoryview, _count: int) -> int:
     raise BlockingIOError("no source is connected")
+
+
+def _not_connected(_data: object, _flags: int) -> int:
+    raise BlockingIOError("no destination is connected")

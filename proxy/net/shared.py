@@ -38,7 +38,8 @@ class Shared:
         self.sessions = SessionTable(limits.sessions_max)
         self.pipes = Pipes(limits.pipes_max, stats)
         self.hangups = Hangups(loop)
-        self.view = memoryview(bytearray(READ_BYTES_MAX))
+        self.buffer = bytearray(READ_BYTES_MAX)
+        self.view = memoryview(self.buffer)  # the same bytes, for the sockets
 
     def close(self) -> None:
         """Give back what is the process's own."""

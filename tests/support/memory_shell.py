@@ -52,7 +52,7 @@ class Direction:
         start, end = len(_STALE), len(_STALE) + len(shown)
         side = self.side
         for _ in range(_STEPS_MAX):
-            count = side.receive(memoryview(buf), start, end, now_ms)
+            count = side.receive(buf, start, end, now_ms)
             self.out += buf[start : start + count]
             start += count
             if side.order != REPLACE:

@@ -146,12 +146,11 @@ class Playbook:
 def _carry_out(side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
     """The orders for these bytes, and what of them is kept."""
     buf = bytearray(shown)  # writable, as the shell's own buffer is
-    view = memoryview(buf)
     orders: list[Order] = []
     start = 0
     for _ in range(_ORDERS_MAX):
         try:
-            count = side.receive(view, start, len(buf), now_ms)
+            count = side.receive(buf, start, len(buf), now_ms)
         except PeerError as error:
             return [*orders, Ends(error.cause)], b""
         except WireError:

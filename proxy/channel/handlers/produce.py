@@ -19,13 +19,16 @@ from protocol.messages import produce
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry
 from proxy.channel.side import Side, skip_header_tags
+from proxy.channel.state import ChannelState
 from quotas.decisions import ADMITTED
 
 __all__ = ["request"]
 
+_VERSION_MAX: Final = MAX_VERSION[PRODUCE]
 _FLEXIBLE_SINCE: Final = 9
-_INT16: Final = Struct(">h").unpack_from
 _NODE_ENDPOINTS_SINCE: Final = 10
+# No header tags and no transactional id, as nearly always: two zeros, then acks.
+_NO_TAGS_NO_TRANSACTION: Final = Struct(">Hh").unpack_from
 # What may stand before acks: a header's tags and a transactional id of at most 32,767 bytes, as Kafka's strings are.
 _FIELDS_BYTES_MAX: Final = 128 * 1024
 
@@ -39,17 +42,18 @@ def request(
 ) -> int:
     """Charge the request, and owe its answer unless acks=0."""
     length, _, version, correlation_id, _ = head
-    if version > MAX_VERSION[PRODUCE] or version < 0:
-        raise PeerError("unsupported_version", f"Produce version {version}")
-    acks = _acks(buf, body, min(end, pos + 4 + length), version)
-    if acks is None:
-        if end - pos > _FIELDS_BYTES_MAX:
-            raise PeerError("malformed", f"no acks in the first {end - pos} bytes of a Produce")
-        return side.more(end - pos, length)
-    state = side.state
+    zeros = acks = -2
+    if _FLEXIBLE_SINCE <= version <= _VERSION_MAX and end >= body + 4 <= pos + 4 + length:
+        zeros, acks = _NO_TAGS_NO_TRANSACTION(buf, body)
+    if zeros:
+        found = _acks(buf, pos, end, body, head)
+        if found is None:
+            return side.more(end - pos, length)
+        acks = found
+    state: ChannelState = side.state
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"
-    if acks == 0:
+    if not acks:
         state.acks_zero = True  # said before a hold: a client that closes then still wants this one delivered
     throttle = identity.quota.produce
     decision = throttle.produce(identity.produce, length, now_ms)
@@ -58,7 +62,7 @@ def request(
         if decision.hold_until_ms > now_ms:
             return side.wait(decision.hold_until_ms, held=True)
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
-    if acks == 0:
+    if not acks:
         return 0
     if mute_until_ms or (version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None):
         state.in_flight.append((correlation_id, _answer, version, mute_until_ms))
@@ -67,13 +71,17 @@ def request(
     return 0
 
 
-def _acks(buf: Buffer, body: int, end: int, version: int) -> int | None:
-    """The acks of a request whose client id ends at `body`; None when `end` comes before them."""
-    if version >= _FLEXIBLE_SINCE and body + 4 <= end and not buf[body] and not buf[body + 1]:
-        acks: int = _INT16(buf, body + 2)[0]  # no header tags and no transactional id, as nearly always
-        return acks
-    fields_at = skip_header_tags(buf, body, end, flexible=version >= _FLEXIBLE_SINCE)
-    return None if fields_at is None else produce.acks(buf, fields_at, end, version)
+def _acks(buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int]) -> int | None:
+    """The acks of any request; None when `end` comes before them."""
+    length, _, version, _, _ = head
+    if not 0 <= version <= _VERSION_MAX:
+        raise PeerError("unsupported_version", f"Produce version {version}")
+    fields_end = min(end, pos + 4 + length)
+    fields_at = skip_header_tags(buf, body, fields_end, flexible=version >= _FLEXIBLE_SINCE)
+    acks = None if fields_at is None else produce.acks(buf, fields_at, fields_end, version)
+    if acks is None and end - pos > _FIELDS_BYTES_MAX:
+        raise PeerError("malformed", f"no acks in the first {end - pos} bytes of a Produce")
+    return acks
 
 
 def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
@@ -82,7 +90,7 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     if frame_end > end:
         side.whole(end - pos, side.frame_bytes - 4)
         return side.order
-    if not entry[3] and bytes(buf[frame_end - 5 : frame_end]) == _NOTHING_TO_REWRITE:
+    if not entry[3] and buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end):
         return 0
     frame = bytes(buf[pos:frame_end])
     throttle_ms = max(0, entry[3] - now_ms)

@@ -39,9 +39,7 @@ class Relay:
                 HOST, self._broker_port, limit=_CHUNK
             )
             pumps = [
-                asyncio.create_task(
-                    self._pump(reader, broker_writer, ledger.to_broker), name="to broker"
-                ),
+                asyncio.create_task(self._pump(reader, broker_writer, ledger.to_broker), name="to broker"),
                 asyncio.create_task(
                     self._pump(broker_reader, writer, self._noting(number, ledger)), name="to client"
                 ),
