@@ -325,7 +325,8 @@ class Connection:
 
     def _client_gone(self, reset: bool) -> None:
         """The client closed while it waits; what it sent with acks=0 is still delivered, after its time."""
-        self._shared.stats.client_closed_muted += 1
+        if self._waiting == "muted":
+            self._shared.stats.client_closed_muted += 1
         if (
             self.channel.state.acks_zero
             and not reset

@@ -93,6 +93,7 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     if not entry[3] and buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end):
         return 0
     frame = bytes(buf[pos:frame_end])
-    throttle_ms = max(0, entry[3] - now_ms)
+    # The mute may have been ended early since, by a raised quota.
+    throttle_ms = max(0, min(entry[3], side.state.mute_until_ms) - now_ms)
     answer = produce.rewrite_response(frame, entry[2], side.state.settings.address_map, throttle_ms)
     return 0 if answer is frame else side.replace(side.frame_bytes, answer)

@@ -187,6 +187,16 @@ def test_raised_quota_frees_a_muted_channel() -> None:
     talk.client(500, b"", Pass(second))
 
 
+def test_answer_does_not_tell_a_mute_that_was_ended() -> None:
+    talk = Playbook(channel_machine(producer_default=1000))
+    asked = produce(9, OVER)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    raised = Definitions(static=StaticQuotas(producer_default=100_000))
+    talk.channel.state.engine.update(EngineOptions(), raised, 500)
+    talk.channel.reconsider()
+    talk.broker(600, produce_answer(9), Pass(produce_answer(9)))
+
+
 def test_lowered_quota_leaves_a_muted_channel_as_it_is() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     first, second = produce(9, OVER), produce(9, 100, correlation_id=2)
