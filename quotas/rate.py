@@ -15,6 +15,10 @@ start and the next time a sample can be obsolete are kept beside the ring.
 """
 
 import math
+from typing import Final
+
+# Before any time there is: a clock may start below 0.
+NEVER_MS: Final = -(1 << 60)
 
 
 class SampledRate:
@@ -54,7 +58,7 @@ class SampledRate:
         self._lasts: list[int] = []
         self._sums: list[int] = []
         self._current = -1
-        self._next_ms: float = -math.inf  # from then on a record starts another sample
+        self._next_ms = NEVER_MS  # from then on a record starts another sample
         self._oldest_ms = 0
         self.purge_at_ms = 0  # before this time no sample can be obsolete
         self.total = 0  # S: bytes in all samples
