@@ -31,6 +31,7 @@ QuotaKey = Literal[
 ]
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CLIENT_KEYS: Final = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 )
