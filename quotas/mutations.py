@@ -11,7 +11,7 @@ counts the same and the caller enforces nothing. What a message asks for, and wh
 is `proxy.channel.handlers.topic_mutations`; auto-created topics are `auto_created`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
 from quotas.bucket import TokenBucket
@@ -21,8 +21,10 @@ from quotas.options import EngineOptions
 
 __all__ = ["MutationQuotas", "MutationThrottle", "Source"]
 
-# Topics whose size is remembered from their creation, until brokers have heard of it (moments later).
-_CREATED_MAX: Final = 4096
+# Topics that were created or grown moments ago, whose size a broker may not know yet.
+_SIZES_MAX: Final = 4096
+# KRaft brokers hear of a topic within milliseconds; one that is busy or far away, within this time.
+_SIZE_MS: Final = 10_000
 
 
 class Source(Protocol):
@@ -195,7 +197,7 @@ class MutationQuotas:
         "_clients",
         "_cluster",
         "_cluster_version",
-        "_created",
+        "_sizes",
         "default_partitions",
         "source",
     )
@@ -207,7 +209,7 @@ class MutationQuotas:
         self._buckets: dict[BucketKey, _Bucket] = {}
         self._cluster: _Bucket | None = None
         self._cluster_version: object = None
-        self._created: dict[str, int] = {}
+        self._sizes: dict[str | bytes, tuple[int, int]] = {}
 
     def client(self, user: str, client_id: str) -> MutationThrottle:
         """This client's throttle; give it back with `leave`."""
@@ -228,20 +230,23 @@ class MutationQuotas:
         """Everybody who has asked for mutations."""
         return iter(list(self._clients.values()))
 
-    def created(self, name: str, partitions: int) -> None:
-        """Remember a topic's size: brokers hear of it a moment after its creator does."""
-        self._created.pop(name, None)
-        if len(self._created) >= _CREATED_MAX:
-            del self._created[next(iter(self._created))]
-        self._created[name] = partitions
+    def resized(self, topics: Iterable[str | bytes], partitions: int, now_ms: int) -> None:
+        """Remember a topic's size, by its name and its id: brokers hear of it a moment after its creator does."""
+        for topic in topics:
+            self._sizes.pop(topic, None)
+            if len(self._sizes) >= _SIZES_MAX:
+                del self._sizes[next(iter(self._sizes))]
+            self._sizes[topic] = (partitions, now_ms + _SIZE_MS)
 
-    def size(self, name: str) -> int:
-        """The size of a topic that was created here and that a broker does not know yet; 0 for others."""
-        return self._created.get(name, 0)
+    def size(self, topic: str | bytes, now_ms: int) -> int:
+        """The size that a topic got here moments ago; 0 for others."""
+        partitions, until_ms = self._sizes.get(topic, (0, 0))
+        return partitions if now_ms < until_ms else 0
 
-    def deleted(self, name: str) -> None:
+    def deleted(self, topics: Iterable[str | bytes]) -> None:
         """Forget a topic's size."""
-        self._created.pop(name, None)
+        for topic in topics:
+            self._sizes.pop(topic, None)
 
     def attach(self, user: str, client_id: str, now_ms: int) -> tuple[float | None, _Bucket | None]:
         """A client's limit and its identity's bucket, brought up to date and counted as used."""

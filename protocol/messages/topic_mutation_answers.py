@@ -1,14 +1,13 @@
 """The answers of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: read topic by topic, and made
 for topics that were never forwarded (KIP-599).
 
-A rejected topic gets error 89 and Kafka's own message where the version has one. A merged answer has its
-topics in the request's order, whatever order the broker chose (it shuffles those of DeleteTopics); entries
-that cannot be matched come last, as they came, so that nothing a broker says is lost. Configs and all else in
-an entry pass as bytes.
+A rejected topic gets error 89 and Kafka's own message where the version has one. Answers are matched to the
+request's topics by name or id, since a broker may choose another order (it shuffles those of DeleteTopics).
+Configs and all else in an entry pass as bytes.
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -33,6 +32,7 @@ __all__ = [
     "MutationAnswer",
     "TopicAnswer",
     "local_answer",
+    "matched",
     "merged_answer",
     "read_answer",
     "rejection",
@@ -129,19 +129,10 @@ def local_answer(
     return _INT32.pack(len(body)) + body
 
 
-def merged_answer(
-    frame: Buffer,
-    answer: MutationAnswer,
-    topics: Sequence[TopicMutation],
-    rejected: Mapping[int, bytes],
-    *,
-    compact: bool,
-) -> bytes:
-    """A broker's answer with the rejected topics in it, all in the request's order.
+def matched(answer: MutationAnswer, topics: Sequence[TopicMutation]) -> list[TopicAnswer | None]:
+    """What became of each of these topics; None for one that the broker says nothing about.
 
-    Args:
-        topics: all of the request's, in its order.
-        rejected: entries made here, by their place in `topics`.
+    A topic that is named twice is answered once, and the first of them gets the answer.
     """
     by_name: defaultdict[str, deque[TopicAnswer]] = defaultdict(deque)
     by_id: defaultdict[bytes, deque[TopicAnswer]] = defaultdict(deque)
@@ -149,19 +140,28 @@ def merged_answer(
         if found.name is not None:
             by_name[found.name].append(found)
         by_id[found.topic_id].append(found)  # a broker tells the id of a topic that was named, too
-    entries: list[bytes] = []
+    owed = (by_id[topic.topic_id] if topic.name is None else by_name[topic.name] for topic in topics)
+    return [waiting.popleft() if waiting else None for waiting in owed]
+
+
+def merged_answer(
+    frame: Buffer, answer: MutationAnswer, entries: Iterable[TopicAnswer | bytes | None], *, compact: bool
+) -> bytes:
+    """A broker's answer with other entries: its own, and bytes made here, in the order given.
+
+    What of the broker's own is not among them comes last, so that nothing it says is lost.
+    """
+    made: list[bytes] = []
     placed: set[int] = set()
-    for index, topic in enumerate(topics):
-        waiting = by_id[topic.topic_id] if topic.name is None else by_name[topic.name]
-        if index in rejected:
-            entries.append(rejected[index])
-        elif waiting:  # named twice, it is answered once
-            found = waiting.popleft()
-            placed.add(found.start)
-            entries.append(bytes(frame[found.start : found.end]))
-    entries += (bytes(frame[found.start : found.end]) for found in answer.topics if found.start not in placed)
-    body = bytes(frame[4 : answer.topics_at]) + count_bytes(len(entries), compact)
-    body += b"".join(entries) + bytes(frame[answer.topics_end :])
+    for entry in entries:
+        if isinstance(entry, bytes):
+            made.append(entry)
+        elif entry is not None:
+            placed.add(entry.start)
+            made.append(bytes(frame[entry.start : entry.end]))
+    made += (bytes(frame[found.start : found.end]) for found in answer.topics if found.start not in placed)
+    body = bytes(frame[4 : answer.topics_at]) + count_bytes(len(made), compact)
+    body += b"".join(made) + bytes(frame[answer.topics_end :])
     return _INT32.pack(len(body)) + body
 
 

@@ -14,13 +14,14 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
-from protocol.errors import MalformedFieldError, UnknownVersionError
+from protocol.errors import MalformedFieldError, OversizedError, UnknownVersionError
 from protocol.primitives import Buffer, count, count_bytes, int32, skip, skip_string, skip_tags, string
 
 __all__ = [
     "DEFAULT_PARTITIONS",
     "NO_TOPIC_ID",
     "STRICT_SINCE",
+    "TOPICS_MAX",
     "MutationRequest",
     "TopicMutation",
     "read_request",
@@ -32,6 +33,9 @@ NO_TOPIC_ID: Final = bytes(16)
 DEFAULT_PARTITIONS: Final = -1
 # From these versions on a client knows error 89 (KIP-599).
 STRICT_SINCE: Final = {CREATE_TOPICS: 6, CREATE_PARTITIONS: 3, DELETE_TOPICS: 5}
+
+# Topics of one request. A KRaft controller refuses what would make more than 10,000 records (MAX_RECORDS_PER_USER_OP).
+TOPICS_MAX: Final = 10_000
 
 _IDS_SINCE: Final = 6
 _VALIDATE_ONLY_SINCE: Final = 1
@@ -89,6 +93,8 @@ def read_request(frame: Buffer, body: int, api_key: int, version: int) -> Mutati
     end = len(frame)
     read = _READERS[api_key]
     entries, pos = count(frame, body, end, compact)
+    if entries > TOPICS_MAX:
+        raise OversizedError(f"{entries} topics in one request, at most {TOPICS_MAX} are taken")
     topics = []
     for _ in range(entries):
         topic = read(frame, pos, end, version, compact)

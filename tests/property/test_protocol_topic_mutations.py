@@ -158,9 +158,13 @@ def test_merged_answer_is_in_the_requests_order(api_key: int, version: int, data
     field = {CREATE_TOPICS: "topics", CREATE_PARTITIONS: "results", DELETE_TOPICS: "responses"}[api_key]
     setattr(answer, field, [entry for _, entry in shuffled])
     frame = framed(answer)
-    made = {index: topic_mutation_answers.rejection(topics[index], api_key, version) for index in rejected}
     found = topic_mutation_answers.read_answer(frame, api_key, version)
-    merged = topic_mutation_answers.merged_answer(frame, found, topics, made, compact=True)
+    became = topic_mutation_answers.matched(found, topics)
+    ordered = [
+        topic_mutation_answers.rejection(topic, api_key, version) if index in rejected else became[index]
+        for index, topic in enumerate(topics)
+    ]
+    merged = topic_mutation_answers.merged_answer(frame, found, ordered, compact=True)
     message = decoded(RESPONSES[api_key], version, merged)
     assert framed(message) == merged
     expected = sorted([index for index, _ in entries] + list(rejected))
