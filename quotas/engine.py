@@ -218,6 +218,10 @@ class Engine:
                 throttle.tokens(now_ms),
             )
 
+    def cluster_tokens(self, now_ms: int) -> float | None:
+        """Partition mutations left for all clients together; None where nothing limits them together."""
+        return self.mutations.cluster_tokens(now_ms)
+
     def attach(
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, Limiter | None]:
