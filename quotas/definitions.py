@@ -151,6 +151,10 @@ class Definitions:
         found = rates.get((None, client_id))
         return (rates.get((None, DEFAULT)) if found is None else found), own
 
+    def has(self, key: str) -> bool:
+        """Whether anything at all is limited by this key."""
+        return bool(self._rates.get(key))
+
     def names(self, key: str, user: str, client_id: str) -> bool:
         """Whether an entry names this client id itself, so that it is not one of the many."""
         rates = self._rates.get(key)

@@ -17,7 +17,8 @@ from typing import Final, NamedTuple
 
 from quotas.client_bandwidth import FETCH, PRODUCE, Throttle
 from quotas.definitions import CONTROLLER_MUTATION_RATE, Definitions
-from quotas.mutations import MutationQuotas, MutationThrottle
+from quotas.mutation_quotas import MutationQuotas
+from quotas.mutations import MutationThrottle
 from quotas.options import EngineOptions
 from quotas.sampled import SampledThrottle
 from quotas.schedule import ScheduledThrottle

@@ -1,4 +1,4 @@
-"""Metadata 0-13: the topics of an answer, and a request for the sizes of a few topics (KIP-4, KIP-516).
+"""Metadata 0-13: the topics of requests and answers, and a question for the sizes of a few (KIP-4, KIP-516).
 
 A partition mutation counts partitions that exist already (KIP-599: those deleted, those a topic has before it
 grows), and no request names them: so Sluice asks, with version 4 by name and 12 by id. Both forbid that the
@@ -14,7 +14,16 @@ from protocol.errors import UnknownVersionError
 from protocol.header import REQUEST_HEAD, response_body_start
 from protocol.primitives import Buffer, count, count_bytes, int16, skip, skip_string, skip_tags, string
 
-__all__ = ["BY_ID_VERSION", "BY_NAME_VERSION", "TopicSeen", "read_topics", "request_by_id", "request_by_name"]
+__all__ = [
+    "BY_ID_VERSION",
+    "BY_NAME_VERSION",
+    "TopicSeen",
+    "TopicsAsked",
+    "read_request",
+    "read_topics",
+    "request_by_id",
+    "request_by_name",
+]
 
 # The first version that can forbid auto-creation: every broker since 0.11 speaks it.
 BY_NAME_VERSION: Final = 4
@@ -30,6 +39,20 @@ _LEADER_EPOCH_SINCE: Final = 7
 _OFFLINE_SINCE: Final = 5
 _TOPIC_OPERATIONS_SINCE: Final = 8
 _INT32: Final = Struct(">i")
+
+
+class TopicsAsked(NamedTuple):
+    """What a request asks for.
+
+    Attributes:
+        names: of the topics; empty where all are asked for, or where they are named by id.
+        creates: whether a topic that is not there is created, if the broker is configured so (KIP-204).
+        creates_at: where that is said in the frame; -1 before version 4, which always creates.
+    """
+
+    names: tuple[str, ...]
+    creates: bool
+    creates_at: int
 
 
 class TopicSeen(NamedTuple):
@@ -58,14 +81,38 @@ def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: by
     return _INT32.pack(len(body)) + body
 
 
+def read_request(frame: Buffer, body: int, version: int) -> TopicsAsked:
+    """Read a whole request whose fields begin at `body`.
+
+    Raises:
+        WireError: it is none, or of a version that is not known here.
+    """
+    _check(version)
+    end = len(frame)
+    compact = flexible(METADATA, version)
+    topics, pos = count(frame, body, end, compact)
+    names = []
+    for _ in range(topics):
+        if version >= _TOPIC_ID_SINCE:
+            pos = skip(pos, 16, end)
+        name, pos = string(frame, pos, end, compact)
+        if compact:
+            pos = skip_tags(frame, pos, end)
+        if name is not None:
+            names.append(name)
+    if version < BY_NAME_VERSION:
+        return TopicsAsked(tuple(names), bool(names), -1)
+    skip(pos, 1, end)
+    return TopicsAsked(tuple(names), bool(frame[pos]), pos)
+
+
 def read_topics(frame: Buffer, version: int) -> list[TopicSeen]:
     """The topics of a whole answer.
 
     Raises:
         WireError: it is none, or of a version that is not known here.
     """
-    if not 0 <= version <= MAX_VERSION[METADATA]:
-        raise UnknownVersionError(f"the layout of Metadata version {version} is not known")
+    _check(version)
     end = len(frame)
     compact = flexible(METADATA, version)
     pos = _skip_brokers(frame, end, version, compact)
@@ -89,6 +136,11 @@ def read_topics(frame: Buffer, version: int) -> list[TopicSeen]:
             pos = skip_tags(frame, pos, end)
         seen.append(TopicSeen(error_code, name, topic_id, max(partitions, 0)))
     return seen
+
+
+def _check(version: int) -> None:
+    if not 0 <= version <= MAX_VERSION[METADATA]:
+        raise UnknownVersionError(f"the layout of Metadata version {version} is not known")
 
 
 def _skip_brokers(frame: Buffer, end: int, version: int, compact: bool) -> int:

@@ -187,6 +187,27 @@ def test_metadata_topics_are_what_kafka_python_wrote(version: int, data: st.Data
         assert [topic.topic_id for topic in seen] == [topic.topic_id.bytes for topic in message.topics]
 
 
+@pytest.mark.parametrize("version", range(14))
+@FEW
+@given(data=st.data())
+def test_metadata_request_is_what_kafka_python_wrote(version: int, data: st.DataObject) -> None:
+    message = data.draw(messages(REQUESTS[METADATA], version))
+    frame = framed(message)
+    body = header.body_start(frame, 0, len(frame), METADATA, version)
+    assert body is not None
+    asked = metadata_topics.read_request(frame, body, version)
+    names = tuple(topic.name for topic in message.topics or () if topic.name is not None)
+    assert asked.names == names
+    if version < 4:
+        assert (asked.creates, asked.creates_at) == (bool(names), -1)
+        return
+    assert asked.creates == message.allow_auto_topic_creation
+    changed = bytearray(frame)
+    changed[asked.creates_at] = 0
+    message.allow_auto_topic_creation = False
+    assert bytes(changed) == framed(message)
+
+
 @FEW
 @given(names=st.lists(st.text(max_size=8), max_size=4), client_id=st.text(max_size=8))
 def test_question_by_name_is_kafka_pythons(names: list[str], client_id: str) -> None:

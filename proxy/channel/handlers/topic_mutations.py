@@ -70,6 +70,8 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
     state = side.state
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"
+    if not state.engine.mutations.limiting():
+        return _unseen(state, correlation_id, version)
     throttle = identity.quota.mutations
     if not throttle.limits(now_ms):
         return _unseen(state, correlation_id, version)
@@ -121,7 +123,7 @@ def _costs(
         else:
             known = topic.topic_id if topic.name is None else topic.name
             # Who creates and grows through here is believed before a broker that has not heard of it yet.
-            size = max(lookup.sizes.get(known, 0), quotas.size(known, now_ms))
+            size = max(lookup.sizes.get(known, 0), quotas.sizes.get(known, now_ms) or 0)
             if key == DELETE_TOPICS:
                 cost = size
             elif size:
@@ -263,6 +265,9 @@ def _remember(
     if found.topic_id != requests.NO_TOPIC_ID:
         known.append(found.topic_id)
     if key == DELETE_TOPICS:
-        quotas.deleted(known)
-    else:
-        quotas.resized(known, topic.partitions if key == CREATE_PARTITIONS else made, now_ms)
+        quotas.sizes.forget(known)
+        return
+    for name_or_id in known:
+        quotas.sizes.put(name_or_id, topic.partitions if key == CREATE_PARTITIONS else made, now_ms)
+    if found.name is not None:
+        quotas.awaited.forget((found.name,))  # created on purpose, and charged to its creator
