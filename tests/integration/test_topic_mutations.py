@@ -5,6 +5,7 @@ the bucket is its burst.
 """
 
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from tests.cluster import Address, Cluster, tools
+from tests.cluster import Address, Cluster, ClusterOptions, tools
 from tests.conftest import CreateTopic
 from tests.support.mutation_frames import EXCEEDED, create, delete, errors, grow
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import METADATA, describe
-from tests.support.wire import Wire, request, response, wired
+from tests.support.wire import Wire, part, request, response, wired
 
 RATE = 0.01
 BURST = 10
@@ -179,3 +180,36 @@ def test_observe_creates_everything_and_says_who_would_have_been_rejected(
         assert (found, throttle_ms) == ([(name, NONE) for name in names[:5]], 0)
         settled(kafka, dict.fromkeys(names[:5], 4))
         assert sluice.metric("sluice_topics_would_reject_total", api="CreateTopics") == 2
+
+
+def test_auto_created_topic_is_charged_and_over_the_quota_is_not_created(
+    tmp_path: Path, names: list[str]
+) -> None:
+    properties = {"auto.create.topics.enable": "true", "num.partitions": "12"}
+    with (
+        Cluster(ClusterOptions(nodes=1, properties=properties)) as alone,
+        limited(alone, tmp_path) as sluice,
+        wired(port_of(sluice)) as wire,
+    ):
+        assert wait_for_topic(wire, names[0]) == 12
+        assert sluice.metric("sluice_client_mutation_tokens") < -1  # 10 - 12
+        assert ask_for(wire, names[1]) == 0
+        assert ask_for(wire, names[1]) == 0
+        assert names[1] not in sizes_on(alone)
+        assert sluice.metric("sluice_topics_rejected_total", api="Metadata") == 2
+
+
+def ask_for(wire: Wire, name: str) -> int:
+    """Ask for a topic as clients do, which may create it; give its number of partitions."""
+    topic = part(METADATA, 12, "MetadataRequestTopic", name=name)
+    answer = wire.ask(request(METADATA, 12, topics=[topic], allow_auto_topic_creation=True))
+    (found,) = response(METADATA, 12, answer.frame).topics
+    return len(found.partitions)
+
+
+def wait_for_topic(wire: Wire, name: str) -> int:
+    deadline = time.monotonic() + 20
+    while not (partitions := ask_for(wire, name)):
+        assert time.monotonic() < deadline, "the broker creates it"
+        time.sleep(0.1)
+    return partitions
