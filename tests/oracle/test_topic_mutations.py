@@ -44,7 +44,8 @@ def test_answers_made_here_are_kafkas(judge: Judge, api_key: int, version: int) 
         found = answers.read_answer(answered, api_key, version)
         told = int.from_bytes(answered[found.throttle_at : found.throttle_at + 4], "big", signed=True)
         assert told == judge.number("response", api_key, version, "throttleTimeMs", answered)
-        entries = [*(answers.rejection(topic, api_key, version) for topic in topics), *found.topics]
+        entries: list[answers.TopicAnswer | bytes | None] = [*found.topics]
+        entries += (answers.rejection(topic, api_key, version) for topic in topics)
         merged = answers.merged_answer(answered, found, entries, compact=api.flexible(api_key, version))
         assert again(judge, "response", api_key, version, "throttleTimeMs", told, merged) == merged
 
