@@ -64,5 +64,6 @@ def test_questions_for_sizes_are_kafkas(judge: Judge) -> None:
         (metadata_topics.BY_NAME_VERSION, metadata_topics.request_by_name(["a", "topic"], 7, b"c")),
         (metadata_topics.BY_ID_VERSION, metadata_topics.request_by_id([bytes(range(16))], 7, b"c")),
     ):
-        field = "allowAutoTopicCreation"
-        assert judge.number("request", api.METADATA, version, field, question) == 0
+        assert (
+            judge.ask("get", "request", api.METADATA, version, "allowAutoTopicCreation", question) == "false"
+        )

@@ -249,8 +249,9 @@ def _settle(
             made = found.partitions
             if topic.partitions == requests.DEFAULT_PARTITIONS:
                 state.engine.mutations.default_partitions = made
-        if index not in charged.refused:
-            throttle.record(made - min(cost, _CHARGED_AHEAD_MAX), now_ms)
+        ahead = min(cost, _CHARGED_AHEAD_MAX)
+        if made != ahead and index not in charged.refused:
+            throttle.record(made - ahead, now_ms)
         if not found.error_code and not asked.validate_only:
             throttle.done(made)
             _remember(state, key, topic, found, made, now_ms)
