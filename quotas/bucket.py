@@ -12,6 +12,10 @@ more). It counts tokens, and knows neither topics nor clients (`mutations`), nor
 """
 
 import math
+from typing import Final
+
+# What throttle_time_ms can hold, 24 days; Kafka's cast to it wraps round.
+THROTTLE_MS_MAX: Final = 2**31 - 1
 
 
 class TokenBucket:
@@ -71,4 +75,4 @@ class TokenBucket:
     def throttle_ms(self, now_ms: int) -> int:
         """How long it will be overdrawn, rounded to the nearest millisecond; 0 when it is not."""
         tokens = self.tokens(now_ms)
-        return math.floor(-tokens / self.rate * 1000 + 0.5) if tokens < 0 else 0
+        return math.floor(min(-tokens / self.rate * 1000, THROTTLE_MS_MAX) + 0.5) if tokens < 0 else 0

@@ -104,6 +104,13 @@ def test_time_that_goes_back_refills_nothing_twice() -> None:
     assert tokens.tokens(2000) == 10  # 1 s · 10
 
 
+@pytest.mark.parametrize("rate", [1e-9, 5e-324])
+def test_time_that_no_answer_can_tell_is_cut(rate: float) -> None:
+    tokens = TokenBucket(rate, 1, 0)
+    tokens.record(100, 0)
+    assert tokens.throttle_ms(0) == 2**31 - 1
+
+
 @pytest.mark.parametrize("rate", [0.0, -1.0])
 def test_bucket_that_never_fills_is_refused(rate: float) -> None:
     with pytest.raises(AssertionError, match="never refilled"):
