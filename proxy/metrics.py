@@ -23,6 +23,7 @@ from quotas.engine import QuotaView
 
 CLIENT_LABELS: Final = ("type", "user", "client_id")
 UNKNOWN_API: Final = "unknown"
+MUTATION_SHARE: Final = 8  # one in so many of all series is for partition mutations
 
 
 class Quotas(Protocol):
@@ -34,6 +35,12 @@ class Quotas(Protocol):
 
     def views(self, now_ms: int) -> Iterable[QuotaView]:
         """Give every client in each direction."""
+
+    def mutation_views(self, now_ms: int) -> Iterable[QuotaView]:
+        """Give every client that has asked for partition mutations."""
+
+    def cluster_tokens(self, now_ms: int) -> float | None:
+        """Give the partition mutations left for all clients together; None where nothing limits them."""
 
 
 class Snapshot(NamedTuple):
@@ -55,7 +62,11 @@ class Metrics:
     def __init__(self, stats: Stats, quotas: Quotas, series_max: int, version: str) -> None:
         self._stats = stats
         self._quotas = quotas
-        self._series = ClientSeries(series_max)
+        # Few clients create topics, and their numbers are small: they must not compete with bytes for a series.
+        share = series_max // MUTATION_SHARE
+        self._series = ClientSeries(series_max - share)
+        self._mutations = ClientSeries(share)
+        self._cluster_tokens: float | None = None
         self._version = version
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
@@ -65,19 +76,30 @@ class Metrics:
 
         One scrape at a time: the caller sees to it.
         """
-        self._series.begin()
-        for portion in portions(self._quotas.views(now_ms)):
-            self._series.weigh(portion)
-            yield
-        self._series.choose()
-        for portion in portions(self._quotas.views(now_ms)):
-            self._series.take(portion)
-            yield
+        for series, views in (
+            (self._series, self._quotas.views),
+            (self._mutations, self._quotas.mutation_views),
+        ):
+            series.begin()
+            for portion in portions(views(now_ms)):
+                series.weigh(portion)
+                yield
+            series.choose()
+            for portion in portions(views(now_ms)):
+                series.take(portion)
+                yield
+        self._cluster_tokens = self._quotas.cluster_tokens(now_ms)
 
     def snapshot(self) -> Snapshot:
         """Take the counters as they are, with the clients that `portions` looked through."""
-        rows = self._series.rows()
-        return Snapshot((*_of_clients(rows), *_of_proxy(self._stats), *self._of_program()))
+        rows, mutations = self._series.rows(), self._mutations.rows()
+        families = (
+            *_of_clients(rows, mutations),
+            *_of_mutations(mutations, self._cluster_tokens),
+            *_of_proxy(self._stats),
+            *self._of_program(),
+        )
+        return Snapshot(families)
 
     def render(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
         """Write a snapshot in the format the scraper accepts.
@@ -114,9 +136,11 @@ class _Fixed(Collector):
         return iter(self._families)
 
 
-def _of_clients(rows: Sequence[Row]) -> Iterator[Metric]:
+def _of_clients(rows: Sequence[Row], mutations: Sequence[Row]) -> Iterator[Metric]:
+    text = "Bytes of requests (Produce) or answers (Fetch) that the quota counts"
+    yield _of_rows("sluice_client_bytes", text, "bytes", rows)
+    every = (*rows, *mutations)
     for name, text, field in (
-        ("bytes", "Bytes of requests (Produce) or answers (Fetch) that the quota counts", "bytes"),
         ("throttled_requests", "Requests that were throttled", "throttled"),
         (
             "would_throttled_requests",
@@ -124,10 +148,7 @@ def _of_clients(rows: Sequence[Row]) -> Iterator[Metric]:
             "would_throttled",
         ),
     ):
-        counter = CounterMetricFamily(f"sluice_client_{name}", text, labels=CLIENT_LABELS)
-        for row in rows:
-            counter.add_metric((row.type, row.user, row.client_id), getattr(row.totals, field))
-        yield counter
+        yield _of_rows(f"sluice_client_{name}", text, field, every)
     for name, text, field in (
         ("throttle_seconds", "Time the client was throttled for", "throttle_ms"),
         (
@@ -136,10 +157,7 @@ def _of_clients(rows: Sequence[Row]) -> Iterator[Metric]:
             "would_throttle_ms",
         ),
     ):
-        counter = CounterMetricFamily(f"sluice_client_{name}", text, labels=CLIENT_LABELS)
-        for row in rows:
-            counter.add_metric((row.type, row.user, row.client_id), getattr(row.totals, field) / 1000)
-        yield counter
+        yield _of_rows(f"sluice_client_{name}", text, field, every, per=1000)
     rate = GaugeMetricFamily(
         "sluice_client_byte_rate", "Bytes/s over the quota's windows", labels=CLIENT_LABELS
     )
@@ -158,6 +176,42 @@ def _of_clients(rows: Sequence[Row]) -> Iterator[Metric]:
     yield from (rate, quota, debt)
 
 
+def _of_mutations(rows: Sequence[Row], cluster_tokens: float | None) -> Iterator[Metric]:
+    made = CounterMetricFamily(
+        "sluice_client_mutations", "Partitions created, added and deleted", labels=CLIENT_LABELS[1:]
+    )
+    tokens = GaugeMetricFamily(
+        "sluice_client_mutation_tokens",
+        "Partition mutations left in the client's bucket; below 0: throttled",
+        labels=CLIENT_LABELS[1:],
+    )
+    quota = GaugeMetricFamily(
+        "sluice_client_quota_mutation_rate",
+        "The quota in partition mutations/s; absent: none",
+        labels=CLIENT_LABELS[1:],
+    )
+    for row in rows:
+        labels = (row.user, row.client_id)
+        made.add_metric(labels, row.totals.bytes)
+        if row.tokens is not None and row.quota is not None:
+            tokens.add_metric(labels, row.tokens)
+            quota.add_metric(labels, row.quota)
+    yield from (made, tokens, quota)
+    whole = GaugeMetricFamily(
+        "sluice_mutation_tokens", "Partition mutations left for all clients together; absent: unlimited"
+    )
+    if cluster_tokens is not None:
+        whole.add_metric((), cluster_tokens)
+    yield whole
+
+
+def _of_rows(name: str, text: str, field: str, rows: Sequence[Row], per: int = 1) -> Metric:
+    counter = CounterMetricFamily(name, text, labels=CLIENT_LABELS)
+    for row in rows:
+        counter.add_metric((row.type, row.user, row.client_id), getattr(row.totals, field) / per)
+    return counter
+
+
 def _of_proxy(stats: Stats) -> Iterator[Metric]:
     yield _gauge("sluice_connections", "Client connections open now", stats.connections, "listener")
     yield _counter(
@@ -168,6 +222,15 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
         "sluice_connection_errors", "Connections that ended as nobody wished", stats.errors, "cause"
     )
     yield _counter("sluice_requests", "Frames from clients, by API", _requests(stats), "api")
+    yield _counter(
+        "sluice_topics_rejected", "Topics over the partition mutation quota", stats.topics_rejected, "api"
+    )
+    yield _counter(
+        "sluice_topics_would_reject",
+        "Topics that were not rejected only because nothing is enforced",
+        stats.topics_would_reject,
+        "api",
+    )
     yield _counter("sluice_reloads", "Times the configuration was read again", stats.reloads, "result")
     for name, text, value in (
         ("sluice_responses", "Frames from brokers", stats.frames_from_brokers),
@@ -184,6 +247,11 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
             "sluice_fetches_answered",
             "Fetches over quota, answered here and seen by no broker",
             stats.fetches_answered,
+        ),
+        (
+            "sluice_topic_lookups",
+            "Metadata requests of our own, for the sizes of topics that are deleted or grown",
+            stats.topic_lookups,
         ),
         ("sluice_session_translations", "Fetches whose session was translated", stats.session_translations),
         (

@@ -54,6 +54,7 @@ class Row:
     quota: float | None
     debt_bytes: float
     totals: Totals
+    tokens: float | None = None  # of partition mutations
 
     def absorb(self, other: "Row") -> None:
         """Take in the same client at another broker.
@@ -181,7 +182,7 @@ def _row(view: QuotaView, identity: Identity) -> Row:
         would_throttle_ms=view.would_throttle_ms_total,
         would_throttled=view.would_throttled_total,
     )
-    return Row(*identity, view.byte_rate, view.quota, view.debt_bytes, totals)
+    return Row(*identity, view.byte_rate, view.quota, view.debt_bytes, totals, view.tokens)
 
 
 def _copied(totals: Totals) -> Totals:

@@ -37,6 +37,9 @@ class Stats:
         "requests",
         "session_translations",
         "spliced_bytes",
+        "topic_lookups",
+        "topics_rejected",
+        "topics_would_reject",
         "unnamed_brokers",
     )
 
@@ -58,6 +61,9 @@ class Stats:
         self.client_closed_muted = 0
         self.fetches_answered = 0  # Fetches answered here, that no broker saw
         self.session_translations = 0
+        self.topics_rejected: Counter[str] = Counter()  # over the mutation quota and never forwarded, by API
+        self.topics_would_reject: Counter[str] = Counter()  # forwarded only because nothing is enforced
+        self.topic_lookups = 0  # Metadata requests of our own, for the sizes of topics
         self.unnamed_brokers = 0  # times a broker without a port was left out of an answer
         self.pipe_fallbacks = 0
         self.reloads: Counter[str] = Counter()  # "ok", "refused"

@@ -31,6 +31,7 @@ QuotaKey = Literal[
 ]
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CLIENT_KEYS: Final = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 )
@@ -149,6 +150,10 @@ class Definitions:
                     return found, bucket
         found = rates.get((None, client_id))
         return (rates.get((None, DEFAULT)) if found is None else found), own
+
+    def has(self, key: str) -> bool:
+        """Whether anything at all is limited by this key."""
+        return bool(self._rates.get(key))
 
     def names(self, key: str, user: str, client_id: str) -> bool:
         """Whether an entry names this client id itself, so that it is not one of the many."""

@@ -16,7 +16,9 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from quotas.client_bandwidth import FETCH, PRODUCE, Throttle
-from quotas.definitions import Definitions
+from quotas.definitions import CONTROLLER_MUTATION_RATE, Definitions
+from quotas.mutation_quotas import MutationQuotas
+from quotas.mutations import MutationThrottle
 from quotas.options import EngineOptions
 from quotas.sampled import SampledThrottle
 from quotas.schedule import ScheduledThrottle
@@ -32,17 +34,55 @@ __all__ = ["EXPIRE_MS", "GATEWAY", "OTHER", "ClientQuota", "Engine", "EngineOpti
 
 
 class ClientQuota:
-    """One client's throttles at one broker."""
+    """One client's throttles at one broker; of partition mutations there is one for all brokers."""
 
-    __slots__ = ("client_id", "fetch", "produce", "seen_bytes", "seen_ms", "user")
+    __slots__ = (
+        "_mutation_quotas",
+        "_mutations",
+        "client_id",
+        "fetch",
+        "produce",
+        "seen_bytes",
+        "seen_ms",
+        "user",
+    )
 
-    def __init__(self, user: str, client_id: str, produce: Throttle, fetch: Throttle) -> None:
+    def __init__(
+        self, user: str, client_id: str, produce: Throttle, fetch: Throttle, mutation_quotas: MutationQuotas
+    ) -> None:
         self.user = user
         self.client_id = client_id
         self.produce = produce
         self.fetch = fetch
+        self._mutation_quotas = mutation_quotas
+        self._mutations: MutationThrottle | None = None  # made when somebody asks: few clients do
         self.seen_bytes = -1  # what it had moved when the expiry last looked
         self.seen_ms = 0
+
+    @property
+    def mutations(self) -> MutationThrottle:
+        """The client's partition mutations."""
+        if self._mutations is None:
+            self._mutations = self._mutation_quotas.client(self.user, self.client_id)
+        return self._mutations
+
+    def busy(self, now_ms: int) -> bool:
+        """Whether somebody holds a turn here, or it owes partition mutations."""
+        owes = self._mutations is not None and self._mutations.owes(now_ms)
+        return self.produce.turns > 0 or self.fetch.turns > 0 or owes
+
+    def moved(self) -> int:
+        """A number that changes when the client does anything that counts."""
+        mutations = 0 if self._mutations is None else self._mutations.mutations_total
+        return self.produce.bytes_total + self.fetch.bytes_total + mutations
+
+    def detach(self) -> None:
+        """Let go of everything that is counted."""
+        self.produce.detach()
+        self.fetch.detach()
+        if self._mutations is not None:
+            self._mutation_quotas.leave(self._mutations)
+            self._mutations = None
 
 
 class QuotaView(NamedTuple):
@@ -50,7 +90,7 @@ class QuotaView(NamedTuple):
 
     user: str
     client_id: str
-    type: str  # Kafka's names: Produce, Fetch
+    type: str  # Kafka's names: Produce, Fetch, ControllerMutation
     byte_rate: float
     quota: float | None
     bytes_total: int
@@ -59,6 +99,7 @@ class QuotaView(NamedTuple):
     would_throttle_ms_total: int
     would_throttled_total: int
     debt_bytes: float
+    tokens: float | None = None  # of partition mutations; None: nothing limits them
 
 
 class Engine:
@@ -81,6 +122,7 @@ class Engine:
         "_switched_on",
         "_visits",
         "enforcing",
+        "mutations",
         "version",
     )
 
@@ -94,6 +136,12 @@ class Engine:
         self._clients: dict[tuple[str, str, int], ClientQuota] = {}
         self._visits: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
         self._limiters: dict[Place, Limiter] = {}
+        self.mutations = MutationQuotas(self)
+
+    @property
+    def relaying(self) -> bool:
+        """Whether all enforcement was turned off (SIGUSR1): what needs not be looked at passes unseen."""
+        return not self._switched_on
 
     @property
     def options(self) -> EngineOptions:
@@ -136,8 +184,8 @@ class Engine:
         for _ in range(min(len(self._visits), EXPIRE_AT_ONCE)):
             key = self._visits.popleft()
             client = self._clients[key]
-            moved = client.produce.bytes_total + client.fetch.bytes_total
-            if moved != client.seen_bytes or client.produce.turns or client.fetch.turns:
+            moved = client.moved()
+            if moved != client.seen_bytes or client.busy(now_ms):
                 client.seen_bytes = moved
                 client.seen_ms = now_ms
             elif now_ms - client.seen_ms >= EXPIRE_MS:
@@ -152,6 +200,28 @@ class Engine:
         for client in list(self._clients.values()):
             yield self._view("Produce", client.produce, now_ms)
             yield self._view("Fetch", client.fetch, now_ms)
+
+    def mutation_views(self, now_ms: int) -> Iterator[QuotaView]:
+        """Every client that has asked for partition mutations; `bytes_total` counts partitions here."""
+        for throttle in self.mutations.clients():
+            yield QuotaView(
+                throttle.user,
+                throttle.client_id,
+                "ControllerMutation",
+                0.0,
+                throttle.limit,
+                throttle.mutations_total,
+                throttle.throttle_ms_total,
+                throttle.throttled_total,
+                throttle.would_throttle_ms_total,
+                throttle.would_throttled_total,
+                0.0,
+                throttle.tokens(now_ms),
+            )
+
+    def cluster_tokens(self, now_ms: int) -> float | None:
+        """Partition mutations left for all clients together; None where nothing limits them together."""
+        return self.mutations.cluster_tokens(now_ms)
 
     def attach(
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
@@ -206,19 +276,19 @@ class Engine:
             client_id,
             Throttle(self, PRODUCE, user, client_id, broker),
             Throttle(self, FETCH, user, client_id, broker),
+            self.mutations,
         )
         self._clients[key] = client
         self._visits.append(key)
         return client
 
     def _named(self, user: str, client_id: str) -> bool:
-        definitions = self._definitions
-        return definitions.names(PRODUCE, user, client_id) or definitions.names(FETCH, user, client_id)
+        names = self._definitions.names
+        return any(names(key, user, client_id) for key in (PRODUCE, FETCH, CONTROLLER_MUTATION_RATE))
 
     def _forget(self, key: tuple[str, str, int], client: ClientQuota) -> None:
         del self._clients[key]
-        client.produce.detach()
-        client.fetch.detach()
+        client.detach()
 
     def _view(self, kind: str, throttle: Throttle, now_ms: int) -> QuotaView:
         limit, _ = self._definitions.limit(throttle.key, throttle.user, throttle.client_id)

@@ -26,6 +26,10 @@ class EngineOptions:
         hold_seconds_max: how long a Produce may wait at its header (schedule); 0 = never held.
         mute_seconds_max: the longest mute; what is left over stays as debt.
         client_ids_max: identities told apart; further ones share one budget, `<other>`.
+        partition_mutations_rate: partition mutations/s of all clients together (KIP-599); None = unlimited.
+        partition_mutations_burst: how many of them at once; None = the rate times all windows.
+        charge_validate_only: whether a request that only asks whether it would work counts, as in KRaft.
+        charge_auto_created: whether topics that Metadata requests create count.
     """
 
     policy: Policy = "kip13"
@@ -37,6 +41,10 @@ class EngineOptions:
     hold_seconds_max: float = 15.0
     mute_seconds_max: float = 20.0
     client_ids_max: int = 200_000
+    partition_mutations_rate: float | None = None
+    partition_mutations_burst: float | None = None
+    charge_validate_only: bool = True
+    charge_auto_created: bool = True
 
     def __post_init__(self) -> None:
         assert self.window_samples >= 2, (
@@ -47,3 +55,9 @@ class EngineOptions:
         assert self.hold_seconds_max >= 0, "a hold is a time"
         assert self.mute_seconds_max > 0, "a throttle that may not mute throttles nobody"
         assert self.client_ids_max > 0, "at least one client can be told apart"
+        assert self.partition_mutations_rate is None or self.partition_mutations_rate > 0, (
+            "a bucket that is never refilled limits for ever"
+        )
+        assert self.partition_mutations_burst is None or self.partition_mutations_burst >= 0, (
+            "a burst is a number of partitions"
+        )

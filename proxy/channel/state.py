@@ -7,9 +7,11 @@ from protocol.messages.fetch_session import SessionTable
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import InFlight
 from proxy.channel.settings import IN_FLIGHT_MAX, ChannelSettings
+from proxy.channel.topic_lookup import TopicLookup
 from proxy.stats import Stats
 from quotas.client_bandwidth import Throttle
 from quotas.engine import Engine
+from quotas.mutations import MutationThrottle
 from quotas.mute import GROUP_SESSION_TIMEOUT_MS, capped
 from quotas.turn import HOLD_MS_UNBOUNDED
 
@@ -28,6 +30,8 @@ class ChannelState:
             None where no group request was seen. It bounds every mute.
         in_flight_max: with so many answers owed no further request is handled; 0 where the channel is to end.
         full: more requests are in flight than may be, so nothing is read; the answers' side signals when it is over.
+        lookup: sizes that were asked of the broker for the request that waits; None where none does.
+        mutations_owed: answers owed to topic mutations that are counted: one at a time, as brokers take them.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
     """
 
@@ -42,6 +46,8 @@ class ChannelState:
         "identity",
         "in_flight",
         "in_flight_max",
+        "lookup",
+        "mutations_owed",
         "mute_until_ms",
         "sessions",
         "settings",
@@ -58,11 +64,13 @@ class ChannelState:
         self.in_flight: InFlight = deque()
         self.in_flight_max = IN_FLIGHT_MAX
         self.mute_until_ms = 0
-        self._muted_by: Throttle | None = None
+        self._muted_by: Throttle | MutationThrottle | None = None
         self._muted_at: float | None = None  # its limit then
         self.group_session_timeout_ms: int | None = None
         self.acks_zero = False
         self.full = False
+        self.lookup: TopicLookup | None = None
+        self.mutations_owed = 0
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
 
@@ -94,7 +102,7 @@ class ChannelState:
             group_ms = GROUP_SESSION_TIMEOUT_MS
         return capped(throttle_ms, int(mute_ms_max), group_ms)
 
-    def mute(self, throttle: Throttle, throttle_ms: int, now_ms: int) -> int:
+    def mute(self, throttle: Throttle | MutationThrottle, throttle_ms: int, now_ms: int) -> int:
         """Mute the channel from now on; returns the time to tell the client, in ms (KIP-219 steps 1 and 2)."""
         told_ms = self.told(throttle_ms)
         if now_ms + told_ms > self.mute_until_ms:
@@ -122,7 +130,9 @@ class ChannelState:
         if self.group_session_timeout_ms is not None:
             identity.produce.hold_ms_max = self.told(HOLD_MS_UNBOUNDED)
 
-    def _limit(self, throttle: Throttle) -> float | None:
+    def _limit(self, throttle: Throttle | MutationThrottle) -> float | None:
+        if isinstance(throttle, MutationThrottle):
+            return throttle.rate()
         limit, _ = self.engine.definitions.limit(throttle.key, throttle.user, throttle.client_id)
         return limit
 

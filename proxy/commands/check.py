@@ -72,6 +72,7 @@ def _advertised(listener: ListenerOptions) -> str:
 def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
     """Say who is limited to what."""
     settings = config.quotas
+    windows = settings.window_samples * settings.window_seconds
     arithmetic = f"{settings.window_samples} windows of {settings.window_seconds} s"
     if settings.policy == "schedule":
         arithmetic = f"bursts of {settings.burst_seconds:g} s, holds up to {settings.hold_seconds_max:g} s"
@@ -79,6 +80,10 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
         f"quotas: policy {settings.policy}, mode {settings.mode}, scope {settings.scope}, {arithmetic}, "
         f"mutes up to {settings.mute_seconds_max:g} s"
     )
+    if settings.partition_mutations_rate is not None:
+        burst = settings.partition_mutations_burst
+        burst = settings.partition_mutations_rate * windows if burst is None else burst
+        yield f"  all clients together: {settings.partition_mutations_rate:g} partition mutations/s, {burst:g} at once"
     limits = _limits(definitions)
     for entity, values in list(limits.items())[:ENTITIES_SHOWN_MAX]:
         yield f"  {_entity(entity)}: " + ", ".join(_limit(key, value) for key, value in values.items())

@@ -45,6 +45,7 @@ def check(config: Config) -> list[str]:
     _check_names(config)
     for index, listener in enumerate(config.listeners):
         _check_brokers(f"listeners[{index}]", listener)
+    _check_burst(config)
     bound = list(_bound(config))
     _check_overlaps(bound, "is bound")
     _check_overlaps(list(_advertised(config)), "is advertised")
@@ -77,6 +78,13 @@ def _check_brokers(path: str, listener: ListenerOptions) -> None:
         if broker_id > listener.broker_id_max:
             problem = f"is over broker_id_max = {listener.broker_id_max}, and would have no port"
             raise ConfigError(f"{path}.upstreams.{broker_id}", problem, broker_id)
+
+
+def _check_burst(config: Config) -> None:
+    quotas = config.quotas
+    if quotas.partition_mutations_burst is not None and quotas.partition_mutations_rate is None:
+        problem = "needs partition_mutations_rate: without it nothing is limited"
+        raise ConfigError("quotas.partition_mutations_burst", problem, quotas.partition_mutations_burst)
 
 
 def _bound(config: Config) -> Iterator[PortRange]:

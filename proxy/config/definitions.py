@@ -9,7 +9,13 @@ from typing import Final
 from proxy.config.loader import read_text
 from proxy.config.options import Config, QuotaSettings
 from proxy.errors import ConfigError
-from quotas.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Definitions, StaticQuotas
+from quotas.definitions import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    Definitions,
+    StaticQuotas,
+)
 from quotas.definitions_file import parse
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
@@ -30,6 +36,10 @@ def engine_options(config: Config) -> EngineOptions:
         hold_seconds_max=quotas.hold_seconds_max,
         mute_seconds_max=quotas.mute_seconds_max,
         client_ids_max=config.limits.client_ids_max,
+        partition_mutations_rate=quotas.partition_mutations_rate,
+        partition_mutations_burst=quotas.partition_mutations_burst,
+        charge_validate_only=quotas.charge_validate_only,
+        charge_auto_created=quotas.charge_auto_created,
     )
 
 
@@ -69,9 +79,9 @@ def unenforced(definitions: Definitions) -> list[str]:
             found.append(f"quota of ip {entity.ip!r} has no effect: connection rates are not limited yet")
         else:
             found += [
-                f"{key} of client id {entity.client_id!r} has no effect: only byte rates are limited yet"
+                f"{key} of client id {entity.client_id!r} has no effect yet"
                 for key in values
-                if key not in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
+                if key not in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE)
             ]
         if len(found) >= UNENFORCED_MAX:
             break

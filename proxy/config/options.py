@@ -137,6 +137,20 @@ class QuotaSettings:
     mute_seconds_max: float = field(
         default=20.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds", live=True)
     )
+    partition_mutations_rate: float | None = field(
+        default=None,
+        metadata=key(readers.positive, "number", unit="partitions/s", live=True, default="unlimited"),
+    )
+    partition_mutations_burst: float | None = field(
+        default=None,
+        metadata=key(
+            readers.positive, "number", unit="partitions", live=True, default="the rate times all windows"
+        ),
+    )
+    charge_validate_only: bool = field(
+        default=True, metadata=key(readers.boolean, "true or false", live=True)
+    )
+    charge_auto_created: bool = field(default=True, metadata=key(readers.boolean, "true or false", live=True))
     producer_default: int | None = field(
         default=None, metadata=key(readers.rate, "number", unit="bytes/s", live=True, default="unlimited")
     )

@@ -47,8 +47,6 @@ NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
     "listeners": _SASL_AND_TLS,
     "quotas": {
         "alter_principals": "changing quotas through AlterClientQuotas is not built yet",
-        "partition_mutations_rate": "partition mutation quotas (KIP-599) are not built yet",
-        "partition_mutations_burst": "partition mutation quotas (KIP-599) are not built yet",
     },
 }
 

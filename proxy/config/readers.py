@@ -92,6 +92,17 @@ def seconds(low: float, high: float) -> Callable[[str, object], float]:
     return read
 
 
+def positive(path: str, value: object) -> float:
+    """Read a number above 0, parts of one allowed: a rate may be one in ten minutes."""
+    try:
+        found = units.number(value)
+    except ValueError as error:
+        raise ConfigError(path, str(error), value) from None
+    if not 0 < found <= RATE_MAX:
+        raise ConfigError(path, "must be greater than 0", value)
+    return float(found)
+
+
 port: Final = count(1, PORT_MAX)
 rate: Final = count(1, RATE_MAX)
 

@@ -120,6 +120,14 @@ class Playbook:
         """Show the answers' side what the broker sent; b"": show it again what it kept."""
         self._say("broker", self.channel.responses, now_ms, data, expected)
 
+    def orders(self, who: str, now_ms: int, data: bytes) -> list[Order]:
+        """Show one side ("client" or "broker") something and give its orders, for the caller to judge."""
+        side = self.channel.requests if who == "client" else self.channel.responses
+        shown = self._kept.get(who, b"") + data
+        orders, self._kept[who] = _carry_out(side, shown, now_ms)
+        self._lines += [f"{now_ms:>6} ms  {who} sends {_shown(data)}", *map(_line, orders)]
+        return orders
+
     def held(self, now_ms: int, data: bytes) -> int:
         """Show the requests' side what the client sent, and expect a hold and nothing else; gives its end."""
         shown = self._kept.get("client", b"") + data

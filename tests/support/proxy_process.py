@@ -71,7 +71,7 @@ class SluiceSettings:
     bootstrap: str
     ports: SluicePorts = field(default_factory=SluicePorts.free)
     quotas: Mapping[str, object] = field(default_factory=dict)
-    client_quotas: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    client_quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     listener: Mapping[str, object] = field(default_factory=dict)
 
@@ -98,7 +98,7 @@ class SluiceSettings:
         return path
 
 
-def quotas_toml(client_quotas: Mapping[str, Mapping[str, int]]) -> str:
+def quotas_toml(client_quotas: Mapping[str, Mapping[str, float]]) -> str:
     """Write a quotas file.
 
     >>> print(quotas_toml({"a": {"producer_byte_rate": 1000}}), end="")

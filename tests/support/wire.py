@@ -45,6 +45,10 @@ class Wire:
         chosen = self._correlation if correlation_id is None else correlation_id
         self._socket.sendall(framed(message, chosen, self.client_id))
 
+    def send_frame(self, frame: bytes) -> None:
+        """Send a whole frame, made elsewhere."""
+        self._socket.sendall(frame)
+
     def receive(self) -> bytes:
         """Wait for one frame and return it whole."""
         head = self._exactly(4)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from protocol import api
-from proxy.channel.handlers import addresses, fetch, groups, produce, share
+from proxy.channel.handlers import addresses, fetch, groups, produce, share, topic_mutations
 from proxy.channel.in_flight import Buffer
 
 __all__ = ["REQUEST_HANDLERS"]
@@ -25,6 +25,9 @@ REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.API_VERSIONS: addresses.api_versions_request,
     api.SHARE_FETCH: share.fetch_request,
     api.SHARE_ACKNOWLEDGE: share.acknowledge_request,
+    api.CREATE_TOPICS: topic_mutations.request,
+    api.CREATE_PARTITIONS: topic_mutations.request,
+    api.DELETE_TOPICS: topic_mutations.request,
     api.JOIN_GROUP: groups.request,
     api.HEARTBEAT: groups.request,
     api.SYNC_GROUP: groups.request,

@@ -5,7 +5,7 @@ Behavior: in a gateway every broker address becomes Sluice's own, or a client wo
 proxy; a sidecar's answers already lead to sidecars and pass as they are. ApiVersions is cut to what Sluice
 can serve in both. Metadata's brokers stand before its topics, so only the frame's head is rewritten and
 thousands of partitions pass unseen. Ignored: DescribeQuorum and DescribeConfigs, which name addresses that no
-client connects to.
+client connects to. Metadata requests that may create topics are also `proxy.channel.auto_created`'s.
 
 Version notes: a later version of the three would be answered in a layout we do not know, so it ends the
 connection (ApiVersions never offered it). ApiVersions of any version passes: a broker answers what it does
@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from protocol.api import API_NAMES, MAX_VERSION
 from protocol.messages import api_versions, describe_cluster, find_coordinator, metadata
+from proxy.channel import auto_created
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Responder
 from proxy.channel.settings import AddressMap
@@ -38,11 +39,27 @@ def _owe(side: Side, head: Head, responder: Responder) -> int:
     return 0
 
 
-def metadata_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
-) -> int:
-    """Owe a Metadata answer."""
-    return _owe(side, head, _metadata_answer)
+def metadata_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
+    """Owe a Metadata answer, which is looked through where its request may create topics (KIP-599)."""
+    awaiting = auto_created.asked(side, buf, pos, end, body, head, now_ms)
+    if awaiting is None:
+        return _owe(side, head, _metadata_answer)
+    if isinstance(awaiting, int):
+        return awaiting
+    side.state.in_flight.append((head[3], _created_answer, head[2], awaiting))
+    return 0
+
+
+def _created_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    """Look for topics that were created; then the answer is as any other."""
+    length = side.frame_bytes - 4
+    if length <= auto_created.ANSWER_BYTES_MAX:
+        if not side.whole(end - pos, length):
+            return side.order
+        auto_created.heard(side, bytes(buf[pos : pos + 4 + length]), entry[2], entry[3], now_ms)
+    return (
+        0 if side.state.settings.address_map is None else _metadata_answer(side, buf, pos, end, entry, now_ms)
+    )
 
 
 def find_coordinator_request(

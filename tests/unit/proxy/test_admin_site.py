@@ -20,6 +20,16 @@ class Quotas:
         assert now_ms == 42
         return self._views
 
+    def mutation_views(self, now_ms: int) -> list[QuotaView]:
+        """Give nobody."""
+        assert now_ms == 42
+        return []
+
+    def cluster_tokens(self, now_ms: int) -> float | None:
+        """Give no limit."""
+        assert now_ms == 42
+        return None
+
 
 def site(views: list[QuotaView], not_ready: str = "") -> Site:
     quotas = Quotas(views)

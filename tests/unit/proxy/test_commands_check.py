@@ -56,6 +56,12 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ]
 
 
+def test_partition_mutations_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert checked(tmp_path, SMALL + "[quotas]\npartition_mutations_rate = 0.5", "--offline") == 0
+    line = "  all clients together: 0.5 partition mutations/s, 5.5 at once\n"  # 11 windows of 1 s
+    assert line in capsys.readouterr().out
+
+
 def test_sidecar_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = '[[listeners]]\nupstreams = { 1 = "127.0.0.1:29391" }\n[admin]\nbind = ""\n[quotas]\npolicy = "schedule"\n'
     assert checked(tmp_path, text, "--offline") == 0

@@ -19,6 +19,10 @@ def made(text: str) -> Config:
     ("text", "message"),
     [
         (
+            "[[listeners]]\n[quotas]\npartition_mutations_burst = 5",
+            "quotas.partition_mutations_burst: needs partition_mutations_rate: without it nothing is limited (got 5.0)",
+        ),
+        (
             "[[listeners]]\nbootstrap_port = 19110",
             "listeners[0].first_broker_port: port 19100 to 19163 is bound already by listeners[0].bootstrap_port",
         ),

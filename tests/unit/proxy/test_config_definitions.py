@@ -33,6 +33,24 @@ def test_engine_options_are_the_settings(tmp_path: Path) -> None:
     assert (options.hold_seconds_max, options.mute_seconds_max, options.client_ids_max) == (3, 4, 6)
 
 
+def test_partition_mutations_are_the_settings(tmp_path: Path) -> None:
+    options = engine_options(made(tmp_path, ""))
+    assert (options.partition_mutations_rate, options.partition_mutations_burst) == (None, None)
+    assert (options.charge_validate_only, options.charge_auto_created) == (True, True)
+    text = "[quotas]\npartition_mutations_rate = 0.5\npartition_mutations_burst = 100\n"
+    options = engine_options(
+        made(tmp_path, text + "charge_validate_only = false\ncharge_auto_created = false")
+    )
+    assert (options.partition_mutations_rate, options.partition_mutations_burst) == (0.5, 100)
+    assert (options.charge_validate_only, options.charge_auto_created) == (False, False)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", '"x"', "nan", "inf", "true"])
+def test_mutation_rate_that_cannot_be_is_named(tmp_path: Path, value: str) -> None:
+    with pytest.raises(ConfigError, match=r"^quotas\.partition_mutations_rate: "):
+        made(tmp_path, f"[quotas]\npartition_mutations_rate = {value}")
+
+
 def test_file_beats_static_and_arguments_beat_both(tmp_path: Path) -> None:
     (tmp_path / "q.toml").write_text(
         '[[quota]]\nclient_id = "b"\nproducer_byte_rate = "2k"\n[[quota]]\nclient_id = "c"\nproducer_byte_rate = "3k"\n'

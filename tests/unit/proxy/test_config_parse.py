@@ -140,7 +140,6 @@ def test_cluster_keys_that_are_not_built_say_so(text: str, path: str) -> None:
         ("[listeners.tls]\ncert_file = 'x'", "listeners[0].tls"),
         ('[quotas]\nsource = "cluster"', "quotas.source"),
         ("[quotas]\nalter_principals = []", "quotas.alter_principals"),
-        ("[quotas]\npartition_mutations_rate = 5", "quotas.partition_mutations_rate"),
         ('[replication]\nthrottled = "cluster"', "replication"),
         ('[reassignment]\nmode = "pass"', "reassignment"),
         ('[capture]\ndirectory = "c"', "capture"),

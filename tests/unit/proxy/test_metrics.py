@@ -14,20 +14,34 @@ from quotas.engine import QuotaView
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0)
+MUTATIONS = QuotaView("", "a", "ControllerMutation", 0.0, 2.0, 60, 5000, 1, 6000, 2, 0.0, -10.0)
 
 
 class Quotas:
     """A quotas engine with known clients."""
 
-    def __init__(self, views: Iterable[QuotaView] = (), *, enforcing: bool = True) -> None:
+    def __init__(
+        self, views: Iterable[QuotaView] = (), *, enforcing: bool = True, left: float | None = None
+    ) -> None:
         self._views = list(views)
+        self.left = left
         self.enforcing = enforcing
         self.asked_at: list[int] = []
 
     def views(self, now_ms: int) -> list[QuotaView]:
         """Give the clients."""
         self.asked_at.append(now_ms)
-        return self._views
+        return [view for view in self._views if view.type != "ControllerMutation"]
+
+    def mutation_views(self, now_ms: int) -> list[QuotaView]:
+        """Give those that make partition mutations."""
+        self.asked_at.append(now_ms)
+        return [view for view in self._views if view.type == "ControllerMutation"]
+
+    def cluster_tokens(self, now_ms: int) -> float | None:
+        """Give what is left for all clients."""
+        self.asked_at.append(now_ms)
+        return self.left
 
 
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
@@ -63,6 +77,33 @@ def test_client_has_every_figure() -> None:
     }
 
 
+def test_partition_mutations_have_their_own_figures() -> None:
+    found = samples(written(Stats(), Quotas([VIEW, MUTATIONS], left=7.5)))
+    assert {name: values[("a", "")] for name, values in found.items() if ("a", "") in values} == {
+        "sluice_client_mutations_total": 60,
+        "sluice_client_mutation_tokens": -10,
+        "sluice_client_quota_mutation_rate": 2,
+    }
+    labels = ("a", "ControllerMutation", "")
+    assert {name: values[labels] for name, values in found.items() if labels in values} == {
+        "sluice_client_throttle_seconds_total": 5,
+        "sluice_client_throttled_requests_total": 1,
+        "sluice_client_would_throttle_seconds_total": 6,
+        "sluice_client_would_throttled_requests_total": 2,
+    }
+    assert found["sluice_mutation_tokens"] == {(): 7.5}
+
+
+def test_unlimited_mutations_have_no_tokens() -> None:
+    found = samples(written(Stats(), Quotas([MUTATIONS._replace(quota=None, tokens=None)])))
+    assert found["sluice_client_mutations_total"] == {("a", ""): 60}
+    assert not {
+        "sluice_client_mutation_tokens",
+        "sluice_client_quota_mutation_rate",
+        "sluice_mutation_tokens",
+    } & set(found)
+
+
 def test_unlimited_client_has_no_quota_series() -> None:
     found = samples(written(Stats(), Quotas([VIEW._replace(quota=None)])))
     assert "sluice_client_quota_byte_rate" not in found
@@ -72,7 +113,7 @@ def test_series_beyond_the_bound_are_summed() -> None:
     views = [VIEW._replace(client_id=f"c{n}", bytes_total=n) for n in range(100)]
     found = samples(written(Stats(), Quotas(views), series_max=40))
     assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 40
-    assert found["sluice_client_bytes_total"][("<other>", "Produce", "")] == sum(range(97))
+    assert found["sluice_client_bytes_total"][("<other>", "Produce", "")] == sum(range(98))
 
 
 @pytest.mark.parametrize("client_id", ['q"uote', "back\\slash", "new\nline", "ü", "\udce4", "", "<b>"])
@@ -152,8 +193,9 @@ def test_documentation_names_every_metric_and_no_other() -> None:
     stats = Stats()
     for counter in (stats.connections, stats.connections_total, stats.refused, stats.errors, stats.reloads):
         counter["x"] = 1
+    stats.topics_rejected["x"] = stats.topics_would_reject["x"] = 1
     stats.requests[0] = 1
-    text = written(stats, Quotas([VIEW]))
+    text = written(stats, Quotas([VIEW, MUTATIONS], left=1.0))
     kinds = {
         family.name + ("_total" if family.type == "counter" else ""): family.type
         for family in text_string_to_metric_families(text)

@@ -36,6 +36,7 @@ public final class Driver {
             case "consume" -> consume(options);
             case "transact" -> transact(options);
             case "admin" -> admin(options);
+            case "create-topics", "create-partitions", "delete-topics" -> Mutations.run(options);
             default -> throw new IllegalArgumentException(options.command);
         }
     }

@@ -23,7 +23,7 @@ final class Report {
             Map.entry("topic", "interop"), Map.entry("group", ""), Map.entry("group-protocol", "classic"),
             Map.entry("acks", "all"), Map.entry("compression", "none"),
             Map.entry("isolation", "read_uncommitted"), Map.entry("transactional-id", ""),
-            Map.entry("stop-file", ""),
+            Map.entry("stop-file", ""), Map.entry("retry", "true"),
             Map.entry("records", "0"), Map.entry("size", "1000"), Map.entry("partitions", "1"),
             Map.entry("replication", "1"), Map.entry("outstanding", "500"), Map.entry("fetch-bytes", "0"),
             Map.entry("seconds", "0")));

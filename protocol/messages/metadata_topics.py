@@ -1,0 +1,168 @@
+"""Metadata 0-13: the topics of requests and answers, and a question for the sizes of a few (KIP-4, KIP-516).
+
+A partition mutation counts partitions that exist already (KIP-599: those deleted, those a topic has before it
+grows), and no request names them: so Sluice asks, with version 4 by name and 12 by id. Both forbid that the
+question itself creates a topic. Brokers and cluster fields are passed over; addresses are `metadata`'s.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.api import MAX_VERSION, METADATA, flexible
+from protocol.errors import UnknownVersionError
+from protocol.header import REQUEST_HEAD, response_body_start
+from protocol.primitives import Buffer, count, count_bytes, int16, skip, skip_string, skip_tags, string
+
+__all__ = [
+    "BY_ID_VERSION",
+    "BY_NAME_VERSION",
+    "TopicSeen",
+    "TopicsAsked",
+    "read_request",
+    "read_topics",
+    "request_by_id",
+    "request_by_name",
+]
+
+# The first version that can forbid auto-creation: every broker since 0.11 speaks it.
+BY_NAME_VERSION: Final = 4
+# The first in which brokers look topics up by id (Kafka 3.1; in 10 and 11 they refuse to).
+BY_ID_VERSION: Final = 12
+
+_THROTTLE_SINCE: Final = 3
+_RACK_SINCE: Final = 1
+_CLUSTER_ID_SINCE: Final = 2
+_CONTROLLER_SINCE: Final = 1
+_TOPIC_ID_SINCE: Final = 10
+_LEADER_EPOCH_SINCE: Final = 7
+_OFFLINE_SINCE: Final = 5
+_TOPIC_OPERATIONS_SINCE: Final = 8
+_INT32: Final = Struct(">i")
+
+
+class TopicsAsked(NamedTuple):
+    """What a request asks for.
+
+    Attributes:
+        names: of the topics; empty where all are asked for, or where they are named by id.
+        creates: whether a topic that is not there is created, if the broker is configured so (KIP-204).
+        creates_at: where that is said in the frame; -1 before version 4, which always creates.
+    """
+
+    names: tuple[str, ...]
+    creates: bool
+    creates_at: int
+
+
+class TopicSeen(NamedTuple):
+    """A topic as a broker knows it; `partitions` is 0 where it does not."""
+
+    error_code: int
+    name: str | None
+    topic_id: bytes
+    partitions: int
+
+
+def request_by_name(names: Sequence[str], correlation_id: int, client_id: bytes) -> bytes:
+    """A whole request for the topics of these names, which creates none."""
+    head = REQUEST_HEAD.pack(0, METADATA, BY_NAME_VERSION, correlation_id, len(client_id))[4:]
+    topics = b"".join(len(raw).to_bytes(2, "big") + raw for raw in (name.encode() for name in names))
+    body = head + client_id + _INT32.pack(len(names)) + topics + b"\0"
+    return _INT32.pack(len(body)) + body
+
+
+def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: bytes) -> bytes:
+    """A whole request for the topics of these ids."""
+    head = REQUEST_HEAD.pack(0, METADATA, BY_ID_VERSION, correlation_id, len(client_id))[4:]
+    # Each: its id, a null name, no tags. Then: create none, no authorized operations, no tags; a header's tags first.
+    topics = b"".join(topic_id + b"\0\0" for topic_id in topic_ids)
+    body = head + client_id + b"\0" + count_bytes(len(topic_ids), True) + topics + bytes(3)
+    return _INT32.pack(len(body)) + body
+
+
+def read_request(frame: Buffer, body: int, version: int) -> TopicsAsked:
+    """Read a whole request whose fields begin at `body`.
+
+    Raises:
+        WireError: it is none, or of a version that is not known here.
+    """
+    _check(version)
+    end = len(frame)
+    compact = flexible(METADATA, version)
+    topics, pos = count(frame, body, end, compact)
+    names = []
+    for _ in range(topics):
+        if version >= _TOPIC_ID_SINCE:
+            pos = skip(pos, 16, end)
+        name, pos = string(frame, pos, end, compact)
+        if compact:
+            pos = skip_tags(frame, pos, end)
+        if name is not None:
+            names.append(name)
+    if version < BY_NAME_VERSION:
+        return TopicsAsked(tuple(names), bool(names), -1)
+    skip(pos, 1, end)
+    return TopicsAsked(tuple(names), bool(frame[pos]), pos)
+
+
+def read_topics(frame: Buffer, version: int) -> list[TopicSeen]:
+    """The topics of a whole answer.
+
+    Raises:
+        WireError: it is none, or of a version that is not known here.
+    """
+    _check(version)
+    end = len(frame)
+    compact = flexible(METADATA, version)
+    pos = _skip_brokers(frame, end, version, compact)
+    topics, pos = count(frame, pos, end, compact)
+    seen = []
+    for _ in range(topics):
+        error_code = int16(frame, pos, end)
+        name, pos = string(frame, pos + 2, end, compact)
+        topic_id = bytes(16)
+        if version >= _TOPIC_ID_SINCE:
+            after = skip(pos, 16, end)
+            topic_id, pos = bytes(frame[pos:after]), after
+        if version >= 1:  # whether it is internal
+            pos = skip(pos, 1, end)
+        partitions, pos = count(frame, pos, end, compact)
+        for _ in range(partitions):
+            pos = _skip_partition(frame, pos, end, version, compact)
+        if version >= _TOPIC_OPERATIONS_SINCE:
+            pos = skip(pos, 4, end)
+        if compact:
+            pos = skip_tags(frame, pos, end)
+        seen.append(TopicSeen(error_code, name, topic_id, max(partitions, 0)))
+    return seen
+
+
+def _check(version: int) -> None:
+    if not 0 <= version <= MAX_VERSION[METADATA]:
+        raise UnknownVersionError(f"the layout of Metadata version {version} is not known")
+
+
+def _skip_brokers(frame: Buffer, end: int, version: int, compact: bool) -> int:
+    pos = response_body_start(frame, 0, end, METADATA, version)
+    if version >= _THROTTLE_SINCE:
+        pos = skip(pos, 4, end)
+    brokers, pos = count(frame, pos, end, compact)
+    for _ in range(brokers):
+        pos = skip(skip_string(frame, skip(pos, 4, end), end, compact), 4, end)
+        if version >= _RACK_SINCE:
+            pos = skip_string(frame, pos, end, compact)
+        if compact:
+            pos = skip_tags(frame, pos, end)
+    if version >= _CLUSTER_ID_SINCE:
+        pos = skip_string(frame, pos, end, compact)
+    return skip(pos, 4, end) if version >= _CONTROLLER_SINCE else pos
+
+
+def _skip_partition(frame: Buffer, pos: int, end: int, version: int, compact: bool) -> int:
+    # Error, index, leader; then the leader's epoch, and lists of replicas.
+    pos = skip(pos, 14 if version >= _LEADER_EPOCH_SINCE else 10, end)
+    for _ in range(3 if version >= _OFFLINE_SINCE else 2):
+        replicas, pos = count(frame, pos, end, compact)
+        pos = skip(pos, 4 * max(replicas, 0), end)
+    return skip_tags(frame, pos, end) if compact else pos

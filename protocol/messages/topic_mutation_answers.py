@@ -1,0 +1,189 @@
+"""The answers of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: read topic by topic, and made
+for topics that were never forwarded (KIP-599).
+
+A rejected topic gets error 89 and Kafka's own message where the version has one. Answers are matched to the
+request's topics by name or id, since a broker may choose another order (it shuffles those of DeleteTopics).
+Configs and all else in an entry pass as bytes.
+"""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, flexible
+from protocol.header import response_body_start
+from protocol.messages.topic_mutations import NO_TOPIC_ID, TopicMutation
+from protocol.primitives import (
+    Buffer,
+    count,
+    count_bytes,
+    int16,
+    int32,
+    skip,
+    skip_string,
+    skip_tags,
+    string,
+    string_bytes,
+)
+
+__all__ = [
+    "THROTTLING_QUOTA_EXCEEDED",
+    "MutationAnswer",
+    "TopicAnswer",
+    "local_answer",
+    "matched",
+    "merged_answer",
+    "read_answer",
+    "rejection",
+]
+
+THROTTLING_QUOTA_EXCEEDED: Final = 89
+_MESSAGE: Final = "The throttling quota has been exceeded."
+
+_THROTTLE_SINCE: Final = {CREATE_TOPICS: 2, CREATE_PARTITIONS: 0, DELETE_TOPICS: 1}
+_MESSAGE_SINCE: Final = {CREATE_TOPICS: 1, CREATE_PARTITIONS: 0, DELETE_TOPICS: 5}
+_ID_SINCE: Final = {CREATE_TOPICS: 7, DELETE_TOPICS: 6}
+_CREATED_SINCE: Final = 5  # CreateTopics tells what it created
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+_NOT_CREATED: Final = Struct(">ih").pack(-1, -1)  # partitions and replication factor of a topic that failed
+
+
+class TopicAnswer(NamedTuple):
+    """What became of one topic.
+
+    Attributes:
+        name: None where a broker may not tell it.
+        partitions: what CreateTopics 5 and later say was created; -1 where nothing is said.
+        start, end: where its bytes lie in the frame.
+    """
+
+    name: str | None
+    topic_id: bytes
+    error_code: int
+    partitions: int
+    start: int
+    end: int
+
+
+class MutationAnswer(NamedTuple):
+    """A whole answer; `throttle_at` is -1 where the version has no throttle time."""
+
+    throttle_at: int
+    topics: tuple[TopicAnswer, ...]
+    topics_at: int
+    topics_end: int
+
+
+def read_answer(frame: Buffer, api_key: int, version: int) -> MutationAnswer:
+    """Read a whole answer.
+
+    Raises:
+        WireError: it is none.
+    """
+    end = len(frame)
+    compact = flexible(api_key, version)
+    pos = response_body_start(frame, 0, end, api_key, version)
+    throttle_at = -1
+    if version >= _THROTTLE_SINCE[api_key]:
+        throttle_at, pos = pos, skip(pos, 4, end)
+    topics_at = pos
+    entries, pos = count(frame, pos, end, compact)
+    topics = []
+    for _ in range(entries):
+        topic = _read_topic(frame, pos, end, api_key, version)
+        topics.append(topic)
+        pos = topic.end
+    if compact:
+        skip_tags(frame, pos, end)
+    return MutationAnswer(throttle_at, tuple(topics), topics_at, pos)
+
+
+def rejection(topic: TopicMutation, api_key: int, version: int) -> bytes:
+    """The entry of a topic over the quota, as Kafka would have written it."""
+    compact = flexible(api_key, version)
+    parts = [string_bytes(topic.name, compact)]
+    if version >= _ID_SINCE.get(api_key, version + 1):
+        parts.append(topic.topic_id)
+    parts.append(_INT16.pack(THROTTLING_QUOTA_EXCEEDED))
+    if version >= _MESSAGE_SINCE[api_key]:
+        parts.append(string_bytes(_MESSAGE, compact))
+    if api_key == CREATE_TOPICS and version >= _CREATED_SINCE:
+        parts += (_NOT_CREATED, count_bytes(0, compact))
+    if compact:
+        parts.append(b"\0")
+    return b"".join(parts)
+
+
+def local_answer(
+    topics: Iterable[TopicMutation], api_key: int, version: int, correlation_id: int, throttle_ms: int
+) -> bytes:
+    """The whole answer to a request none of whose topics was forwarded."""
+    compact = flexible(api_key, version)
+    entries = [rejection(topic, api_key, version) for topic in topics]
+    head = _INT32.pack(correlation_id) + (b"\0" if compact else b"")
+    if version >= _THROTTLE_SINCE[api_key]:
+        head += _INT32.pack(throttle_ms)
+    body = head + count_bytes(len(entries), compact) + b"".join(entries) + (b"\0" if compact else b"")
+    return _INT32.pack(len(body)) + body
+
+
+def matched(answer: MutationAnswer, topics: Sequence[TopicMutation]) -> list[TopicAnswer | None]:
+    """What became of each of these topics; None for one that the broker says nothing about.
+
+    A topic that is named twice is answered once, and the first of them gets the answer.
+    """
+    by_name: defaultdict[str, deque[TopicAnswer]] = defaultdict(deque)
+    by_id: defaultdict[bytes, deque[TopicAnswer]] = defaultdict(deque)
+    for found in answer.topics:
+        if found.name is not None:
+            by_name[found.name].append(found)
+        by_id[found.topic_id].append(found)  # a broker tells the id of a topic that was named, too
+    owed = (by_id[topic.topic_id] if topic.name is None else by_name[topic.name] for topic in topics)
+    return [waiting.popleft() if waiting else None for waiting in owed]
+
+
+def merged_answer(
+    frame: Buffer, answer: MutationAnswer, entries: Iterable[TopicAnswer | bytes | None], *, compact: bool
+) -> bytes:
+    """A broker's answer with other entries: its own, and bytes made here, in the order given.
+
+    What of the broker's own is not among them comes last, so that nothing it says is lost.
+    """
+    made: list[bytes] = []
+    placed: set[int] = set()
+    for entry in entries:
+        if isinstance(entry, bytes):
+            made.append(entry)
+        elif entry is not None:
+            placed.add(entry.start)
+            made.append(bytes(frame[entry.start : entry.end]))
+    made += (bytes(frame[found.start : found.end]) for found in answer.topics if found.start not in placed)
+    body = bytes(frame[4 : answer.topics_at]) + count_bytes(len(made), compact)
+    body += b"".join(made) + bytes(frame[answer.topics_end :])
+    return _INT32.pack(len(body)) + body
+
+
+def _read_topic(frame: Buffer, start: int, end: int, api_key: int, version: int) -> TopicAnswer:
+    compact = flexible(api_key, version)
+    name, pos = string(frame, start, end, compact)
+    topic_id = NO_TOPIC_ID
+    if version >= _ID_SINCE.get(api_key, version + 1):
+        after = skip(pos, 16, end)
+        topic_id, pos = bytes(frame[pos:after]), after
+    error_code = int16(frame, pos, end)
+    pos += 2
+    if version >= _MESSAGE_SINCE[api_key]:
+        pos = skip_string(frame, pos, end, compact)
+    partitions = -1
+    if api_key == CREATE_TOPICS and version >= _CREATED_SINCE:
+        partitions = int32(frame, pos, end)
+        configs, pos = count(frame, skip(pos, 6, end), end, compact)  # behind it the replication factor
+        for _ in range(configs):
+            # Name, value; whether it is read-only, its source, whether it is sensitive.
+            pos = skip(skip_string(frame, skip_string(frame, pos, end, True), end, True), 3, end)
+            pos = skip_tags(frame, pos, end)
+    if compact:
+        pos = skip_tags(frame, pos, end)
+    return TopicAnswer(name, topic_id, error_code, partitions, start, pos)

@@ -1,0 +1,274 @@
+"""CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6 under the partition mutation quota (KIP-599).
+
+Behavior: every topic costs the partitions that would be created, added or deleted. From the strict versions on
+(CreateTopics 6, CreatePartitions 3, DeleteTopics 5) a topic that finds the bucket overdrawn is taken out of the
+request and gets error 89; the others go through, and one answer tells of all in the request's order. Older
+versions are always accepted. Either way the answer tells how long the bucket stays overdrawn, and the channel
+is muted; a strict request of which nothing was rejected is not throttled, however much it overdraws.
+What fails at the broker costs nothing: its tokens are given back when the answer says so, unless it only timed
+out. A topic named twice costs nothing either, since brokers refuse it. One such request is handled at a time
+on a channel, as brokers do, so that pipelining is no way round the mute. Without a quota everything passes
+unseen.
+
+Differences from Kafka: it asks the bucket last, when nothing can fail any more, so there a topic that cannot be
+created says why even when the bucket is overdrawn; here it is told error 89 first.
+
+Version notes: throttle_time_ms since CreateTopics 2, CreatePartitions 0, DeleteTopics 1; CreateTopics 5 and
+later tell how many partitions the broker's default has made. A later version ends the connection where a quota
+holds (ApiVersions never offered it).
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from struct import pack_into
+from typing import Final, NamedTuple
+
+from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
+from protocol.messages import topic_mutation_answers as answers
+from protocol.messages import topic_mutations as requests
+from protocol.messages.topic_mutations import MutationRequest, TopicMutation
+from proxy.channel.errors import PeerError
+from proxy.channel.in_flight import LOCAL, Buffer, Entry
+from proxy.channel.side import Side, skip_header_tags
+from proxy.channel.state import ChannelState
+from proxy.channel.topic_lookup import TopicLookup
+from proxy.channel.topic_sizes import asked_sizes, await_answers
+from quotas.mutations import MutationThrottle
+
+__all__ = ["request"]
+
+Head = tuple[int, int, int, int, int]
+
+# The mutation may have been made all the same.
+_REQUEST_TIMED_OUT: Final = 7
+# Charged at most for a topic before it is there: no broker creates more at once (Kafka's own bound of a request), and
+# a number that cannot be must not leave a debt of years if its answer never comes. What is there is charged in full.
+_CHARGED_AHEAD_MAX: Final = 10_000
+
+
+class _Charged(NamedTuple):
+    """What was forwarded and charged, until its answer comes.
+
+    Attributes:
+        costs: what each of the request's topics costs, in partitions.
+        refused: places in the request of the topics that found no tokens, and so were not charged.
+        rejected: the same where that is enforced: those topics were not forwarded. Else nobody.
+    """
+
+    key: int
+    throttle: MutationThrottle
+    asked: MutationRequest
+    costs: Sequence[int]
+    refused: frozenset[int]
+    rejected: frozenset[int]
+    strict: bool
+
+
+def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
+    """Weigh the request's topics, and forward those that the quota admits."""
+    length, key, version, correlation_id, _ = head
+    state = side.state
+    identity = state.identity
+    assert identity is not None, "the request side identifies before it asks"
+    if not state.engine.mutations.limiting():
+        return _unseen(state, correlation_id, version)
+    throttle = identity.quota.mutations
+    if not throttle.limits(now_ms):
+        return _unseen(state, correlation_id, version)
+    if not 0 <= version <= MAX_VERSION[key]:
+        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+    if not side.whole(end - pos, length):
+        return side.order
+    if state.mutations_owed:
+        return await_answers(side)
+    frame_end = pos + 4 + length
+    fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
+    if fields_at is None:
+        raise PeerError("malformed", f"{API_NAMES[key]} of {length} bytes ends before its fields do")
+    frame = bytes(buf[pos:frame_end])
+    asked = requests.read_request(frame, fields_at - pos, key, version)
+    if asked.validate_only and not state.engine.options.charge_validate_only:
+        return _unseen(state, correlation_id, version)
+    lookup = TopicLookup()
+    if key != CREATE_TOPICS:
+        known = asked_sizes(side, frame, body - pos, correlation_id, asked.topics)
+        if known is None:
+            return side.order
+        lookup = known
+    charged = _charge(
+        state, throttle, key, version, asked, _costs(state, key, asked.topics, lookup, now_ms), now_ms
+    )
+    return _forward(side, frame, version, correlation_id, charged, now_ms)
+
+
+def _unseen(state: ChannelState, correlation_id: int, version: int) -> int:
+    """Owe an answer that passes as it is."""
+    state.lookup = None
+    state.in_flight.append((correlation_id, None, version, None))
+    return 0
+
+
+def _costs(
+    state: ChannelState, key: int, topics: Sequence[TopicMutation], lookup: TopicLookup, now_ms: int
+) -> list[int]:
+    """What each topic costs, in partitions; 0 where the broker can only refuse."""
+    quotas = state.engine.mutations
+    named = Counter(topic.key for topic in topics)
+    costs = []
+    for topic in topics:
+        cost = topic.partitions
+        if key == CREATE_TOPICS:
+            if cost == requests.DEFAULT_PARTITIONS:
+                cost = quotas.default_partitions
+        else:
+            known = topic.topic_id if topic.name is None else topic.name
+            # Who creates and grows through here is believed before a broker that has not heard of it yet.
+            size = max(lookup.sizes.get(known, 0), quotas.sizes.get(known, now_ms) or 0)
+            if key == DELETE_TOPICS:
+                cost = size
+            elif size:
+                cost -= size
+            else:
+                cost = 0
+        costs.append(max(cost, 0) if named[topic.key] == 1 else 0)
+    return costs
+
+
+def _charge(
+    state: ChannelState,
+    throttle: MutationThrottle,
+    key: int,
+    version: int,
+    asked: MutationRequest,
+    costs: list[int],
+    now_ms: int,
+) -> _Charged:
+    """Take the tokens, topic by topic as Kafka does; name those that found none."""
+    strict = version >= requests.STRICT_SINCE[key]
+    refused = set()
+    for index, cost in enumerate(costs):
+        ahead = min(cost, _CHARGED_AHEAD_MAX)
+        if not strict:
+            throttle.record(ahead, now_ms)
+        elif ahead and not throttle.take(ahead, now_ms):
+            refused.add(index)
+    rejected: set[int] = set()
+    if refused and throttle.enforcing:
+        rejected = refused
+        state.stats.topics_rejected[API_NAMES[key]] += len(refused)
+    elif refused:
+        throttle.told(throttle.throttle_ms(now_ms))
+        state.stats.topics_would_reject[API_NAMES[key]] += len(refused)
+    return _Charged(key, throttle, asked, costs, frozenset(refused), frozenset(rejected), strict)
+
+
+def _forward(
+    side: Side, frame: bytes, version: int, correlation_id: int, charged: _Charged, now_ms: int
+) -> int:
+    """Pass the request on, whole or without the rejected topics; or answer it here, if nothing is left."""
+    state = side.state
+    key, throttle, asked, rejected = charged.key, charged.throttle, charged.asked, charged.rejected
+    if rejected and len(rejected) == len(asked.topics):
+        told_ms = _mute(state, throttle, throttle.throttle_ms(now_ms), now_ms)
+        answer = answers.local_answer(asked.topics, key, version, correlation_id, told_ms)
+        state.in_flight.append((correlation_id, LOCAL, version, answer))
+        state.stats.requests[key] += 1
+        side.signal = True
+        return side.replace(len(frame), b"")
+    state.in_flight.append((correlation_id, _answer, version, charged))
+    state.mutations_owed += 1
+    if not rejected:
+        return 0
+    kept = [topic for index, topic in enumerate(asked.topics) if index not in rejected]
+    state.stats.requests[key] += 1
+    return side.replace(len(frame), requests.without_topics(frame, asked, kept, key, version))
+
+
+def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now_ms: int) -> int:
+    """Mute the channel, and give the time to tell.
+
+    The proposal's formula is told in full, since a client that comes back sooner is rejected again; only to group
+    members, which may obey it with their heartbeats too, no more than the mute.
+    """
+    if not throttle_ms:
+        return 0
+    throttle.told(throttle_ms)
+    muted_ms = state.mute(throttle, throttle_ms, now_ms)
+    return throttle_ms if state.group_session_timeout_ms is None else muted_ms
+
+
+def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    """Give back what came to nothing, tell of the rejected topics and of the throttle time, and mute."""
+    length = side.frame_bytes - 4
+    if not side.whole(end - pos, length):
+        return side.order
+    state = side.state
+    version: int = entry[2]
+    charged: _Charged = entry[3]
+    key, throttle, asked, rejected = charged.key, charged.throttle, charged.asked, charged.rejected
+    frame = bytearray(buf[pos : pos + 4 + length])
+    answer = answers.read_answer(frame, key, version)
+    became = answers.matched(answer, asked.topics)
+    _settle(state, charged, became, now_ms)
+    state.mutations_owed -= 1
+    throttle_ms = throttle.throttle_ms(now_ms) if rejected or not charged.strict else 0
+    if throttle_ms and not throttle.enforcing:
+        throttle.told(throttle_ms)
+        throttle_ms = 0
+    told_ms = _mute(state, throttle, throttle_ms, now_ms)
+    if told_ms:
+        side.signal = True
+    if not rejected and not told_ms:
+        return 0
+    at = answer.throttle_at
+    if at >= 0 and told_ms > int.from_bytes(frame[at : at + 4], "big", signed=True):
+        pack_into(">i", frame, at, told_ms)
+    if rejected:
+        entries = (
+            answers.rejection(topic, key, version) if index in rejected else became[index]
+            for index, topic in enumerate(asked.topics)
+        )
+        return side.replace(
+            length + 4, answers.merged_answer(frame, answer, entries, compact=flexible(key, version))
+        )
+    return side.replace(length + 4, frame)
+
+
+def _settle(
+    state: ChannelState, charged: _Charged, became: Sequence[answers.TopicAnswer | None], now_ms: int
+) -> None:
+    """Compare what was charged with what the broker has done."""
+    key, throttle, asked = charged.key, charged.throttle, charged.asked
+    for index, (topic, cost, found) in enumerate(zip(asked.topics, charged.costs, became, strict=True)):
+        if found is None or index in charged.rejected:
+            continue
+        made = cost
+        if found.error_code:
+            made = cost if found.error_code == _REQUEST_TIMED_OUT else 0
+        elif key == CREATE_TOPICS and found.partitions > 0:
+            made = found.partitions
+            if topic.partitions == requests.DEFAULT_PARTITIONS:
+                state.engine.mutations.default_partitions = made
+        ahead = min(cost, _CHARGED_AHEAD_MAX)
+        if made != ahead and index not in charged.refused:
+            throttle.record(made - ahead, now_ms)
+        if not found.error_code and not asked.validate_only:
+            throttle.done(made)
+            _remember(state, key, topic, found, made, now_ms)
+
+
+def _remember(
+    state: ChannelState, key: int, topic: TopicMutation, found: answers.TopicAnswer, made: int, now_ms: int
+) -> None:
+    """Know a topic's new size before brokers do."""
+    quotas = state.engine.mutations
+    known: list[str | bytes] = [] if found.name is None else [found.name]
+    if found.topic_id != requests.NO_TOPIC_ID:
+        known.append(found.topic_id)
+    if key == DELETE_TOPICS:
+        quotas.sizes.forget(known)
+        return
+    for name_or_id in known:
+        quotas.sizes.put(name_or_id, topic.partitions if key == CREATE_PARTITIONS else made, now_ms)
+    if found.name is not None:
+        quotas.awaited.forget((found.name,))  # created on purpose, and charged to its creator

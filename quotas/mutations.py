@@ -1,0 +1,194 @@
+"""The partition mutation quota (KIP-599): who may create, add and delete how many partitions.
+
+Two buckets count every mutation: the identity's (`controller_mutation_rate`, with Kafka's eight levels of
+precedence) and one of all clients together (the draft's `quota.partition.mutations.rate` and `.burst`). The
+tighter one decides. Both are one per cluster whatever the scope of other quotas, as Kafka's live in the one
+active controller; an identity's burst is Kafka's, `rate` times all windows.
+
+Strict (`take`) asks for each topic by itself: while a bucket is overdrawn the topic is rejected and costs
+nothing. Permissive (`record`), for versions that know no such error, takes whatever there is. `observe`
+counts the same and the caller enforces nothing. Where the buckets are kept is `mutation_quotas`; what a
+message asks for, and what an answer says about it, is `proxy.channel.handlers.topic_mutations`.
+"""
+
+from typing import Protocol
+
+from quotas.bucket import TokenBucket
+from quotas.definitions import CONTROLLER_MUTATION_RATE, Definitions
+from quotas.entities import BucketKey
+from quotas.options import EngineOptions
+
+__all__ = ["Buckets", "MutationThrottle", "SharedBucket", "Source"]
+
+
+class Source(Protocol):
+    """What is needed of the engine."""
+
+    version: object  # replaced by every change
+    enforcing: bool
+
+    @property
+    def relaying(self) -> bool:
+        """Whether everything passes unseen (SIGUSR1)."""
+
+    @property
+    def options(self) -> EngineOptions:
+        """The options in force."""
+
+    @property
+    def definitions(self) -> Definitions:
+        """The definitions in force."""
+
+
+class SharedBucket(TokenBucket):
+    """A bucket that several clients may share."""
+
+    __slots__ = ("enforced", "key", "users")
+
+    def __init__(
+        self, rate: float, burst: float, now_ms: int, key: BucketKey | None, *, enforced: bool
+    ) -> None:
+        super().__init__(rate, burst, now_ms)
+        self.key = key
+        self.users = 0
+        self.enforced = enforced
+
+    def bring_up(self, rate: float, burst: float, now_ms: int, *, enforced: bool) -> None:
+        """Take over what is in force now; what passed unenforced is nobody's debt."""
+        self.configure(rate, burst)
+        if enforced and not self.enforced:
+            self.settle(now_ms)
+        self.enforced = enforced
+
+
+class Buckets(Protocol):
+    """Where the buckets are kept."""
+
+    source: Source
+
+    def attach(self, user: str, client_id: str, now_ms: int) -> tuple[float | None, SharedBucket | None]:
+        """A client's limit and its identity's bucket, brought up to date and counted as used."""
+
+    def release(self, bucket: SharedBucket) -> None:
+        """One client fewer counts against this bucket."""
+
+    def cluster(self, now_ms: int) -> SharedBucket | None:
+        """The bucket of all clients together, brought up to date; None where it is not configured."""
+
+
+class MutationThrottle:
+    """One client's partition mutations, on whatever broker it asks for them."""
+
+    __slots__ = (
+        "_bucket",
+        "_cluster",
+        "_quotas",
+        "_version",
+        "client_id",
+        "key",
+        "limit",
+        "mutations_total",
+        "throttle_ms_total",
+        "throttled_total",
+        "user",
+        "users",
+        "would_throttle_ms_total",
+        "would_throttled_total",
+    )
+
+    def __init__(self, quotas: Buckets, user: str, client_id: str) -> None:
+        self._quotas = quotas
+        self._version: object = None
+        self._bucket: SharedBucket | None = None
+        self._cluster: SharedBucket | None = None
+        self.key = CONTROLLER_MUTATION_RATE
+        self.user = user
+        self.client_id = client_id
+        self.users = 0  # `ClientQuota`s that stand for this client, one a broker
+        self.limit: float | None = None  # its own, in mutations/s, as of the last refresh
+        self.mutations_total = 0  # partitions that were created, added and deleted
+        self.throttle_ms_total = 0
+        self.throttled_total = 0  # answers that told a throttle time
+        self.would_throttle_ms_total = 0
+        self.would_throttled_total = 0
+
+    @property
+    def enforcing(self) -> bool:
+        """Whether what is decided here holds."""
+        return self._quotas.source.enforcing
+
+    def limits(self, now_ms: int) -> bool:
+        """Whether anything is counted here: if not, a request need not be looked at."""
+        if self._quotas.source.relaying:
+            return False
+        self._refresh(now_ms)
+        return self._bucket is not None or self._cluster is not None
+
+    def take(self, partitions: int, now_ms: int) -> bool:
+        """Strict: take a topic's partitions unless a bucket is overdrawn already; whether they were taken."""
+        if self.overdrawn(now_ms):
+            return False
+        self.record(partitions, now_ms)
+        return True
+
+    def record(self, partitions: int, now_ms: int) -> None:
+        """Permissive: take them whatever there is. A negative number gives back what came to nothing."""
+        self._refresh(now_ms)
+        for bucket in (self._bucket, self._cluster):
+            if bucket is not None:
+                bucket.record(partitions, now_ms)
+
+    def overdrawn(self, now_ms: int) -> bool:
+        """Whether one of its buckets is."""
+        self._refresh(now_ms)
+        own, whole = self._bucket, self._cluster
+        return (own is not None and own.overdrawn(now_ms)) or (whole is not None and whole.overdrawn(now_ms))
+
+    def throttle_ms(self, now_ms: int) -> int:
+        """How long the tighter bucket stays overdrawn; 0 when none is."""
+        self._refresh(now_ms)
+        found = (bucket.throttle_ms(now_ms) for bucket in (self._bucket, self._cluster) if bucket is not None)
+        return max(found, default=0)
+
+    def done(self, partitions: int) -> None:
+        """So many mutations were really made."""
+        self.mutations_total += partitions
+
+    def told(self, throttle_ms: int) -> None:
+        """An answer was throttled by so much, or would have been."""
+        if self.enforcing:
+            self.throttled_total += 1
+            self.throttle_ms_total += throttle_ms
+        else:
+            self.would_throttled_total += 1
+            self.would_throttle_ms_total += throttle_ms
+
+    def rate(self) -> float | None:
+        """The smaller of the rates in force, in mutations/s; None: unlimited."""
+        own, _ = self._quotas.source.definitions.limit(self.key, self.user, self.client_id)
+        whole = self._quotas.source.options.partition_mutations_rate
+        return min((rate for rate in (own, whole) if rate is not None), default=None)
+
+    def tokens(self, now_ms: int) -> float | None:
+        """What is left in the client's own bucket; None without one."""
+        return None if self._bucket is None else self._bucket.tokens(now_ms)
+
+    def owes(self, now_ms: int) -> bool:
+        """Whether its own bucket is overdrawn, so that it must not be forgotten yet."""
+        return self._bucket is not None and self._bucket.overdrawn(now_ms)
+
+    def detach(self) -> None:
+        """Let go of the bucket; the next call attaches again."""
+        if self._bucket is not None:
+            self._quotas.release(self._bucket)
+        self._bucket = self._cluster = self._version = None
+
+    def _refresh(self, now_ms: int) -> None:
+        if self._version is self._quotas.source.version:
+            return
+        before = self._bucket
+        self.limit, self._bucket = self._quotas.attach(self.user, self.client_id, now_ms)
+        if before is not None:
+            self._quotas.release(before)
+        self._cluster = self._quotas.cluster(now_ms)
+        self._version = self._quotas.source.version

@@ -1,0 +1,215 @@
+"""Partition mutation quotas on the real cluster (KIP-599): what is admitted is there afterwards, and nothing else.
+
+The rate is one partition in a hundred seconds, so that what a test takes is not refilled while it runs: what is in
+the bucket is its burst.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from tests.cluster import Address, Cluster, ClusterOptions, tools
+from tests.conftest import CreateTopic
+from tests.support.mutation_frames import EXCEEDED, create, delete, errors, grow
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.raw_topics import METADATA, describe
+from tests.support.wire import Wire, part, request, response, wired
+
+RATE = 0.01
+BURST = 10
+NONE = 0
+
+
+@pytest.fixture
+def names() -> list[str]:
+    """Names that no other test uses."""
+    stem = secrets.token_hex(4)
+    return [f"m-{stem}-{index}" for index in range(8)]
+
+
+@contextmanager
+def limited(
+    kafka: Cluster, tmp_path: Path, *, rate: float | None = RATE, burst: float = BURST, **quotas: object
+) -> Iterator[SluiceProcess]:
+    """A gateway whose clients may make `burst` mutations each."""
+    directory = tmp_path / secrets.token_hex(4)
+    directory.mkdir()
+    settings = SluiceSettings(
+        kafka.bootstrap(),
+        quotas={"window_samples": round(burst / rate), **quotas} if rate else quotas,
+        client_quotas={"<default>": {"controller_mutation_rate": rate}} if rate else {},
+    )
+    with SluiceProcess.configured(settings, directory) as sluice:
+        yield sluice
+
+
+def port_of(sluice: SluiceProcess, node: int = 1) -> Address:
+    host, _, port = sluice.ports.broker(node).rpartition(":")
+    return host, int(port)
+
+
+def sizes_on(kafka: Cluster) -> dict[str, int]:
+    """Every topic's number of partitions, asked of a broker directly."""
+    with wired(kafka.address(1)) as wire:
+        answer = wire.ask(request(METADATA, 12, topics=None, allow_auto_topic_creation=False))
+    return {topic.name: len(topic.partitions) for topic in response(METADATA, 12, answer.frame).topics}
+
+
+def settled(kafka: Cluster, wanted: dict[str, int]) -> None:
+    """Brokers hear of a change a moment later: wait for what must come, for at most as long as `describe` does."""
+    for name, partitions in wanted.items():
+        describe(kafka, name, 1, partitions=partitions)
+
+
+def say(wire: Wire, frame: bytes) -> bytes:
+    """Send a whole frame and give the answer's."""
+    wire.send_frame(frame)
+    return wire.receive()
+
+
+def test_kafka_topics_gets_error_89_for_exactly_the_topics_beyond_the_bucket(
+    kafka: Cluster, tmp_path: Path, names: list[str]
+) -> None:
+    with limited(kafka, tmp_path) as sluice:
+        made, refused = [], []
+        for name in names[:5]:
+            create_it = ("--create", "--topic", name, "--partitions", "4", "--replication-factor", "1")
+            try:
+                tools.run(tools.TOPICS, "--bootstrap-server", sluice.bootstrap, *create_it)
+                made.append(name)
+            except tools.ToolError as error:
+                refused.append(name if "ThrottlingQuotaExceededException" in str(error) else str(error))
+        # Each run is a client of its own, with Kafka's own client id: 4 + 4 + 4 of 10 leave -2.
+        assert (made, refused) == (names[:3], names[3:5])
+        settled(kafka, dict.fromkeys(made, 4))
+        assert not set(refused) & set(sizes_on(kafka))
+        assert sluice.metric("sluice_topics_rejected_total", api="CreateTopics") == 2
+
+
+def test_one_request_is_admitted_topic_by_topic(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
+    with limited(kafka, tmp_path) as sluice, wired(port_of(sluice)) as wire:
+        asked = create(7, dict.fromkeys(names[:5], 4), client_id="raw")
+        found, throttle_ms = errors(CREATE_TOPICS, 7, say(wire, asked))
+        assert found == [(name, NONE) for name in names[:3]] + [(name, EXCEEDED) for name in names[3:5]]
+        assert 195_000 < throttle_ms <= 200_000  # 2 / 0.01 per s
+        settled(kafka, dict.fromkeys(names[:3], 4))
+        assert not set(names[3:]) & set(sizes_on(kafka))
+
+
+def test_partitions_are_added_and_topics_deleted_within_the_bucket_alone(
+    kafka: Cluster, tmp_path: Path, create_topic: CreateTopic
+) -> None:
+    grown, ungrown = create_topic(partitions=2), create_topic(partitions=2)
+    with limited(kafka, tmp_path) as sluice, wired(port_of(sluice), "grower") as wire:
+        found, _ = errors(CREATE_PARTITIONS, 3, say(wire, grow(3, {grown: 14, ungrown: 3})))
+        assert found == [(grown, NONE), (ungrown, EXCEEDED)]  # 14 - 2 = 12 of 10
+    settled(kafka, {grown: 14})
+    assert sizes_on(kafka)[ungrown] == 2
+    with limited(kafka, tmp_path) as sluice, wired(port_of(sluice)) as wire:
+        found, _ = errors(DELETE_TOPICS, 5, say(wire, delete(5, [grown, ungrown])))
+        assert found == [(grown, NONE), (ungrown, EXCEEDED)]  # 14 of 10
+    left = sizes_on(kafka)
+    assert (grown in left, left[ungrown]) == (False, 2)
+
+
+def test_topics_are_deleted_by_id_within_the_bucket_alone(
+    kafka: Cluster, tmp_path: Path, create_topic: CreateTopic
+) -> None:
+    gone, stays = create_topic(partitions=11), create_topic(partitions=1)
+    ids = [describe(kafka, name, 1).topic_id for name in (gone, stays)]
+    with limited(kafka, tmp_path) as sluice, wired(port_of(sluice)) as wire:
+        found, _ = errors(DELETE_TOPICS, 6, say(wire, delete(6, ids)))
+        assert found == [(gone, NONE), (None, EXCEEDED)]
+    left = sizes_on(kafka)
+    assert (gone in left, stays in left) == (False, True)
+
+
+def test_old_versions_are_accepted_and_muted(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
+    # 4 / s and a burst of 20: 30 partitions are 10 too many, 2.5 s.
+    quotas = {"partition_mutations_rate": 4, "partition_mutations_burst": 20}
+    with limited(kafka, tmp_path, rate=None, **quotas) as sluice, wired(port_of(sluice)) as wire:
+        found, throttle_ms = errors(CREATE_TOPICS, 5, say(wire, create(5, {names[0]: 30})))
+        assert found == [(names[0], NONE)]
+        assert 1000 < throttle_ms <= 2500
+        again = create(5, {names[1]: 1}, correlation_id=2)
+        wire.send_frame(again)
+        assert wire.silent(throttle_ms / 1000 - 0.2)
+        found, _ = errors(CREATE_TOPICS, 5, wire.receive())
+        assert found == [(names[1], NONE)]
+        settled(kafka, {names[0]: 30, names[1]: 1})
+
+
+def test_failed_creation_costs_nothing(
+    kafka: Cluster, tmp_path: Path, create_topic: CreateTopic, names: list[str]
+) -> None:
+    there = create_topic()
+    with limited(kafka, tmp_path) as sluice, wired(port_of(sluice)) as wire:
+        for _ in range(3):
+            found, throttle_ms = errors(CREATE_TOPICS, 7, say(wire, create(7, {there: 50})))
+            assert (found, throttle_ms) == ([(there, 36)], 0)  # TOPIC_ALREADY_EXISTS
+        found, _ = errors(CREATE_TOPICS, 7, say(wire, create(7, {names[0]: 2})))
+        assert found == [(names[0], NONE)]
+
+
+def test_kafkas_own_system_test_passes(kafka: Cluster, tmp_path: Path, names: list[str]) -> None:
+    """controller_mutation_quota_test.py: create 10, grow to 20, delete 20; then nothing more."""
+    # 33 tokens at 0.015/s, as Kafka's 11 windows of 200 s.
+    with limited(kafka, tmp_path, rate=0.015, burst=33) as sluice, wired(port_of(sluice)) as wire:
+        said = [
+            errors(CREATE_TOPICS, 7, say(wire, create(7, {names[0]: 10})))[0],
+            errors(CREATE_PARTITIONS, 3, say(wire, grow(3, {names[0]: 20})))[0],
+            errors(DELETE_TOPICS, 6, say(wire, delete(6, [names[0]])))[0],
+        ]
+        assert said == [[(names[0], NONE)]] * 3
+        found, throttle_ms = errors(CREATE_TOPICS, 7, say(wire, create(7, {names[1]: 1})))
+        assert found == [(names[1], EXCEEDED)]  # 33 - 10 - 10 - 20 = -7
+        assert 440_000 < throttle_ms <= 466_667  # 7 / 0.015 per s
+        assert names[1] not in sizes_on(kafka)
+
+
+def test_observe_creates_everything_and_says_who_would_have_been_rejected(
+    kafka: Cluster, tmp_path: Path, names: list[str]
+) -> None:
+    with limited(kafka, tmp_path, mode="observe") as sluice, wired(port_of(sluice)) as wire:
+        found, throttle_ms = errors(CREATE_TOPICS, 7, say(wire, create(7, dict.fromkeys(names[:5], 4))))
+        assert (found, throttle_ms) == ([(name, NONE) for name in names[:5]], 0)
+        settled(kafka, dict.fromkeys(names[:5], 4))
+        assert sluice.metric("sluice_topics_would_reject_total", api="CreateTopics") == 2
+
+
+def test_auto_created_topic_is_charged_and_over_the_quota_is_not_created(
+    tmp_path: Path, names: list[str]
+) -> None:
+    properties = {"auto.create.topics.enable": "true", "num.partitions": "12"}
+    with (
+        Cluster(ClusterOptions(nodes=1, properties=properties)) as alone,
+        limited(alone, tmp_path) as sluice,
+        wired(port_of(sluice)) as wire,
+    ):
+        assert wait_for_topic(wire, names[0]) == 12
+        assert sluice.metric("sluice_client_mutation_tokens") < -1  # 10 - 12
+        assert ask_for(wire, names[1]) == 0
+        assert ask_for(wire, names[1]) == 0
+        assert names[1] not in sizes_on(alone)
+        assert sluice.metric("sluice_topics_rejected_total", api="Metadata") == 2
+
+
+def ask_for(wire: Wire, name: str) -> int:
+    """Ask for a topic as clients do, which may create it; give its number of partitions."""
+    topic = part(METADATA, 12, "MetadataRequestTopic", name=name)
+    answer = wire.ask(request(METADATA, 12, topics=[topic], allow_auto_topic_creation=True))
+    (found,) = response(METADATA, 12, answer.frame).topics
+    return len(found.partitions)
+
+
+def wait_for_topic(wire: Wire, name: str) -> int:
+    deadline = time.monotonic() + 20
+    while not (partitions := ask_for(wire, name)):
+        assert time.monotonic() < deadline, "the broker creates it"
+        time.sleep(0.1)
+    return partitions

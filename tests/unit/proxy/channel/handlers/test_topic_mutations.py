@@ -1,0 +1,427 @@
+"""CreateTopics, CreatePartitions, DeleteTopics under the partition mutation quota, as dialogues (KIP-599).
+
+2 mutations/s with 10 windows of 1 s: a burst of 20, as in Kafka's own ControllerMutationQuotaTest.
+"""
+
+import pytest
+
+from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
+from protocol.messages import metadata_topics
+from protocol.messages.topic_mutations import TOPICS_MAX
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import DEFAULT, Entity
+from quotas.mutations import MutationThrottle
+from tests.support.frames import answer as plain_answer
+from tests.support.frames import heartbeat, join_group
+from tests.support.frames import request as raw_request
+from tests.support.mutation_frames import (
+    EXCEEDED,
+    TOPIC_ID,
+    answer,
+    assigned,
+    create,
+    delete,
+    errors,
+    grow,
+    sizes,
+)
+from tests.support.playbook import (
+    Drop,
+    Ends,
+    Insert,
+    More,
+    Pass,
+    Playbook,
+    Unseen,
+    Wait,
+    channel_machine,
+)
+
+STRICT = 7
+OLD = 5
+EXISTS = 36
+TIMED_OUT = 7
+
+
+def engine(rate: float | None = 2, **options: object) -> Engine:
+    entries = {} if rate is None else {Entity(client_id=DEFAULT): {"controller_mutation_rate": float(rate)}}
+    return Engine(EngineOptions(window_samples=10, **options), Definitions(entries))  # type: ignore[arg-type]  # keys
+
+
+def dialogue(rate: float | None = 2, **options: object) -> Playbook:
+    return Playbook(channel_machine(engine(rate, **options)))
+
+
+def throttle_of(talk: Playbook) -> MutationThrottle:
+    return talk.channel.state.engine.client("ANONYMOUS", "a", 1).mutations
+
+
+def tokens(talk: Playbook, now_ms: int = 0) -> float:
+    throttle = throttle_of(talk)
+    assert throttle.limits(now_ms)
+    left = throttle.tokens(now_ms)
+    assert left is not None
+    return left
+
+
+def said(talk: Playbook, now_ms: int, data: bytes) -> bytes:
+    """Show a broker's answer, and give what the client gets instead."""
+    orders = talk.orders("broker", now_ms, data)
+    assert [type(order) for order in orders] == [Insert, Drop], orders
+    made = orders[0]
+    assert isinstance(made, Insert)
+    return made.data
+
+
+def forwarded(talk: Playbook, now_ms: int, data: bytes) -> bytes:
+    """Show a request, or again what was kept of it, and give what the broker gets instead."""
+    orders = talk.orders("client", now_ms, data)
+    assert [type(order) for order in orders] == [Insert, Drop], orders
+    made = orders[0]
+    assert isinstance(made, Insert)
+    return made.data
+
+
+def test_without_a_quota_everything_passes_unseen() -> None:
+    talk = dialogue(None)
+    asked = create(STRICT, {"t": 1000})
+    talk.client(0, asked[:30], Pass(asked[:30]), Unseen(len(asked) - 30))
+    talk.client(0, asked[30:], Pass(asked[30:]))
+    answered = answer(CREATE_TOPICS, STRICT, [("t", 0)])
+    talk.broker(0, answered, Pass(answered))
+
+
+def test_topics_beyond_the_bucket_are_taken_out_and_answered_with_error_89() -> None:
+    talk = dialogue()
+    # 20 tokens: 30 partitions are admitted and leave -10, the next topic is rejected.
+    asked = create(STRICT, {"one": 30, "two": 30, "three": 1})
+    assert forwarded(talk, 0, asked) == create(STRICT, {"one": 30})
+    assert tokens(talk) == -10
+    told = said(talk, 0, answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=30))
+    assert errors(CREATE_TOPICS, STRICT, told) == (
+        [("one", 0), ("two", EXCEEDED), ("three", EXCEEDED)],
+        5000,  # 10 / 2 per s
+    )
+    talk.client(0, b"", Wait(5000))
+    assert talk.channel.state.stats.topics_rejected == {"CreateTopics": 2}
+    assert throttle_of(talk).mutations_total == 30
+
+
+def test_request_of_which_nothing_is_rejected_is_not_throttled() -> None:
+    talk = dialogue()
+    asked = create(STRICT, {"one": 300})
+    talk.client(0, asked, Pass(asked))
+    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=300)
+    talk.broker(0, answered, Pass(answered))
+    assert tokens(talk) == -280  # 20 - 300
+    talk.client(0, b"")
+
+
+def test_request_that_is_rejected_whole_is_answered_here() -> None:
+    talk = dialogue()
+    first = create(STRICT, {"one": 25})
+    talk.client(0, first, Pass(first))
+    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25)
+    talk.broker(0, answered, Pass(answered))
+    second = create(STRICT, {"two": 1, "three": 1}, correlation_id=2)
+    talk.client(500, second, Drop(len(second)), Wait(2500))  # -5 + 1 = -4 tokens: 4 / 2 per s
+    orders = talk.orders("broker", 500, b"")
+    assert isinstance(orders[0], Insert)
+    assert errors(CREATE_TOPICS, STRICT, orders[0].data) == ([("two", EXCEEDED), ("three", EXCEEDED)], 2000)
+    third = create(STRICT, {"two": 1}, correlation_id=3)
+    talk.client(2500, third, Pass(third))  # the bucket is at 0, which is enough
+
+
+def test_old_version_is_accepted_and_muted() -> None:
+    talk = dialogue()
+    asked = create(OLD, {"one": 30, "two": 30})
+    talk.client(0, asked, Pass(asked))
+    told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0), ("two", 0)], partitions=30))
+    assert errors(CREATE_TOPICS, OLD, told) == ([("one", 0), ("two", 0)], 20_000)  # (60 - 20) / 2 per s
+    talk.client(0, b"", Wait(20_000))
+
+
+@pytest.mark.parametrize(("api_key", "version"), [(CREATE_TOPICS, 1), (CREATE_TOPICS, 0), (DELETE_TOPICS, 0)])
+def test_version_without_a_throttle_time_is_muted_all_the_same(api_key: int, version: int) -> None:
+    talk = dialogue()
+    if api_key == CREATE_TOPICS:
+        asked = create(version, {"one": 30})
+        talk.client(0, asked, Pass(asked))
+    else:
+        asked = delete(version, ["one"])
+        talk.client(0, asked, Insert(metadata_topics.request_by_name(["one"], 1, b"a")), Wait(0))
+        talk.broker(0, sizes(4, {"one": 30}), Drop(len(sizes(4, {"one": 30}))))
+        talk.client(0, b"", Pass(asked))
+    answered = answer(api_key, version, [("one", 0)])
+    assert said(talk, 0, answered) == answered
+    talk.client(0, b"", Wait(5000))  # (30 - 20) / 2 per s
+
+
+def test_formula_is_told_in_full_and_the_mute_is_capped() -> None:
+    talk = dialogue(mute_seconds_max=3)
+    asked = create(OLD, {"one": 40})
+    talk.client(0, asked, Pass(asked))
+    told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=40))
+    assert errors(CREATE_TOPICS, OLD, told)[1] == 10_000  # (40 - 20) / 2 per s
+    talk.client(0, b"", Wait(3000))
+
+
+def test_group_member_is_told_no_more_than_the_mute() -> None:
+    talk = dialogue()
+    talk.client(0, join_group(5, 10_000), Pass(join_group(5, 10_000)))
+    talk.broker(0, plain_answer(), Pass(plain_answer()))
+    asked = create(OLD, {"one": 40})
+    talk.client(0, asked, Pass(asked))
+    told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=40))
+    assert errors(CREATE_TOPICS, OLD, told)[1] == 2000  # a fifth of the session timeout
+
+
+def test_larger_throttle_time_of_the_broker_is_told() -> None:
+    talk = dialogue()
+    asked = create(OLD, {"one": 30})
+    talk.client(0, asked, Pass(asked))
+    told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=30, throttle_ms=9000))
+    assert errors(CREATE_TOPICS, OLD, told)[1] == 9000
+    talk.client(0, b"", Wait(5000))  # and muted for our own part
+
+
+def test_failed_creation_gives_its_tokens_back() -> None:
+    talk = dialogue()
+    asked = create(OLD, {"one": 30, "two": 30})
+    talk.client(0, asked, Pass(asked))
+    assert tokens(talk) == -40
+    told = said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", EXISTS), ("two", 0)], partitions=30))
+    assert tokens(talk) == -10
+    assert errors(CREATE_TOPICS, OLD, told)[1] == 5000
+    assert throttle_of(talk).mutations_total == 30
+
+
+def test_creation_that_timed_out_costs_what_it_may_have_made() -> None:
+    talk = dialogue()
+    asked = create(STRICT, {"one": 30})
+    talk.client(0, asked, Pass(asked))
+    answered = answer(CREATE_TOPICS, STRICT, [("one", TIMED_OUT)])
+    talk.broker(0, answered, Pass(answered))
+    assert tokens(talk) == -10
+
+
+def test_topic_named_twice_costs_nothing_and_is_left_to_the_broker() -> None:
+    talk = dialogue()
+    asked = create(STRICT, [("one", 30), ("one", 30), ("two", 5)])
+    talk.client(0, asked, Pass(asked))
+    assert tokens(talk) == 15
+    answered = answer(CREATE_TOPICS, STRICT, [("two", 0), ("one", 42)], partitions=5)
+    talk.broker(0, answered, Pass(answered))
+    assert tokens(talk) == 15
+
+
+def test_assignments_by_hand_count_their_number() -> None:
+    talk = dialogue()
+    asked = assigned(STRICT, "one", 6)
+    talk.client(0, asked, Pass(asked))
+    assert tokens(talk) == 14  # whatever the number of replicas
+
+
+def test_brokers_default_is_learned_from_its_answer() -> None:
+    talk = dialogue()
+    asked = create(STRICT, {"one": -1})
+    talk.client(0, asked, Pass(asked))
+    assert tokens(talk) == 19  # 1 until it is known
+    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=4)
+    talk.broker(0, answered, Pass(answered))
+    assert tokens(talk) == 16  # corrected: 20 - 4
+    again = create(STRICT, {"two": -1})
+    talk.client(0, again, Pass(again))
+    assert tokens(talk) == 12
+
+
+@pytest.mark.parametrize("partitions", [0, -2])
+def test_number_that_cannot_be_costs_nothing(partitions: int) -> None:
+    talk = dialogue()
+    asked = create(STRICT, {"one": partitions})
+    talk.client(0, asked, Pass(asked))
+    assert tokens(talk) == 20
+
+
+def test_number_that_no_broker_creates_is_not_charged_ahead() -> None:
+    talk = dialogue()
+    asked = create(STRICT, {"one": 2_000_000_000})
+    talk.client(0, asked, Pass(asked))
+    assert tokens(talk) == 20 - 10_000
+    answered = answer(CREATE_TOPICS, STRICT, [("one", 44)])
+    talk.broker(0, answered, Pass(answered))
+    assert tokens(talk) == 20
+
+
+def test_validate_only_is_charged_as_in_kraft() -> None:
+    talk = dialogue()
+    asked = create(STRICT, {"one": 5}, validate_only=True)
+    talk.client(0, asked, Pass(asked))
+    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=5)
+    talk.broker(0, answered, Pass(answered))
+    assert tokens(talk) == 15
+    assert throttle_of(talk).mutations_total == 0
+
+
+def test_validate_only_may_be_free() -> None:
+    talk = dialogue(charge_validate_only=False)
+    asked = create(STRICT, {"one": 50}, validate_only=True)
+    talk.client(0, asked, Pass(asked))
+    assert tokens(talk) == 20
+
+
+def test_added_partitions_count_beyond_those_there_are() -> None:
+    talk = dialogue()
+    asked = grow(3, {"one": 8, "two": 30, "three": 9, "unknown": 50})
+    question = metadata_topics.request_by_name(["one", "two", "three", "unknown"], 1, b"a")
+    talk.client(0, asked, Insert(question), Wait(0))
+    known = sizes(4, {"one": 3, "two": 10, "three": 8, "unknown": 0})
+    talk.broker(0, known, Drop(len(known)))
+    # one: 8 - 3 = 5, two: 30 - 10 = 20; then -5 tokens: three is rejected; who is not known costs nothing.
+    assert forwarded(talk, 0, b"") == grow(3, {"one": 8, "two": 30, "unknown": 50})
+    assert tokens(talk) == -5
+    answered = answer(CREATE_PARTITIONS, 3, [("one", 0), ("two", 37), ("unknown", 3)])
+    told = said(talk, 0, answered)
+    # two failed, 20 tokens are back: 15; nothing to wait for any more.
+    assert errors(CREATE_PARTITIONS, 3, told) == (
+        [("one", 0), ("two", 37), ("three", EXCEEDED), ("unknown", 3)],
+        0,
+    )
+    assert tokens(talk) == 15
+
+
+def test_deleted_topics_count_their_partitions_by_name_and_id() -> None:
+    talk = dialogue()
+    asked = delete(6, ["one", TOPIC_ID])
+    by_name = metadata_topics.request_by_name(["one"], 1, b"a")
+    by_id = metadata_topics.request_by_id([TOPIC_ID.bytes], 1, b"a")
+    talk.client(0, asked, Insert(by_name + by_id), Wait(0))
+    named, found = sizes(4, {"one": 30}), sizes(12, {"two": 4})
+    talk.broker(0, named, Drop(len(named)))
+    talk.client(0, b"", Wait(0))
+    talk.broker(0, found, Drop(len(found)))
+    assert forwarded(talk, 0, b"") == delete(6, ["one"])
+    assert tokens(talk) == -10
+    answered = answer(DELETE_TOPICS, 6, [("one", 0)], topic_id=TOPIC_ID)
+    told = said(talk, 0, answered)
+    assert errors(DELETE_TOPICS, 6, told) == ([("one", 0), (None, EXCEEDED)], 5000)
+    assert talk.channel.state.stats.topic_lookups == 2
+
+
+def test_question_that_is_cut_is_waited_for() -> None:
+    talk = dialogue()
+    asked = delete(5, ["one"])
+    talk.client(0, asked, Insert(metadata_topics.request_by_name(["one"], 1, b"a")), Wait(0))
+    known = sizes(4, {"one": 3})
+    talk.broker(0, known[:20], More(len(known)))
+    talk.broker(0, known[20:], Drop(len(known)))
+    talk.client(0, b"", Pass(asked))
+    assert tokens(talk) == 17
+
+
+def test_size_of_a_topic_made_moments_ago_is_known_before_the_broker_knows_it() -> None:
+    talk = dialogue()
+    asked = create(STRICT, {"one": 6})
+    talk.client(0, asked, Pass(asked))
+    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=6, topic_id=TOPIC_ID)
+    talk.broker(0, answered, Pass(answered))
+    gone = delete(6, [TOPIC_ID])
+    talk.client(0, gone, Insert(metadata_topics.request_by_id([TOPIC_ID.bytes], 1, b"a")), Wait(0))
+    unknown = sizes(12, {})
+    talk.broker(0, unknown, Drop(len(unknown)))
+    talk.client(0, b"", Pass(gone))
+    assert tokens(talk) == 8  # 20 - 6 - 6
+
+
+def test_one_mutation_at_a_time_however_the_client_pipelines() -> None:
+    talk = dialogue()
+    first, second = create(OLD, {"one": 30}), create(OLD, {"two": 1}, correlation_id=2)
+    talk.client(0, first + second, Pass(first), Wait(0))
+    said(talk, 1000, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=30))
+    talk.client(1000, b"", Wait(5000))  # (10 - 2) / 2 per s: muted as Kafka mutes
+    talk.client(5000, b"", Pass(second))
+
+
+def test_other_requests_pass_while_a_mutation_is_under_way() -> None:
+    talk = dialogue()
+    asked = create(OLD, {"one": 30})
+    talk.client(0, asked, Pass(asked))
+    talk.client(0, heartbeat(correlation_id=2), Pass(heartbeat(correlation_id=2)))
+
+
+def test_observe_rejects_and_mutes_nobody_and_counts() -> None:
+    talk = dialogue(mode="observe")
+    asked = create(STRICT, {"one": 30, "two": 30})
+    talk.client(0, asked, Pass(asked))
+    answered = answer(CREATE_TOPICS, STRICT, [("one", 0), ("two", 0)], partitions=30)
+    talk.broker(0, answered, Pass(answered))
+    assert tokens(talk) == -10  # what would have been rejected is not charged
+    stats = talk.channel.state.stats
+    assert (stats.topics_rejected, stats.topics_would_reject) == ({}, {"CreateTopics": 1})
+    old = create(OLD, {"three": 2}, correlation_id=2)
+    talk.client(0, old, Pass(old))
+    answered = answer(CREATE_TOPICS, OLD, [("three", 0)], partitions=2, correlation_id=2)
+    talk.broker(0, answered, Pass(answered))
+    throttle = throttle_of(talk)
+    assert (throttle.throttled_total, throttle.would_throttled_total) == (0, 2)
+    assert throttle.would_throttle_ms_total == 5000 + 6000  # 10 / 2 per s; 12 / 2 per s
+
+
+def test_enforcement_off_is_a_plain_relay_and_forgives_nothing() -> None:
+    talk = dialogue()
+    first = create(STRICT, {"one": 25})
+    talk.client(0, first, Pass(first))
+    answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25)
+    talk.broker(0, answered, Pass(answered))
+    talk.channel.state.engine.switch(False)
+    gone = delete(6, ["one"])
+    talk.client(0, gone, Pass(gone))
+    talk.broker(0, answer(DELETE_TOPICS, 6, [("one", 0)]), Pass(answer(DELETE_TOPICS, 6, [("one", 0)])))
+    talk.channel.state.engine.switch(True)
+    assert tokens(talk) == -5
+
+
+def test_question_under_way_is_swallowed_though_enforcement_ends() -> None:
+    talk = dialogue()
+    gone = delete(6, ["one"])
+    talk.client(0, gone, Insert(metadata_topics.request_by_name(["one"], 1, b"a")), Wait(0))
+    talk.channel.state.engine.switch(False)
+    talk.client(0, b"", Pass(gone))
+    known = sizes(4, {"one": 3})
+    talk.broker(0, known, Drop(len(known)))
+    answered = answer(DELETE_TOPICS, 6, [("one", 0)])
+    talk.broker(0, answered, Pass(answered))
+
+
+def test_raised_quota_ends_the_mute() -> None:
+    talk = dialogue()
+    asked = create(OLD, {"one": 30})
+    talk.client(0, asked, Pass(asked))
+    said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=30))
+    talk.client(0, b"", Wait(5000))
+    quotas = talk.channel.state.engine
+    entries = {Entity(client_id=DEFAULT): {"controller_mutation_rate": 1000.0}}
+    quotas.update(quotas.options, Definitions(entries), 100)
+    talk.channel.reconsider()
+    assert talk.channel.mute_left_ms(100) == 0
+
+
+@pytest.mark.parametrize("version", [8, -1])
+def test_version_that_is_not_known_is_no_way_round_the_quota(version: int) -> None:
+    talk = dialogue()
+    talk.client(0, raw_request(CREATE_TOPICS, version, size=60), Ends("unsupported_version"))
+    talk = dialogue(None)
+    asked = raw_request(CREATE_TOPICS, version, size=60)
+    talk.client(0, asked, Pass(asked))
+
+
+def test_nonsense_ends_the_connection() -> None:
+    talk = dialogue()
+    talk.client(0, raw_request(CREATE_TOPICS, 7, size=60), Ends("malformed"))
+
+
+def test_request_of_too_many_topics_ends_the_connection() -> None:
+    talk = Playbook(channel_machine(engine()))
+    asked = create(STRICT, {f"t{index}": 1 for index in range(TOPICS_MAX + 1)})
+    talk.client(0, asked, Ends("malformed"))
