@@ -153,7 +153,7 @@ class Lanes:
 
     def _ordinary(self) -> tuple[list[str], int, int]:
         first = self._ports.unprivileged
-        return [*_as_nobody(), *_compiled(), *self._sluice("ordinary", first)], first + 1 + NODE, first
+        return [*_compiled(*_as_nobody()), *self._sluice("ordinary", first)], first + 1 + NODE, first
 
     def _sidecar(self) -> tuple[list[str], int, int]:
         port = self._ports.sidecar
@@ -194,9 +194,9 @@ def _from_source() -> list[str]:
     return [sys.executable]
 
 
-def _compiled() -> list[str]:
+def _compiled(*run_as: str) -> list[str]:
     # -P: not the checkout that we stand in.
-    return ["env", f"PYTHONPATH={_COMPILED}", sys.executable, "-P"]
+    return ["env", f"PYTHONPATH={_COMPILED}", *run_as, sys.executable, "-P"]
 
 
 def _as_nobody() -> list[str]:

@@ -114,11 +114,11 @@ def _table(head: str, keys: Mapping[str, object]) -> str:
     return head + "\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
 
 
-def _python() -> list[str]:
+def _python(run_as: Sequence[str]) -> list[str]:
     """The interpreter on the source, or on what `make compiled` made of it where TEST_COMPILED is set."""
     if not os.environ.get("TEST_COMPILED"):
-        return [sys.executable]
-    return ["env", f"PYTHONPATH={ROOT / 'build' / 'compiled'}", sys.executable, "-P"]
+        return [*run_as, sys.executable]
+    return ["env", f"PYTHONPATH={ROOT / 'build' / 'compiled'}", *run_as, sys.executable, "-P"]
 
 
 class SluiceProcess:
@@ -144,7 +144,7 @@ class SluiceProcess:
         self.directory = directory or Path(self._made.name if self._made else "")
         self.log_path = self.directory / f"sluice-{ports.bootstrap}.log"
         self._child = processes.start(
-            [*run_as, *_python(), "-m", "proxy", "serve", *arguments], log=self.log_path, cwd=ROOT
+            [*_python(run_as), "-m", "proxy", "serve", *arguments], log=self.log_path, cwd=ROOT
         )
 
     @classmethod
