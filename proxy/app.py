@@ -157,6 +157,7 @@ class App:
                 broker=broker,
                 address_map=None if options.sidecar else partial(self.brokers.address_map, options),
                 frame_bytes_max=self._config.limits.frame_bytes_max,
+                oauth_claim=options.oauth_claim,
             )
 
         return Listener(options, settings, self.brokers, self.shared, self.connections)

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Final
 
 from protocol.messages.fetch_session import SessionTable
+from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import InFlight
 from proxy.channel.settings import IN_FLIGHT_MAX, ChannelSettings
@@ -26,9 +27,12 @@ class ChannelState:
         mute_until_ms: no further request is handled before this time (KIP-219); 0 when not muted.
         group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
             None where no group request was seen. It bounds every mute.
-        in_flight_max: with so many answers owed no further request is handled; 0 where the channel is to end.
+        in_flight_max: with so many answers owed no further request is handled; 0 where the channel is to end;
+            below 0 during a SASL exchange (AWAIT_VERDICT, RAW_TOKENS).
         full: more requests are in flight than may be, so nothing is read; the answers' side signals when it is over.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
+        user: the principal's name; "" where there is one that can not be read. `become` changes it.
+        sasl: the SASL exchange under way.
     """
 
     __slots__ = (
@@ -43,9 +47,11 @@ class ChannelState:
         "in_flight",
         "in_flight_max",
         "mute_until_ms",
+        "sasl",
         "sessions",
         "settings",
         "stats",
+        "user",
     )
 
     def __init__(
@@ -63,6 +69,8 @@ class ChannelState:
         self.group_session_timeout_ms: int | None = None
         self.acks_zero = False
         self.full = False
+        self.user = settings.user
+        self.sasl: Conversation | None = None
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
 
@@ -73,11 +81,17 @@ class ChannelState:
             if len(self._identities) >= _IDENTITIES_MAX:
                 self.leave(now_ms)
             name = client_id.decode("utf-8", "replace")
-            quota = self.engine.client(self.settings.user, name, self.settings.broker)
+            quota = self.engine.client(self.user, name, self.settings.broker)
             identity = self._identities[client_id] = Identity(quota)
             self._cap_hold(identity)
         self.identity = identity
         return identity
+
+    def become(self, user: str, now_ms: int) -> None:
+        """The principal is known now, or is another one: whatever comes next is identified anew."""
+        if user != self.user:
+            self.leave(now_ms)
+            self.user = user
 
     def leave(self, now_ms: int) -> None:
         """Give back every turn: the channel closes, or has used too many names."""

@@ -69,6 +69,7 @@ class ListenerOptions:
         metadata=key(readers.upstreams, "table of broker id = host:port", default="none: a gateway"),
     )
     reuse_port: bool = field(default=False, metadata=key(readers.boolean, "true or false"))
+    oauth_claim: str = field(default="sub", metadata=key(readers.text, "text"))
 
     @property
     def sidecar(self) -> bool:

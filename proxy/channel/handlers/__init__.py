@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from protocol import api
-from proxy.channel.handlers import addresses, fetch, groups, produce, share
+from proxy.channel.handlers import addresses, fetch, groups, produce, sasl, share
 from proxy.channel.in_flight import Buffer
 
 __all__ = ["REQUEST_HANDLERS"]
@@ -31,4 +31,6 @@ REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.CONSUMER_GROUP_HEARTBEAT: groups.request,
     api.SHARE_GROUP_HEARTBEAT: groups.request,
     api.STREAMS_GROUP_HEARTBEAT: groups.request,
+    api.SASL_HANDSHAKE: sasl.handshake_request,
+    api.SASL_AUTHENTICATE: sasl.authenticate_request,
 }
