@@ -45,7 +45,9 @@ class ResponseSide(Side):
             if end - pos < _HEAD_BYTES:
                 break
             length, correlation_id = _HEAD(buf, pos)
-            if (correlation_id != entry[0] or length < _LENGTH_MIN) and self._unanswered(length, correlation_id):
+            if (correlation_id != entry[0] or length < _LENGTH_MIN) and self._unanswered(
+                length, correlation_id
+            ):
                 continue
             self.frame_bytes = length + 4
             order = 0 if responder is None else responder(self, buf, pos, end, entry, now_ms)

@@ -369,6 +369,23 @@ def test_cut_bare_answer_is_kept_until_it_is_whole(data: bytes, cut: int) -> Non
     assert not talk.channel.state.in_flight
 
 
+@pytest.mark.parametrize("cut", [4, 5, 7, 8, 12])
+def test_short_bare_answer_and_the_next_answer_in_one_read(cut: int) -> None:
+    talk = shaken("CUSTOM", 0)
+    talk.client(0, frame(b"x"), Pass(frame(b"x")))
+    asked = request(LIST_OFFSETS, 7, size=60, correlation_id=9)
+    talk.client(0, asked, Pass(asked))
+    answered = frame(b"") + answer(30, correlation_id=9)
+    if cut == 4:
+        talk.broker(0, answered[:4], Pass(answered[:4]))
+        talk.broker(0, answered[4:], Pass(answered[4:]))
+    elif cut < 12:
+        talk.broker(0, answered[:cut], Pass(answered[:4]), More(8))
+        talk.broker(0, answered[cut:], Pass(answered[4:]))
+    else:
+        talk.broker(0, answered, Pass(answered))
+
+
 def test_negative_answer_to_a_bare_token_ends_the_connection() -> None:
     talk = shaken("CUSTOM", 0)
     talk.client(0, frame(b"x"), Pass(frame(b"x")))
