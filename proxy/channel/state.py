@@ -18,6 +18,12 @@ __all__ = ["ChannelState"]
 
 # Client ids seen on one connection. Real clients use one, franz-go's admin tools two or three.
 _IDENTITIES_MAX: Final = 32
+# A session's last part, in which nobody is muted: what was sent in it has to reach the broker before it is over.
+# Clients authenticate again when 85 to 95 % are over (Java), or later still.
+_SESSION_END_SHARE: Final = 10
+_SESSION_END_MS_MAX: Final = 20_000
+# Several held requests may wait behind each other.
+_SESSION_HOLD_SHARE: Final = 20
 
 
 class ChannelState:
@@ -39,6 +45,8 @@ class ChannelState:
         "_identities",
         "_muted_at",
         "_muted_by",
+        "_session_ms",
+        "_session_until_ms",
         "acks_zero",
         "engine",
         "full",
@@ -71,6 +79,8 @@ class ChannelState:
         self.full = False
         self.user = settings.user
         self.sasl: Conversation | None = None
+        self._session_ms = 0  # how long the principal's session lasts; 0 = for ever (KIP-368)
+        self._session_until_ms = 0  # until when it may be muted
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
 
@@ -93,6 +103,17 @@ class ChannelState:
             self.leave(now_ms)
             self.user = user
 
+    def begin_session(self, lifetime_ms: int, now_ms: int) -> None:
+        """The client has to authenticate again within this time, 0 for never (KIP-368).
+
+        A broker closes on whatever else arrives later, though it was sent in time: so no mute outlasts a session.
+        """
+        self._session_ms = max(lifetime_ms, 0)
+        end_ms = min(self._session_ms // _SESSION_END_SHARE, _SESSION_END_MS_MAX)
+        self._session_until_ms = now_ms + self._session_ms - end_ms
+        for identity in self._identities.values():
+            self._cap_hold(identity)
+
     def leave(self, now_ms: int) -> None:
         """Give back every turn: the channel closes, or has used too many names."""
         for identity in self._identities.values():
@@ -111,6 +132,8 @@ class ChannelState:
     def mute(self, throttle: Throttle, throttle_ms: int, now_ms: int) -> int:
         """Mute the channel from now on; returns the time to tell the client, in ms (KIP-219 steps 1 and 2)."""
         told_ms = self.told(throttle_ms)
+        if self._session_ms:
+            told_ms = min(told_ms, max(0, self._session_until_ms - now_ms))
         if now_ms + told_ms > self.mute_until_ms:
             self.mute_until_ms = now_ms + told_ms
             self._muted_by = throttle
@@ -132,9 +155,13 @@ class ChannelState:
             self._muted_by = None
 
     def _cap_hold(self, identity: Identity) -> None:
-        """A hold keeps heartbeats waiting just as a mute does."""
+        """A hold keeps heartbeats, and the end of a session, waiting just as a mute does."""
+        hold_ms_max = HOLD_MS_UNBOUNDED
         if self.group_session_timeout_ms is not None:
-            identity.produce.hold_ms_max = self.told(HOLD_MS_UNBOUNDED)
+            hold_ms_max = self.told(HOLD_MS_UNBOUNDED)
+        if self._session_ms:
+            hold_ms_max = min(hold_ms_max, self._session_ms // _SESSION_HOLD_SHARE)
+        identity.produce.hold_ms_max = hold_ms_max
 
     def _limit(self, throttle: Throttle) -> float | None:
         limit, _ = self.engine.definitions.limit(throttle.key, throttle.user, throttle.client_id)

@@ -255,6 +255,17 @@ def again(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         yield process
 
 
+def test_request_behind_a_mute_arrives_before_its_session_is_over(again: SluiceProcess, stock: Topic) -> None:
+    # With schedule at 100,000 B/s these are 8 s of debt, and the session lasts 3: whatever a broker reads after that,
+    # it closes on, although the client has sent it in time.
+    with wired(through(again), "session") as wire:
+        log_in(wire, "alice")
+        throttled = told_ms(wire, stock, 900_000) / 1000
+        assert throttled < REAUTH_SECONDS
+        answer = wire.ask(request(3, 9, topics=[], allow_auto_topic_creation=False))
+        assert answer.seconds == pytest.approx(throttled, abs=AT_ONCE_SECONDS / 4)
+
+
 def rate_of(sluice: SluiceProcess, user: str, client_id: str, seconds: float) -> float:
     """Bytes/s over a time, as Sluice counts them."""
     before = moved(sluice, user, client_id)

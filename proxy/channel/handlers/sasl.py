@@ -4,7 +4,8 @@ Behavior: every frame passes byte for byte, in both directions. The principal co
 answer on; a refused exchange leaves nothing. An exchange goes step by step: what a client pipelines behind a
 token waits for the broker's verdict, or it would pass in nobody's name. Another exchange on the same connection
 is the same again: Kafka refuses a changed principal, so the broker's answer decides here too.
-Ignored: session lifetimes (the client keeps them), the broker's list of mechanisms.
+A session's lifetime bounds mutes, since a broker closes on what arrives after it.
+Ignored: the broker's list of mechanisms.
 
 Version notes: after SaslHandshake 0 tokens go both ways as bare frames, length and bytes, until the exchange is
 over. Nothing tells a bare token from a request, so it is known by its place: for the mechanisms that can be read
@@ -153,6 +154,7 @@ def _authenticate_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Ent
         _end(side, conversation, "failed")
     elif conversation.succeeded(buf, verdict.start, verdict.stop):
         _believe(side, conversation, now_ms)
+        side.state.begin_session(verdict.session_lifetime_ms, now_ms)
     else:
         _go_on(side, IN_FLIGHT_MAX)
     return 0

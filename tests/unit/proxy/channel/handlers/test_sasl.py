@@ -11,6 +11,7 @@ from proxy.channel import Channel
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import Entity
+from quotas.turn import HOLD_MS_UNBOUNDED
 from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
 from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed
@@ -42,13 +43,13 @@ def token(data: bytes, version: int = 2) -> bytes:
     return framed(REQUESTS[SASL_AUTHENTICATE][version](auth_bytes=data), client_id="a")
 
 
-def verdict(data: bytes = b"", error: int = 0, version: int = 2) -> bytes:
+def verdict(data: bytes = b"", error: int = 0, version: int = 2, lifetime_ms: int = 0) -> bytes:
     return framed(
         RESPONSES[SASL_AUTHENTICATE][version](
             error_code=error,
             error_message="Authentication failed" if error else None,
             auth_bytes=data,
-            session_lifetime_ms=0,
+            session_lifetime_ms=lifetime_ms,
         )
     )
 
@@ -235,6 +236,41 @@ def test_authenticating_again_as_another_is_the_brokers_decision(error: int, exp
     exchange(talk, handshake("PLAIN"), welcomed())
     exchange(talk, token(b"\0bob\0x"), verdict(error=error))
     assert user(talk) == expected
+
+
+@pytest.mark.parametrize(
+    ("lifetime_ms", "mutes"),
+    [
+        # 120,000 B / 1,000 B/s - 10 s = 110 s, capped at 20 s; told at 0 and at 2,000 ms.
+        (0, (20_000, 20_000)),
+        (10_000, (9_000, 7_000)),  # 10,000 ms less a tenth, from then on
+        (2_100, (1_890, 0)),
+        (3_600_000, (20_000, 20_000)),
+    ],
+)
+def test_no_mute_outlasts_a_session(lifetime_ms: int, mutes: tuple[int, int]) -> None:
+    talk = shaken("PLAIN", channel=channel_machine(producer_default=1000, gateway=False))
+    exchange(talk, token(PLAIN), verdict(lifetime_ms=lifetime_ms))
+    state = talk.channel.state
+    identity = state.identify(b"a", 0)
+    assert [state.mute(identity.quota.produce, 110_000, now_ms) for now_ms in (0, 2000)] == list(mutes)
+
+
+def test_session_that_is_renewed_may_be_muted_again() -> None:
+    talk = shaken("PLAIN", channel=channel_machine(producer_default=1000, gateway=False))
+    exchange(talk, token(PLAIN), verdict(lifetime_ms=10_000))
+    exchange(talk, handshake("PLAIN"), welcomed())
+    talk.client(8_500, token(PLAIN), Pass(token(PLAIN)))
+    talk.broker(8_500, verdict(lifetime_ms=10_000), Pass(verdict(lifetime_ms=10_000)))
+    identity = talk.channel.state.identify(b"a", 8_500)
+    assert talk.channel.state.mute(identity.quota.produce, 110_000, 8_500) == 9_000
+
+
+@pytest.mark.parametrize(("lifetime_ms", "hold_ms"), [(0, HOLD_MS_UNBOUNDED), (10_000, 500)])
+def test_no_hold_is_long_in_a_short_session(lifetime_ms: int, hold_ms: int) -> None:
+    talk = shaken("PLAIN")
+    exchange(talk, token(PLAIN), verdict(lifetime_ms=lifetime_ms))
+    assert talk.channel.state.identify(b"b", 0).produce.hold_ms_max == hold_ms
 
 
 def test_cut_token_is_kept_until_it_is_whole() -> None:
