@@ -33,6 +33,7 @@ T = TypeVar("T")
 LISTENERS_MAX: Final = 64
 WILDCARDS: Final = ("0.0.0.0", "::")
 SECTIONS: Final = ("cluster", "listeners", "quotas", "limits", "admin", "state", "log")
+_SECRETS: Final = ("password", "sasl_password", "secret")
 _TLS: Final = "TLS is not built yet"
 _SASL_OF_CLIENTS: Final = dict.fromkeys(
     ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
@@ -136,11 +137,12 @@ def _refuse_unknown(
         if name in known:
             continue
         where = f"{path}.{name}" if path else name
+        shown = None if get_close_matches(name, _SECRETS) else value  # a misspelt password is a password
         if name in unbuilt:
-            raise ConfigError(where, f"{unbuilt[name]}: leave it out", value)
+            raise ConfigError(where, f"{unbuilt[name]}: leave it out", shown)
         close = get_close_matches(name, known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(known)}"
-        raise ConfigError(where, f"unknown key{hint}", value)
+        raise ConfigError(where, f"unknown key{hint}", shown)
 
 
 def _listeners(value: object) -> tuple[ListenerOptions, ...]:

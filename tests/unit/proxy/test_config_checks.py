@@ -136,6 +136,14 @@ def test_password_in_the_clear_is_warned_of_and_not_shown() -> None:
     assert "very-secret" not in str(config.warnings)
 
 
+@pytest.mark.parametrize("key", ["pasword", "Password", "sasl_password", "passwd"])
+def test_misspelt_password_is_not_shown(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(tomllib.loads(CLUSTER + f'{key} = "very-secret"\n[[listeners]]'), Source(), Path("/"))
+    assert str(caught.value).startswith(f"cluster.{key}: unknown key")
+    assert "very-secret" not in str(caught.value)
+
+
 def test_password_file_is_relative_to_the_configuration() -> None:
     text = CLUSTER + SASL + 'password_file = "secret"\n[[listeners]]'
     assert parse(tomllib.loads(text), Source(), Path("/etc/sluice")).cluster.password_file == Path(
