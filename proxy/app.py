@@ -20,7 +20,7 @@ import uvloop
 
 from proxy.admin import AdminServer, Site
 from proxy.channel import ChannelSettings
-from proxy.cluster import BrokerMap, MapFile, Poller
+from proxy.cluster import BrokerMap, MapFile, Poller, login_of
 from proxy.config import Config, ListenerOptions
 from proxy.config.definitions import engine_options, read_definitions, unenforced
 from proxy.errors import StartError
@@ -70,7 +70,8 @@ class App:
         for broker, address in upstreams.items():
             self.brokers.learn(broker, *address)
         self.brokers.set_live(upstreams)
-        self.poller = Poller(self.brokers, self._map_file, follow=not upstreams)
+        login = login_of(config.cluster)
+        self.poller = Poller(self.brokers, self._map_file, follow=not upstreams, login=login)
         self._listeners = [self._listener(options) for options in config.listeners]
         metrics = Metrics(self.stats, self.engine, config.limits.metric_series_max, sluice_version())
         self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
@@ -157,6 +158,7 @@ class App:
                 broker=broker,
                 address_map=None if options.sidecar else partial(self.brokers.address_map, options),
                 frame_bytes_max=self._config.limits.frame_bytes_max,
+                oauth_claim=options.oauth_claim,
             )
 
         return Listener(options, settings, self.brokers, self.shared, self.connections)

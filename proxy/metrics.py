@@ -231,6 +231,7 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
         stats.topics_would_reject,
         "api",
     )
+    yield _authentications(stats)
     yield _counter("sluice_reloads", "Times the configuration was read again", stats.reloads, "result")
     for name, text, value in (
         ("sluice_responses", "Frames from brokers", stats.frames_from_brokers),
@@ -286,6 +287,15 @@ def _counter(name: str, text: str, values: dict[str, int], label: str) -> Metric
     family = CounterMetricFamily(name, text, labels=(label,))
     for key, value in sorted(values.items()):
         family.add_metric((key,), value)
+    return family
+
+
+def _authentications(stats: Stats) -> Metric:
+    family = CounterMetricFamily(
+        "sluice_authentications", "SASL exchanges seen in passing", labels=("mechanism", "result")
+    )
+    for labels, value in sorted(stats.sasl.items()):
+        family.add_metric(labels, value)
     return family
 
 

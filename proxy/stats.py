@@ -35,6 +35,7 @@ class Stats:
         "refused",
         "reloads",
         "requests",
+        "sasl",
         "session_translations",
         "spliced_bytes",
         "topic_lookups",
@@ -50,6 +51,8 @@ class Stats:
         self.errors: Counter[str] = Counter()  # cause of a connection's end that was nobody's wish
         # By API key; the last one counts every unknown key.
         self.requests: list[int] = [0] * (API_KEYS_MAX + 1)
+        # By mechanism and result: known, unknown (its principal can not be read in passing), failed.
+        self.sasl: Counter[tuple[str, str]] = Counter()
         self.frames_from_brokers = 0
         self.bytes_from_clients = 0
         self.bytes_from_brokers = 0

@@ -80,7 +80,7 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
 class Definitions:
     """Every limit there is, read-only: `limit` is the one question asked of it."""
 
-    __slots__ = ("_entries", "_rates", "static")
+    __slots__ = ("_entries", "_rates", "_users", "static")
 
     def __init__(
         self,
@@ -107,6 +107,7 @@ class Definitions:
             raise DefinitionError("", f"{len(copied)} entities are more than {ENTITIES_MAX}")
         self._entries = copied
         self._rates = rates
+        self._users = frozenset(entity.user for entity in copied if isinstance(entity.user, str))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Definitions):
@@ -161,6 +162,10 @@ class Definitions:
         if not rates:
             return False
         return (user, client_id) in rates or (DEFAULT, client_id) in rates or (None, client_id) in rates
+
+    def names_user(self, user: str) -> bool:
+        """Whether an entry names this user, with whatever client id."""
+        return user in self._users
 
 
 def _fill_static(rates: dict[str, dict[tuple[Name, Name], float]], static: StaticQuotas) -> None:

@@ -5,7 +5,8 @@ Everything per client is made at the first look-up, refreshed lazily (each throt
 and forgotten after an hour without traffic, as Kafka forgets its sensors; so an update costs the same with
 ten clients and with 200,000. Beyond `client_ids_max` identities, clients that no entry names share one
 object, `<other>`: it takes the default client's quota, all of them together. Clients that an entry names
-always get their own, since entries are bounded. Scope is fixed at the start: a budget cannot be split while
+always get their own, since entries are bounded; users that one names keep their quota, and their further client
+ids are `<other>` each for its user. Scope is fixed at the start: a budget cannot be split while
 it is being used. It is one thread's object; `now_ms` is an argument everywhere. What Prometheus shows of it
 is `proxy.metrics`.
 """
@@ -175,8 +176,8 @@ class Engine:
         self._change()
 
     def expire(self, now_ms: int) -> int:
-        """Forget clients that nobody has a turn at and that moved nothing for an hour; how many were
-        forgotten.
+        """Forget clients that nobody has a turn at and that moved nothing for an hour, or ever (before it has
+        authenticated every client is ANONYMOUS for a moment); how many were forgotten.
 
         Call it about once a second: one call looks at a bounded number of clients, in turn.
         """
@@ -188,7 +189,7 @@ class Engine:
             if moved != client.seen_bytes or client.busy(now_ms):
                 client.seen_bytes = moved
                 client.seen_ms = now_ms
-            elif now_ms - client.seen_ms >= EXPIRE_MS:
+            elif not moved or now_ms - client.seen_ms >= EXPIRE_MS:
                 self._forget(key, client)
                 forgotten += 1
                 continue
@@ -266,7 +267,9 @@ class Engine:
     def _add(self, key: tuple[str, str, int]) -> ClientQuota:
         user, client_id, broker = key
         if len(self._clients) >= self._options.client_ids_max and not self._named(user, client_id):
-            user, client_id = OTHER if user else "", OTHER
+            client_id = OTHER
+            if user and not self._definitions.names_user(user):
+                user = OTHER
             found = self._clients.get((user, client_id, broker))
             if found is not None:
                 return found

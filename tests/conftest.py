@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pytest
 
 from tests.cluster import Cluster, ClusterOptions, processes
+from tests.cluster.sasl import SASL_LISTENERS, SASL_PROPERTIES, SASL_USERS
 
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
@@ -54,8 +55,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[Cluster]:
-    """Three brokers; a test that kills one starts it again before it ends."""
-    cluster = Cluster(ClusterOptions(nodes=3))
+    """Three brokers; a test that kills one starts it again before it ends. They listen with and without SASL."""
+    cluster = Cluster(
+        ClusterOptions(
+            nodes=3, listeners=SASL_LISTENERS, properties=SASL_PROPERTIES, format_arguments=SASL_USERS
+        )
+    )
     with cluster:
         _create_coordinators(cluster.bootstrap())
         yield cluster

@@ -68,4 +68,8 @@ class Channel:
 
     def close(self, now_ms: int) -> None:
         """The connection is over: give back its turns."""
+        conversation = self.state.sasl
+        if conversation is not None and conversation.readable and conversation.tokens:
+            self.state.stats.sasl[conversation.label, "failed"] += 1  # a bare token is refused by closing
+            self.state.sasl = None
         self.state.leave(now_ms)

@@ -3,13 +3,14 @@
 One entry is a plain tuple, the only object made for an ordinary request:
     (correlation id, responder, version, detail)
 The responder is None where the answer passes as it is; where it is `LOCAL`, `detail` is the answer itself.
+Where the correlation id is `RAW_TOKEN` the answer is a SASL token without a Kafka header, and there may be none.
 """
 
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["LOCAL", "Buffer", "Entry", "InFlight", "Responder"]
+__all__ = ["LOCAL", "RAW_TOKEN", "Buffer", "Entry", "InFlight", "Responder"]
 
 Buffer = bytearray
 
@@ -26,3 +27,5 @@ def _never_called(_side: Any, _buf: Buffer, _pos: int, _end: int, _entry: Any, _
 
 
 LOCAL: Final[Responder] = _never_called
+
+RAW_TOKEN: Final = 1 << 40  # no int32: no answer with a correlation id can be taken for it

@@ -11,7 +11,9 @@ from protocol.api import API_NAMES
 from protocol.header import REQUEST_HEAD
 from proxy.channel.errors import PeerError, unreadable_length
 from proxy.channel.handlers import REQUEST_HANDLERS
+from proxy.channel.handlers.sasl import OVER, raw_token
 from proxy.channel.in_flight import Buffer
+from proxy.channel.settings import AWAIT_VERDICT, RAW_TOKENS
 from proxy.channel.side import MORE, PASS, Side
 from proxy.channel.state import ChannelState
 from proxy.stats import API_KEYS_MAX
@@ -35,7 +37,7 @@ class RequestSide(Side):
         self._counts = state.stats.requests
         self._length_max = state.settings.frame_bytes_max
 
-    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:  # noqa: C901 - a call a frame costs 5 %
+    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:  # noqa: C901, PLR0912 - a call a frame costs 5 %
         """Decide over what the client sent; see the package docstring."""
         pos = start
         if self.unseen:
@@ -50,9 +52,12 @@ class RequestSide(Side):
                 self.wait(state.mute_until_ms, held=False)
                 return pos - start
             if len(in_flight) >= state.in_flight_max:
-                state.full = True
-                self.wait(0, held=False)
-                return pos - start
+                size = self._no_request(buf, pos, end)
+                if not size:
+                    return pos - start
+                if size != OVER:
+                    pos += size
+                    continue
             if end - pos < _HEAD_BYTES:
                 self._cut_header(buf, pos, end)
                 return pos - start
@@ -82,6 +87,21 @@ class RequestSide(Side):
                 self.unseen = pos - end
                 self.order = PASS
                 return end - start
+
+    def _no_request(self, buf: Buffer, pos: int, end: int) -> int:
+        """No request may be handled: too many are in flight, or a SASL exchange is under way.
+
+        Returns the size of a bare token that passes, OVER where a request follows after all, or 0 with an order.
+        """
+        state = self.state
+        if state.in_flight_max == RAW_TOKENS:
+            return raw_token(self, buf, pos, end)
+        if state.in_flight_max == AWAIT_VERDICT and pos == end:
+            self.order = PASS
+            return 0
+        state.full = True
+        self.wait(0, held=False)
+        return 0
 
     def _plain(self, key: int, version: int, correlation_id: int) -> None:
         """Owe the answer to a request that passes as it is."""

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import LOCAL, Buffer
+from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer
 from proxy.channel.side import MORE, PASS, REPLACE, WALK, Side
 
 __all__ = ["ResponseSide"]
@@ -16,6 +16,7 @@ __all__ = ["ResponseSide"]
 _HEAD: Final = Struct(">ii").unpack_from  # length, correlation id
 _HEAD_BYTES: Final = 8
 _LENGTH_MIN: Final = 4
+_PREFIX_BYTES: Final = 4
 
 
 class ResponseSide(Side):
@@ -44,8 +45,10 @@ class ResponseSide(Side):
             if end - pos < _HEAD_BYTES:
                 break
             length, correlation_id = _HEAD(buf, pos)
-            if correlation_id != entry[0] or length < _LENGTH_MIN:
-                raise self._unowed(length, correlation_id)
+            if (correlation_id != entry[0] or length < _LENGTH_MIN) and self._unanswered(
+                length, correlation_id
+            ):
+                continue
             self.frame_bytes = length + 4
             order = 0 if responder is None else responder(self, buf, pos, end, entry, now_ms)
             if order == MORE:
@@ -63,8 +66,8 @@ class ResponseSide(Side):
                 self.unseen = pos - end
                 self.order = PASS
                 return end - start
-        self._cut_head(buf, pos, end)
-        return pos - start
+        size = self._cut_head(buf, pos, end, now_ms)
+        return pos - start if not size else pos - start + size + self.receive(buf, pos + size, end, now_ms)
 
     def _answered(self) -> None:
         """The oldest answer is owed no more."""
@@ -75,12 +78,50 @@ class ResponseSide(Side):
             state.full = False
             self.signal = True
 
-    def _cut_head(self, buf: Buffer, pos: int, end: int) -> None:
-        """Fewer bytes than an answer's head has: none is the ordinary end of a read; or more than is owed."""
+    def _cut_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+        """Fewer bytes than an answer's head has: none is the ordinary end of a read; or more than is owed.
+
+        Returns the size of a SASL token without a header that is all here and passes, else 0 with an order.
+        """
         if end - pos >= _HEAD_BYTES:
             raise self._unowed(*_HEAD(buf, pos))
         self.need = _HEAD_BYTES
         self.order = MORE if end > pos else PASS
+        in_flight = self.state.in_flight
+        if not in_flight or in_flight[0][0] != RAW_TOKEN:
+            return 0
+        self.need = _PREFIX_BYTES
+        if end - pos < _PREFIX_BYTES:
+            return 0
+        length = int.from_bytes(buf[pos : pos + _PREFIX_BYTES], "big", signed=True)
+        if length < 0:
+            raise self._unowed(length, 0)
+        self.frame_bytes = length + _PREFIX_BYTES
+        if self.frame_bytes > end - pos:
+            self.need = min(self.frame_bytes, _HEAD_BYTES)
+            return 0
+        entry = in_flight[0]
+        assert entry[1] is not None, "a token has a responder"
+        entry[1](self, buf, pos, end, entry, now_ms)
+        self._answered()
+        return self.frame_bytes
+
+    def _unanswered(self, length: int, correlation_id: int) -> bool:
+        """An answer that has not the correlation id owed is a SASL token without a header, where one is owed.
+
+        The last token of a mechanism that can not be read may have no answer: where this is the one to the next
+        request, it is given up, and True.
+
+        Raises:
+            PeerError: no token is owed.
+        """
+        in_flight = self.state.in_flight
+        if length < 0 or in_flight[0][0] != RAW_TOKEN:
+            raise self._unowed(length, correlation_id)
+        if length < _LENGTH_MIN or len(in_flight) == 1 or in_flight[1][0] != correlation_id:
+            return False
+        in_flight.popleft()
+        return True
 
     def _go_on(self, buf: Buffer, pos: int, end: int) -> int:
         """Pass on with the answer under way; returns how far, and sets the order unless the answer is over."""

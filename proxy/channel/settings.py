@@ -4,7 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["ANY_BROKER", "IN_FLIGHT_MAX", "WHOLE_FRAME_BYTES_MAX", "AddressMap", "ChannelSettings"]
+__all__ = [
+    "ANY_BROKER",
+    "AWAIT_VERDICT",
+    "IN_FLIGHT_MAX",
+    "RAW_TOKENS",
+    "WHOLE_FRAME_BYTES_MAX",
+    "AddressMap",
+    "ChannelSettings",
+]
 
 
 ANY_BROKER: Final = -1  # in place of a broker id: the bootstrap port, behind which any broker will do
@@ -19,6 +27,11 @@ WHOLE_FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 # and Java's 5 (max.in.flight.requests.per.connection). Beyond this the client's socket is simply not read.
 IN_FLIGHT_MAX: Final = 4096
 
+# In its place during a SASL exchange, so that the check of every request stays one comparison: nothing is
+# handled before the broker's verdict is here; or what comes next may be a token without a Kafka header.
+AWAIT_VERDICT: Final = -1
+RAW_TOKENS: Final = -2
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSettings:
@@ -28,10 +41,12 @@ class ChannelSettings:
         broker: id of the broker behind the port, -1 where the bootstrap port's broker is not known by id.
         address_map: what to tell the client instead of a broker's address; None in a sidecar, which rewrites nothing.
         frame_bytes_max: the largest request, without its length prefix (Kafka: socket.request.max.bytes).
-        user: the principal's name; ANONYMOUS without SASL or TLS.
+        user: the principal's name before any SASL exchange; ANONYMOUS without a client certificate.
+        oauth_claim: the claim of an OAUTHBEARER token that names the principal.
     """
 
     broker: int
     address_map: AddressMap | None
     frame_bytes_max: int
     user: str = "ANONYMOUS"
+    oauth_claim: str = "sub"

@@ -4,6 +4,7 @@ from collections import deque
 from typing import Final
 
 from protocol.messages.fetch_session import SessionTable
+from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import InFlight
 from proxy.channel.settings import IN_FLIGHT_MAX, ChannelSettings
@@ -19,6 +20,12 @@ __all__ = ["ChannelState"]
 
 # Client ids seen on one connection. Real clients use one, franz-go's admin tools two or three.
 _IDENTITIES_MAX: Final = 32
+# A session's last part, in which nobody is muted: what was sent in it has to reach the broker before it is over.
+# Clients authenticate again when 85 to 95 % are over (Java), or later still.
+_SESSION_END_SHARE: Final = 10
+_SESSION_END_MS_MAX: Final = 20_000
+# Several held requests may wait behind each other.
+_SESSION_HOLD_SHARE: Final = 20
 
 
 class ChannelState:
@@ -28,17 +35,22 @@ class ChannelState:
         mute_until_ms: no further request is handled before this time (KIP-219); 0 when not muted.
         group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
             None where no group request was seen. It bounds every mute.
-        in_flight_max: with so many answers owed no further request is handled; 0 where the channel is to end.
+        in_flight_max: with so many answers owed no further request is handled; 0 where the channel is to end;
+            below 0 during a SASL exchange (AWAIT_VERDICT, RAW_TOKENS).
         full: more requests are in flight than may be, so nothing is read; the answers' side signals when it is over.
         lookup: sizes that were asked of the broker for the request that waits; None where none does.
         mutations_owed: answers owed to topic mutations that are counted: one at a time, as brokers take them.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
+        user: the principal's name; "" where there is one that can not be read. `become` changes it.
+        sasl: the SASL exchange under way.
     """
 
     __slots__ = (
         "_identities",
         "_muted_at",
         "_muted_by",
+        "_session_ms",
+        "_session_until_ms",
         "acks_zero",
         "engine",
         "full",
@@ -49,9 +61,11 @@ class ChannelState:
         "lookup",
         "mutations_owed",
         "mute_until_ms",
+        "sasl",
         "sessions",
         "settings",
         "stats",
+        "user",
     )
 
     def __init__(
@@ -71,6 +85,10 @@ class ChannelState:
         self.full = False
         self.lookup: TopicLookup | None = None
         self.mutations_owed = 0
+        self.user = settings.user
+        self.sasl: Conversation | None = None
+        self._session_ms = 0  # how long the principal's session lasts; 0 = for ever (KIP-368)
+        self._session_until_ms = 0  # until when it may be muted
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
 
@@ -81,11 +99,28 @@ class ChannelState:
             if len(self._identities) >= _IDENTITIES_MAX:
                 self.leave(now_ms)
             name = client_id.decode("utf-8", "replace")
-            quota = self.engine.client(self.settings.user, name, self.settings.broker)
+            quota = self.engine.client(self.user, name, self.settings.broker)
             identity = self._identities[client_id] = Identity(quota)
             self._cap_hold(identity)
         self.identity = identity
         return identity
+
+    def become(self, user: str, now_ms: int) -> None:
+        """The principal is known now, or is another one: whatever comes next is identified anew."""
+        if user != self.user:
+            self.leave(now_ms)
+            self.user = user
+
+    def begin_session(self, lifetime_ms: int, now_ms: int) -> None:
+        """The client has to authenticate again within this time, 0 for never (KIP-368).
+
+        A broker closes on whatever else arrives later, though it was sent in time: so no mute outlasts a session.
+        """
+        self._session_ms = max(lifetime_ms, 0)
+        end_ms = min(self._session_ms // _SESSION_END_SHARE, _SESSION_END_MS_MAX)
+        self._session_until_ms = now_ms + self._session_ms - end_ms
+        for identity in self._identities.values():
+            self._cap_hold(identity)
 
     def leave(self, now_ms: int) -> None:
         """Give back every turn: the channel closes, or has used too many names."""
@@ -105,6 +140,8 @@ class ChannelState:
     def mute(self, throttle: Throttle | MutationThrottle, throttle_ms: int, now_ms: int) -> int:
         """Mute the channel from now on; returns the time to tell the client, in ms (KIP-219 steps 1 and 2)."""
         told_ms = self.told(throttle_ms)
+        if self._session_ms:
+            told_ms = min(told_ms, max(0, self._session_until_ms - now_ms))
         if now_ms + told_ms > self.mute_until_ms:
             self.mute_until_ms = now_ms + told_ms
             self._muted_by = throttle
@@ -126,9 +163,13 @@ class ChannelState:
             self._muted_by = None
 
     def _cap_hold(self, identity: Identity) -> None:
-        """A hold keeps heartbeats waiting just as a mute does."""
+        """A hold keeps heartbeats, and the end of a session, waiting just as a mute does."""
+        hold_ms_max = HOLD_MS_UNBOUNDED
         if self.group_session_timeout_ms is not None:
-            identity.produce.hold_ms_max = self.told(HOLD_MS_UNBOUNDED)
+            hold_ms_max = self.told(HOLD_MS_UNBOUNDED)
+        if self._session_ms:
+            hold_ms_max = min(hold_ms_max, self._session_ms // _SESSION_HOLD_SHARE)
+        identity.produce.hold_ms_max = hold_ms_max
 
     def _limit(self, throttle: Throttle | MutationThrottle) -> float | None:
         if isinstance(throttle, MutationThrottle):

@@ -1,7 +1,8 @@
 """Sluice's own view of the cluster: which broker listens where, and the connection that asks."""
 
 from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.login import Login, login_of
 from proxy.cluster.map_file import MapFile
 from proxy.cluster.poller import Poller
 
-__all__ = ["BrokerMap", "MapFile", "Poller"]
+__all__ = ["BrokerMap", "Login", "MapFile", "Poller", "login_of"]

@@ -9,14 +9,14 @@ stay bound.
 import asyncio
 import logging
 import socket
-import struct
 from typing import Final
 
 from protocol.api import METADATA
 from protocol.errors import WireError
-from protocol.header import REQUEST_HEAD
 from protocol.messages import metadata
+from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.login import Login, LoginError
 from proxy.cluster.map_file import MapFile
 from proxy.logs import event
 
@@ -25,9 +25,8 @@ __all__ = ["Poller"]
 _POLL_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _ANSWER_SECONDS_MAX: Final = 5.0
-_ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 _METADATA_VERSION: Final = 1
-_CLIENT_ID: Final = b"sluice"
+_NO_TOPICS: Final = bytes(4)
 
 logger = logging.getLogger(__name__)
 
@@ -37,15 +36,19 @@ class Poller:
 
     Args:
         follow: whether the map follows what the cluster says; a sidecar's upstreams are fixed.
+        login: authenticates each connection; None where brokers ask for no SASL.
 
     Attributes:
         problem: why the cluster can not be served now; "" when it can.
     """
 
-    def __init__(self, brokers: BrokerMap, map_file: MapFile | None, *, follow: bool) -> None:
+    def __init__(
+        self, brokers: BrokerMap, map_file: MapFile | None, *, follow: bool, login: Login | None = None
+    ) -> None:
         self._brokers = brokers
         self._map_file = map_file
         self._follow = follow
+        self._login = login
         self._failures = 0
         self.problem = "the cluster was not asked yet"
 
@@ -62,9 +65,9 @@ class Poller:
         for host, port in self._brokers.targets():
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    found = await _ask(host, port)
-            except (OSError, WireError, TimeoutError, asyncio.IncompleteReadError) as error:
-                problems.append(f"{host}:{port}: {str(error) or type(error).__name__}")
+                    found = await _ask(host, port, self._login)
+            except (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError) as error:
+                problems.append(f"{host}:{port}: {_reason(error)}")
                 continue
             await self._found(found)
             return _POLL_SECONDS
@@ -102,24 +105,25 @@ class Poller:
             self._brokers.resolved(host, str(found[0][4][0]))
 
 
-async def _ask(host: str, port: int) -> list[tuple[int, str, int]]:
+def _reason(error: Exception) -> str:
+    if isinstance(error, asyncio.IncompleteReadError):
+        return "closed the connection without an answer: a broker that asks for SASL or TLS does"
+    return str(error) or type(error).__name__
+
+
+async def _ask(host: str, port: int, login: Login | None) -> list[tuple[int, str, int]]:
     """Ask one broker for all brokers: (id, host, port) each.
 
     Raises:
         OSError: it can not be reached.
+        LoginError: it does not know Sluice.
         WireError: what came back is no Metadata answer.
     """
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        head = REQUEST_HEAD.pack(10 + len(_CLIENT_ID) + 4, METADATA, _METADATA_VERSION, 1, len(_CLIENT_ID))
-        writer.write(head + _CLIENT_ID + struct.pack(">i", 0))
-        prefix = await reader.readexactly(4)
-        (length,) = struct.unpack(">i", prefix)
-        if not 0 < length <= _ANSWER_BYTES_MAX:
-            raise WireError(
-                f"an answer of {length} bytes to Metadata: no Kafka broker, or one that expects TLS"
-            )
-        frame = prefix + await reader.readexactly(length)
+        if login is not None:
+            await login(reader, writer)
+        frame = await ask(reader, writer, METADATA, _METADATA_VERSION, _NO_TOPICS)
     finally:
         writer.close()
     found: list[tuple[int, str, int]] = []

@@ -130,11 +130,11 @@ def _limit(key: str, value: float) -> str:
 def ask(config: Config) -> tuple[Mapping[int, Address], str]:
     """Ask the cluster for its brokers once; give them, and why not when it does not answer."""
     # Imported late: judging a file needs no sockets.
-    from proxy.cluster import BrokerMap, Poller
+    from proxy.cluster import BrokerMap, Poller, login_of
     from proxy.stats import Stats
 
     brokers = BrokerMap(config.cluster.bootstrap, Stats())
-    poller = Poller(brokers, None, follow=True)
+    poller = Poller(brokers, None, follow=True, login=login_of(config.cluster))
     asyncio.run(poller.poll())
     return brokers.addresses(), poller.problem
 

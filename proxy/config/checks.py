@@ -7,7 +7,7 @@ logs.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from proxy.config.options import Config, ListenerOptions
+from proxy.config.options import ClusterOptions, Config, ListenerOptions
 from proxy.config.readers import PORT_MAX, Address
 from proxy.errors import ConfigError
 
@@ -42,6 +42,7 @@ def check(config: Config) -> list[str]:
     Raises:
         ConfigError: something that cannot work.
     """
+    _check_login(config.cluster)
     _check_names(config)
     for index, listener in enumerate(config.listeners):
         _check_brokers(f"listeners[{index}]", listener)
@@ -51,6 +52,17 @@ def check(config: Config) -> list[str]:
     _check_overlaps(list(_advertised(config)), "is advertised")
     _check_loops(config, bound)
     return [_ephemeral(ports) for ports in bound if ports.last >= EPHEMERAL_FIRST]
+
+
+def _check_login(cluster: ClusterOptions) -> None:
+    """Half an identity is a mistake."""
+    if cluster.sasl_mechanism:
+        if not cluster.username:
+            raise ConfigError("cluster.username", "is needed with sasl_mechanism")
+        if not cluster.password and cluster.password_file is None:
+            raise ConfigError("cluster.password_file", "is needed with sasl_mechanism")
+    elif cluster.username or cluster.password or cluster.password_file:
+        raise ConfigError("cluster.sasl_mechanism", "is needed with a username and password")
 
 
 def _check_names(config: Config) -> None:

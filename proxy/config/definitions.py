@@ -73,13 +73,13 @@ def unenforced(definitions: Definitions) -> list[str]:
     """Name the limits that are read and do nothing yet, so that nobody relies on them; bounded."""
     found: list[str] = []
     for entity, values in definitions.entries():
-        if entity.user is not None:
-            found.append(f"quota of user {entity.user!r} has no effect: without SASL there are no users")
-        elif entity.ip is not None:
+        if entity.ip is not None:
             found.append(f"quota of ip {entity.ip!r} has no effect: connection rates are not limited yet")
         else:
+            parts = (("user", entity.user), ("client id", entity.client_id))
+            who = " and ".join(f"{part} {name!r}" for part, name in parts if name is not None)
             found += [
-                f"{key} of client id {entity.client_id!r} has no effect yet"
+                f"{key} of {who} has no effect yet"
                 for key in values
                 if key not in (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE)
             ]

@@ -1,7 +1,7 @@
 """The options of one proxy, frozen: what `proxy.config.parser` makes and everything else reads.
 
 Each field carries its key (see `proxy.config.keys`); its name is the key's name. Options of later issues
-(TLS, SASL, replication, reassignment, capture) are not here, and their keys are refused.
+(TLS, replication, reassignment, capture) are not here, and their keys are refused.
 """
 
 from collections.abc import Mapping
@@ -43,6 +43,23 @@ class ClusterOptions:
             readers.addresses, "host:port, or several", default="the upstreams; needed without them"
         ),
     )
+    sasl_mechanism: str = field(
+        default="",
+        metadata=key(
+            readers.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+            '"PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512"',
+            default="none: no SASL",
+        ),
+    )
+    username: str = field(
+        default="", metadata=key(readers.text, "text", default="none; needed with `sasl_mechanism`")
+    )
+    password_file: Path | None = field(
+        default=None, metadata=key(readers.file_path, "path", default="none; needed with `sasl_mechanism`")
+    )
+    password: str = field(
+        default="", repr=False, metadata=key(readers.secret, "text", default="what `password_file` holds")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +86,7 @@ class ListenerOptions:
         metadata=key(readers.upstreams, "table of broker id = host:port", default="none: a gateway"),
     )
     reuse_port: bool = field(default=False, metadata=key(readers.boolean, "true or false"))
+    oauth_claim: str = field(default="sub", metadata=key(readers.text, "text"))
 
     @property
     def sidecar(self) -> bool:
@@ -247,7 +265,7 @@ class Source:
     """
 
     path: Path | None = None
-    environ: Mapping[str, str] = field(default_factory=dict)
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
     overrides: Mapping[str, object] = field(default_factory=dict)
     quota_text: str = ""
 

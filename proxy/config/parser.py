@@ -33,9 +33,11 @@ T = TypeVar("T")
 LISTENERS_MAX: Final = 64
 WILDCARDS: Final = ("0.0.0.0", "::")
 SECTIONS: Final = ("cluster", "listeners", "quotas", "limits", "admin", "state", "log")
-_SASL_AND_TLS: Final = dict.fromkeys(
-    ("security_protocol", "sasl_mechanism", "username", "password_file", "tls"),
-    "TLS and SASL are not built yet",
+_SECRETS: Final = ("password", "sasl_password", "secret")
+_TLS: Final = "TLS is not built yet"
+_SASL_OF_CLIENTS: Final = dict.fromkeys(
+    ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
+    "clients authenticate with the brokers, through Sluice",
 )
 NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
     "": {
@@ -43,8 +45,8 @@ NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
         "reassignment": "reassignment in batches (KIP-435) is not built yet",
         "capture": "capture is not built yet",
     },
-    "cluster": _SASL_AND_TLS,
-    "listeners": _SASL_AND_TLS,
+    "cluster": {"security_protocol": "it follows from sasl_mechanism and tls", "tls": _TLS},
+    "listeners": {**_SASL_OF_CLIENTS, "tls": _TLS},
     "quotas": {
         "alter_principals": "changing quotas through AlterClientQuotas is not built yet",
     },
@@ -65,7 +67,13 @@ def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
     changed, origins = override(tables, source.environ)
     changed = merge(changed, source.overrides)
     try:
-        return _parse(changed, source, base)
+        config = _parse(changed, source, base)
+        if config.cluster.password and "cluster.password" not in origins:
+            warning = (
+                "cluster.password: stands in the clear; a password_file or SLUICE_CLUSTER__PASSWORD does not"
+            )
+            config = replace(config, warnings=(*config.warnings, warning))
+        return config
     except ConfigError as error:
         variable = origins.get(error.path)
         if variable is None:
@@ -77,9 +85,10 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     _refuse_unknown(tables, SECTIONS, "", NOT_BUILT[""])
     quotas = _section(QuotaSettings, fields(QuotaSettings), "quotas", tables)
     state = _section(StateOptions, fields(StateOptions), "state", tables)
+    cluster = _section(ClusterOptions, fields(ClusterOptions), "cluster", tables)
     listeners = _listeners(tables.get("listeners", []))
     config = Config(
-        cluster=_cluster(_section(ClusterOptions, fields(ClusterOptions), "cluster", tables), listeners),
+        cluster=_cluster(replace(cluster, password_file=_under(base, cluster.password_file)), listeners),
         listeners=listeners,
         quotas=_held(replace(quotas, file=_under(base, quotas.file)), _table(tables, "quotas")),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
@@ -126,11 +135,12 @@ def _refuse_unknown(
         if name in known:
             continue
         where = f"{path}.{name}" if path else name
+        shown = None if get_close_matches(name, _SECRETS) else value  # a misspelt password is a password
         if name in unbuilt:
-            raise ConfigError(where, f"{unbuilt[name]}: leave it out", value)
+            raise ConfigError(where, f"{unbuilt[name]}: leave it out", shown)
         close = get_close_matches(name, known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(known)}"
-        raise ConfigError(where, f"unknown key{hint}", value)
+        raise ConfigError(where, f"unknown key{hint}", shown)
 
 
 def _listeners(value: object) -> tuple[ListenerOptions, ...]:
@@ -166,7 +176,8 @@ def _cluster(cluster: ClusterOptions, listeners: Sequence[ListenerOptions]) -> C
         return cluster
     if not all(listener.sidecar for listener in listeners):
         raise ConfigError("cluster.bootstrap", "must name one or more brokers, as host:port")
-    return ClusterOptions(tuple(address for listener in listeners for address in listener.upstreams.values()))
+    upstreams = tuple(address for listener in listeners for address in listener.upstreams.values())
+    return replace(cluster, bootstrap=upstreams)
 
 
 def _held(quotas: QuotaSettings, table: Tables) -> QuotaSettings:

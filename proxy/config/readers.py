@@ -39,6 +39,13 @@ def text(path: str, value: object) -> str:
     return value
 
 
+def secret(path: str, value: object) -> str:
+    """Read a text that no message ever shows."""
+    if not isinstance(value, str) or not value:
+        raise ConfigError(path, "must be a text that is not empty")
+    return value
+
+
 def boolean(path: str, value: object) -> bool:
     """Read true or false."""
     if isinstance(value, bool):

@@ -142,6 +142,7 @@ class Cluster:
             text = server_properties(node, self._addresses[node], voters, home, self.options)
             (home / "server.properties").write_text(text)
             arguments = ["format", "--cluster-id", CLUSTER_ID, "--config", str(home / "server.properties")]
+            arguments += self.options.format_arguments
             command = [
                 *_java_command("-Xmx128m", "-XX:TieredStopAtLevel=1"),
                 "kafka.tools.StorageTool",

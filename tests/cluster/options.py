@@ -24,11 +24,15 @@ class Listener:
         ports: one a broker, in the order of node ids; empty: free ones are chosen.
         advertised: where clients are sent, one a broker; empty: to the broker itself.
             A HAProxy or a sidecar stands there, and the listener is only reached through it.
+        protocol: Kafka's security protocol.
+        properties: the broker's settings for this listener alone, without their prefix.
     """
 
     name: str
     ports: tuple[int, ...] = ()
     advertised: tuple[Address, ...] = ()
+    protocol: str = "PLAINTEXT"
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,7 @@ class ClusterOptions:
     nodes: int = 3
     listeners: tuple[Listener, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
+    format_arguments: tuple[str, ...] = ()
     jvm_options: tuple[str, ...] = JVM_OPTIONS
     ready_seconds_max: float = 90.0
 
@@ -91,7 +96,8 @@ def server_properties(
 ) -> str:
     """Return one broker's `server.properties`; `voters` are the controllers' ports by node id."""
     controller_port = voters[node]
-    names = list(addresses.ports)
+    protocols = {_CONTROLLER: "PLAINTEXT", CLIENTS: "PLAINTEXT"}
+    protocols.update({listener.name: listener.protocol for listener in options.listeners})
     listeners = [f"{name}://127.0.0.1:{port}" for name, port in addresses.ports.items()]
     advertised = [f"{name}://{host}:{port}" for name, (host, port) in addresses.advertised.items()]
     settings = {
@@ -102,9 +108,12 @@ def server_properties(
         "inter.broker.listener.name": CLIENTS,
         "listeners": ",".join([*listeners, f"{_CONTROLLER}://127.0.0.1:{controller_port}"]),
         "advertised.listeners": ",".join(advertised),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in [*names, _CONTROLLER]),
+        "listener.security.protocol.map": ",".join(":".join(pair) for pair in protocols.items()),
         "log.dirs": str(directory / "data"),
     }
     settings.update(defaults(options.nodes))
+    for listener in options.listeners:
+        prefix = f"listener.name.{listener.name.lower()}."
+        settings.update({prefix + key: value for key, value in listener.properties.items()})
     settings.update(options.properties)
     return "".join(f"{key}={value}\n" for key, value in settings.items())

@@ -68,7 +68,7 @@ def settled(kafka: Cluster, wanted: dict[str, int]) -> None:
 
 def say(wire: Wire, frame: bytes) -> bytes:
     """Send a whole frame and give the answer's."""
-    wire.send_frame(frame)
+    wire.send_bytes(frame)
     return wire.receive()
 
 
@@ -137,7 +137,7 @@ def test_old_versions_are_accepted_and_muted(kafka: Cluster, tmp_path: Path, nam
         assert found == [(names[0], NONE)]
         assert 1000 < throttle_ms <= 2500
         again = create(5, {names[1]: 1}, correlation_id=2)
-        wire.send_frame(again)
+        wire.send_bytes(again)
         assert wire.silent(throttle_ms / 1000 - 0.2)
         found, _ = errors(CREATE_TOPICS, 5, wire.receive())
         assert found == [(names[1], NONE)]

@@ -240,6 +240,6 @@ def test_kip13_consumers_share_as_kafkas_do() -> None:
     # When the window forgets a burst, whoever asks first takes it: 0.5 or 0.9 is chance, with Kafka and with us.
     ours = [kip13(20, consumes=True, seed=seed).jain() for seed in range(1, 9)]
     theirs = [kafka(20, consumes=True, seed=seed).jain() for seed in range(1, 9)]
-    assert min(ours) < 0.6 < 0.85 < max(ours)
-    assert min(theirs) < 0.6 < 0.85 < max(theirs)
+    assert (min(ours) < 0.6, max(ours) > 0.85) == (True, True)
+    assert (min(theirs) < 0.6, max(theirs) > 0.85) == (True, True)
     assert sum(ours) / 8 == pytest.approx(sum(theirs) / 8, abs=0.15)

@@ -64,6 +64,8 @@ class SluiceSettings:
     Args:
         quotas: the keys of `[quotas]` by name, values as TOML would have them in Python.
         client_quotas: client id -> Kafka's quota keys; written as `[[quota]]` tables of a quotas file.
+        user_quotas: user -> Kafka's quota keys.
+        cluster: more keys for `[cluster]`.
         sections: more tables, by name.
         listener: more keys for the one listener.
     """
@@ -72,12 +74,16 @@ class SluiceSettings:
     ports: SluicePorts = field(default_factory=SluicePorts.free)
     quotas: Mapping[str, object] = field(default_factory=dict)
     client_quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    user_quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    cluster: Mapping[str, object] = field(default_factory=dict)
     sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     listener: Mapping[str, object] = field(default_factory=dict)
 
     def write(self, directory: Path) -> Path:
         """Write `sluice.toml` and `quotas.toml` into `directory`; return the former's path."""
-        (directory / "quotas.toml").write_text(quotas_toml(self.client_quotas))
+        (directory / "quotas.toml").write_text(
+            quotas_toml(self.client_quotas) + quotas_toml(self.user_quotas, "user")
+        )
         listener = {
             "name": "clients",
             "bind": HOST,
@@ -87,7 +93,7 @@ class SluiceSettings:
             **self.listener,
         }
         text = [
-            _table("[cluster]", {"bootstrap": self.bootstrap}),
+            _table("[cluster]", {"bootstrap": self.bootstrap, **self.cluster}),
             _table("[[listeners]]", listener),
             _table("[quotas]", {"file": str(directory / "quotas.toml"), **self.quotas}),
             _table("[admin]", {"bind": f"{HOST}:{self.ports.admin}"}),
@@ -98,7 +104,7 @@ class SluiceSettings:
         return path
 
 
-def quotas_toml(client_quotas: Mapping[str, Mapping[str, float]]) -> str:
+def quotas_toml(quotas: Mapping[str, Mapping[str, float]], part: str = "client_id") -> str:
     """Write a quotas file.
 
     >>> print(quotas_toml({"a": {"producer_byte_rate": 1000}}), end="")
@@ -106,7 +112,7 @@ def quotas_toml(client_quotas: Mapping[str, Mapping[str, float]]) -> str:
     client_id = "a"
     producer_byte_rate = 1000
     """
-    return "".join(_table("[[quota]]", {"client_id": name, **keys}) for name, keys in client_quotas.items())
+    return "".join(_table("[[quota]]", {part: name, **keys}) for name, keys in quotas.items())
 
 
 def _table(head: str, keys: Mapping[str, object]) -> str:

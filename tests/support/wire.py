@@ -45,9 +45,9 @@ class Wire:
         chosen = self._correlation if correlation_id is None else correlation_id
         self._socket.sendall(framed(message, chosen, self.client_id))
 
-    def send_frame(self, frame: bytes) -> None:
-        """Send a whole frame, made elsewhere."""
-        self._socket.sendall(frame)
+    def send_bytes(self, data: bytes) -> None:
+        """Send what is no request of kafka-python's."""
+        self._socket.sendall(data)
 
     def receive(self) -> bytes:
         """Wait for one frame and return it whole."""

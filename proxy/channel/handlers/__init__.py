@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from protocol import api
-from proxy.channel.handlers import addresses, fetch, groups, produce, share, topic_mutations
+from proxy.channel.handlers import addresses, fetch, groups, produce, sasl, share, topic_mutations
 from proxy.channel.in_flight import Buffer
 
 __all__ = ["REQUEST_HANDLERS"]
@@ -34,4 +34,6 @@ REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.CONSUMER_GROUP_HEARTBEAT: groups.request,
     api.SHARE_GROUP_HEARTBEAT: groups.request,
     api.STREAMS_GROUP_HEARTBEAT: groups.request,
+    api.SASL_HANDSHAKE: sasl.handshake_request,
+    api.SASL_AUTHENTICATE: sasl.authenticate_request,
 }

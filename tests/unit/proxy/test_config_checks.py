@@ -102,3 +102,60 @@ def test_ports_in_the_ephemeral_range_are_warned_of() -> None:
     assert warning.startswith(
         "listeners[0].first_broker_port: port 32760 to 32823 lies in the ephemeral range"
     )
+
+
+SASL = 'sasl_mechanism = "PLAIN"\nusername = "sluice"\n'
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ('sasl_mechanism = "PLAIN"\npassword = "x"', "cluster.username: is needed with sasl_mechanism"),
+        (SASL, "cluster.password_file: is needed with sasl_mechanism"),
+        ('username = "sluice"', "cluster.sasl_mechanism: is needed with a username and password"),
+        ('sasl_mechanism = "GSSAPI"', 'cluster.sasl_mechanism: must be "PLAIN" or "SCRAM-SHA-256"'),
+        ('security_protocol = "SASL_SSL"', "cluster.security_protocol: it follows from sasl_mechanism"),
+        (SASL + "password = 7", "cluster.password: must be a text that is not empty"),
+    ],
+)
+def test_half_an_identity_is_refused(keys: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(tomllib.loads(CLUSTER + keys + "\n[[listeners]]"), Source(), Path("/"))
+    assert str(caught.value).startswith(message)
+
+
+def test_password_of_the_environment_is_never_shown() -> None:
+    source = Source(environ={"SLUICE_CLUSTER__PASSWORD": "very-secret"})
+    config = parse(tomllib.loads(CLUSTER + SASL + "[[listeners]]"), source, Path("/"))
+    assert config.cluster.password == "very-secret"
+    assert config.warnings == ()
+    assert "very-secret" not in repr((config, config.cluster, config.source))
+
+
+def test_password_in_the_clear_is_warned_of_and_not_shown() -> None:
+    config = parse(
+        tomllib.loads(CLUSTER + SASL + 'password = "very-secret"\n[[listeners]]'), Source(), Path("/")
+    )
+    assert [warning.split(":")[0] for warning in config.warnings] == ["cluster.password"]
+    assert "very-secret" not in str(config.warnings)
+
+
+@pytest.mark.parametrize("key", ["pasword", "Password", "sasl_password", "passwd"])
+def test_misspelt_password_is_not_shown(key: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(tomllib.loads(CLUSTER + f'{key} = "very-secret"\n[[listeners]]'), Source(), Path("/"))
+    assert str(caught.value).startswith(f"cluster.{key}: unknown key")
+    assert "very-secret" not in str(caught.value)
+
+
+def test_password_file_is_relative_to_the_configuration() -> None:
+    text = CLUSTER + SASL + 'password_file = "secret"\n[[listeners]]'
+    assert parse(tomllib.loads(text), Source(), Path("/etc/sluice")).cluster.password_file == Path(
+        "/etc/sluice/secret"
+    )
+
+
+def test_sidecar_keeps_its_identity() -> None:
+    text = "[cluster]\n" + SASL + 'password = "x"\n[[listeners]]\nupstreams = { 1 = "10.0.0.9:9092" }'
+    config = parse(tomllib.loads(text), Source(), Path("/"))
+    assert (config.cluster.sasl_mechanism, len(config.cluster.bootstrap)) == ("PLAIN", 1)

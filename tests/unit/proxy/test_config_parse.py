@@ -123,7 +123,6 @@ def test_wrong_file_is_refused_with_key_and_value(text: str, message: str) -> No
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ('security_protocol = "SASL_SSL"', "cluster.security_protocol"),
         ("tls = { ca_file = 'x' }", "cluster.tls"),
     ],
 )

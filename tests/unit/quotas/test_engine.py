@@ -151,6 +151,27 @@ def test_user_beyond_the_bound_takes_the_default_users_quota() -> None:
     assert quotas.client("v", "b", 1).user == OTHER
 
 
+def test_user_that_an_entry_names_keeps_its_budget_beyond_the_bound() -> None:
+    definitions = Definitions({Entity(user="u"): {"producer_byte_rate": 2 * MB}})
+    quotas = Engine(EngineOptions(client_ids_max=1), definitions)
+    first = quotas.client("u", "a", 1).produce
+    first.produce(first.turn(), 22 * MB, 0)
+    beyond = quotas.client("u", "b", 1)
+    assert (beyond.user, beyond.client_id) == ("u", OTHER)
+    assert beyond is quotas.client("u", "c", 1)
+    assert beyond.produce.produce(beyond.produce.turn(), 0, 0).throttle_ms == 1000  # one bucket with "a"
+
+
+def test_client_that_never_moved_anything_is_forgotten_soon() -> None:
+    quotas = engine()
+    client = quotas.client("ANONYMOUS", "a", 1)
+    turns = client.produce.turn(), client.fetch.turn()
+    assert quotas.expire(0) == quotas.expire(1000) == 0  # a channel still speaks for it
+    client.produce.leave(turns[0], 0)
+    client.fetch.leave(turns[1], 0)
+    assert quotas.expire(2000) == 1
+
+
 def test_idle_client_is_forgotten_after_an_hour() -> None:
     quotas = engine()
     throttle = quotas.client("", "a", 1).produce
@@ -179,7 +200,10 @@ def test_client_with_a_channel_or_with_traffic_is_not_forgotten() -> None:
 def test_expiry_looks_at_a_bounded_number_of_clients() -> None:
     quotas = engine()
     for number in range(EXPIRE_AT_ONCE + 5):
-        quotas.client("", str(number), 1)
+        throttle = quotas.client("", str(number), 1).produce
+        turn = throttle.turn()
+        throttle.produce(turn, 1, 0)
+        throttle.leave(turn, 0)
     quotas.expire(0)
     quotas.expire(0)
     assert quotas.expire(EXPIRE_MS) == EXPIRE_AT_ONCE

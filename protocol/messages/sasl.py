@@ -1,0 +1,73 @@
+"""SaslHandshake 0-1 and SaslAuthenticate 0-2: which mechanism, where the token lies, what the broker thought of it
+(KIP-43, KIP-152, KIP-368).
+
+Requests are read for the mechanism's name and the place of the token; answers for the error code, the place of
+the broker's own token and the session's lifetime. A token is never copied here: `sasl_tokens` reads the name
+out of it where it lies. Ignored: the broker's list of mechanisms, error messages; nothing is rewritten.
+
+Version notes: SaslAuthenticate has session_lifetime_ms since 1 and is flexible since 2; SaslHandshake never is.
+After a SaslHandshake 0 tokens follow without a Kafka header, which is the channel's business.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE, flexible
+from protocol.errors import MalformedFieldError
+from protocol.header import response_body_start
+from protocol.primitives import Buffer, count, int16, skip, skip_string, string
+
+__all__ = ["Verdict", "handshake_error", "mechanism", "token_span", "verdict"]
+
+_INT64: Final = Struct(">q").unpack_from
+_LIFETIME_SINCE: Final = 1
+
+
+class Verdict(NamedTuple):
+    """A broker's answer to a token.
+
+    Attributes:
+        error_code: 0 where the broker goes on or is content.
+        start, stop: where its own token lies in the buffer; empty where they are equal.
+        session_lifetime_ms: after how long the client has to authenticate again (KIP-368); 0 = never.
+    """
+
+    error_code: int
+    start: int
+    stop: int
+    session_lifetime_ms: int
+
+
+def mechanism(buf: Buffer, pos: int, end: int) -> str:
+    """The mechanism that the SaslHandshake asks for whose body begins at `pos`."""
+    name, _ = string(buf, pos, end, False)
+    if name is None:
+        raise MalformedFieldError(f"mechanism at byte {pos} is null")
+    return name
+
+
+def handshake_error(buf: Buffer, pos: int, end: int) -> int:
+    """The error code of the SaslHandshake answer whose length prefix is at `pos`."""
+    return int16(buf, response_body_start(buf, pos, end, SASL_HANDSHAKE, 0), end)
+
+
+def token_span(buf: Buffer, pos: int, end: int, version: int) -> tuple[int, int]:
+    """Where the token lies in the SaslAuthenticate whose body begins at `pos`, header tags excluded."""
+    size, start = count(buf, pos, end, flexible(SASL_AUTHENTICATE, version))
+    if size < 0:
+        raise MalformedFieldError(f"token at byte {pos} is null")
+    return start, skip(start, size, end)
+
+
+def verdict(buf: Buffer, pos: int, end: int, version: int) -> Verdict:
+    """The whole SaslAuthenticate answer whose length prefix is at `pos`."""
+    compact = flexible(SASL_AUTHENTICATE, version)
+    pos = response_body_start(buf, pos, end, SASL_AUTHENTICATE, version)
+    error_code = int16(buf, pos, end)
+    size, start = count(buf, skip_string(buf, pos + 2, end, compact), end, compact)
+    stop = skip(start, max(size, 0), end)
+    lifetime_ms = 0
+    if version >= _LIFETIME_SINCE:
+        skip(stop, 8, end)
+        (lifetime_ms,) = _INT64(buf, stop)
+    return Verdict(error_code, start, stop, lifetime_ms)

@@ -1,0 +1,201 @@
+"""SaslHandshake 0-1 and SaslAuthenticate 0-2: who the client is, seen in passing (KIP-43, KIP-152, KIP-368).
+
+Behavior: every frame passes byte for byte, in both directions. The principal counts from the broker's success
+answer on; a refused exchange leaves nothing. An exchange goes step by step: what a client pipelines behind a
+token waits for the broker's verdict, or it would pass in nobody's name. Another exchange on the same connection
+is the same again: Kafka refuses a changed principal, so the broker's answer decides here too.
+A session's lifetime bounds mutes, since a broker closes on what arrives after it.
+Ignored: the broker's list of mechanisms.
+
+Version notes: after SaslHandshake 0 tokens go both ways as bare frames, length and bytes, until the exchange is
+over. Nothing tells a bare token from a request, so it is known by its place: for the mechanisms that can be read
+their number is fixed; the others (GSSAPI) may end with a token that has no answer, so after the first one a frame
+that begins like a request is one. A token without any handshake (GSSAPI in clients of 0.9) is not known here.
+"""
+
+from typing import Final
+
+from protocol.api import API_NAMES, MAX_VERSION, SASL_AUTHENTICATE
+from protocol.header import REQUEST_HEAD
+from protocol.messages import sasl
+from proxy.channel.conversation import UNKNOWN_USER, Conversation
+from proxy.channel.errors import PeerError
+from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry
+from proxy.channel.settings import AWAIT_VERDICT, IN_FLIGHT_MAX, RAW_TOKENS
+from proxy.channel.side import MORE, PASS, Side, skip_header_tags
+
+__all__ = ["OVER", "authenticate_request", "handshake_request", "raw_token"]
+
+Head = tuple[int, int, int, int, int]
+
+OVER: Final = -1  # in place of a bare token's size: the exchange is over, a request follows
+
+# Nobody is known yet who sends these. Kafka takes 512 KiB (sasl.server.max.receive.size).
+_TOKEN_BYTES_MAX: Final = 1024 * 1024
+_FLEXIBLE_SINCE: Final = 2
+_HANDSHAKE_ANSWER_BYTES: Final = 10  # length, correlation id, error code
+_RAW_VERSION: Final = 0
+
+
+def handshake_request(
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int
+) -> int:
+    """An exchange begins."""
+    if not _whole(side, end - pos, head):
+        return side.order
+    length, _, version, correlation_id, _ = head
+    state = side.state
+    state.sasl = Conversation(sasl.mechanism(buf, body, pos + 4 + length))
+    state.in_flight_max = AWAIT_VERDICT
+    state.in_flight.append((correlation_id, _handshake_answer, version, state.sasl))
+    return 0
+
+
+def authenticate_request(
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int
+) -> int:
+    """A token passes. Without a handshake before it the broker will refuse it."""
+    if not _whole(side, end - pos, head):
+        return side.order
+    length, _, version, correlation_id, _ = head
+    state = side.state
+    frame_end = pos + 4 + length
+    fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
+    if fields_at is None:
+        raise PeerError(
+            "malformed", f"SaslAuthenticate version {version} of {length} bytes ends in its header"
+        )
+    start, stop = sasl.token_span(buf, fields_at, frame_end, version)
+    conversation = state.sasl
+    if conversation is None:
+        state.in_flight.append((correlation_id, None, version, None))
+        return 0
+    conversation.token(buf, start, stop, state.settings.oauth_claim)
+    state.in_flight_max = AWAIT_VERDICT
+    state.in_flight.append((correlation_id, _authenticate_answer, version, conversation))
+    return 0
+
+
+def raw_token(side: Side, buf: Buffer, pos: int, end: int) -> int:
+    """Owe the answer to the bare token at `pos`; returns its size with the prefix, OVER, or 0 with an order."""
+    have = end - pos
+    if have < 4:
+        return _cut(side, have, 4)
+    length = int.from_bytes(buf[pos : pos + 4], "big", signed=True)
+    state = side.state
+    conversation = state.sasl
+    assert conversation is not None, "tokens without a header belong to an exchange"
+    if conversation.tokens and not conversation.readable and length + 4 >= REQUEST_HEAD.size:
+        if have < REQUEST_HEAD.size:
+            return _cut(side, have, REQUEST_HEAD.size)
+        if _begins_request(buf, pos, length):
+            state.sasl = None
+            _go_on(side, IN_FLIGHT_MAX)
+            return OVER
+    if not 0 <= length <= _TOKEN_BYTES_MAX:
+        raise PeerError("frame_length", f"SASL token of {length} bytes, at most {_TOKEN_BYTES_MAX} are kept")
+    if not side.whole(have, length):
+        return 0
+    conversation.token(buf, pos + 4, pos + 4 + length, state.settings.oauth_claim)
+    if conversation.readable:
+        state.in_flight_max = AWAIT_VERDICT
+    state.in_flight.append((RAW_TOKEN, _raw_answer, _RAW_VERSION, conversation))
+    state.stats.requests[SASL_AUTHENTICATE] += 1
+    return length + 4
+
+
+def _whole(side: Side, have: int, head: Head) -> bool:
+    """Whether the whole request is here, in a version that is known; if not, the order is MORE."""
+    length, key, version, _, _ = head
+    if not 0 <= version <= MAX_VERSION[key]:
+        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+    if length > _TOKEN_BYTES_MAX:
+        raise PeerError(
+            "frame_length", f"{API_NAMES[key]} of {length} bytes, at most {_TOKEN_BYTES_MAX} are kept"
+        )
+    return side.whole(have, length)
+
+
+def _cut(side: Side, have: int, need: int) -> int:
+    """Order what follows a bare token of which too little is here to tell."""
+    side.need = need
+    side.order = MORE if have else PASS
+    return 0
+
+
+def _begins_request(buf: Buffer, pos: int, length: int) -> bool:
+    """Whether a Kafka request is what begins here: tokens of GSSAPI begin with 0x60 or 0x05, or are empty."""
+    head: Head = REQUEST_HEAD.unpack_from(buf, pos)
+    _, key, version, _, client_id_length = head
+    return (
+        0 <= version <= MAX_VERSION.get(key, -1) and -1 <= client_id_length <= length + 4 - REQUEST_HEAD.size
+    )
+
+
+def _handshake_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
+    """The broker knows the mechanism, or does not."""
+    if end - pos < _HANDSHAKE_ANSWER_BYTES:
+        return side.more(end - pos, side.frame_bytes - 4)
+    if sasl.handshake_error(buf, pos, end):
+        _end(side, entry[3], "failed")
+    else:
+        _go_on(side, RAW_TOKENS if entry[2] == _RAW_VERSION else IN_FLIGHT_MAX)
+    return 0
+
+
+def _authenticate_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    """The broker's verdict on a token."""
+    length = side.frame_bytes - 4
+    if not side.whole(end - pos, length):
+        return side.order
+    verdict = sasl.verdict(buf, pos, pos + 4 + length, entry[2])
+    conversation: Conversation = entry[3]
+    if verdict.error_code or conversation.refused(verdict.start, verdict.stop):
+        _end(side, conversation, "failed")
+    elif conversation.succeeded(buf, verdict.start, verdict.stop):
+        _believe(side, conversation, now_ms)
+        side.state.begin_session(verdict.session_lifetime_ms, now_ms)
+    else:
+        _go_on(side, IN_FLIGHT_MAX)
+    return 0
+
+
+def _raw_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    """The broker's bare token; to refuse, a broker closes."""
+    length = side.frame_bytes - 4
+    if not side.whole(end - pos, length):
+        return side.order
+    conversation: Conversation = entry[3]
+    if not conversation.readable:  # who knows which token was the last one
+        if conversation.tokens == 1:
+            side.state.stats.sasl[conversation.label, "unknown"] += 1
+        side.state.become(UNKNOWN_USER, now_ms)
+    elif conversation.succeeded(buf, pos + 4, pos + 4 + length):
+        _believe(side, conversation, now_ms)
+    else:
+        _go_on(side, RAW_TOKENS)
+    return 0
+
+
+def _believe(side: Side, conversation: Conversation, now_ms: int) -> None:
+    """The broker knows the client: so does Sluice, if the name could be read."""
+    name = conversation.name
+    _end(side, conversation, "unknown" if name is None else "known")
+    side.state.become(UNKNOWN_USER if name is None else name, now_ms)
+
+
+def _end(side: Side, conversation: Conversation, result: str) -> None:
+    """The exchange is over; nothing of it is kept."""
+    side.state.stats.sasl[conversation.label, result] += 1
+    side.state.sasl = None
+    _go_on(side, IN_FLIGHT_MAX)
+
+
+def _go_on(side: Side, in_flight_max: int) -> None:
+    """Handle what comes next, unless the channel is to end; it may be here already."""
+    state = side.state
+    if state.in_flight_max < 0:
+        state.in_flight_max = in_flight_max
+        if state.full:
+            state.full = False
+            side.signal = True

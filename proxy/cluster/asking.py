@@ -1,0 +1,36 @@
+"""One request and its answer on Sluice's own connection, one at a time."""
+
+import asyncio
+import struct
+from typing import Final
+
+from protocol.api import API_NAMES, flexible
+from protocol.errors import WireError
+from protocol.header import REQUEST_HEAD
+
+__all__ = ["ask"]
+
+_ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+_CLIENT_ID: Final = b"sluice"
+_CORRELATION_ID: Final = 1
+
+
+async def ask(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, api_key: int, version: int, body: bytes
+) -> bytes:
+    """Send a request and give its answer, a whole frame with its length prefix.
+
+    Raises:
+        OSError, asyncio.IncompleteReadError: the broker is gone.
+        WireError: what came back is no answer to this.
+    """
+    assert not flexible(api_key, version), "no tag sections are written here"
+    length = REQUEST_HEAD.size - 4 + len(_CLIENT_ID) + len(body)
+    head = REQUEST_HEAD.pack(length, api_key, version, _CORRELATION_ID, len(_CLIENT_ID))
+    writer.write(head + _CLIENT_ID + body)
+    prefix = await reader.readexactly(4)
+    (length,) = struct.unpack(">i", prefix)
+    if not 4 <= length <= _ANSWER_BYTES_MAX:
+        name = API_NAMES[api_key]
+        raise WireError(f"an answer of {length} bytes to {name}: no Kafka broker, or one that expects TLS")
+    return prefix + await reader.readexactly(length)

@@ -1,0 +1,52 @@
+"""Listeners on which brokers ask for SASL: PLAIN, SCRAM, OAUTHBEARER with unsecured tokens, delegation tokens.
+
+SASL asks once, REAUTH again and again (KIP-368). Every user has a password that shows it is one.
+"""
+
+from typing import Final
+
+from tests.cluster.options import Listener
+
+SASL: Final = "SASL"
+REAUTH: Final = "REAUTH"
+REAUTH_SECONDS: Final = 3
+USERS: Final = ("alice", "bob", "sluice")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+_MODULES: Final = "org.apache.kafka.common.security"
+
+
+def password(user: str) -> str:
+    """Return a user's password.
+
+    >>> password("alice")
+    'alice-secret-12'
+    """
+    return f"{user}-secret-12"
+
+
+def _properties(reauth_ms: int = 0) -> dict[str, str]:
+    users = " ".join(f'user_{user}="{password(user)}"' for user in USERS)
+    found = {
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "plain.sasl.jaas.config": f"{_MODULES}.plain.PlainLoginModule required {users};",
+        "scram-sha-256.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
+        "scram-sha-512.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
+        "oauthbearer.sasl.jaas.config": f"{_MODULES}.oauthbearer.OAuthBearerLoginModule required;",
+    }
+    if reauth_ms:
+        found |= {f"{name.lower()}.connections.max.reauth.ms": str(reauth_ms) for name in MECHANISMS}
+    return found
+
+
+SASL_LISTENERS: Final = (
+    Listener(SASL, protocol="SASL_PLAINTEXT", properties=_properties()),
+    Listener(REAUTH, protocol="SASL_PLAINTEXT", properties=_properties(1000 * REAUTH_SECONDS)),
+)
+SASL_PROPERTIES: Final = {"delegation.token.secret.key": "only-for-tests"}
+SASL_USERS: Final = tuple(
+    word
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+    for user in USERS
+    for word in ("--add-scram", f"{mechanism}=[name={user},password={password(user)}]")
+)

@@ -1,0 +1,474 @@
+"""SASL exchanges as dialogues: every byte passes, and the principal counts from the broker's success on."""
+
+import gc
+import struct
+from base64 import urlsafe_b64encode
+
+import pytest
+
+from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from proxy.channel import Channel
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import Entity
+from quotas.turn import HOLD_MS_UNBOUNDED
+from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
+from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed
+
+SECRET = b"very-secret-indeed"
+PLAIN = b"\0alice\0" + SECRET
+FIRST = b"n,,n=alice,r=clientnonce"
+FINAL = b"c=biws,r=clientnonceservernonce,p=" + SECRET
+CHALLENGE = b"r=clientnonceservernonce,s=c2FsdA==,i=4096"
+SIGNED = b"v=" + SECRET
+JWT = b".".join(
+    urlsafe_b64encode(part).rstrip(b"=") for part in (b'{"alg":"none"}', b'{"sub":"alice"}', SECRET)
+)
+BEARER = b"n,,\x01auth=Bearer " + JWT + b"\x01\x01"
+REFUSED = b'{"status":"invalid_token"}'
+VERSIONS = [0, 1, 2]
+FAILED = 58
+
+
+def handshake(mechanism: str, version: int = 1) -> bytes:
+    return framed(REQUESTS[SASL_HANDSHAKE][version](mechanism=mechanism), client_id="a")
+
+
+def welcomed(error: int = 0, version: int = 1) -> bytes:
+    return framed(RESPONSES[SASL_HANDSHAKE][version](error_code=error, mechanisms=["PLAIN"]))
+
+
+def token(data: bytes, version: int = 2) -> bytes:
+    return framed(REQUESTS[SASL_AUTHENTICATE][version](auth_bytes=data), client_id="a")
+
+
+def verdict(data: bytes = b"", error: int = 0, version: int = 2, lifetime_ms: int = 0) -> bytes:
+    return framed(
+        RESPONSES[SASL_AUTHENTICATE][version](
+            error_code=error,
+            error_message="Authentication failed" if error else None,
+            auth_bytes=data,
+            session_lifetime_ms=lifetime_ms,
+        )
+    )
+
+
+def shaken(mechanism: str, version: int = 1, channel: Channel | None = None) -> Playbook:
+    """A dialogue whose handshake is done."""
+    talk = Playbook(channel or channel_machine())
+    talk.client(0, handshake(mechanism, version), Pass(handshake(mechanism, version)))
+    talk.broker(0, welcomed(version=version), Pass(welcomed(version=version)))
+    return talk
+
+
+def exchange(talk: Playbook, sent: bytes, answered: bytes) -> None:
+    """One frame each way, both untouched."""
+    talk.client(0, sent, Pass(sent))
+    talk.broker(0, answered, Pass(answered))
+
+
+def user(talk: Playbook) -> str:
+    return talk.channel.state.user
+
+
+def counted(talk: Playbook) -> dict[tuple[str, str], int]:
+    return dict(talk.channel.state.stats.sasl)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_plain_principal_counts_from_the_success_on(version: int) -> None:
+    talk = shaken("PLAIN")
+    talk.client(0, token(PLAIN, version), Pass(token(PLAIN, version)))
+    assert user(talk) == "ANONYMOUS"
+    talk.broker(0, verdict(version=version), Pass(verdict(version=version)))
+    assert user(talk) == "alice"
+    assert counted(talk) == {("PLAIN", "known"): 1}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_scram_principal_counts_from_the_brokers_signature_on(mechanism: str, version: int) -> None:
+    talk = shaken(mechanism)
+    exchange(talk, token(FIRST, version), verdict(CHALLENGE, version=version))
+    assert user(talk) == "ANONYMOUS"
+    exchange(talk, token(FINAL, version), verdict(SIGNED, version=version))
+    assert user(talk) == "alice"
+    assert counted(talk) == {(mechanism, "known"): 1}
+
+
+def test_bearer_principal_counts_from_the_empty_answer_on() -> None:
+    talk = shaken("OAUTHBEARER")
+    exchange(talk, token(BEARER), verdict())
+    assert user(talk) == "alice"
+
+
+def test_refused_bearer_token_leaves_nothing() -> None:
+    # RFC 7628: the reason comes without an error code, the client acknowledges it, and then it is refused.
+    talk = shaken("OAUTHBEARER")
+    exchange(talk, token(BEARER), verdict(REFUSED))
+    assert user(talk) == "ANONYMOUS"
+    exchange(talk, token(b"\x01"), verdict(error=FAILED))
+    assert user(talk) == "ANONYMOUS"
+    assert counted(talk) == {("OAUTHBEARER", "failed"): 1}
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "tokens"),
+    [("PLAIN", [(PLAIN, FAILED)]), ("SCRAM-SHA-256", [(FIRST, FAILED)]), ("GSSAPI", [(b"\x60gss", FAILED)])],
+)
+def test_refused_credentials_leave_nothing(mechanism: str, tokens: list[tuple[bytes, int]]) -> None:
+    talk = shaken(mechanism)
+    for sent, error in tokens:
+        exchange(talk, token(sent), verdict(error=error))
+    assert user(talk) == "ANONYMOUS"
+    assert talk.channel.state.sasl is None
+    assert counted(talk) == {(mechanism, "failed"): 1}
+
+
+def test_scram_proof_that_is_wrong_leaves_nothing() -> None:
+    talk = shaken("SCRAM-SHA-256")
+    exchange(talk, token(FIRST), verdict(CHALLENGE))
+    exchange(talk, token(FINAL), verdict(error=FAILED))
+    assert user(talk) == "ANONYMOUS"
+
+
+def test_scram_success_without_a_signature_is_none() -> None:
+    talk = shaken("SCRAM-SHA-256")
+    exchange(talk, token(FIRST), verdict(SIGNED))
+    exchange(talk, token(FINAL), verdict(b"e=other-error"))
+    assert user(talk) == "ANONYMOUS"
+
+
+def test_mechanism_that_the_broker_refuses_leaves_nothing() -> None:
+    talk = Playbook(channel_machine())
+    exchange(talk, handshake("PLAIN"), welcomed(error=33))
+    assert talk.channel.state.sasl is None
+    assert counted(talk) == {("PLAIN", "failed"): 1}
+
+
+def test_token_without_a_handshake_is_nobodys() -> None:
+    talk = Playbook(channel_machine())
+    exchange(talk, token(PLAIN), verdict())
+    assert user(talk) == "ANONYMOUS"
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "sent", "label"),
+    [
+        ("GSSAPI", [b"\x60gss", b""], "GSSAPI"),
+        ("AWS_MSK_IAM", [b'{"version":"2020_10_22"}'], "AWS_MSK_IAM"),
+        ("X-" + "y" * 1000, [b"x"], "other"),
+        ("SCRAM-SHA-256", [b"n,,n=tokenid,r=x,tokenauth=true", FINAL], "delegation token"),
+        ("OAUTHBEARER", [b"n,,\x01auth=Bearer opaque\x01\x01"], "OAUTHBEARER"),
+        ("PLAIN", [b"\0\xff\0x"], "PLAIN"),
+    ],
+)
+def test_principal_that_can_not_be_read_is_unknown(mechanism: str, sent: list[bytes], label: str) -> None:
+    talk = shaken(mechanism)
+    answers = [b""] if len(sent) == 1 else [CHALLENGE, SIGNED]
+    for data, answered in zip(sent, answers, strict=True):
+        exchange(talk, token(data), verdict(answered))
+    assert user(talk) == ""
+    assert counted(talk) == {(label, "unknown"): 1}
+
+
+def test_what_follows_a_token_waits_for_the_verdict() -> None:
+    talk = shaken("PLAIN")
+    sent = produce(9, 1000, correlation_id=8)
+    talk.client(0, token(PLAIN) + sent, Pass(token(PLAIN)), Wait(0))
+    talk.broker(0, verdict(), Pass(verdict()))
+    assert talk.channel.responses.signal, "who waits is to be woken"
+    talk.client(0, b"", Pass(sent))
+    identity = talk.channel.state.identity
+    assert identity is not None
+    assert (identity.quota.user, identity.quota.produce.bytes_total) == ("alice", 1000)
+
+
+def test_stopping_channel_stays_stopped_after_a_verdict() -> None:
+    talk = shaken("PLAIN")
+    talk.client(0, token(PLAIN), Pass(token(PLAIN)))
+    talk.channel.take_no_more()
+    talk.broker(0, verdict(), Pass(verdict()))
+    assert talk.channel.finished()
+
+
+def test_users_with_one_client_id_are_held_apart() -> None:
+    engine = Engine(EngineOptions(), Definitions({Entity(user="alice"): {"producer_byte_rate": 1000}}))
+    alice = shaken("PLAIN", channel=channel_machine(engine, gateway=False))
+    exchange(alice, token(PLAIN), verdict())
+    bob = shaken("PLAIN", channel=channel_machine(engine, gateway=False))
+    exchange(bob, token(b"\0bob\0x"), verdict())
+    sent = produce(9, 12_000)[:60]
+    for talk in (alice, bob):
+        talk.client(0, sent, Pass(sent), Unseen(12_004 - 60))
+    assert alice.channel.mute_left_ms(0) == 2000  # 12,000 B / 1,000 B/s - 10 s
+    assert bob.channel.mute_left_ms(0) == 0
+
+
+def test_becoming_another_gives_back_every_turn() -> None:
+    channel = channel_machine(producer_default=1000)
+    talk = Playbook(channel)
+    talk.client(0, request(LIST_OFFSETS, 7, size=60), Pass(request(LIST_OFFSETS, 7, size=60)))
+    talk.broker(0, answer(30), Pass(answer(30)))
+    before = channel.state.identity
+    assert before is not None
+    channel.state.become("alice", 0)
+    assert (before.quota.produce.turns, before.quota.fetch.turns) == (0, 0)
+    channel.state.become("alice", 0)
+    assert channel.state.user == "alice"
+
+
+def test_authenticating_again_as_the_same_keeps_the_identity() -> None:
+    talk = shaken("PLAIN")
+    exchange(talk, token(PLAIN), verdict())
+    exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
+    before = talk.channel.state.identity
+    exchange(talk, handshake("PLAIN"), welcomed())
+    exchange(talk, token(PLAIN), verdict())
+    assert talk.channel.state.identity is before
+
+
+@pytest.mark.parametrize(("error", "expected"), [(FAILED, "alice"), (0, "bob")])
+def test_authenticating_again_as_another_is_the_brokers_decision(error: int, expected: str) -> None:
+    talk = shaken("PLAIN")
+    exchange(talk, token(PLAIN), verdict())
+    exchange(talk, handshake("PLAIN"), welcomed())
+    exchange(talk, token(b"\0bob\0x"), verdict(error=error))
+    assert user(talk) == expected
+
+
+@pytest.mark.parametrize(
+    ("lifetime_ms", "mutes"),
+    [
+        # 120,000 B / 1,000 B/s - 10 s = 110 s, capped at 20 s; told at 0 and at 2,000 ms.
+        (0, (20_000, 20_000)),
+        (10_000, (9_000, 7_000)),  # 10,000 ms less a tenth, from then on
+        (2_100, (1_890, 0)),
+        (3_600_000, (20_000, 20_000)),
+    ],
+)
+def test_no_mute_outlasts_a_session(lifetime_ms: int, mutes: tuple[int, int]) -> None:
+    talk = shaken("PLAIN", channel=channel_machine(producer_default=1000, gateway=False))
+    exchange(talk, token(PLAIN), verdict(lifetime_ms=lifetime_ms))
+    state = talk.channel.state
+    identity = state.identify(b"a", 0)
+    assert [state.mute(identity.quota.produce, 110_000, now_ms) for now_ms in (0, 2000)] == list(mutes)
+
+
+def test_session_that_is_renewed_may_be_muted_again() -> None:
+    talk = shaken("PLAIN", channel=channel_machine(producer_default=1000, gateway=False))
+    exchange(talk, token(PLAIN), verdict(lifetime_ms=10_000))
+    exchange(talk, handshake("PLAIN"), welcomed())
+    talk.client(8_500, token(PLAIN), Pass(token(PLAIN)))
+    talk.broker(8_500, verdict(lifetime_ms=10_000), Pass(verdict(lifetime_ms=10_000)))
+    identity = talk.channel.state.identify(b"a", 8_500)
+    assert talk.channel.state.mute(identity.quota.produce, 110_000, 8_500) == 9_000
+
+
+@pytest.mark.parametrize(("lifetime_ms", "hold_ms"), [(0, HOLD_MS_UNBOUNDED), (10_000, 500)])
+def test_no_hold_is_long_in_a_short_session(lifetime_ms: int, hold_ms: int) -> None:
+    talk = shaken("PLAIN")
+    exchange(talk, token(PLAIN), verdict(lifetime_ms=lifetime_ms))
+    assert talk.channel.state.identify(b"b", 0).produce.hold_ms_max == hold_ms
+
+
+def test_cut_token_is_kept_until_it_is_whole() -> None:
+    talk = shaken("PLAIN")
+    sent = token(PLAIN)
+    talk.client(0, sent[:30], More(len(sent)))
+    talk.client(0, sent[30:], Pass(sent))
+
+
+def test_token_larger_than_any_ends_the_connection() -> None:
+    talk = shaken("PLAIN")
+    talk.client(0, struct.pack(">ihhih", 2_000_000, SASL_AUTHENTICATE, 1, 1, -1), Ends("frame_length"))
+
+
+@pytest.mark.parametrize(
+    "sent", [request(SASL_HANDSHAKE, 2, b"\0\5PLAIN"), request(SASL_AUTHENTICATE, 3, b"\1")]
+)
+def test_version_that_is_not_known_ends_the_connection(sent: bytes) -> None:
+    Playbook(channel_machine()).client(0, sent, Ends("unsupported_version"))
+
+
+def test_token_behind_the_frames_end_is_malformed() -> None:
+    shaken("PLAIN").client(0, request(SASL_AUTHENTICATE, 1, b"\0\0\1\0abc"), Ends("malformed"))
+
+
+# Version 0 of the handshake: tokens without a header.
+
+
+def test_bare_plain_token_names_its_user() -> None:
+    talk = shaken("PLAIN", 0)
+    exchange(talk, frame(PLAIN), frame(b""))
+    assert user(talk) == "alice"
+    exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
+
+
+def test_bare_token_that_looks_like_a_request_is_a_token() -> None:
+    # Authorization id "", user "A", then a password: the bytes of API key 65, version 0.
+    talk = shaken("PLAIN", 0)
+    exchange(talk, frame(b"\0A\0\0\0\0\0\0\0\0\0"), frame(b""))
+    assert user(talk) == "A"
+
+
+def test_bare_tokens_of_scram() -> None:
+    talk = shaken("SCRAM-SHA-512", 0)
+    exchange(talk, frame(FIRST), frame(CHALLENGE))
+    assert user(talk) == "ANONYMOUS"
+    exchange(talk, frame(FINAL), frame(SIGNED))
+    assert user(talk) == "alice"
+    exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
+
+
+def test_bare_bearer_token_that_is_refused() -> None:
+    talk = shaken("OAUTHBEARER", 0)
+    exchange(talk, frame(BEARER), frame(REFUSED))
+    talk.client(0, frame(b"\x01"), Pass(frame(b"\x01")))
+    talk.channel.close(0)
+    assert user(talk) == "ANONYMOUS"
+    assert counted(talk) == {("OAUTHBEARER", "failed"): 1}
+
+
+def test_bare_tokens_of_gssapi_end_without_an_answer() -> None:
+    talk = shaken("GSSAPI", 0)
+    exchange(talk, frame(b"\x60" + bytes(500)), frame(b"\x60" + bytes(100)))
+    assert user(talk) == ""
+    exchange(talk, frame(b""), frame(b"\x05\x04" + bytes(30)))
+    last = frame(b"\x05\x04" + bytes(40))
+    talk.client(0, last, Pass(last))
+    asked = request(LIST_OFFSETS, 7, size=60, correlation_id=9)
+    talk.client(0, asked, Pass(asked))
+    talk.broker(0, answer(30, correlation_id=9), Pass(answer(30, correlation_id=9)))
+    exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
+    assert counted(talk) == {("GSSAPI", "unknown"): 1}
+    assert talk.channel.state.sasl is None
+
+
+def test_bare_last_token_and_the_first_request_in_one_read() -> None:
+    talk = shaken("GSSAPI", 0)
+    exchange(talk, frame(b"\x60" + bytes(500)), frame(b"\x60" + bytes(100)))
+    both = frame(b"\x05\x04" + bytes(40)) + request(LIST_OFFSETS, 7, size=60, correlation_id=9)
+    talk.client(0, both, Pass(both))
+    talk.broker(0, answer(30, correlation_id=9), Pass(answer(30, correlation_id=9)))
+
+
+def test_answer_to_a_last_token_is_not_taken_for_the_next_ones() -> None:
+    talk = shaken("CUSTOM", 0)
+    exchange(talk, frame(b"x"), frame(b"y"))
+    both = frame(b"\xff" * 20) + request(LIST_OFFSETS, 7, size=60, correlation_id=9)
+    talk.client(0, both, Pass(both))
+    answered = frame(b"zz") + answer(30, correlation_id=9)
+    talk.broker(0, answered, Pass(answered))
+
+
+def test_token_sent_before_the_handshakes_answer_waits_for_it() -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, handshake("PLAIN", 0) + frame(PLAIN), Pass(handshake("PLAIN", 0)), Wait(0))
+    talk.broker(0, welcomed(version=0), Pass(welcomed(version=0)))
+    assert talk.channel.responses.signal
+    talk.client(0, b"", Pass(frame(PLAIN)))
+    talk.broker(0, frame(b""), Pass(frame(b"")))
+    assert user(talk) == "alice"
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 10])
+def test_cut_bare_token_is_kept_until_it_is_whole(cut: int) -> None:
+    talk = shaken("PLAIN", 0)
+    sent = frame(PLAIN)
+    talk.client(0, sent[:cut], More(4 if cut < 4 else len(sent)))
+    talk.client(0, sent[cut:], Pass(sent))
+
+
+def test_cut_request_behind_bare_tokens_is_kept_until_it_can_be_told() -> None:
+    talk = shaken("GSSAPI", 0)
+    exchange(talk, frame(b"\x60" + bytes(500)), frame(b"\x60" + bytes(100)))
+    asked = request(LIST_OFFSETS, 7, size=60)
+    talk.client(0, asked[:6], More(14))
+    talk.client(0, asked[6:], Pass(asked))
+
+
+@pytest.mark.parametrize("data", [b"", b"x", b"xyz", b"xyza", b"xyzabcdef"])
+@pytest.mark.parametrize("cut", [0, 1, 3, 4, 5, 7])
+def test_cut_bare_answer_is_kept_until_it_is_whole(data: bytes, cut: int) -> None:
+    talk = shaken("CUSTOM", 0)
+    sent, answered = frame(b"x"), frame(data)
+    cut = min(cut, len(answered) - 1)
+    talk.client(0, sent, Pass(sent))
+    if cut:
+        needed = 4 if cut < 4 else min(len(answered), 8) if cut < 8 else len(answered)
+        talk.broker(0, answered[:cut], More(needed))
+        talk.broker(0, answered[cut:], Pass(answered))
+    else:
+        talk.broker(0, answered, Pass(answered))
+    assert not talk.channel.state.in_flight
+
+
+@pytest.mark.parametrize("cut", [4, 5, 7, 8, 12])
+def test_short_bare_answer_and_the_next_answer_in_one_read(cut: int) -> None:
+    talk = shaken("CUSTOM", 0)
+    talk.client(0, frame(b"x"), Pass(frame(b"x")))
+    asked = request(LIST_OFFSETS, 7, size=60, correlation_id=9)
+    talk.client(0, asked, Pass(asked))
+    answered = frame(b"") + answer(30, correlation_id=9)
+    if cut == 4:
+        talk.broker(0, answered[:4], Pass(answered[:4]))
+        talk.broker(0, answered[4:], Pass(answered[4:]))
+    elif cut < 12:
+        talk.broker(0, answered[:cut], Pass(answered[:4]), More(8))
+        talk.broker(0, answered[cut:], Pass(answered[4:]))
+    else:
+        talk.broker(0, answered, Pass(answered))
+
+
+def test_negative_answer_to_a_bare_token_ends_the_connection() -> None:
+    talk = shaken("CUSTOM", 0)
+    talk.client(0, frame(b"x"), Pass(frame(b"x")))
+    talk.broker(0, struct.pack(">i", -5) + bytes(8), Ends("broker_frame_length"))
+
+
+@pytest.mark.parametrize("length", [-1, 2_000_000])
+def test_bare_token_of_no_possible_length_ends_the_connection(length: int) -> None:
+    talk = shaken("PLAIN", 0)
+    talk.client(0, struct.pack(">i", length) + bytes(20), Ends("frame_length"))
+
+
+def reachable(root: object) -> bytes:
+    """Everything an object leads to, as text; classes, modules and functions excluded."""
+    seen: set[int] = set()
+    found: list[bytes] = []
+    queue = [root]
+    while queue:
+        item = queue.pop()
+        if id(item) in seen or isinstance(item, type) or callable(item):
+            continue
+        seen.add(id(item))
+        if isinstance(item, str | bytes | bytearray | memoryview):
+            found.append(item.encode("utf-8", "replace") if isinstance(item, str) else bytes(item))
+        elif type(item).__name__ != "module":
+            queue += gc.get_referents(item)
+    return b"\n".join(found)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize(
+    ("mechanism", "steps"),
+    [
+        ("PLAIN", [(PLAIN, b"")]),
+        ("SCRAM-SHA-256", [(FIRST, CHALLENGE), (FINAL, SIGNED)]),
+        ("OAUTHBEARER", [(BEARER, b"")]),
+        ("GSSAPI", [(SECRET, SECRET)]),
+    ],
+)
+def test_no_secret_is_kept(mechanism: str, steps: list[tuple[bytes, bytes]], version: int) -> None:
+    talk = shaken(mechanism, version)
+    secrets = (SECRET, JWT, JWT.split(b".")[1], b"nonce", b"biws")
+    for sent, answered in steps:
+        asked, said = (token(sent), verdict(answered)) if version else (frame(sent), frame(answered))
+        talk.client(0, asked, Pass(asked))
+        assert not [one for one in secrets if one in reachable(talk.channel)], "between token and verdict"
+        talk.broker(0, said, Pass(said))
+        assert not [one for one in secrets if one in reachable(talk.channel)]
+    state = talk.channel.state
+    assert SECRET.decode() not in repr((state, state.sasl, state.identity, state.in_flight))
