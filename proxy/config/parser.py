@@ -47,9 +47,7 @@ NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "cluster": {"security_protocol": "it follows from sasl_mechanism and tls", "tls": _TLS},
     "listeners": {**_SASL_OF_CLIENTS, "tls": _TLS},
-    "quotas": {
-        "alter_principals": "changing quotas through AlterClientQuotas is not built yet",
-    },
+    "quotas": {},
 }
 
 

@@ -138,7 +138,6 @@ def test_cluster_keys_that_are_not_built_say_so(text: str, path: str) -> None:
         ('kind = "replication"', "listeners[0].kind"),
         ("[listeners.tls]\ncert_file = 'x'", "listeners[0].tls"),
         ('[quotas]\nsource = "cluster"', "quotas.source"),
-        ("[quotas]\nalter_principals = []", "quotas.alter_principals"),
         ('[replication]\nthrottled = "cluster"', "replication"),
         ('[reassignment]\nmode = "pass"', "reassignment"),
         ('[capture]\ndirectory = "c"', "capture"),
