@@ -20,7 +20,7 @@ import uvloop
 
 from proxy.admin import AdminServer, Site
 from proxy.channel import ChannelSettings
-from proxy.cluster import BrokerMap, MapFile, Poller, login_of
+from proxy.cluster import BrokerMap, MapFile, Poller, QuotaMirror, login_of
 from proxy.config import Config, ListenerOptions
 from proxy.config.definitions import engine_options, unenforced
 from proxy.errors import StartError
@@ -78,6 +78,9 @@ class App:
         self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._desk.ask
+        self._mirror = (
+            QuotaMirror(self.brokers, self._desk.mirror, login) if config.quotas.source == "cluster" else None
+        )
         self._reloader = Reloader(config, self._desk, self.stats, self.apply)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
@@ -113,6 +116,8 @@ class App:
         )
         for work in (self.poller.run(), self._reloader.run(), self._sweep()):
             self._task(work)
+        if self._mirror is not None:
+            self._task(self._mirror.run())
         await self._stopping.wait()
         await self._drain()
         tasks = list(self._tasks)
@@ -167,7 +172,7 @@ class App:
                 address_map=None if options.sidecar else partial(self.brokers.address_map, options),
                 frame_bytes_max=self._config.limits.frame_bytes_max,
                 oauth_claim=options.oauth_claim,
-                answers_quotas=True,
+                answers_quotas=self._mirror is None,
                 trusted=options.loopback and not self._config.cluster.sasl_mechanism,
             )
 

@@ -18,9 +18,9 @@ from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from quotas.definitions import CLIENT_KEYS, ENTITIES_MAX, IP_KEYS, LONG_MAX, WHOLE_KEYS, Definitions
-from quotas.entities import DEFAULT, Entity
+from quotas.entities import DEFAULT, Entity, Name
 
-__all__ = ["PARTS", "Alteration", "Outcome", "Parts", "alter", "parts_of"]
+__all__ = ["PARTS", "Alteration", "Outcome", "Parts", "alter", "entity_of_parts", "parts_of"]
 
 Parts = Sequence[tuple[str, str | None]]
 """Entity type and name, as Kafka writes them; None is the default entity."""
@@ -95,6 +95,14 @@ def parts_of(entity: Entity) -> Parts:
         for part, name in zip(PARTS, entity, strict=True)
         if name is not None
     ]
+
+
+def entity_of_parts(parts: Parts) -> Entity | None:
+    """The entity that a broker describes; None where it is of a kind that is not known here."""
+    names: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
+    if not names or not set(names) <= set(PARTS):
+        return None
+    return Entity(*(names.get(kind) for kind in PARTS))
 
 
 def _withdraw(changes: dict[Entity, Mapping[str, float]], parts: Parts) -> None:

@@ -23,7 +23,6 @@ HOLD_SECONDS_SCHEDULE: Final = (
 KIND_UNBUILT: Final = {
     "replication": "the replication listener (KIP-73) is not built yet; leave this listener out"
 }
-SOURCE_UNBUILT: Final = {"cluster": 'mirroring the brokers\' own quotas is not built yet; use "file"'}
 
 
 def _no_rates() -> Mapping[str, int]:
@@ -129,7 +128,7 @@ class QuotaSettings:
         ),
     )
     source: str = field(
-        default="file", metadata=key(readers.choice("file", unbuilt=SOURCE_UNBUILT), '"file"')
+        default="file", metadata=key(readers.choice("file", "cluster"), '"file" or "cluster"')
     )
     alter_principals: tuple[str, ...] = field(
         default=(), metadata=key(readers.principals, "name, or several", live=True, default="none")
@@ -143,7 +142,12 @@ class QuotaSettings:
     )
     mode: Mode = field(
         default="enforce",
-        metadata=key(readers.choice("enforce", "observe"), '"enforce" or "observe"', live=True),
+        metadata=key(
+            readers.choice("enforce", "observe"),
+            '"enforce" or "observe"',
+            live=True,
+            default='`"enforce"`; `"observe"` with `source = "cluster"`',
+        ),
     )
     scope: Scope = field(
         default="broker",

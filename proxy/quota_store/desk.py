@@ -7,7 +7,7 @@ a client that connects again asks again. Each connection has one request under w
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -20,6 +20,7 @@ from proxy.quota_store.pace import paced
 from proxy.quota_store.permissions import Permissions
 from proxy.quota_store.store import QuotaStore
 from proxy.stats import Stats
+from quotas.alterations import Parts
 from quotas.definitions import Definitions
 
 __all__ = ["QuotaDesk"]
@@ -82,6 +83,13 @@ class QuotaDesk:
         found = await self._loop.run_in_executor(self._thread, self._read, settings)
         self._permissions = _permissions(settings)
         return found
+
+    async def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
+        """Have the quotas be those of the brokers; tell whether anything differed."""
+        differs = await self._loop.run_in_executor(self._thread, self._store.mirror, entries)
+        if differs:
+            self._altered()
+        return differs
 
     def close(self) -> None:
         """Take no more; what is being written is written to its end."""

@@ -21,7 +21,7 @@ from proxy.errors import ConfigError
 from proxy.files import Signature, locked, replace, signature
 from proxy.logs import event
 from proxy.quota_store.pace import paced
-from quotas.alterations import Alteration, Outcome, alter
+from quotas.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
 from quotas.definitions import Definitions
 from quotas.definitions_edit import Change, Document
 from quotas.definitions_file import parse
@@ -66,6 +66,7 @@ class QuotaStore:
         self.seen = Signature()
         for entity, values in self._given.items():
             self.definitions.put(entity, values)
+        self._differ = 0  # how many entities were ever changed
         self._alone = True  # there is no event loop yet, and nobody to leave the processor to
         self.read(settings)
         self._alone = False
@@ -104,6 +105,29 @@ class QuotaStore:
         except OSError as error:
             raise StoreError(f"{self._path} can not be written: {error.strerror or error}") from error
         return outcome
+
+    def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
+        """Have the quotas be those of the brokers; tell whether anything differed.
+
+        What can not be here (a key or a kind of entity that a newer Kafka has) is left out.
+        """
+        found = Definitions()
+        left_out = 0
+        for parts, values in paced(entries):
+            entity = entity_of_parts(parts)
+            try:
+                if entity is not None:
+                    found.put(entity, values)
+            except DefinitionError:
+                entity = None
+            left_out += entity is None
+        if left_out:
+            event(logger, logging.WARNING, "quotas of the brokers left out", entities=left_out)
+        gone = self._gone(found)
+        before = self._differ
+        self._apply(found.entries())
+        self._apply((entity_of(name), {}) for name in gone)
+        return self._differ != before
 
     def _write(self, path: Path, outcome: Outcome) -> None:
         document = self._document
@@ -185,8 +209,9 @@ class QuotaStore:
     def _apply(self, changes: Iterable[Change]) -> None:
         """Have the definitions say what the file says, except where the command line says otherwise."""
         for entity, values in self._pace(changes):
-            if entity not in self._given:
+            if entity not in self._given and values != self.definitions.values(entity):
                 self.definitions.put(entity, values)
+                self._differ += 1
 
     def _pace(self, items: Iterable[T]) -> Iterator[T]:
         return iter(items) if self._alone else paced(items)

@@ -209,3 +209,31 @@ def test_rate_of_a_running_producer_follows_within_two_seconds(
         time.sleep(2)
         assert limited < 2 * low
         assert rate(2) > free / 2
+
+
+@pytest.fixture
+def mirroring(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
+    """A gateway that shows the brokers' own quotas."""
+    settings = SluiceSettings(kafka.bootstrap(), quotas={"source": "cluster"})
+    with SluiceProcess.configured(settings, tmp_path) as process:
+        yield process
+
+
+def test_brokers_own_quotas_are_mirrored_and_altered_there(
+    mirroring: SluiceProcess, kafka: Cluster, topic: str
+) -> None:
+    words = ["--entity-type", "clients", "--entity-name", "mirrored"]
+    configs(mirroring.bootstrap, "--alter", *words, "--add-config", "producer_byte_rate=12345000")
+    try:
+        assert "producer_byte_rate=1.2345E7" in configs(kafka.bootstrap(), "--describe", *words)
+        assert "producer_byte_rate=1.2345E7" in configs(mirroring.bootstrap, "--describe", *words)
+        deadline = time.monotonic() + 30
+        with NumberedProducer(mirroring.bootstrap, topic, partitions=1, client_id="mirrored"):
+            # A client's quota is shown once the client is there.
+            while mirroring.metric("sluice_client_quota_byte_rate", client_id="mirrored") != 12_345_000:
+                assert time.monotonic() < deadline, mirroring.get("/metrics")[1]
+                time.sleep(0.2)
+    finally:
+        configs(kafka.bootstrap(), "--alter", *words, "--delete-config", "producer_byte_rate")
+    assert mirroring.metric("sluice_quota_requests_total") == 0
+    assert mirroring.metric("sluice_enforcing") == 0  # the brokers do

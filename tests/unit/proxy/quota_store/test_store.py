@@ -245,3 +245,22 @@ def test_link_is_followed_and_stays(path: Path) -> None:
     swapped.symlink_to(newer.name)
     swapped.replace(link)
     assert kept.read(QuotaSettings(file=link)).values(A) == {RATE: 77}
+
+
+def test_mirror_has_what_the_brokers_have_and_no_more() -> None:
+    kept = store(None, GIVEN)
+    ann = [("user", "ann")]
+    assert kept.mirror([(ann, {RATE: 5.0}), ([("client-id", None)], {"request_percentage": 1.5})])
+    assert len(kept.definitions) == 3  # and what was given on the command line
+    assert kept.definitions.values(Entity("ann")) == {RATE: 5}
+    assert not kept.mirror([(ann, {RATE: 5.0}), ([("client-id", None)], {"request_percentage": 1.5})])
+    assert kept.mirror([(ann, {RATE: 6.0})])
+    assert dict(kept.definitions.entries()) == {B: {RATE: 7}, Entity("ann"): {RATE: 6}}
+
+
+def test_mirror_leaves_out_what_it_does_not_know() -> None:
+    kept = store(None)
+    kept.mirror(
+        [([("group", "g")], {RATE: 5.0}), ([("user", "u")], {"new_key": 5.0}), ([("user", "v")], {RATE: 5.0})]
+    )
+    assert list(dict(kept.definitions.entries())) == [Entity("v")]
