@@ -20,13 +20,14 @@ import uvloop
 
 from proxy.admin import AdminServer, Site
 from proxy.channel import ChannelSettings
-from proxy.cluster import BrokerMap, MapFile, Poller, login_of
+from proxy.cluster import BrokerMap, MapFile, Poller, QuotaMirror, login_of
 from proxy.config import Config, ListenerOptions
-from proxy.config.definitions import engine_options, read_definitions, unenforced
+from proxy.config.definitions import engine_options, unenforced
 from proxy.errors import StartError
 from proxy.logs import event
 from proxy.metrics import Metrics
 from proxy.net import Connection, Listener, Shared, now_ms
+from proxy.quota_store import QuotaDesk, QuotaStore
 from proxy.reload import Reloader
 from proxy.stats import Stats
 from proxy.version import sluice_version
@@ -50,15 +51,15 @@ class App:
 
     Args:
         config: what to run.
-        definitions: the quotas at start.
+        store: the quotas at start, and where they are kept.
         loop: the loop it runs on.
     """
 
-    def __init__(self, config: Config, definitions: Definitions, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, config: Config, store: QuotaStore, loop: asyncio.AbstractEventLoop) -> None:
         self._config = config
         self._loop = loop
         self.stats = Stats()
-        self.engine = Engine(engine_options(config), definitions)
+        self.engine = Engine(engine_options(config), store.definitions)
         self.shared = Shared(loop, self.engine, config.limits, self.stats)
         self.connections: set[Connection] = set()
         self._map_file = MapFile(config.state.directory) if config.state.directory else None
@@ -75,7 +76,12 @@ class App:
         self._listeners = [self._listener(options) for options in config.listeners]
         metrics = Metrics(self.stats, self.engine, config.limits.metric_series_max, sluice_version())
         self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
-        self._reloader = Reloader(config, self.stats, self.apply)
+        self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
+        self.shared.ask = self._desk.ask
+        self._mirror = (
+            QuotaMirror(self.brokers, self._desk.mirror, login) if config.quotas.source == "cluster" else None
+        )
+        self._reloader = Reloader(config, self._desk, self.stats, self.apply)
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._signals = 0
@@ -110,6 +116,8 @@ class App:
         )
         for work in (self.poller.run(), self._reloader.run(), self._sweep()):
             self._task(work)
+        if self._mirror is not None:
+            self._task(self._mirror.run())
         await self._stopping.wait()
         await self._drain()
         tasks = list(self._tasks)
@@ -117,6 +125,7 @@ class App:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._admin.close()
+        self._desk.close()
         self.shared.close()
 
     def not_ready(self) -> str:
@@ -129,6 +138,10 @@ class App:
         """Take what a reload changed: quotas, policy, mode. No connection is touched; whoever waits is asked again."""
         self.engine.update(engine_options(config), definitions, now_ms())
         self._reconsider()
+
+    def quotas_altered(self) -> None:
+        """The quota API has changed them: as a reload, of nothing else."""
+        self.apply(self._reloader.config, self.engine.definitions)
 
     def stop(self) -> None:
         """A signal: drain; the second one ends at once."""
@@ -159,6 +172,8 @@ class App:
                 address_map=None if options.sidecar else partial(self.brokers.address_map, options),
                 frame_bytes_max=self._config.limits.frame_bytes_max,
                 oauth_claim=options.oauth_claim,
+                answers_quotas=self._mirror is None,
+                trusted=options.loopback and not self._config.cluster.sasl_mechanism,
             )
 
         return Listener(options, settings, self.brokers, self.shared, self.connections)
@@ -222,13 +237,12 @@ def run(config: Config) -> int:
         SluiceError: it can not start.
     """
     _raise_descriptor_limit()
-    definitions = read_definitions(config.quotas, config.source.quota_text)
-
-    for warning in unenforced(definitions):
+    store = QuotaStore(config.quotas, config.source.quota_text)
+    for warning in unenforced(store.definitions.entries()):
         event(logger, logging.WARNING, "configuration warning", warning=warning)
 
     async def main() -> int:
-        app = App(config, definitions, asyncio.get_running_loop())
+        app = App(config, store, asyncio.get_running_loop())
         await app.serve()
         return 1 if app.failed else 0
 

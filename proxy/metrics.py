@@ -232,6 +232,12 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
         "api",
     )
     yield _authentications(stats)
+    yield _counter(
+        "sluice_quota_requests",
+        "Requests of the quota API that were answered here",
+        stats.quota_requests,
+        "result",
+    )
     yield _counter("sluice_reloads", "Times the configuration was read again", stats.reloads, "result")
     for name, text, value in (
         ("sluice_responses", "Frames from brokers", stats.frames_from_brokers),

@@ -9,14 +9,15 @@ caller says what applying means; this module decides when.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Protocol
 
 from proxy import logs
-from proxy.config import Config, compare, merge_live, read_definitions, reload, unenforced
+from proxy.config import Config, QuotaSettings, compare, merge_live, reload
 from proxy.errors import ConfigError
+from proxy.files import Signature, look
 from proxy.stats import Stats
 from quotas.definitions import Definitions
 
@@ -28,29 +29,15 @@ Apply = Callable[[Config, Definitions], None]
 """Called on the event loop with the configuration that now runs, and the quotas it defines."""
 
 
-class Signature(NamedTuple):
-    """What tells one state of a file from another; all zero when there is no file."""
+class Quotas(Protocol):
+    """Who keeps the quotas file: `proxy.quota_store`."""
 
-    device: int = 0
-    inode: int = 0
-    size: int = 0
-    modified_ns: int = 0
-    changed_ns: int = 0
+    @property
+    def seen(self) -> Signature:
+        """The file as it was last read or written there."""
 
-
-def signature(path: Path) -> Signature:
-    """Look at the file that a name leads to, through symbolic links."""
-    try:
-        found = path.stat()
-    except OSError:
-        return Signature()
-    # ctime beside mtime: cp -p and rsync -t set the latter to whatever it was elsewhere.
-    return Signature(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-
-
-def look(paths: Iterable[Path]) -> tuple[Signature, ...]:
-    """Look at several files."""
-    return tuple(signature(path) for path in paths)
+    async def read(self, settings: QuotaSettings) -> tuple[Definitions, list[str]]:
+        """Take settings and read the file if it has changed; give the quotas, and what has no effect among them."""
 
 
 class Watch:
@@ -64,6 +51,13 @@ class Watch:
     def settling(self) -> bool:
         """True while the files differ from what was read."""
         return self._last != self._read
+
+    def known(self, now: tuple[Signature, ...], written: Signature) -> None:
+        """A file that is as we have written it ourselves was read, so to speak."""
+        if written != Signature():
+            self._read = tuple(
+                sign if sign == written else read for sign, read in zip(now, self._read, strict=True)
+            )
 
     def see(self, now: tuple[Signature, ...]) -> bool:
         """Take a look into account; tell whether to read now: something changed, and has come to rest."""
@@ -80,12 +74,14 @@ class Reloader:
 
     Args:
         config: what runs now.
+        quotas: keeps the quotas file, and writes it too: what it has written needs no reload.
         stats: where reloads are counted: `ok`, `refused`.
         apply: takes what a reload changed. An exception from it is a bug, and ends `run`.
     """
 
-    def __init__(self, config: Config, stats: Stats, apply: Apply) -> None:
+    def __init__(self, config: Config, quotas: Quotas, stats: Stats, apply: Apply) -> None:
         self.config = config
+        self._quotas = quotas
         self._stats = stats
         self._apply = apply
         self._asked = asyncio.Event()
@@ -107,6 +103,7 @@ class Reloader:
         paths, asked = self._paths(), self._asked.is_set()
         self._asked.clear()
         now = await asyncio.to_thread(look, paths)
+        self._watch.known(now, self._quotas.seen)
         if self._watch.see(now) or asked:
             await self.reload("signal" if asked else "file changed")
             # What was seen before the reading: a change since then will be noticed.
@@ -117,7 +114,8 @@ class Reloader:
     async def reload(self, cause: str) -> bool:
         """Read everything again and apply what may apply; tell whether the files were right."""
         try:
-            new, definitions = await asyncio.to_thread(_read, self.config)
+            new = await asyncio.to_thread(reload, self.config.source)
+            definitions, idle = await self._quotas.read(new.quotas)
         except ConfigError as error:
             self._stats.reloads["refused"] += 1
             logs.event(
@@ -144,7 +142,7 @@ class Reloader:
         )
         if changes.restart:
             logs.event(LOG, logging.WARNING, "changed keys need a restart", keys=" ".join(changes.restart))
-        for warning in (*new.warnings, *unenforced(definitions)):
+        for warning in (*new.warnings, *idle):
             logs.event(LOG, logging.WARNING, "configuration warning", warning=warning)
         return True
 
@@ -154,8 +152,3 @@ class Reloader:
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._asked.wait(), seconds)
-
-
-def _read(config: Config) -> tuple[Config, Definitions]:
-    new = reload(config.source)
-    return new, read_definitions(new.quotas, new.source.quota_text)

@@ -32,6 +32,7 @@ class Stats:
         "latency_sum_us",
         "muted",
         "pipe_fallbacks",
+        "quota_requests",
         "refused",
         "reloads",
         "requests",
@@ -69,6 +70,8 @@ class Stats:
         self.topic_lookups = 0  # Metadata requests of our own, for the sizes of topics
         self.unnamed_brokers = 0  # times a broker without a port was left out of an answer
         self.pipe_fallbacks = 0
+        # Result: described, altered, refused, failed, malformed.
+        self.quota_requests: Counter[str] = Counter()
         self.reloads: Counter[str] = Counter()  # "ok", "refused"
         self.latency_buckets: list[int] = [0] * (len(LATENCY_BOUNDS_US) + 1)
         self.latency_count = 0

@@ -1,4 +1,4 @@
-"""The limits: immutable, by quota entity, with Kafka's order of precedence (KIP-13, KIP-55; kafka-quotas.md
+"""The limits: by quota entity, with Kafka's order of precedence (KIP-13, KIP-55; kafka-quotas.md
 §1.3).
 
 Eight levels, the most specific first:
@@ -16,10 +16,9 @@ the same entity. This module parses nothing (`definitions_file`) and records not
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
-from quotas.entities import DEFAULT, BucketKey, Entity, Name
+from quotas.entities import DEFAULT, BucketKey, Entity, code, entity_of
 from quotas.errors import DefinitionError
 
 QuotaKey = Literal[
@@ -39,6 +38,11 @@ IP_KEYS: Final = frozenset({"connection_creation_rate"})
 # Kafka's LONG and INT keys take no fractions (kafka-quotas.md §6.1); the other two are DOUBLE.
 WHOLE_KEYS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"})
 LONG_MAX: Final = 2**63 - 1
+# The order in which an entity's limits are shown and written.
+_KEYS: Final[tuple[str, ...]] = get_args(QuotaKey)
+_DEFAULT_PAIR: Final = code(DEFAULT, DEFAULT)
+_DEFAULT_USER: Final = code(DEFAULT, None)
+_DEFAULT_CLIENT: Final = code(None, DEFAULT)
 # Enough for any cluster's entities, small enough that a mistaken file cannot fill the memory.
 ENTITIES_MAX: Final = 1_000_000
 
@@ -78,9 +82,13 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
 
 
 class Definitions:
-    """Every limit there is, read-only: `limit` is the one question asked of it."""
+    """Every limit there is: `limit` is the one question that traffic asks of it.
 
-    __slots__ = ("_entries", "_rates", "_users", "static")
+    Whoever owns it may `put` one entity after another, even while others read: each finds an entity as it was or
+    as it is now. A new limit counts for clients when `Engine.update` was told.
+    """
+
+    __slots__ = ("_codes", "_defaults", "_overrides", "_rates", "_static", "_users")
 
     def __init__(
         self,
@@ -92,36 +100,69 @@ class Definitions:
         Raises:
             DefinitionError: an entity or a value that cannot be.
         """
-        copied: dict[Entity, Mapping[str, float]] = {}
-        rates: dict[str, dict[tuple[Name, Name], float]] = {}
         self.static = static or StaticQuotas()
-        _fill_static(rates, self.static)
+        self._codes: dict[str, None] = {}  # in the order of definition
+        self._users: dict[str, int] = {}  # how many entities name each
+        self._rates: dict[str, dict[str, float]] = {key: {} for key in _KEYS}
         for entity, values in (entries or {}).items():
-            check_entity(entity, str(entity))
-            for key, value in values.items():
-                check_value(entity, key, value, f"{entity}.{key}")
-                if entity.ip is None:
-                    rates.setdefault(key, {})[(entity.user, entity.client_id)] = float(value)
-            copied[entity] = MappingProxyType(dict(values))
-        if len(copied) > ENTITIES_MAX:
-            raise DefinitionError("", f"{len(copied)} entities are more than {ENTITIES_MAX}")
-        self._entries = copied
-        self._rates = rates
-        self._users = frozenset(entity.user for entity in copied if isinstance(entity.user, str))
+            self.put(entity, values, str(entity))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Definitions):
             return NotImplemented
-        return self._entries == other._entries and self.static == other.static
+        return self._rates == other._rates and self._codes == other._codes and self.static == other.static
 
     __hash__ = None  # type: ignore[assignment]  # compared by value, never a key
 
+    @property
+    def static(self) -> StaticQuotas:
+        """KIP-13's own settings; they may be replaced like everything else."""
+        return self._static
+
+    @static.setter
+    def static(self, static: StaticQuotas) -> None:
+        self._defaults, self._overrides = _check_static(static)
+        self._static = static
+
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._codes)
+
+    def __contains__(self, entity: Entity) -> bool:
+        return code(*entity) in self._codes
+
+    def put(self, entity: Entity, values: Mapping[str, float], path: str = "") -> None:
+        """Set all limits of one entity; none at all takes it away.
+
+        Raises:
+            DefinitionError: an entity or a value that cannot be; nothing has changed then.
+        """
+        check_entity(entity, path)
+        for key, value in values.items():
+            check_value(entity, key, value, f"{path}.{key}")
+        text = code(*entity)
+        if text not in self._codes and len(self._codes) >= ENTITIES_MAX:
+            raise DefinitionError(path, f"more than {ENTITIES_MAX} entities")
+        for key, rates in self._rates.items():
+            if key in values:
+                rates[text] = float(values[key])
+            else:
+                rates.pop(text, None)
+        known = text in self._codes
+        if values and not known:
+            self._codes[text] = None
+            self._count_user(entity, 1)
+        elif known and not values:
+            del self._codes[text]
+            self._count_user(entity, -1)
+
+    def values(self, entity: Entity) -> dict[str, float]:
+        """The limits of one entity; empty where it has none. Static settings do not count."""
+        return self._values(code(*entity))
 
     def entries(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:
         """Every `[[quota]]` entry, in the order it was defined; static settings are in `.static`."""
-        return iter(self._entries.items())
+        for text in self._codes:
+            yield entity_of(text), self._values(text)
 
     def limit(self, key: str, user: str, client_id: str) -> tuple[float | None, BucketKey]:
         """The limit in units/s (`None`: unlimited) and the bucket that this user and client id count against.
@@ -133,24 +174,25 @@ class Definitions:
         (5000000.0, BucketKey(user='u', client_id=None))
         """
         rates = self._rates.get(key)
-        own = BucketKey(None, client_id)
-        if not rates:
-            return None, own
-        if user:
-            pair = BucketKey(user, client_id)
-            for entity, bucket in (
-                ((user, client_id), pair),
-                ((user, DEFAULT), pair),
-                ((user, None), BucketKey(user, None)),
-                ((DEFAULT, client_id), pair),
-                ((DEFAULT, DEFAULT), pair),
-                ((DEFAULT, None), BucketKey(user, None)),
+        if rates and user:
+            for level, exclusive in (
+                (code(user, client_id), True),
+                (code(user, DEFAULT), True),
+                (code(user, None), False),
+                (code(DEFAULT, client_id), True),
+                (_DEFAULT_PAIR, True),
+                (_DEFAULT_USER, False),
             ):
-                found = rates.get(entity)
+                found = rates.get(level)
                 if found is not None:
-                    return found, bucket
-        found = rates.get((None, client_id))
-        return (rates.get((None, DEFAULT)) if found is None else found), own
+                    return found, BucketKey(user, client_id if exclusive else None)
+        own = BucketKey(None, client_id)
+        found = rates.get(code(None, client_id)) if rates else None
+        if found is None:
+            found = self._overrides.get((key, client_id))
+        if found is None and rates:
+            found = rates.get(_DEFAULT_CLIENT)
+        return (self._defaults.get(key) if found is None else found), own
 
     def has(self, key: str) -> bool:
         """Whether anything at all is limited by this key."""
@@ -158,26 +200,42 @@ class Definitions:
 
     def names(self, key: str, user: str, client_id: str) -> bool:
         """Whether an entry names this client id itself, so that it is not one of the many."""
+        if (key, client_id) in self._overrides:
+            return True
         rates = self._rates.get(key)
         if not rates:
             return False
-        return (user, client_id) in rates or (DEFAULT, client_id) in rates or (None, client_id) in rates
+        return any(code(of, client_id) in rates for of in (user, DEFAULT, None))
 
     def names_user(self, user: str) -> bool:
         """Whether an entry names this user, with whatever client id."""
         return user in self._users
 
+    def _values(self, text: str) -> dict[str, float]:
+        return {key: rates[text] for key, rates in self._rates.items() if text in rates}
 
-def _fill_static(rates: dict[str, dict[tuple[Name, Name], float]], static: StaticQuotas) -> None:
-    """Put KIP-13's settings where dynamic entries will overwrite them."""
+    def _count_user(self, entity: Entity, change: int) -> None:
+        if isinstance(entity.user, str):
+            count = self._users.get(entity.user, 0) + change
+            if count:
+                self._users[entity.user] = count
+            else:
+                del self._users[entity.user]
+
+
+def _check_static(static: StaticQuotas) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
+    """KIP-13's settings as defaults by key, and overrides by key and client id."""
+    defaults: dict[str, float] = {}
+    overrides: dict[tuple[str, str], float] = {}
     for side, key, default, override in (
         ("producer", PRODUCER_BYTE_RATE, static.producer_default, static.producer_override),
         ("consumer", CONSUMER_BYTE_RATE, static.consumer_default, static.consumer_override),
     ):
         if default is not None:
             check_value(Entity(client_id=DEFAULT), key, default, f"{side}_default")
-            rates.setdefault(key, {})[(None, DEFAULT)] = float(default)
+            defaults[key] = float(default)
         for client_id, value in override.items():
             check_entity(Entity(client_id=client_id), f"{side}_override")
             check_value(Entity(client_id=client_id), key, value, f"{side}_override.{client_id}")
-            rates.setdefault(key, {})[(None, client_id)] = float(value)
+            overrides[key, client_id] = float(value)
+    return defaults, overrides

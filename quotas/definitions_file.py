@@ -12,14 +12,16 @@ out: opening and watching files is the proxy's. The literal name "<default>" can
 (KAFKA-18808), nobody should.
 """
 
+import io
 import re
 import tomllib
 from collections.abc import Mapping
 from typing import Final
 
 from quotas.definitions import WHOLE_KEYS, Definitions, StaticQuotas, check_entity, check_value
+from quotas.definitions_text import blocks, is_preamble, table
 from quotas.entities import DEFAULT, Entity, Name
-from quotas.errors import DefinitionError
+from quotas.errors import DefinitionError, FormError
 
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(k|M|G|Ki|Mi|Gi)?")
 _FACTOR: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -34,9 +36,39 @@ def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
         DefinitionError: the text is no TOML, or a definition cannot be; the message begins with the path,
         `quota[3].ip`.
     """
+    definitions = Definitions(None, static)
+    for index, block in enumerate(blocks(io.StringIO(text, newline="\n"))):
+        path = f"quota[{index - 1}]"
+        if index == 0:
+            if not is_preamble(block):
+                return _parse_whole(text, static)
+            continue
+        try:
+            entity, values = entry(block, path)
+        except FormError:
+            return _parse_whole(text, static)
+        _put(definitions, entity, values, path)
+    return definitions
+
+
+def entry(block: str, path: str) -> tuple[Entity, dict[str, float]]:
+    """One table's text as its entity and limits.
+
+    Raises:
+        DefinitionError: a definition that cannot be.
+        FormError: the text is not one `[[quota]]` table.
+    """
+    found = table(block)
+    if found is None:
+        raise FormError(f"{path} is not one [[quota]] table")
+    return _entry(found, path)
+
+
+def _parse_whole(text: str, static: StaticQuotas | None) -> Definitions:
+    """The definitions of a text in any of TOML's forms."""
     try:
         document = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise DefinitionError("", f"not TOML: {error}") from error
     for key in document:
         if key != "quota":
@@ -44,30 +76,43 @@ def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
     tables = document.get("quota", [])
     if not isinstance(tables, list):
         raise DefinitionError("quota", f"must be a list of [[quota]] tables, not {tables!r}")
-    entries: dict[Entity, dict[str, float]] = {}
-    for index, table in enumerate(tables):
+    definitions = Definitions(None, static)
+    for index, found in enumerate(tables):
         path = f"quota[{index}]"
-        if not isinstance(table, dict):
-            raise DefinitionError(path, f"must be a table, not {table!r}")
-        entity, values = _entry(table, path)
-        if entity in entries:
-            raise DefinitionError(path, f"{_describe(entity)} is defined twice")
-        entries[entity] = values
-    return Definitions(entries, static)
+        if not isinstance(found, dict):
+            raise DefinitionError(path, f"must be a table, not {found!r}")
+        _put(definitions, *_entry(found, path), path)
+    return definitions
+
+
+def _put(definitions: Definitions, entity: Entity, values: Mapping[str, float], path: str) -> None:
+    if entity in definitions:
+        raise DefinitionError(path, f"{_describe(entity)} is defined twice")
+    definitions.put(entity, values, path)
 
 
 def render(definitions: Definitions) -> str:
     """The text that `parse` turns back into the same entries; static settings are not part of the file."""
-    lines: list[str] = []
-    for entity, values in definitions.entries():
-        lines.append("[[quota]]")
-        for part, name in zip(_PARTS, entity, strict=True):
-            if name is not None:
-                lines.append(f"{part} = {_quoted(_DEFAULT_TEXT if name is DEFAULT else str(name))}")
-        for key, value in values.items():
-            lines.append(f"{key} = {int(value) if key in WHOLE_KEYS else repr(float(value))}")
-        lines.append("")
-    return "\n".join(lines)
+    return "\n".join(render_table(entity, values) for entity, values in definitions.entries())
+
+
+def render_table(entity: Entity, values: Mapping[str, float]) -> str:
+    """One `[[quota]]` table, with a line's end at its end."""
+    lines = ["[[quota]]\n"]
+    for part, name in zip(_PARTS, entity, strict=True):
+        if name is not None:
+            lines.append(f"{part} = {_quoted(_DEFAULT_TEXT if name is DEFAULT else str(name))}\n")
+    lines += [f"{key} = {render_value(key, value)}\n" for key, value in values.items()]
+    return "".join(lines)
+
+
+def render_value(key: str, value: float) -> str:
+    """One limit as TOML's number.
+
+    >>> render_value("producer_byte_rate", 2e6), render_value("request_percentage", 2e6)
+    ('2000000', '2000000.0')
+    """
+    return str(int(value)) if key in WHOLE_KEYS else repr(float(value))
 
 
 def parse_amount(value: object, path: str) -> float:

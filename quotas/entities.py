@@ -4,6 +4,10 @@
 An absent part is `None`, the default entity of a part is `DEFAULT`; the literal name "<default>" does not
 exist here: it is only how the quota file spells `DEFAULT`. This module knows no limits and no order of
 precedence: see `definitions`.
+
+An entity's *code* is the same as one text. Whoever keeps 100,000 of them keeps codes: Python's cyclic garbage
+collector does not visit a dict of texts and numbers, and visiting as many tuples would hold everything up for
+tens of milliseconds.
 """
 
 import enum
@@ -30,6 +34,46 @@ class Entity(NamedTuple):
     user: Name = None
     client_id: Name = None
     ip: Name = None
+
+
+def code(user: Name, client_id: Name, ip: Name = None) -> str:
+    """One text for one entity, and a different one for every other.
+
+    >>> code("ann", DEFAULT), code(None, "a"), code("1:", "a"), code(None, None, "::1")
+    ('3~:ann', '-=:a', '2=:1:a', 'i=:::1')
+    """
+    if ip is not None:
+        return "i~:" if ip is DEFAULT else f"i=:{ip}"
+    if user is None:
+        head, user = "-", ""
+    elif user is DEFAULT:
+        head, user = "~", ""
+    else:
+        head = str(len(user))
+    if client_id is None:
+        return f"{head}-:{user}"
+    return f"{head}~:{user}" if client_id is DEFAULT else f"{head}=:{user}{client_id}"
+
+
+def entity_of(text: str) -> Entity:
+    """The entity whose code this is.
+
+    >>> entity_of("3~:ann"), entity_of("i=:::1").ip
+    (Entity(user='ann', client_id=<default>, ip=None), '::1')
+    """
+    head, _, names = text.partition(":")
+    kind, sign = head[:-1], head[-1]
+    if kind == "i":
+        return Entity(ip=DEFAULT if sign == "~" else names)
+    user: Name = None
+    if kind == "~":
+        user = DEFAULT
+    elif kind != "-":
+        user, names = names[: int(kind)], names[int(kind) :]
+    client_id: Name = None
+    if sign != "-":
+        client_id = DEFAULT if sign == "~" else names
+    return Entity(user, client_id)
 
 
 class BucketKey(NamedTuple):

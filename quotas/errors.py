@@ -2,6 +2,7 @@
 
     QuotaError
         DefinitionError     a definition that cannot be: it names the table, the key and the value
+        FormError           a quota file that may be right and is not written as `[[quota]]` tables
 
 No other exception leaves this package; any other is a bug of ours. Traffic never raises: a peer's bytes come
 here as sizes.
@@ -19,3 +20,7 @@ class DefinitionError(QuotaError, ValueError):
         super().__init__(f"{path}: {problem}" if path else problem)
         self.path = path
         self.problem = problem
+
+
+class FormError(QuotaError, ValueError):
+    """A quota file's text is not a row of `[[quota]]` tables: only TOML's own reader can say what it means."""

@@ -11,6 +11,7 @@ the mute goes through `ChannelState.mute`; an answer is owed exactly when an ent
 
     request    Produce over the quota ──► passed on, mute now ─────► its answer carries the throttle time
     request    Fetch over the quota ────► answered here, in order, mute now; no broker sees it
+    request    DescribeClientQuotas ──► asked of the shell, and no further request taken before its answer is here
     request    Produce before its slot ─► WAIT (hold), payload unread ─► asked again ─► passed on
     response   Fetch that used up the quota ─► passed on with the throttle time, mute now
 
@@ -18,7 +19,7 @@ A mute begins at the next frame boundary: a frame that has begun to pass is pass
 """
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.in_flight import LOCAL
+from proxy.channel.in_flight import LOCAL, Question
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ChannelSettings
@@ -49,6 +50,15 @@ class Channel:
         """Whether the next answer owed is one made here, and no broker's answer is half passed on."""
         in_flight = self.state.in_flight
         return bool(in_flight) and in_flight[0][1] is LOCAL and not self.responses.mid_frame()
+
+    def take_question(self) -> Question | None:
+        """Give a request that the shell is to answer with `answered`, once."""
+        question, self.state.question = self.state.question, None
+        return question
+
+    def answered(self, answer: bytes | bytearray) -> None:
+        """Take the answer to a question; from then on it is one made here."""
+        self.state.answered(answer)
 
     def idle(self) -> bool:
         """Whether nothing is owed and no frame is half passed on: the connection may end without a loss."""

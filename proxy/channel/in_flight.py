@@ -2,15 +2,20 @@
 
 One entry is a plain tuple, the only object made for an ordinary request:
     (correlation id, responder, version, detail)
-The responder is None where the answer passes as it is; where it is `LOCAL`, `detail` is the answer itself.
+The responder is None where the answer passes as it is; where it is `LOCAL`, `detail` is the answer itself. `LATER`
+stands where the answer is made here and not ready yet: the shell was given a `Question`, and replaces the entry by a
+`LOCAL` one. While it is owed no further request is taken, so it is the last entry, and no broker's answer can come
+behind it: the order needs no other care, as in a broker, which handles one request of a connection at a time.
 Where the correlation id is `RAW_TOKEN` the answer is a SASL token without a Kafka header, and there may be none.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-__all__ = ["LOCAL", "RAW_TOKEN", "Buffer", "Entry", "InFlight", "Responder"]
+from proxy.channel.errors import PeerError
+
+__all__ = ["LATER", "LOCAL", "RAW_TOKEN", "Buffer", "Entry", "InFlight", "Question", "Responder"]
 
 Buffer = bytearray
 
@@ -29,3 +34,30 @@ def _never_called(_side: Any, _buf: Buffer, _pos: int, _end: int, _entry: Any, _
 LOCAL: Final[Responder] = _never_called
 
 RAW_TOKEN: Final = 1 << 40  # no int32: no answer with a correlation id can be taken for it
+
+
+def _nothing_is_owed(_side: Any, _buf: Buffer, _pos: int, _end: int, entry: Any, _now_ms: int) -> int:
+    raise PeerError(
+        "broker_out_of_order", f"an answer with correlation id {entry[0]}, which no broker was asked for"
+    )
+
+
+LATER: Final[Responder] = _nothing_is_owed
+
+
+class Question(NamedTuple):
+    """A request that the shell answers, away from the loop.
+
+    Args:
+        body_at: where the fields begin in the frame, which begins with its length prefix.
+        user: the principal who asks.
+        trusted: who asks needs no permission: nobody but this machine's users reaches the listener.
+    """
+
+    api_key: int
+    version: int
+    correlation_id: int
+    frame: bytes
+    body_at: int
+    user: str
+    trusted: bool

@@ -1,6 +1,6 @@
 """The direction broker → client: answers are matched to what is owed, and most pass as they are.
 
-Answers made here (throttled Fetches) are put in when their turn comes: Kafka's clients match answers by
+Answers made here (throttled Fetches, quotas) are put in when their turn comes: Kafka's clients match answers by
 order.
 """
 
@@ -41,6 +41,7 @@ class ResponseSide(Side):
             responder = entry[1]
             if responder is LOCAL:
                 self.replace(0, in_flight.popleft()[3])
+                self._make_room()
                 return pos - start
             if end - pos < _HEAD_BYTES:
                 break
@@ -74,9 +75,8 @@ class ResponseSide(Side):
         state = self.state
         state.in_flight.popleft()
         state.stats.frames_from_brokers += 1
-        if state.full and len(state.in_flight) <= state.in_flight_max // 2:
-            state.full = False
-            self.signal = True
+        if state.full:
+            self._make_room()
 
     def _cut_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Fewer bytes than an answer's head has: none is the ordinary end of a read; or more than is owed.
@@ -122,6 +122,13 @@ class ResponseSide(Side):
             return False
         in_flight.popleft()
         return True
+
+    def _make_room(self) -> None:
+        """Have requests taken again, if they wait because of answers owed and enough of those were given."""
+        state = self.state
+        if state.full and len(state.in_flight) <= state.in_flight_max // 2:
+            state.full = False
+            self.signal = True
 
     def _go_on(self, buf: Buffer, pos: int, end: int) -> int:
         """Pass on with the answer under way; returns how far, and sets the order unless the answer is over."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 __all__ = [
+    "ANONYMOUS",
     "ANY_BROKER",
     "AWAIT_VERDICT",
     "IN_FLIGHT_MAX",
@@ -16,6 +17,7 @@ __all__ = [
 
 
 ANY_BROKER: Final = -1  # in place of a broker id: the bootstrap port, behind which any broker will do
+ANONYMOUS: Final = "ANONYMOUS"  # Kafka's name for whoever is not authenticated
 AddressMap = Callable[[int, str, int], tuple[str, int] | None]
 
 # A frame that has to be seen whole before it can be decided (a control message, a Fetch to be merged). The
@@ -43,10 +45,14 @@ class ChannelSettings:
         frame_bytes_max: the largest request, without its length prefix (Kafka: socket.request.max.bytes).
         user: the principal's name before any SASL exchange; ANONYMOUS without a client certificate.
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
+        answers_quotas: whether the quota API is answered here, from Sluice's own quotas, and not by the broker.
+        trusted: whether whoever reaches this listener unauthenticated may alter quotas: it is bound to loopback.
     """
 
     broker: int
     address_map: AddressMap | None
     frame_bytes_max: int
-    user: str = "ANONYMOUS"
+    user: str = ANONYMOUS
     oauth_claim: str = "sub"
+    answers_quotas: bool = False
+    trusted: bool = False

@@ -6,7 +6,7 @@ from typing import Final
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import InFlight
+from proxy.channel.in_flight import LATER, LOCAL, InFlight, Question
 from proxy.channel.settings import IN_FLIGHT_MAX, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.stats import Stats
@@ -43,6 +43,7 @@ class ChannelState:
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
         user: the principal's name; "" where there is one that can not be read. `become` changes it.
         sasl: the SASL exchange under way.
+        question: a request for the shell to answer, which takes it from here.
     """
 
     __slots__ = (
@@ -61,6 +62,7 @@ class ChannelState:
         "lookup",
         "mutations_owed",
         "mute_until_ms",
+        "question",
         "sasl",
         "sessions",
         "settings",
@@ -89,6 +91,7 @@ class ChannelState:
         self.sasl: Conversation | None = None
         self._session_ms = 0  # how long the principal's session lasts; 0 = for ever (KIP-368)
         self._session_until_ms = 0  # until when it may be muted
+        self.question: Question | None = None
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
 
@@ -147,6 +150,20 @@ class ChannelState:
             self._muted_by = throttle
             self._muted_at = self._limit(throttle)
         return told_ms
+
+    def answer_later(self, question: Question) -> None:
+        """Owe an answer that the shell makes; until it is there, no further request is taken."""
+        self.question = question
+        self.in_flight.append((question.correlation_id, LATER, question.version, None))
+        self.in_flight_max = min(self.in_flight_max, 1)
+
+    def answered(self, answer: bytes | bytearray) -> None:
+        """The answer that was owed later is there, and is given in its turn."""
+        correlation_id, responder, version, _ = self.in_flight[-1]
+        assert responder is LATER, "nothing follows an answer that is owed later"
+        self.in_flight[-1] = (correlation_id, LOCAL, version, answer)
+        if self.in_flight_max:  # 0: the channel is to end
+            self.in_flight_max = IN_FLIGHT_MAX
 
     def reconsider(self) -> None:
         """Quotas have changed: end a mute that the new ones would not have begun, or not for so long.

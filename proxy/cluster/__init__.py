@@ -4,5 +4,6 @@ from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.login import Login, login_of
 from proxy.cluster.map_file import MapFile
 from proxy.cluster.poller import Poller
+from proxy.cluster.quota_mirror import QuotaMirror
 
-__all__ = ["BrokerMap", "Login", "MapFile", "Poller", "login_of"]
+__all__ = ["BrokerMap", "Login", "MapFile", "Poller", "QuotaMirror", "login_of"]

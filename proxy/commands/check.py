@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     definitions = read_definitions(config.quotas, config.source.quota_text)
     lines = [f"{options.config} is right.", *listeners(config), *quotas(config, definitions)]
     lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
-    lines += [f"warning: {warning}" for warning in (*config.warnings, *unenforced(definitions))]
+    lines += [f"warning: {warning}" for warning in (*config.warnings, *unenforced(definitions.entries()))]
     print("\n".join(lines))
     if options.offline:
         return 0

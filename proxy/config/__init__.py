@@ -12,7 +12,7 @@ KIP-13's static settings are keys of `[quotas]`; what any setting does is not kn
 """
 
 from proxy.config.changes import Changes, compare, merge_live
-from proxy.config.definitions import engine_options, read_definitions, unenforced
+from proxy.config.definitions import engine_options, given_quotas, read_definitions, static_quotas, unenforced
 from proxy.config.loader import load, read_text, reload
 from proxy.config.options import (
     AdminOptions,
@@ -42,11 +42,13 @@ __all__ = [
     "StateOptions",
     "compare",
     "engine_options",
+    "given_quotas",
     "load",
     "merge_live",
     "parse",
     "read_definitions",
     "read_text",
     "reload",
+    "static_quotas",
     "unenforced",
 ]

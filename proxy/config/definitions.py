@@ -4,6 +4,7 @@ A `[[quota]]` entry beats a static setting of the same client id or default, as 
 one from the command line beats one from the file.
 """
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from proxy.config.loader import read_text
@@ -17,6 +18,7 @@ from quotas.definitions import (
     StaticQuotas,
 )
 from quotas.definitions_file import parse
+from quotas.entities import Entity
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 
@@ -53,26 +55,39 @@ def read_definitions(quotas: QuotaSettings, quota_text: str = "") -> Definitions
     Raises:
         ConfigError: the file cannot be read, or a definition cannot be.
     """
-    static = StaticQuotas(
+    static = static_quotas(quotas)
+    if quotas.file is None:
+        found = _parse("quotas", "", static)
+    else:
+        found = _parse(str(quotas.file), read_text(quotas.file), static)
+    for entity, values in given_quotas(quota_text).entries():
+        found.put(entity, values)
+    return found
+
+
+def static_quotas(quotas: QuotaSettings) -> StaticQuotas:
+    """Give KIP-13's own settings."""
+    return StaticQuotas(
         producer_default=quotas.producer_default,
         producer_override=quotas.producer_override,
         consumer_default=quotas.consumer_default,
         consumer_override=quotas.consumer_override,
     )
-    if quotas.file is None:
-        found = _parse("quotas", "", static)
-    else:
-        found = _parse(str(quotas.file), read_text(quotas.file), static)
-    if not quota_text:
-        return found
-    given = _parse("--quota", quota_text, static)
-    return Definitions({**dict(found.entries()), **dict(given.entries())}, static)
 
 
-def unenforced(definitions: Definitions) -> list[str]:
+def given_quotas(quota_text: str) -> Definitions:
+    """Read the `[[quota]]` tables from the command line.
+
+    Raises:
+        ConfigError: a definition cannot be.
+    """
+    return _parse("--quota", quota_text, StaticQuotas())
+
+
+def unenforced(entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> list[str]:
     """Name the limits that are read and do nothing yet, so that nobody relies on them; bounded."""
     found: list[str] = []
-    for entity, values in definitions.entries():
+    for entity, values in entries:
         if entity.ip is not None:
             found.append(f"quota of ip {entity.ip!r} has no effect: connection rates are not limited yet")
         else:

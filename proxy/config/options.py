@@ -6,6 +6,7 @@ Each field carries its key (see `proxy.config.keys`); its name is the key's name
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
@@ -22,7 +23,6 @@ HOLD_SECONDS_SCHEDULE: Final = (
 KIND_UNBUILT: Final = {
     "replication": "the replication listener (KIP-73) is not built yet; leave this listener out"
 }
-SOURCE_UNBUILT: Final = {"cluster": 'mirroring the brokers\' own quotas is not built yet; use "file"'}
 
 
 def _no_rates() -> Mapping[str, int]:
@@ -94,6 +94,14 @@ class ListenerOptions:
         return bool(self.upstreams)
 
     @property
+    def loopback(self) -> bool:
+        """True when only this machine reaches the ports."""
+        try:
+            return ip_address(self.bind).is_loopback
+        except ValueError:
+            return self.bind == "localhost"
+
+    @property
     def broker_ids(self) -> tuple[int, ...]:
         """The brokers whose ports are bound at start."""
         return tuple(self.upstreams) if self.upstreams else tuple(range(self.broker_id_max + 1))
@@ -120,14 +128,26 @@ class QuotaSettings:
         ),
     )
     source: str = field(
-        default="file", metadata=key(readers.choice("file", unbuilt=SOURCE_UNBUILT), '"file"')
+        default="file", metadata=key(readers.choice("file", "cluster"), '"file" or "cluster"')
+    )
+    alter_principals: tuple[str, ...] = field(
+        default=(), metadata=key(readers.principals, "name, or several", live=True, default="none")
+    )
+    describe_principals: tuple[str, ...] = field(
+        default=("*",),
+        metadata=key(readers.principals, "name, or several", live=True, default='"*": everybody'),
     )
     policy: Policy = field(
         default="kip13", metadata=key(readers.choice("kip13", "schedule"), '"kip13" or "schedule"', live=True)
     )
     mode: Mode = field(
         default="enforce",
-        metadata=key(readers.choice("enforce", "observe"), '"enforce" or "observe"', live=True),
+        metadata=key(
+            readers.choice("enforce", "observe"),
+            '"enforce" or "observe"',
+            live=True,
+            default='`"enforce"`; `"observe"` with `source = "cluster"`',
+        ),
     )
     scope: Scope = field(
         default="broker",

@@ -47,9 +47,7 @@ NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "cluster": {"security_protocol": "it follows from sasl_mechanism and tls", "tls": _TLS},
     "listeners": {**_SASL_OF_CLIENTS, "tls": _TLS},
-    "quotas": {
-        "alter_principals": "changing quotas through AlterClientQuotas is not built yet",
-    },
+    "quotas": {},
 }
 
 
@@ -90,7 +88,10 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     config = Config(
         cluster=_cluster(replace(cluster, password_file=_under(base, cluster.password_file)), listeners),
         listeners=listeners,
-        quotas=_held(replace(quotas, file=_under(base, quotas.file)), _table(tables, "quotas")),
+        quotas=_sourced(
+            _held(replace(quotas, file=_under(base, quotas.file)), _table(tables, "quotas")),
+            _table(tables, "quotas"),
+        ),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
         admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
         state=replace(state, directory=_under(base, state.directory)),
@@ -98,6 +99,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
         source=source,
     )
     warnings = check(config)
+    warnings += _twice(config.quotas, quotas.file)
     if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
         warnings.append(
             "quotas.hold_seconds_max: has no effect with policy kip13, which never holds a request back"
@@ -185,6 +187,25 @@ def _held(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
     if quotas.policy == "kip13":
         return replace(quotas, hold_seconds_max=0.0)
     return quotas if "hold_seconds_max" in table else replace(quotas, hold_seconds_max=HOLD_SECONDS_SCHEDULE)
+
+
+def _sourced(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
+    """Brokers enforce their own quotas, so whoever mirrors them observes unless told otherwise, and needs no file."""
+    if quotas.source == "file":
+        return quotas
+    return replace(quotas, file=None, mode=quotas.mode if "mode" in table else "observe")
+
+
+def _twice(quotas: QuotaSettings, file: Path | None) -> list[str]:
+    """What is legal with the brokers' own quotas, and probably not meant."""
+    if quotas.source == "file":
+        return []
+    found = ['quotas.file: has no effect with source = "cluster"'] if file is not None else []
+    if quotas.mode == "enforce":
+        found.append(
+            'quotas.mode: clients are throttled twice: with source = "cluster" the brokers enforce the same quotas too'
+        )
+    return found
 
 
 def _under(base: Path, path: Path | None) -> Path | None:

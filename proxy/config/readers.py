@@ -183,6 +183,16 @@ def optional_file_path(path: str, value: object) -> Path | None:
     return None if value == "" else file_path(path, value)
 
 
+def principals(path: str, value: object) -> tuple[str, ...]:
+    """Read principals' names: a list, or one text with commas; "*" is everybody."""
+    parts: list[object] = list(value.split(",")) if isinstance(value, str) and value else []
+    if isinstance(value, list):
+        parts = value
+    elif value != "" and not parts:
+        raise ConfigError(path, "must be a list of principals' names", value)
+    return tuple(text(f"{path}[{index}]", part).strip() for index, part in enumerate(parts))
+
+
 def client_rates(path: str, value: object) -> Mapping[str, int]:
     """Read KIP-13's static overrides: `clientA:4M,clientB:10M`, in bytes/s.
 

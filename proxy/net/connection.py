@@ -103,6 +103,9 @@ class Connection:
         if self._closed:  # passing them on has ended the connection
             return
         if pump is self.requests:
+            question = self.channel.take_question()
+            if question is not None:
+                self._shared.ask(question, self._answered)
             if self.channel.has_local_answer() and not self.responses.blocked:
                 self.responses.show_kept(now)
             return
@@ -174,6 +177,17 @@ class Connection:
             self.close(_cause("client", error), str(error))
         else:
             self.close(_cause("broker", error), str(error))
+
+    def _answered(self, answer: bytes | bytearray | Exception) -> None:
+        """A question was answered, away from the loop; the client may be gone."""
+        if self._closed:
+            return
+        if isinstance(answer, Exception):
+            self.failed(self.requests, answer)
+            return
+        self.channel.answered(answer)
+        if self.channel.has_local_answer() and not self.responses.blocked:
+            self.responses.show_kept(now_ms())
 
     # What the listener and the application ask for.
 

@@ -3,17 +3,19 @@ engine.
 """
 
 import asyncio
+from collections.abc import Callable
 from time import monotonic_ns
 from typing import Final
 
 from protocol.messages.fetch_session import SessionTable
+from proxy.channel import Question
 from proxy.config import LimitOptions
 from proxy.net.hangups import Hangups
 from proxy.net.pipes import Pipes
 from proxy.stats import Stats
 from quotas.engine import Engine
 
-__all__ = ["READ_BYTES_MAX", "Shared", "now_ms"]
+__all__ = ["READ_BYTES_MAX", "Ask", "Shared", "now_ms"]
 
 # One read takes at most this much. Larger reads would save system calls only where frames are not spliced
 # anyway.
@@ -25,8 +27,22 @@ def now_ms() -> int:
     return monotonic_ns() // 1_000_000
 
 
+Answer = bytes | bytearray | Exception
+Ask = Callable[[Question, Callable[[Answer], None]], None]
+"""Has a question answered: later, on the loop, the callable gets the answer's frame, or why there is none."""
+
+
+def nobody_answers(_question: Question, _answered: Callable[[Answer], None]) -> None:
+    """Stands in `Shared.ask` until the application puts somebody there."""
+    raise AssertionError("a listener answers quota requests, and nobody was told how")
+
+
 class Shared:
-    """One of these a process. The read buffer is used within one callback and never kept."""
+    """One of these a process. The read buffer is used within one callback and never kept.
+
+    Attributes:
+        ask: who answers what a channel can not answer at once.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, engine: Engine, limits: LimitOptions, stats: Stats
@@ -38,6 +54,7 @@ class Shared:
         self.sessions = SessionTable(limits.sessions_max)
         self.pipes = Pipes(limits.pipes_max, stats)
         self.hangups = Hangups(loop)
+        self.ask: Ask = nobody_answers
         self.buffer = bytearray(READ_BYTES_MAX)
         self.view = memoryview(self.buffer)  # the same bytes, for the sockets
 

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from protocol import api
-from proxy.channel.handlers import addresses, fetch, groups, produce, sasl, share, topic_mutations
+from proxy.channel.handlers import (
+    addresses,
+    client_quotas,
+    fetch,
+    groups,
+    produce,
+    sasl,
+    share,
+    topic_mutations,
+)
 from proxy.channel.in_flight import Buffer
 
 __all__ = ["REQUEST_HANDLERS"]
@@ -28,6 +37,8 @@ REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.CREATE_TOPICS: topic_mutations.request,
     api.CREATE_PARTITIONS: topic_mutations.request,
     api.DELETE_TOPICS: topic_mutations.request,
+    api.DESCRIBE_CLIENT_QUOTAS: client_quotas.request,
+    api.ALTER_CLIENT_QUOTAS: client_quotas.request,
     api.JOIN_GROUP: groups.request,
     api.HEARTBEAT: groups.request,
     api.SYNC_GROUP: groups.request,

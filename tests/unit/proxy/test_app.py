@@ -8,7 +8,7 @@ import pytest
 from proxy.app import App
 from proxy.config import Address, Config
 from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
-from quotas.definitions import Definitions
+from proxy.quota_store import QuotaStore
 from tests.cluster import HOST, free_ports
 
 
@@ -21,7 +21,7 @@ def app() -> App:
     config = Config(
         cluster=ClusterOptions((Address(HOST, first + 2),)), listeners=(listener,), admin=AdminOptions(None)
     )
-    made = App(config, Definitions(), asyncio.get_running_loop())
+    made = App(config, QuotaStore(config.quotas), asyncio.get_running_loop())
     made._handle_signals = lambda: None  # type: ignore[method-assign]  # they are the test run's own
     return made
 

@@ -99,7 +99,7 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
         '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 1\nrequest_percentage = 5\n'
         '[[quota]]\nuser = "u"\nclient_id = "<default>"\nrequest_percentage = 5\n'
     )
-    found = unenforced(read_definitions(made(tmp_path, "").quotas, text))
+    found = unenforced(read_definitions(made(tmp_path, "").quotas, text).entries())
     assert [warning.split(" has no effect")[0] for warning in found] == [
         "quota of ip '10.0.0.1'",
         "request_percentage of client id 'c'",
@@ -109,4 +109,4 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
 
 def test_limits_without_effect_are_bounded(tmp_path: Path) -> None:
     text = "".join(f'[[quota]]\nuser = "u{index}"\nrequest_percentage = 1\n' for index in range(100))
-    assert len(unenforced(read_definitions(made(tmp_path, "").quotas, text))) == 20
+    assert len(unenforced(read_definitions(made(tmp_path, "").quotas, text).entries())) == 20

@@ -137,8 +137,6 @@ def test_cluster_keys_that_are_not_built_say_so(text: str, path: str) -> None:
     [
         ('kind = "replication"', "listeners[0].kind"),
         ("[listeners.tls]\ncert_file = 'x'", "listeners[0].tls"),
-        ('[quotas]\nsource = "cluster"', "quotas.source"),
-        ("[quotas]\nalter_principals = []", "quotas.alter_principals"),
         ('[replication]\nthrottled = "cluster"', "replication"),
         ('[reassignment]\nmode = "pass"', "reassignment"),
         ('[capture]\ndirectory = "c"', "capture"),
@@ -170,3 +168,16 @@ def test_parsing_changes_nothing_it_was_given() -> None:
     tables = tomllib.loads(SMALL)
     parse(tables, Source(environ={"SLUICE_LISTENERS__0__NAME": "x"}), BASE)
     assert tables == tomllib.loads(SMALL)
+
+
+def test_brokers_own_quotas_are_observed_and_need_no_file() -> None:
+    quotas = made(SMALL + '[quotas]\nsource = "cluster"\nfile = "q.toml"')
+    assert (quotas.quotas.mode, quotas.quotas.file) == ("observe", None)
+    assert quotas.warnings == ('quotas.file: has no effect with source = "cluster"',)
+
+
+def test_brokers_own_quotas_enforced_here_too_throttle_twice() -> None:
+    config = made(SMALL + '[quotas]\nsource = "cluster"\nmode = "enforce"')
+    assert config.quotas.mode == "enforce"
+    assert ["throttled twice" in warning for warning in config.warnings] == [True]
+    assert made(SMALL + '[quotas]\nsource = "cluster"\nmode = "observe"').warnings == ()

@@ -3,15 +3,16 @@
 import asyncio
 import contextlib
 import logging
-import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from proxy.config import Config, load
+from proxy.files import Signature
 from proxy.logs import FIELDS
-from proxy.reload import Reloader, Signature, Watch, look, signature
+from proxy.quota_store import QuotaDesk, QuotaStore
+from proxy.reload import Reloader, Watch
 from proxy.stats import Stats
 from quotas.definitions import Definitions
 
@@ -30,17 +31,21 @@ class Site:
         self.quotas_file.write_text(QUOTA.format(1))
         self.stats = Stats()
         self.applied: list[tuple[Config, Definitions]] = []
+        self._rates: list[float | None] = []  # noted at once: the definitions are the same object for ever
         self.told = asyncio.Event()
-        self.reloader = Reloader(load(self.config_file, {}), self.stats, self.apply)
+        config = load(self.config_file, {})
+        self.desk = desk(config, self.stats)
+        self.reloader = Reloader(config, self.desk, self.stats, self.apply)
 
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Note what is to apply."""
         self.applied.append((config, definitions))
+        self._rates.append(definitions.limit("producer_byte_rate", "", "a")[0])
         self.told.set()
 
     def rates(self) -> list[float | None]:
         """Give the rate of client a in everything that was applied."""
-        return [definitions.limit("producer_byte_rate", "", "a")[0] for _, definitions in self.applied]
+        return self._rates
 
     async def steps(self, count: int = 2) -> None:
         """Look at the files, as often as it takes a change to come to rest."""
@@ -48,10 +53,17 @@ class Site:
             await self.reloader.step()
 
 
+def desk(config: Config, stats: Stats) -> QuotaDesk:
+    store = QuotaStore(config.quotas, config.source.quota_text)
+    return QuotaDesk(asyncio.get_running_loop(), store, config.quotas, stats, lambda: None)
+
+
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
     level = logging.getLogger().level
-    yield Site(tmp_path)
+    made = Site(tmp_path)
+    yield made
+    made.desk.close()
     logging.getLogger().setLevel(level)
 
 
@@ -76,30 +88,18 @@ def test_watch_tells_that_something_is_changing() -> None:
     assert watch.settling
 
 
-def test_signature_changes_with_content_name_and_link(tmp_path: Path) -> None:
-    path, other, link = tmp_path / "a", tmp_path / "b", tmp_path / "link"
-    assert signature(path) == Signature()
-    path.write_text("one")
-    other.write_text("two")
-    link.symlink_to(path)
-    assert signature(link) == signature(path) != signature(other)
-    before = look([path, link])
-    swapped = tmp_path / "swapped"
-    swapped.symlink_to(other)
-    swapped.replace(link)  # as Kubernetes swaps a ConfigMap
-    assert look([path, link])[0] == before[0]
-    assert look([path, link])[1] == signature(other)
+def test_watch_passes_over_what_we_have_written_ourselves() -> None:
+    watch = Watch(OLD + OLD)
+    for _ in range(3):
+        watch.known(OLD + NEW, NEW[0])
+        assert not watch.see(OLD + NEW)
+    assert [watch.see(now) for now in (OLD + NEWER, OLD + NEWER)] == [False, True]
 
 
-def test_signature_sees_a_change_that_keeps_size_and_time(tmp_path: Path) -> None:
-    path = tmp_path / "a"
-    path.write_text("one")
-    before = signature(path)
-    replacement = tmp_path / "b"
-    replacement.write_text("two")
-    os.utime(replacement, ns=(before.modified_ns, before.modified_ns))
-    replacement.replace(path)
-    assert signature(path) != before
+def test_watch_does_not_take_missing_files_for_our_own() -> None:
+    watch = Watch(NEW)
+    watch.known(OLD, Signature())
+    assert [watch.see(OLD), watch.see(OLD)] == [False, True]
 
 
 async def test_nothing_is_read_while_nothing_changes(site: Site) -> None:
@@ -214,9 +214,11 @@ async def test_without_files_a_signal_reads_arguments_and_environment_again() ->
     overrides = {"cluster": {"bootstrap": "a:1"}, "listeners": [{}]}
     config = load(None, {}, overrides, '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 9\n')
     applied: list[Definitions] = []
-    reloader = Reloader(config, Stats(), lambda _, definitions: applied.append(definitions))
+    quotas = desk(config, Stats())
+    reloader = Reloader(config, quotas, Stats(), lambda _, definitions: applied.append(definitions))
     reloader.request()
     await reloader.step()
+    quotas.close()
     assert [one.limit("producer_byte_rate", "", "a")[0] for one in applied] == [9]
 
 

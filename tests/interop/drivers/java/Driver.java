@@ -3,6 +3,7 @@ import java.io.InputStream;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.List;
+import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Semaphore;
@@ -19,6 +20,10 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.TopicExistsException;
+import org.apache.kafka.common.quota.ClientQuotaAlteration;
+import org.apache.kafka.common.quota.ClientQuotaEntity;
+import org.apache.kafka.common.quota.ClientQuotaFilter;
+import org.apache.kafka.common.quota.ClientQuotaFilterComponent;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
@@ -37,6 +42,7 @@ public final class Driver {
             case "transact" -> transact(options);
             case "admin" -> admin(options);
             case "create-topics", "create-partitions", "delete-topics" -> Mutations.run(options);
+            case "quotas" -> quotas(options);
             default -> throw new IllegalArgumentException(options.command);
         }
     }
@@ -199,5 +205,37 @@ public final class Driver {
                 "brokers", admin.describeCluster().nodes().get().stream()
                     .map(node -> node.id() + "@" + node.host() + ":" + node.port()).sorted().toList());
         }
+    }
+
+    private static void quotas(Report.Options options) throws ExecutionException, InterruptedException {
+        try (Admin admin = Admin.create(base(options))) {
+            alter(admin, options, 1_000_000.0, 12.5);
+            Map<String, Double> set = described(admin, options).values().iterator().next();
+            String refused = "";
+            try {
+                alter(admin, options, -1.0, 12.5);
+            } catch (ExecutionException error) {
+                refused = error.getCause().getMessage();
+            }
+            alter(admin, options, null, null);
+            Report.emit("quotas", "rate", set.get("producer_byte_rate").intValue(),
+                "percentage", set.get("request_percentage").toString(),
+                "left", described(admin, options).size(), "refused", refused);
+        }
+    }
+
+    private static void alter(Admin admin, Report.Options options, Double rate, Double percentage)
+            throws ExecutionException, InterruptedException {
+        ClientQuotaEntity entity = new ClientQuotaEntity(Map.of(ClientQuotaEntity.CLIENT_ID, options.text("topic")));
+        admin.alterClientQuotas(List.of(new ClientQuotaAlteration(entity, List.of(
+            new ClientQuotaAlteration.Op("producer_byte_rate", rate),
+            new ClientQuotaAlteration.Op("request_percentage", percentage))))).all().get();
+    }
+
+    private static Map<ClientQuotaEntity, Map<String, Double>> described(Admin admin, Report.Options options)
+            throws ExecutionException, InterruptedException {
+        return admin.describeClientQuotas(ClientQuotaFilter.containsOnly(List.of(
+            ClientQuotaFilterComponent.ofEntity(ClientQuotaEntity.CLIENT_ID, options.text("topic")))))
+            .entities().get();
     }
 }

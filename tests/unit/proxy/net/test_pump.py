@@ -190,7 +190,9 @@ async def test_frame_that_has_to_be_whole_is_kept_beyond_the_read_buffer(rig: Ri
 
 async def test_latency_is_sampled(rig: Rig) -> None:
     client, broker = await connected(rig)
-    for number in range(2, 4000):  # one in sixteen is timed, by chance: four thousand without one do not happen
+    for number in range(
+        2, 4000
+    ):  # one in sixteen is timed, by chance: four thousand without one do not happen
         await through(client, broker, request(LIST_OFFSETS, 7, correlation_id=number, size=100))
         if rig.stats.latency_count:
             break

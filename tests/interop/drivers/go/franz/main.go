@@ -168,6 +168,58 @@ func admin(ctx context.Context, o report.Options) {
 	})
 }
 
+func alter(ctx context.Context, administrator *kadm.Client, clientID string, ops ...kadm.AlterClientQuotaOp) error {
+	entity := kadm.ClientQuotaEntity{{Type: "client-id", Name: &clientID}}
+	altered, err := administrator.AlterClientQuotas(ctx, []kadm.AlterClientQuotaEntry{{Entity: entity, Ops: ops}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if altered[0].Err != nil {
+		return errors.New(altered[0].ErrMessage)
+	}
+	return nil
+}
+
+func described(ctx context.Context, administrator *kadm.Client, clientID string) map[string]float64 {
+	component := kadm.DescribeClientQuotaComponent{Type: "client-id", MatchName: &clientID, MatchType: 0}
+	found, err := administrator.DescribeClientQuotas(ctx, true, []kadm.DescribeClientQuotaComponent{component})
+	if err != nil {
+		log.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, quota := range found {
+		for _, value := range quota.Values {
+			values[value.Key] = value.Value
+		}
+	}
+	return values
+}
+
+func quotas(ctx context.Context, o report.Options) {
+	administrator := kadm.NewClient(client(o))
+	defer administrator.Close()
+	const rate, percentage = "producer_byte_rate", "request_percentage"
+	err := alter(ctx, administrator, o.Topic, kadm.AlterClientQuotaOp{Key: rate, Value: 1_000_000},
+		kadm.AlterClientQuotaOp{Key: percentage, Value: 12.5})
+	if err != nil {
+		log.Fatal(err)
+	}
+	set := described(ctx, administrator, o.Topic)
+	refused := ""
+	if err := alter(ctx, administrator, o.Topic, kadm.AlterClientQuotaOp{Key: rate, Value: -1}); err != nil {
+		refused = err.Error()
+	}
+	err = alter(ctx, administrator, o.Topic, kadm.AlterClientQuotaOp{Key: rate, Remove: true},
+		kadm.AlterClientQuotaOp{Key: percentage, Remove: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	report.Emit("quotas", report.Fields{
+		"rate": int(set[rate]), "percentage": fmt.Sprint(set[percentage]),
+		"left": len(described(ctx, administrator, o.Topic)), "refused": refused,
+	})
+}
+
 func capabilities(context.Context, report.Options) {
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -187,7 +239,7 @@ func main() {
 	o := report.Parse()
 	commands := map[string]func(context.Context, report.Options){
 		"capabilities": capabilities, "produce": produce, "consume": consume, "transact": transact,
-		"admin": admin,
+		"admin": admin, "quotas": quotas,
 	}
 	command, ok := commands[o.Command]
 	if !ok {

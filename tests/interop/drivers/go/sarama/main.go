@@ -264,6 +264,57 @@ func admin(o report.Options) {
 	})
 }
 
+func described(administrator sarama.ClusterAdmin, clientID string) map[string]float64 {
+	component := sarama.QuotaFilterComponent{
+		EntityType: sarama.QuotaEntityClientID, MatchType: sarama.QuotaMatchExact, Match: clientID,
+	}
+	found, err := administrator.DescribeClientQuotas([]sarama.QuotaFilterComponent{component}, true)
+	if err != nil {
+		log.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, quota := range found {
+		for key, value := range quota.Values {
+			values[key] = value
+		}
+	}
+	return values
+}
+
+func quotas(o report.Options) {
+	administrator, err := sarama.NewClusterAdmin(o.Brokers(), settings(o))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer administrator.Close()
+	const rate, percentage = "producer_byte_rate", "request_percentage"
+	// This client sends one change a request.
+	alter := func(op sarama.ClientQuotasOp) error {
+		return administrator.AlterClientQuotas([]sarama.QuotaEntityComponent{{
+			EntityType: sarama.QuotaEntityClientID, MatchType: sarama.QuotaMatchExact, Name: o.Topic,
+		}}, op, false)
+	}
+	for _, op := range []sarama.ClientQuotasOp{{Key: rate, Value: 1_000_000}, {Key: percentage, Value: 12.5}} {
+		if err := alter(op); err != nil {
+			log.Fatal(err)
+		}
+	}
+	set := described(administrator, o.Topic)
+	refused := ""
+	if err := alter(sarama.ClientQuotasOp{Key: rate, Value: -1}); err != nil {
+		refused = err.Error()
+	}
+	for _, key := range []string{rate, percentage} {
+		if err := alter(sarama.ClientQuotasOp{Key: key, Remove: true}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	report.Emit("quotas", report.Fields{
+		"rate": int(set[rate]), "percentage": fmt.Sprint(set[percentage]),
+		"left": len(described(administrator, o.Topic)), "refused": refused,
+	})
+}
+
 func capabilities(report.Options) {
 	version := "unknown"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -284,7 +335,7 @@ func main() {
 	sarama.Logger = log.New(os.Stderr, "sarama ", log.LstdFlags|log.Lmicroseconds)
 	commands := map[string]func(report.Options){
 		"capabilities": capabilities, "produce": produce, "consume": consume, "transact": transact,
-		"admin": admin,
+		"admin": admin, "quotas": quotas,
 	}
 	command, ok := commands[o.Command]
 	if !ok {

@@ -1,0 +1,219 @@
+"""DescribeClientQuotas and AlterClientQuotas, versions 0-1, as a broker reads and answers them (KIP-546).
+
+Version notes: 1 is flexible, and otherwise the same. Names and keys are passed on as text: what they may be is
+known to `quotas.alterations` and `quotas.filters`. An alteration's value is passed on even if it is NaN; that of a
+removal is ignored, as in Kafka. Requests can name 100,000 entities and answers hold as many, so both are read and
+written entity by entity, as fast as whoever asks for the next one. What is read is given as tuples, which Python's
+cyclic garbage collector soon leaves alone: visiting 100,000 lists would hold everything up. The client's side is
+`client_quotas_calls`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from struct import Struct
+from typing import Final, TypeAlias
+
+from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, flexible
+from protocol.errors import MalformedFieldError, TruncatedError, UnknownVersionError
+from protocol.header import RESPONSE_HEAD
+from protocol.primitives import Buffer, count, count_bytes, skip_tags, string, string_bytes
+
+__all__ = [
+    "AlterRequest",
+    "Alteration",
+    "Component",
+    "Parts",
+    "alter_answer",
+    "describe_answer",
+    "describe_error",
+    "parts_bytes",
+    "read_describe",
+    "read_parts",
+]
+
+Parts: TypeAlias = Sequence[tuple[str, str | None]]
+"""An entity: types and names; None is the default entity."""
+Alteration: TypeAlias = tuple[Parts, Sequence[tuple[str, float | None]]]
+"""An entity, and keys with their new values; None removes the key."""
+Component: TypeAlias = tuple[str, int, str | None]
+"""Entity type, match type (0 exact, 1 default, 2 any), and the name to match."""
+
+_FLOAT64: Final = Struct(">d")
+_INT16: Final = Struct(">h")
+_INT32: Final = Struct(">i")
+# What stands before an answer's first entity: length, correlation id, tags, throttle time, error, no message, count.
+_HEAD_ROOM: Final = 32
+
+
+def read_describe(buf: Buffer, pos: int, end: int, version: int) -> tuple[list[Component], bool]:
+    """The components and whether the match is strict, of a request whose fields begin at `pos`.
+
+    Raises:
+        WireError: the fields are not what this version has.
+    """
+    compact = _compact(DESCRIBE_CLIENT_QUOTAS, version)
+    components: list[Component] = []
+    size, pos = _array(buf, pos, end, compact)
+    for _ in range(size):
+        kind, pos = _text(buf, pos, end, compact)
+        match_type, pos = _byte(buf, pos, end), pos + 1
+        match, pos = string(buf, pos, end, compact)
+        if compact:
+            pos = skip_tags(buf, pos, end)
+        components.append((kind, match_type - 256 if match_type > 127 else match_type, match))
+    strict, pos = _byte(buf, pos, end) != 0, pos + 1
+    _finish(buf, pos, end, compact)
+    return components, strict
+
+
+class AlterRequest:
+    """The alterations of a request whose fields begin at `pos`, one by one.
+
+    Attributes:
+        validate_only: whether nothing is to be changed; known when all alterations were read.
+    """
+
+    def __init__(self, buf: Buffer, pos: int, end: int, version: int) -> None:
+        self._buf = buf
+        self._pos = pos
+        self._end = end
+        self._compact = _compact(ALTER_CLIENT_QUOTAS, version)
+        self.validate_only = False
+
+    def __iter__(self) -> Iterator[Alteration]:
+        """Read on.
+
+        Raises:
+            WireError: the fields are not what this version has.
+        """
+        buf, end, compact = self._buf, self._end, self._compact
+        entries, pos = _array(buf, self._pos, end, compact)
+        for _ in range(entries):
+            parts, pos = read_parts(buf, pos, end, compact)
+            ops: list[tuple[str, float | None]] = []  # given as a tuple: see the module
+            size, pos = _array(buf, pos, end, compact)
+            for _ in range(size):
+                key, pos = _text(buf, pos, end, compact)
+                if pos + 9 > end:
+                    raise TruncatedError(f"an alteration at byte {pos} is cut off at {end}")
+                value: float = _FLOAT64.unpack_from(buf, pos)[0]
+                ops.append((key, None if buf[pos + 8] else value))
+                pos = skip_tags(buf, pos + 9, end) if compact else pos + 9
+            if compact:
+                pos = skip_tags(buf, pos, end)
+            yield parts, tuple(ops)
+        self.validate_only = _byte(buf, pos, end) != 0
+        _finish(buf, pos + 1, end, compact)
+
+
+def read_parts(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Parts, int]:
+    """An entity, and the position after it."""
+    parts: list[tuple[str, str | None]] = []
+    size, pos = _array(buf, pos, end, compact)
+    for _ in range(size):
+        kind, pos = _text(buf, pos, end, compact)
+        name, pos = string(buf, pos, end, compact)
+        if compact:
+            pos = skip_tags(buf, pos, end)
+        parts.append((kind, name))
+    return tuple(parts), pos
+
+
+def describe_answer(
+    version: int, correlation_id: int, entries: Iterable[tuple[Parts, Mapping[str, float]]]
+) -> bytearray:
+    """A frame with entities and their limits."""
+    compact = _compact(DESCRIBE_CLIENT_QUOTAS, version)
+    tags = b"\0" if compact else b""
+    body = bytearray(_HEAD_ROOM)
+    size = 0
+    for parts, values in entries:
+        body += parts_bytes(parts, compact)
+        body += count_bytes(len(values), compact)
+        for key, value in values.items():
+            body += string_bytes(key, compact) + _FLOAT64.pack(value) + tags
+        body += tags
+        size += 1
+    head = _INT32.pack(0) + _INT16.pack(0) + string_bytes(None, compact) + count_bytes(size, compact)
+    return _frame(correlation_id, compact, head, body)
+
+
+def describe_error(version: int, correlation_id: int, error_code: int, message: str) -> bytearray:
+    """A frame that says why there is nothing."""
+    compact = _compact(DESCRIBE_CLIENT_QUOTAS, version)
+    head = (
+        _INT32.pack(0) + _INT16.pack(error_code) + string_bytes(message, compact) + count_bytes(-1, compact)
+    )
+    return _frame(correlation_id, compact, head, bytearray(_HEAD_ROOM))
+
+
+def alter_answer(
+    version: int, correlation_id: int, results: Iterable[tuple[Parts, int, str | None]]
+) -> bytearray:
+    """A frame with an error code and message for each entity; 0 and None where all is well."""
+    compact = _compact(ALTER_CLIENT_QUOTAS, version)
+    tags = b"\0" if compact else b""
+    body = bytearray(_HEAD_ROOM)
+    size = 0
+    for parts, error_code, message in results:
+        body += _INT16.pack(error_code) + string_bytes(message, compact) + parts_bytes(parts, compact) + tags
+        size += 1
+    return _frame(correlation_id, compact, _INT32.pack(0) + count_bytes(size, compact), body)
+
+
+def parts_bytes(parts: Parts, compact: bool) -> bytes:
+    """An entity."""
+    tags = b"\0" if compact else b""
+    return count_bytes(len(parts), compact) + b"".join(
+        string_bytes(kind, compact) + string_bytes(name, compact) + tags for kind, name in parts
+    )
+
+
+def _frame(correlation_id: int, compact: bool, head: bytes, body: bytearray) -> bytearray:
+    """A whole answer; in flexible versions its header and its fields each end with tags.
+
+    The body may have megabytes, so it is not copied: the head takes the room in front of it.
+    """
+    tags = b"\0" if compact else b""
+    body += tags
+    length = RESPONSE_HEAD.size - 4 + len(tags) + len(head) + len(body) - _HEAD_ROOM
+    front = b"".join((RESPONSE_HEAD.pack(length, correlation_id), tags, head))
+    if len(front) > _HEAD_ROOM:  # an error's message
+        body[:_HEAD_ROOM] = front
+        return body
+    unused = _HEAD_ROOM - len(front)
+    body[unused:_HEAD_ROOM] = front
+    del body[:unused]
+    return body
+
+
+def _compact(key: int, version: int) -> bool:
+    if not 0 <= version <= 1:
+        raise UnknownVersionError(f"API {key} version {version}")
+    return flexible(key, version)
+
+
+def _array(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[int, int]:
+    size, after = count(buf, pos, end, compact)
+    if size < 0:
+        raise MalformedFieldError(f"a null array at byte {pos}")
+    return size, after
+
+
+def _text(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[str, int]:
+    text, after = string(buf, pos, end, compact)
+    if text is None:
+        raise MalformedFieldError(f"a null text at byte {pos}")
+    return text, after
+
+
+def _byte(buf: Buffer, pos: int, end: int) -> int:
+    if pos >= end:
+        raise TruncatedError(f"a byte at {pos} is cut off at {end}")
+    return buf[pos]
+
+
+def _finish(buf: Buffer, pos: int, end: int, compact: bool) -> None:
+    if compact:
+        pos = skip_tags(buf, pos, end)
+    if pos != end:
+        raise MalformedFieldError(f"{end - pos} bytes behind the last field at byte {pos}")

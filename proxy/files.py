@@ -1,0 +1,125 @@
+"""Files that others change too: how one state of a file is told from another, and how a file is replaced whole.
+
+A name is followed through symbolic links both ways: a ConfigMap's link that Kubernetes swaps is seen, and a
+replaced file is the link's target, so that the link stays. All of it blocks: call it off the loop.
+"""
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+__all__ = ["Signature", "locked", "look", "replace", "signature"]
+
+_LOCK_SECONDS_MAX: Final = 5.0
+_LOCK_STEP_SECONDS: Final = 0.02
+_WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+class Signature(NamedTuple):
+    """What tells one state of a file from another; all zero when there is no file."""
+
+    device: int = 0
+    inode: int = 0
+    size: int = 0
+    modified_ns: int = 0
+    changed_ns: int = 0
+
+
+def signature(path: Path) -> Signature:
+    """Look at the file that a name leads to, through symbolic links."""
+    try:
+        return _of(path.stat())
+    except OSError:
+        return Signature()
+
+
+def look(paths: Iterable[Path]) -> tuple[Signature, ...]:
+    """Look at several files."""
+    return tuple(signature(path) for path in paths)
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other Sluice processes from replacing files of the same directory meanwhile.
+
+    The directory is locked, since the file itself is replaced. Editors and file systems without locks do not know
+    of it, so whoever replaces a file still looks whether it has changed.
+
+    Raises:
+        OSError: the directory cannot be opened, or is locked for too long.
+    """
+    directory = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        deadline = time.monotonic() + _LOCK_SECONDS_MAX
+        while True:
+            try:
+                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(
+                        f"another process has locked its directory for {_LOCK_SECONDS_MAX:g} s"
+                    ) from None
+                time.sleep(_LOCK_STEP_SECONDS)
+            except OSError:
+                break  # a file system without locks
+        yield
+    finally:
+        os.close(directory)
+
+
+def replace(path: Path, pieces: Iterable[str], bytes_max: int) -> Signature:
+    """Replace a file whole: when this returns it is on the disk, and at any moment there is the old or the new one.
+
+    Args:
+        pieces: the new text.
+
+    Returns: what tells the new file from any other.
+
+    Raises:
+        OSError: it cannot be written, or may not be; the old file is there.
+    """
+    target = path.resolve(strict=True)
+    before = target.stat()
+    # A rename asks nobody for the file's own permission, so its owner's wish is asked for here; root may write all.
+    if not before.st_mode & _WRITABLE or not os.access(target, os.W_OK):
+        raise PermissionError(f"{target} is read-only")
+    # One name, so that what a killed process left behind does not pile up.
+    temporary = target.with_name(f".{target.name}.new")
+    with suppress(FileNotFoundError):
+        temporary.unlink()
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            written = 0
+            for piece in pieces:
+                written += file.write(piece.encode())
+            if written > bytes_max:
+                raise OSError(f"{target} would have {written} bytes, over {bytes_max}")
+        with suppress(PermissionError):  # another's file stays readable for its group, at least
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+        os.fsync(descriptor)
+        temporary.replace(target)
+        directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+        return _of(os.fstat(descriptor))
+    except BaseException:
+        with suppress(FileNotFoundError):
+            temporary.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _of(found: os.stat_result) -> Signature:
+    # ctime beside mtime: cp -p and rsync -t set the latter to whatever it was elsewhere.
+    return Signature(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)

@@ -1,0 +1,127 @@
+"""A quota request's frame → its answer's, with Kafka's error codes (KIP-546; kafka-quotas.md §6).
+
+    0    done                              42   INVALID_REQUEST: Kafka's own checks
+    31   CLUSTER_AUTHORIZATION_FAILED      56   KAFKA_STORAGE_ERROR: the file could not be changed; says why
+    35   UNSUPPORTED_VERSION: an entity type that nobody knows
+
+Where the file can not be changed, every entity that would have been is answered so. Blocks: see `desk`.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from protocol.api import DESCRIBE_CLIENT_QUOTAS
+from protocol.messages import client_quotas
+from proxy.channel import Question
+from proxy.logs import event
+from proxy.quota_store.pace import paced, spent
+from proxy.quota_store.permissions import Permissions
+from proxy.quota_store.store import QuotaStore, StoreError
+from quotas.alterations import parts_of
+from quotas.filters import FilterError, filter_of, matching
+
+__all__ = ["Answer", "answer"]
+
+CLUSTER_AUTHORIZATION_FAILED: Final = 31
+UNSUPPORTED_VERSION: Final = 35
+INVALID_REQUEST: Final = 42
+KAFKA_STORAGE_ERROR: Final = 56
+_MESSAGE_CHARACTERS_MAX: Final = 1000  # it may repeat a name of 32,767 bytes
+
+logger = logging.getLogger(__name__)
+
+
+class Answer(NamedTuple):
+    """A frame, and under which name it is counted; `altered`: the quotas are no longer what they were."""
+
+    frame: bytearray
+    result: str
+    altered: bool = False
+
+
+def answer(store: QuotaStore, permissions: Permissions, question: Question) -> Answer:
+    """Answer one request.
+
+    Raises:
+        WireError: its fields are not what its version has.
+    """
+    if question.api_key == DESCRIBE_CLIENT_QUOTAS:
+        return _describe(store, permissions, question)
+    return _alter(store, permissions, question)
+
+
+def _describe(store: QuotaStore, permissions: Permissions, question: Question) -> Answer:
+    version, correlation_id = question.version, question.correlation_id
+    components, strict = client_quotas.read_describe(
+        question.frame, question.body_at, len(question.frame), version
+    )
+    if not permissions.may_describe(question):
+        problem = f"Cluster authorization failed: {question.user!r} is not in [quotas] describe_principals."
+        code = CLUSTER_AUTHORIZATION_FAILED
+        return Answer(client_quotas.describe_error(version, correlation_id, code, _cut(problem)), "refused")
+    try:
+        wanted = filter_of(components, strict)
+    except FilterError as error:
+        code = UNSUPPORTED_VERSION if error.unsupported else INVALID_REQUEST
+        return Answer(
+            client_quotas.describe_error(version, correlation_id, code, _cut(str(error))), "refused"
+        )
+    found = matching(store.definitions, wanted, paced(store.definitions.entries()))
+    entries = ((parts_of(entity), values) for entity, values in found)
+    return Answer(client_quotas.describe_answer(version, correlation_id, entries), "described")
+
+
+def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> Answer:
+    request = client_quotas.AlterRequest(
+        question.frame, question.body_at, len(question.frame), question.version
+    )
+    # All of it before anything is done: it may end before its fields do.
+    alterations = list(paced(request))
+    if not permissions.may_alter(question):
+        problem = f"Cluster authorization failed: {question.user!r} is not in [quotas] alter_principals."
+        code = CLUSTER_AUTHORIZATION_FAILED
+        return _results(question, ((parts, code, problem) for parts, _ in paced(alterations)), "refused")
+    try:
+        outcome = store.alter(paced(alterations), validate_only=request.validate_only)
+    except StoreError as error:
+        problem = str(error)
+        event(logger, logging.ERROR, "quotas not altered", principal=question.user, problem=problem)
+        return _results(
+            question, ((parts, KAFKA_STORAGE_ERROR, problem) for parts, _ in paced(alterations)), "failed"
+        )
+    deque(spent(alterations), 0)
+    altered = bool(outcome.changes) and not request.validate_only
+    if altered:
+        event(
+            logger,
+            logging.INFO,
+            "quotas altered",
+            principal=question.user,
+            entities=len(outcome.changes),
+            quota_entries=len(store.definitions),
+        )
+    refused = any(problem for _, problem in outcome.results)
+    results = (
+        (parts, INVALID_REQUEST if problem else 0, problem or None)
+        for parts, problem in spent(outcome.results)
+    )
+    return _results(question, results, "refused" if refused else "altered", altered)
+
+
+def _results(
+    question: Question,
+    results: Iterable[tuple[client_quotas.Parts, int, str | None]],
+    result: str,
+    altered: bool = False,
+) -> Answer:
+    cut: Iterator[tuple[client_quotas.Parts, int, str | None]] = (
+        (parts, code, None if problem is None else _cut(problem)) for parts, code, problem in results
+    )
+    frame = client_quotas.alter_answer(question.version, question.correlation_id, cut)
+    return Answer(frame, result, altered)
+
+
+def _cut(problem: str) -> str:
+    return problem[:_MESSAGE_CHARACTERS_MAX]

@@ -1,0 +1,199 @@
+"""The quota file's text with changes put in: hand-made comments, order and form of all else stay (KIP-546's
+alterations, kafka-quotas.md §6.1).
+
+    document, changed, gone = Document.read(lines)
+    edit = document.edit([(Entity(client_id="a"), {"producer_byte_rate": 2e6})])
+    "".join(document.text(edit))      # the new text; when it is on disk:
+    document.apply(edit)
+
+Behavior: a changed limit keeps its line, with the comment behind it; a new one stands behind the last; an entity
+without limits loses its table. A comment on a line of its own always stays, and should its entity come back, so
+does its table, in the same place. A new entity's table is the last. What was edited is read again before it
+counts: a form that the line editor does not know (a key in quotes and escapes) is written anew, in plain form.
+
+A file that is not a row of `[[quota]]` tables (one array in one line) is read, and not edited: FormError. Nothing
+here touches a disk. Every loop over all tables takes them from `pace`, so that whoever shares a processor with
+others can slow it down; Python frees 100,000 tables at once in tens of milliseconds, so texts are kept and shared.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from quotas.definitions import CLIENT_KEYS, ENTITIES_MAX, IP_KEYS, Definitions
+from quotas.definitions_file import entry, parse_amount, render_table, render_value
+from quotas.definitions_text import HEADER, blocks, is_preamble, table
+from quotas.entities import Entity, code
+from quotas.errors import DefinitionError, FormError
+
+__all__ = ["Change", "Document", "Edit", "Pace"]
+
+Change = tuple[Entity, Mapping[str, float]]
+"""An entity and all its limits from now on; none: it has no entry any more."""
+Edit = dict[str, str]
+"""Pieces of text to replace, by their entity's code; "" takes one away."""
+Pace = Callable[[Iterable[tuple[str, str]]], Iterable[tuple[str, str]]]
+
+_PREAMBLE: Final = ""  # no entity's code
+_PIECES_AT_ONCE: Final = 1000  # joined in one go: about 0.1 ms
+_LIMIT: Final = re.compile(
+    r"""([ \t]*["']?([A-Za-z_]+)["']?[ \t]*=[ \t]*)("[^"]*"|'[^']*'|[^\s#"']+)(.*)""", re.DOTALL
+)
+_KEYS: Final = CLIENT_KEYS | IP_KEYS
+
+
+class Document:
+    """One quota file's text, by entity."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self, pieces: dict[str, str] | None = None) -> None:
+        self._pieces = pieces or {_PREAMBLE: ""}
+
+    @classmethod
+    def read(
+        cls, lines: Iterable[str], before: "Document | None" = None, pace: Pace = iter
+    ) -> tuple["Document", Definitions, list[str]]:
+        """Read a file, and tell which entities have other limits than `before`, and the codes of those that are gone.
+
+        Tables whose text is as before cost next to nothing.
+
+        Raises:
+            DefinitionError: a definition that cannot be.
+            FormError: the text is no row of `[[quota]]` tables.
+        """
+        old = before._pieces if before else {}
+        known = {text: name for name, text in pace(old.items()) if name}
+        pieces: dict[str, str] = {}
+        changed = Definitions()
+        for index, text in enumerate(blocks(lines)):
+            if index == 0:
+                if not is_preamble(text):
+                    raise FormError("what stands before the first [[quota]] is more than comments")
+                pieces[_PREAMBLE] = text
+                continue
+            path = f"quota[{index - 1}]"
+            name = known.pop(text, None)  # so that little is left of it when it is freed
+            if name is None:
+                entity, values = entry(text, path)
+                name = code(*entity)
+                changed.put(entity, values, path)
+            if name in pieces:
+                raise DefinitionError(path, "this entity is defined twice")
+            if len(pieces) > ENTITIES_MAX:
+                raise DefinitionError(path, f"more than {ENTITIES_MAX} entities")
+            pieces[name] = old[name] if name in old and old[name] == text else text
+        return cls(pieces), changed, [name for name, _ in pace(old.items()) if name not in pieces]
+
+    def empty(self, pace: Pace = iter) -> None:
+        """Let go of a text that another one has replaced, little by little."""
+        for _ in pace([("", "")] * len(self._pieces)):
+            self._pieces.popitem()
+
+    def edit(self, changes: Iterable[Change]) -> Edit:
+        """What has to be replaced so that the text says what the changes say, each of another entity."""
+        edit: Edit = {}
+        newline = _newline(self._pieces[next(reversed(self._pieces))])
+        for entity, values in changes:
+            name = code(*entity)
+            text = self._pieces.get(name, "")
+            if values:
+                if name not in self._pieces:
+                    self._separate(edit, name)
+                edit[name] = _with_limits(text, entity, values, newline)
+            else:
+                edit[name] = "".join(_comments(text))
+        return edit
+
+    def text(self, edit: Edit, pace: Pace = iter) -> Iterator[str]:
+        """The new text, piece by piece; the old one where nothing is to replace."""
+        changed = edit.get
+        pieces = (changed(name, text) for name, text in pace(self._pieces.items()))
+        while part := list(islice(pieces, _PIECES_AT_ONCE)):
+            yield "".join(part)
+        yield from (text for name, text in edit.items() if name not in self._pieces)
+
+    def apply(self, edit: Edit) -> None:
+        """The new text is on disk: from now on it is this document's."""
+        for name, text in edit.items():
+            if text or name == _PREAMBLE:
+                self._pieces[name] = text
+            else:
+                self._pieces.pop(name, None)
+
+    def _separate(self, edit: Edit, name: str) -> None:
+        """Have an empty line stand before a new last table, and a line's end in any case."""
+        if any(other not in self._pieces and other != name for other in edit):
+            return  # it follows another new one
+        last = next(reversed(self._pieces))
+        text = edit.get(last, self._pieces[last])
+        newline = _newline(text)
+        if text and not text.endswith("\n"):
+            text += newline
+        if text and not text.endswith(("\n\n", "\n\r\n")):
+            edit[last] = text + newline
+
+
+def _with_limits(text: str, entity: Entity, values: Mapping[str, float], newline: str) -> str:
+    """One table's text with these limits, and no others."""
+    old = table(text) if text else None
+    if old is not None:
+        edited = "".join(_lines(text, old, values))
+        try:
+            if entry(edited, "") == (entity, values):
+                return edited
+        except (DefinitionError, FormError):
+            pass  # a form that is not known here: written anew below
+    before, behind = _comments(text)
+    if not text or old is None:  # what stands for a table that was taken away are its comments
+        before, behind = before + behind, newline
+    if before and not before.endswith("\n"):
+        before += newline
+    return before + render_table(entity, values).replace("\n", newline) + behind
+
+
+def _lines(text: str, old: Mapping[str, object], values: Mapping[str, float]) -> list[str]:
+    found: list[str] = []
+    left = dict(values)
+    behind = 0  # where the table's last line ends
+    for line in _split(text):
+        match = _LIMIT.match(line)
+        key = match[2] if match else ""
+        if match and key in _KEYS:
+            if key not in left:
+                continue
+            value = left.pop(key)
+            same = parse_amount(old.get(key, 0), key) == value
+            found.append(line if same else f"{match[1]}{render_value(key, value)}{match[4]}")
+        else:
+            found.append(line)
+        if match or HEADER.fullmatch(line):
+            behind = len(found)
+    newline = _newline(text)
+    if left and not found[behind - 1].endswith("\n"):
+        found[behind - 1] += newline
+    found[behind:behind] = [f"{key} = {render_value(key, value)}{newline}" for key, value in left.items()]
+    return found
+
+
+def _comments(text: str) -> tuple[str, str]:
+    """What of a table stays without it: comments on lines of their own, within it and behind it."""
+    lines = _split(text)
+    bare = [line.strip() for line in lines]
+    last = max((index for index, line in enumerate(bare) if line and line[0] != "#"), default=-1)
+    within = "".join(
+        line for line, said in zip(lines[: last + 1], bare, strict=False) if said.startswith("#")
+    )
+    behind = "".join(lines[last + 1 :])
+    return within, behind if within or behind.strip() else ""
+
+
+def _split(text: str) -> list[str]:
+    """The lines with their ends: only a line feed ends one, as in TOML."""
+    lines = text.split("\n")
+    return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"

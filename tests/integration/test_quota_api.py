@@ -1,0 +1,239 @@
+"""`kafka-configs` and the quota API against Sluice in front of real brokers: set, described, removed, durable."""
+
+import secrets
+import signal
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import Cluster, processes, tools
+from tests.conftest import CreateTopic
+from tests.support.numbered import NumberedProducer
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.quota_client import set_rates
+
+FILE = """\
+# Kept by hand.
+
+# Everybody else.
+[[quota]]
+client_id = "<default>"      # one for all
+producer_byte_rate = "1G"
+"""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("quotas")
+
+
+@pytest.fixture(scope="module")
+def sluice(kafka: Cluster, directory: Path) -> Iterator[SluiceProcess]:
+    """A gateway with a quotas file that somebody has written by hand."""
+    settings = SluiceSettings(kafka.bootstrap())
+    path = settings.write(directory)
+    (directory / "quotas.toml").write_text(FILE)
+    with SluiceProcess(["--config", str(path)], settings.ports, directory) as process:
+        yield process
+
+
+def configs(bootstrap: str, *words: str) -> str:
+    return tools.run(tools.CONFIGS, "--bootstrap-server", bootstrap, *words)
+
+
+def quotas(directory: Path) -> list[dict[str, object]]:
+    """What the file says now."""
+    found: list[dict[str, object]] = tomllib.loads((directory / "quotas.toml").read_text()).get("quota", [])
+    return found
+
+
+def entry(directory: Path, **names: str) -> dict[str, object] | None:
+    """The limits of one entity in the file."""
+    for table in quotas(directory):
+        parts = {key: table[key] for key in ("user", "client_id", "ip") if key in table}
+        if parts == names:
+            return {key: value for key, value in table.items() if key not in names}
+    return None
+
+
+ENTITIES = [
+    (["--entity-type", "clients", "--entity-name", "c"], {"client_id": "c"}, "client-id 'c'"),
+    (["--entity-type", "clients", "--entity-default"], {"client_id": "<default>"}, "default client-id"),
+    (["--entity-type", "users", "--entity-name", "u"], {"user": "u"}, "user-principal 'u'"),
+    (["--entity-type", "users", "--entity-default"], {"user": "<default>"}, "default user-principal"),
+    (
+        ["--entity-type", "users", "--entity-name", "u", "--entity-type", "clients", "--entity-name", "c"],
+        {"user": "u", "client_id": "c"},
+        "user-principal 'u', client-id 'c'",
+    ),
+    (["--entity-type", "ips", "--entity-name", "127.0.0.9"], {"ip": "127.0.0.9"}, "ip '127.0.0.9'"),
+    (["--entity-type", "ips", "--entity-default"], {"ip": "<default>"}, "default ip"),
+]
+
+
+@pytest.mark.parametrize(("words", "names", "said"), ENTITIES, ids=lambda one: str(one)[:40])
+def test_kafka_configs_sets_describes_and_removes(
+    sluice: SluiceProcess, directory: Path, words: list[str], names: dict[str, str], said: str
+) -> None:
+    before = entry(directory, **names)
+    key, value = ("connection_creation_rate", 5) if "ip" in names else ("consumer_byte_rate", 123_456)
+    printed = configs(sluice.bootstrap, "--alter", *words, "--add-config", f"{key}={value}")
+    assert "Completed updating" in printed
+    assert entry(directory, **names) == {**(before or {}), key: value}
+    printed = configs(sluice.bootstrap, "--describe", *words)
+    assert said in printed
+    assert f"{key}={float(value)}" in printed
+    printed = configs(sluice.bootstrap, "--alter", *words, "--delete-config", key)
+    assert "Completed updating" in printed
+    assert entry(directory, **names) == before
+    assert "# one for all" in (directory / "quotas.toml").read_text()
+
+
+def test_kafka_configs_describes_every_client(sluice: SluiceProcess) -> None:
+    configs(
+        sluice.bootstrap,
+        *("--alter", "--entity-type", "clients", "--entity-name", "listed", "--add-config"),
+        "producer_byte_rate=77,request_percentage=12.5",
+    )
+    printed = configs(sluice.bootstrap, "--describe", "--entity-type", "clients")
+    assert "default client-id" in printed
+    listed = next(line for line in printed.splitlines() if "'listed'" in line)
+    assert "producer_byte_rate=77.0" in listed
+    assert "request_percentage=12.5" in listed
+
+
+def test_kafka_configs_is_told_what_is_wrong(sluice: SluiceProcess, directory: Path) -> None:
+    words = ["--alter", "--entity-type", "clients", "--entity-name", "wrong", "--add-config"]
+    with pytest.raises(tools.ToolError, match="Quota producer_byte_rate must be greater than 0"):
+        configs(sluice.bootstrap, *words, "producer_byte_rate=-1")
+    with pytest.raises(tools.ToolError, match="consumer_byte_rate cannot be a fractional value"):
+        configs(sluice.bootstrap, *words, "consumer_byte_rate=1.5")
+    with pytest.raises(tools.ToolError, match="Invalid config"):
+        configs(sluice.bootstrap, *words[:-1], "--delete-config", "producer_byte_rate")
+    assert entry(directory, client_id="wrong") is None
+
+
+def test_brokers_never_see_what_sluice_answers(sluice: SluiceProcess, kafka: Cluster) -> None:
+    words = ["--entity-type", "clients", "--entity-name", "only-here"]
+    configs(sluice.bootstrap, "--alter", *words, "--add-config", "producer_byte_rate=9")
+    assert "9.0" in configs(sluice.bootstrap, "--describe", *words)
+    assert "producer_byte_rate" not in configs(kafka.bootstrap(), "--describe", *words)
+
+
+def test_ten_thousand_alterations_in_one_request(sluice: SluiceProcess, directory: Path) -> None:
+    names = [f"many-{number}" for number in range(10_000)]
+    results = set_rates(sluice.bootstrap, **dict.fromkeys(names, 1e6))
+    assert results == [(0, "")] * 10_000
+    assert {table.get("client_id") for table in quotas(directory)} >= set(names)
+    assert set_rates(sluice.bootstrap, **dict.fromkeys(names)) == [(0, "")] * 10_000
+    assert "many-" not in (directory / "quotas.toml").read_text()
+
+
+def test_what_is_acknowledged_survives_a_kill(kafka: Cluster, tmp_path: Path) -> None:
+    settings = SluiceSettings(kafka.bootstrap())
+    path = settings.write(tmp_path)
+    sluice = SluiceProcess(["--config", str(path)], settings.ports, tmp_path)
+    try:
+        sluice.wait_ready()
+        for number in range(5):
+            set_rates(sluice.bootstrap, **{f"kept-{number}": 1000.0 + number})
+        sluice.signal(signal.SIGKILL)
+        while sluice.alive():
+            time.sleep(0.01)
+    finally:
+        processes.kill(sluice._child)
+    again = SluiceProcess(["--config", str(path)], settings.ports, tmp_path)
+    with again:
+        printed = configs(again.bootstrap, "--describe", "--entity-type", "clients")
+        for number in range(5):
+            assert f"'kept-{number}' are producer_byte_rate={1000.0 + number}" in printed
+
+
+def test_file_without_write_permission_is_an_error_with_its_reason(kafka: Cluster, tmp_path: Path) -> None:
+    settings = SluiceSettings(kafka.bootstrap(), client_quotas={"a": {"producer_byte_rate": 5}})
+    with SluiceProcess.configured(settings, tmp_path) as sluice:
+        (tmp_path / "quotas.toml").chmod(0o444)
+        ((code, message),) = set_rates(sluice.bootstrap, a=6.0)
+        assert code == 56  # KAFKA_STORAGE_ERROR
+        assert "read-only" in message
+        assert "producer_byte_rate=5.0" in configs(sluice.bootstrap, "--describe", "--entity-type", "clients")
+        assert sluice.metric("sluice_quota_requests_total", result="failed") == 1
+
+
+def test_half_written_file_is_an_error_and_the_old_quotas_stay(kafka: Cluster, tmp_path: Path) -> None:
+    settings = SluiceSettings(kafka.bootstrap(), client_quotas={"a": {"producer_byte_rate": 5}})
+    with SluiceProcess.configured(settings, tmp_path) as sluice:
+        file = tmp_path / "quotas.toml"
+        file.write_text(file.read_text() + '[[quota]]\nclient_id = "b"\nproducer_byte_')
+        half = file.read_text()
+        ((code, message),) = set_rates(sluice.bootstrap, a=6.0)
+        assert code == 56
+        assert "somebody else has changed it" in message
+        assert file.read_text() == half
+        assert "producer_byte_rate=5.0" in configs(sluice.bootstrap, "--describe", "--entity-type", "clients")
+
+
+def test_own_alterations_are_no_reason_to_read_the_file_again(sluice: SluiceProcess) -> None:
+    before = sluice.metric("sluice_reloads_total")
+    set_rates(sluice.bootstrap, quiet=5.0)
+    time.sleep(2.5)  # two looks at the files
+    assert sluice.metric("sluice_reloads_total") == before
+
+
+def test_rate_of_a_running_producer_follows_within_two_seconds(
+    sluice: SluiceProcess, create_topic: CreateTopic
+) -> None:
+    name = f"followed-{secrets.token_hex(3)}"
+    topic = create_topic()
+
+    def rate(seconds: float) -> float:
+        before, began = sluice.metric("sluice_client_bytes_total", client_id=name), time.monotonic()
+        time.sleep(seconds)
+        return (sluice.metric("sluice_client_bytes_total", client_id=name) - before) / (
+            time.monotonic() - began
+        )
+
+    with NumberedProducer(
+        sluice.bootstrap, topic, partitions=1, client_id=name, records_per_second=2000
+    ) as producer:
+        producer.wait_for(2000)
+        free = rate(2)
+        low = free / 10
+        set_rates(sluice.bootstrap, **{name: float(int(low))})
+        time.sleep(2)  # within two seconds
+        limited = rate(4)
+        set_rates(sluice.bootstrap, **{name: None})
+        time.sleep(2)
+        assert limited < 2 * low
+        assert rate(2) > free / 2
+
+
+@pytest.fixture
+def mirroring(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
+    """A gateway that shows the brokers' own quotas."""
+    settings = SluiceSettings(kafka.bootstrap(), quotas={"source": "cluster"})
+    with SluiceProcess.configured(settings, tmp_path) as process:
+        yield process
+
+
+def test_brokers_own_quotas_are_mirrored_and_altered_there(
+    mirroring: SluiceProcess, kafka: Cluster, topic: str
+) -> None:
+    words = ["--entity-type", "clients", "--entity-name", "mirrored"]
+    configs(mirroring.bootstrap, "--alter", *words, "--add-config", "producer_byte_rate=12345000")
+    try:
+        assert "producer_byte_rate=1.2345E7" in configs(kafka.bootstrap(), "--describe", *words)
+        assert "producer_byte_rate=1.2345E7" in configs(mirroring.bootstrap, "--describe", *words)
+        deadline = time.monotonic() + 30
+        with NumberedProducer(mirroring.bootstrap, topic, partitions=1, client_id="mirrored"):
+            # A client's quota is shown once the client is there.
+            while mirroring.metric("sluice_client_quota_byte_rate", client_id="mirrored") != 12_345_000:
+                assert time.monotonic() < deadline, mirroring.get("/metrics")[1]
+                time.sleep(0.2)
+    finally:
+        configs(kafka.bootstrap(), "--alter", *words, "--delete-config", "producer_byte_rate")
+    assert mirroring.metric("sluice_quota_requests_total") == 0
+    assert mirroring.metric("sluice_enforcing") == 0  # the brokers do

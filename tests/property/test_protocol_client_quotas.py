@@ -1,0 +1,173 @@
+"""The quota API's messages: what kafka-python writes we read, what we write it reads, and cut bytes are told."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from protocol import header
+from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
+from protocol.errors import WireError
+from protocol.messages import client_quotas, client_quotas_calls
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
+
+FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+VERSIONS = pytest.mark.parametrize("version", [0, 1])
+TEXTS = st.text(max_size=6)
+NAMES = st.none() | TEXTS
+PARTS = st.lists(st.tuples(TEXTS, NAMES), max_size=3).map(tuple)
+VALUES = st.floats(allow_nan=False)
+
+
+def body_of(frame: bytes, api_key: int, version: int) -> int:
+    start = header.body_start(frame, 0, len(frame), api_key, version)
+    assert start is not None
+    return start
+
+
+def parts_of(entity: Any) -> tuple[tuple[str, str | None], ...]:
+    return tuple((part.entity_type, part.entity_name) for part in entity)
+
+
+@VERSIONS
+@FEW
+@given(data=st.data())
+def test_describe_request_of_kafka_python_is_read(version: int, data: st.DataObject) -> None:
+    message = data.draw(messages(REQUESTS[DESCRIBE_CLIENT_QUOTAS], version))
+    frame = framed(message)
+    start = body_of(frame, DESCRIBE_CLIENT_QUOTAS, version)
+    components, strict = client_quotas.read_describe(frame, start, len(frame), version)
+    assert components == [(one.entity_type, one.match_type, one.match) for one in message.components]
+    assert strict == message.strict
+    for end in range(start, len(frame)):
+        with pytest.raises(WireError):
+            client_quotas.read_describe(frame, start, end, version)
+    with pytest.raises(WireError):
+        client_quotas.read_describe(frame + b"\0", start, len(frame) + 1, version)
+
+
+@VERSIONS
+@FEW
+@given(data=st.data())
+def test_alter_request_of_kafka_python_is_read(version: int, data: st.DataObject) -> None:
+    message = data.draw(messages(REQUESTS[ALTER_CLIENT_QUOTAS], version))
+    frame = framed(message)
+    start = body_of(frame, ALTER_CLIENT_QUOTAS, version)
+    request = client_quotas.AlterRequest(frame, start, len(frame), version)
+    expected = [
+        (parts_of(entry.entity), [(op.key, None if op.remove else repr(op.value)) for op in entry.ops])
+        for entry in message.entries
+    ]
+    # As text: NaN is not equal to itself.
+    found = [
+        (parts, [(key, None if value is None else repr(value)) for key, value in ops])
+        for parts, ops in request
+    ]
+    assert found == expected
+    assert request.validate_only == message.validate_only
+    for end in range(start, len(frame)):
+        with pytest.raises(WireError):
+            list(client_quotas.AlterRequest(frame, start, end, version))
+
+
+@VERSIONS
+@FEW
+@given(entries=st.lists(st.tuples(PARTS, st.dictionaries(TEXTS, VALUES, max_size=3)), max_size=3))
+def test_describe_answer_is_read_by_kafka_python_and_by_us(
+    version: int, entries: list[tuple[tuple[tuple[str, str | None], ...], dict[str, float]]]
+) -> None:
+    frame = client_quotas.describe_answer(version, 7, iter(entries))
+    message = decoded(RESPONSES[DESCRIBE_CLIENT_QUOTAS], version, frame)
+    assert (message.throttle_time_ms, message.error_code, message.error_message) == (0, 0, None)
+    assert [
+        (parts_of(entry.entity), {value.key: value.value for value in entry.values})
+        for entry in message.entries
+    ] == entries
+    answer = client_quotas_calls.DescribeAnswer(frame, version)
+    assert (answer.error_code, answer.error_message) == (0, None)
+    assert list(answer) == entries
+    if entries:
+        for end in range(len(frame)):
+            with pytest.raises(WireError):
+                list(client_quotas_calls.DescribeAnswer(frame[:end], version))
+
+
+@VERSIONS
+def test_describe_error_has_no_entries(version: int) -> None:
+    frame = client_quotas.describe_error(version, 7, 42, "no")
+    message = decoded(RESPONSES[DESCRIBE_CLIENT_QUOTAS], version, frame)
+    assert (message.error_code, message.error_message, message.entries) == (42, "no", None)
+    answer = client_quotas_calls.DescribeAnswer(frame, version)
+    assert (answer.error_code, answer.error_message, list(answer)) == (42, "no", [])
+
+
+@VERSIONS
+@FEW
+@given(results=st.lists(st.tuples(PARTS, st.integers(-1, 100), NAMES), max_size=3))
+def test_alter_answer_is_read_by_kafka_python_and_by_us(
+    version: int, results: list[tuple[tuple[tuple[str, str | None], ...], int, str | None]]
+) -> None:
+    frame = client_quotas.alter_answer(version, 7, iter(results))
+    message = decoded(RESPONSES[ALTER_CLIENT_QUOTAS], version, frame)
+    found = [(parts_of(entry.entity), entry.error_code, entry.error_message) for entry in message.entries]
+    assert found == results
+    assert client_quotas_calls.read_alter_answer(frame, version) == results
+    if results:
+        for end in range(len(frame)):
+            with pytest.raises(WireError):
+                client_quotas_calls.read_alter_answer(frame[:end], version)
+
+
+@VERSIONS
+@FEW
+@given(components=st.lists(st.tuples(TEXTS, st.integers(-128, 127), NAMES), max_size=3), strict=st.booleans())
+def test_describe_request_is_read_by_kafka_python(
+    version: int, components: list[tuple[str, int, str | None]], strict: bool
+) -> None:
+    frame = client_quotas_calls.describe_request(
+        components, strict=strict, correlation_id=7, client_id="c", version=version
+    )
+    message = decoded(REQUESTS[DESCRIBE_CLIENT_QUOTAS], version, frame)
+    assert [(one.entity_type, one.match_type, one.match) for one in message.components] == components
+    assert message.strict == strict
+
+
+@VERSIONS
+@FEW
+@given(
+    alterations=st.lists(
+        st.tuples(PARTS, st.lists(st.tuples(TEXTS, st.none() | VALUES), max_size=3)), max_size=3
+    ),
+    validate_only=st.booleans(),
+)
+def test_alter_request_is_read_by_kafka_python(
+    version: int,
+    alterations: list[tuple[tuple[tuple[str, str | None], ...], list[tuple[str, float | None]]]],
+    validate_only: bool,
+) -> None:
+    frame = client_quotas_calls.alter_request(
+        alterations, validate_only=validate_only, correlation_id=7, client_id="c", version=version
+    )
+    message = decoded(REQUESTS[ALTER_CLIENT_QUOTAS], version, frame)
+    assert [
+        (parts_of(entry.entity), [(op.key, None if op.remove else op.value) for op in entry.ops])
+        for entry in message.entries
+    ] == alterations
+    assert message.validate_only == validate_only
+
+
+@VERSIONS
+@FEW
+@given(garbage=st.binary(max_size=60))
+def test_garbage_is_read_or_refused(version: int, garbage: bytes) -> None:
+    for read in (
+        lambda: client_quotas.read_describe(garbage, 0, len(garbage), version),
+        lambda: list(client_quotas.AlterRequest(garbage, 0, len(garbage), version)),
+        lambda: list(client_quotas_calls.DescribeAnswer(garbage, version)),
+        lambda: client_quotas_calls.read_alter_answer(garbage, version),
+    ):
+        try:
+            read()
+        except WireError:
+            continue

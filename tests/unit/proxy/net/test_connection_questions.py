@@ -1,0 +1,125 @@
+"""A connection that answers quota requests: later, in order, once, and to nobody who has gone."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from protocol.api import DESCRIBE_CLIENT_QUOTAS
+from protocol.errors import TruncatedError
+from proxy.channel import PeerError, Question
+from proxy.net import Connection
+from tests.support.frames import LIST_OFFSETS, answer, frame, request
+from tests.unit.proxy.net.rig import End, Rig, until
+
+ASKED = request(DESCRIBE_CLIENT_QUOTAS, 1, b"fields", correlation_id=7)
+ANSWER = frame(b"\0\0\0\7later")
+PLAIN = request(LIST_OFFSETS, 7, size=100, correlation_id=1)
+PLAIN_ANSWER = answer(50)
+
+
+class Clerk:
+    """Takes questions; the test answers them when it likes."""
+
+    def __init__(self) -> None:
+        self.questions: list[Question] = []
+        self.give: list[Callable[[bytes | bytearray | Exception], None]] = []
+
+    def ask(self, question: Question, answered: Callable[[bytes | bytearray | Exception], None]) -> None:
+        self.questions.append(question)
+        self.give.append(answered)
+
+
+def connected(rig: Rig) -> tuple[End, Clerk]:
+    """A client whose quota requests are answered by a clerk."""
+    clerk = Clerk()
+    rig.shared.ask = clerk.ask
+    client = rig.connect()
+    state = rig.connection.channel.state
+    state.settings = replace(state.settings, answers_quotas=True)
+    return client, clerk
+
+
+async def asked(clerk: Clerk, count: int = 1) -> None:
+    await until(lambda: len(clerk.questions) == count, "the clerk is asked")
+
+
+async def test_answer_comes_without_a_broker(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(ASKED)
+    await asked(clerk)
+    assert clerk.questions[0].frame == ASKED
+    clerk.give[0](ANSWER)
+    assert await client.receive(len(ANSWER)) == ANSWER
+
+
+async def test_requests_behind_wait_for_the_answer(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(ASKED + ASKED + PLAIN)
+    await asked(clerk)
+    clerk.give[0](ANSWER)
+    await asked(clerk, 2)
+    clerk.give[1](ANSWER)
+    assert await client.receive(2 * len(ANSWER)) == ANSWER * 2
+    broker = await rig.accept()
+    assert await broker.receive(len(PLAIN)) == PLAIN
+    await broker.send(PLAIN_ANSWER)
+    assert await client.receive(len(PLAIN_ANSWER)) == PLAIN_ANSWER
+
+
+async def test_answer_waits_for_the_brokers_before_it(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(PLAIN + ASKED)
+    broker = await rig.accept()
+    assert await broker.receive(len(PLAIN)) == PLAIN
+    await asked(clerk)
+    clerk.give[0](ANSWER)
+    await broker.send(PLAIN_ANSWER)
+    assert await client.receive(len(PLAIN_ANSWER + ANSWER)) == PLAIN_ANSWER + ANSWER
+
+
+async def test_large_answer_arrives_whole(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(ASKED + PLAIN)
+    await asked(clerk)
+    large = frame(b"\0\0\0\7" + bytes(8_000_000))
+    clerk.give[0](bytearray(large))
+    assert await client.receive(len(large)) == large
+    assert await (await rig.accept()).receive(len(PLAIN)) == PLAIN
+
+
+async def test_answer_for_who_has_gone_is_dropped(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(ASKED)
+    await asked(clerk)
+    client.close()
+    await until(lambda: not rig.connections, "the connection has ended")
+    clerk.give[0](ANSWER)
+    assert not rig.stats.errors
+
+
+async def test_malformed_question_ends_the_connection(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(ASKED)
+    await asked(clerk)
+    clerk.give[0](TruncatedError("cut"))
+    assert await client.rest() == b""
+    assert rig.stats.errors == {"malformed": 1}
+
+
+async def test_too_many_questions_end_the_connection(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(ASKED)
+    await asked(clerk)
+    clerk.give[0](PeerError("quota_requests_max", "full"))
+    assert await client.rest() == b""
+    assert rig.stats.errors == {"quota_requests_max": 1}
+
+
+async def test_draining_connection_gives_its_answer_first(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(ASKED)
+    await asked(clerk)
+    connection: Connection = rig.connection
+    assert not connection.drain(0)
+    clerk.give[0](ANSWER)
+    connection.drain(0)
+    assert await client.rest() == ANSWER
