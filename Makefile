@@ -59,15 +59,6 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 test: jars languages ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
 	$(PYTEST) tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
-	$(MAKE) --no-print-directory test-compiled
-
-# Compiling may change nothing. The first test says whether it is the compiled modules that the others see.
-COMPILED_TESTS := test_relay test_equality test_throttle_plan test_sessions test_bad_input
-.PHONY: test-compiled
-test-compiled: compiled jars ## The same tests on the compiled data path: units, properties, and on real brokers
-	$(BIN)/python -P -c 'import sys; sys.path.insert(0, "build/compiled"); import proxy.net.pump as m; assert m.__file__.endswith(".so"), m'
-	$(PYTEST) -o pythonpath=build/compiled tests/unit/proxy/channel tests/unit/quotas tests/property $(ARGS)
-	TEST_COMPILED=1 $(PYTEST) $(COMPILED_TESTS:%=tests/integration/%.py) $(ARGS)
 
 .PHONY: unit
 unit: $(VENV)/.stamp ## Unit, property and simulation tests, and the docstrings' examples; under a minute
@@ -93,26 +84,8 @@ packaging: $(VENV)/.stamp ## The wheel in a bare environment, container files, d
 demo: jars ## Three brokers, the proxy, three clients with quotas: watch them for half a minute
 	@$(BIN)/python -m tests.demo $(ARGS)
 
-# In place of the source it was made of: mypyc leaves its products beside what it compiles.
-.PHONY: compiled
-compiled: build/compiled/.stamp ## The wheel with the data path compiled (needs a C compiler), and the same unpacked
-	@ls build/wheel/*.whl
-
-build/compiled/.stamp: requirements/compile.txt pyproject.toml $(shell find protocol quotas proxy -name '*.py')
-	@command -v $${CC:-cc} >/dev/null || { echo "a C compiler (cc) is not on the PATH" >&2; exit 1; }
-	rm -rf build/compiled build/wheel build/source
-	mkdir -p build/source
-	cp -r protocol quotas proxy pyproject.toml README.md LICENSE CHANGELOG.md build/source
-	$(PYTHON) -m venv build/compiler
-	build/compiler/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/compile.txt
-	cd build/source && HATCH_BUILD_HOOK_ENABLE_MYPYC=1 ../compiler/bin/pip wheel --quiet --disable-pip-version-check \
-	  --no-deps --no-build-isolation --wheel-dir ../wheel .
-	build/compiler/bin/pip install --quiet --disable-pip-version-check --no-deps --target build/compiled build/wheel/*.whl
-	rm -rf build/source
-	touch $@
-
 .PHONY: bench
-bench: jars compiled ## What the proxy costs, beside no proxy and HAProxy; writes docs/benchmarks.md
+bench: jars ## What the proxy costs, beside no proxy and HAProxy; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench $(ARGS)
 
 .PHONY: accuracy
@@ -124,8 +97,8 @@ accuracy: jars ## How well quotas are kept, beside Kafka's own
 lock: $(VENV)/.stamp ## Renew requirements/*.txt from pyproject.toml and requirements/*.in
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/pip install --quiet --disable-pip-version-check pip-tools
-	for pair in run:pyproject.toml build:requirements/build.in dev:requirements/dev.in compile:requirements/compile.in; do \
-	  CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/pip-compile --quiet --strip-extras --generate-hashes --allow-unsafe \
+	for pair in run:pyproject.toml build:requirements/build.in dev:requirements/dev.in; do \
+	  CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/pip-compile --quiet --strip-extras --generate-hashes \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options $(LOCK_ARGS) \
 	    --output-file "requirements/$${pair%%:*}.txt" "$${pair##*:}"; done
 

@@ -1,6 +1,4 @@
-"""The ways a client can take to the broker: directly, through HAProxy, through Sluice in four forms.
-
-Sluice is what `make compiled` builds, but for the one lane that says otherwise.
+"""The ways a client can take to the broker: directly, through HAProxy, through Sluice in three forms.
 
 A lane is started when a section needs it and ended with it, so every section measures fresh processes.
 It does not measure.
@@ -26,7 +24,6 @@ from tests.cluster import HOST, Cluster, processes
 __all__ = [
     "DIRECT",
     "HAPROXY",
-    "INTERPRETED",
     "NODE",
     "SIDECAR",
     "SLUICE",
@@ -43,15 +40,11 @@ HAPROXY: Final = "HAProxy"
 SLUICE: Final = "Sluice"
 SIDECAR: Final = "Sluice, sidecar"
 UNPRIVILEGED: Final = "Sluice, ordinary user"
-INTERPRETED: Final = "Sluice, not compiled"
 
 HAPROXY_LISTENER: Final = "HAPROXY"
 SIDECAR_LISTENER: Final = "SIDECAR"
 NODE: Final = 1
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
-_COMPILED: Final = _ROOT / "build" / "compiled"
-_NOT_COMPILED: Final = "build/compiled is missing: make compiled"
 _NOBODY: Final = 65534
 _START_SECONDS: Final = 20.0
 _RATE_NEVER_REACHED: Final = 100_000_000_000
@@ -66,7 +59,6 @@ class LanePorts:
     sidecar: int
     gateway: int
     unprivileged: int
-    interpreted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +89,6 @@ class Lanes:
             SLUICE: self._gateway,
             SIDECAR: self._sidecar,
             UNPRIVILEGED: self._ordinary,
-            INTERPRETED: self._interpreted,
         }
 
     def usable(self, *names: str) -> list[str]:
@@ -131,8 +122,6 @@ class Lanes:
             self.missing[name] = haproxy.HINT
         if name == UNPRIVILEGED and (why := _no_ordinary_user()):
             self.missing[name] = why
-        if name in (SLUICE, SIDECAR, UNPRIVILEGED) and not (_COMPILED / ".stamp").exists():
-            self.missing[name] = _NOT_COMPILED
         return name not in self.missing
 
     def _haproxy(self) -> tuple[list[str], int, int]:
@@ -145,23 +134,18 @@ class Lanes:
 
     def _gateway(self) -> tuple[list[str], int, int]:
         first = self._ports.gateway
-        return [*_compiled(), *self._sluice("gateway", first)], first + 1 + NODE, first
-
-    def _interpreted(self) -> tuple[list[str], int, int]:
-        first = self._ports.interpreted
-        return [*_from_source(), *self._sluice("interpreted", first)], first + 1 + NODE, first
+        return self._sluice("gateway", first), first + 1 + NODE, first
 
     def _ordinary(self) -> tuple[list[str], int, int]:
         first = self._ports.unprivileged
-        return [*_compiled(*_as_nobody()), *self._sluice("ordinary", first)], first + 1 + NODE, first
+        return [*_as_nobody(), *self._sluice("ordinary", first)], first + 1 + NODE, first
 
     def _sidecar(self) -> tuple[list[str], int, int]:
         port = self._ports.sidecar
         upstream = f"{HOST}:{self._cluster.address(NODE, SIDECAR_LISTENER)[1]}"
         listener = f"bootstrap_port = {port - 1}\nfirst_broker_port = {port - NODE}\n"
         listener += f'upstreams = {{ {NODE} = "{upstream}" }}'
-        command = self._write("sidecar", f'[cluster]\nbootstrap = "{upstream}"\n', listener)
-        return [*_compiled(), *command], port, port - 1
+        return self._write("sidecar", f'[cluster]\nbootstrap = "{upstream}"\n', listener), port, port - 1
 
     def _sluice(self, name: str, first: int) -> list[str]:
         listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}"
@@ -178,25 +162,12 @@ class Lanes:
             f'{cluster}\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n{listener}\n'
             f'\n[quotas]\nfile = "{quotas}"\n\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = ""\n'
         )
-        return _serve(path)
+        return sluice_command(path)
 
 
 def sluice_command(config: Path) -> list[str]:
-    """Return the command line of a proxy with this configuration, from the source."""
-    return [*_from_source(), *_serve(config)]
-
-
-def _serve(config: Path) -> list[str]:
-    return ["-m", "proxy", "serve", "--config", str(config)]
-
-
-def _from_source() -> list[str]:
-    return [sys.executable]
-
-
-def _compiled(*run_as: str) -> list[str]:
-    # -P: not the checkout that we stand in.
-    return ["env", f"PYTHONPATH={_COMPILED}", *run_as, sys.executable, "-P"]
+    """Return the command line of a proxy with this configuration."""
+    return [sys.executable, "-m", "proxy", "serve", "--config", str(config)]
 
 
 def _as_nobody() -> list[str]:

@@ -101,11 +101,7 @@ def stage(options: Options, console: Console) -> Iterator[Stage]:
     """Start the broker; its listeners lead to HAProxy and to the sidecar, which are started by those who need them."""
     haproxy, _, sidecar = free_ports(3)
     ports = LanePorts(
-        haproxy=haproxy,
-        sidecar=sidecar,
-        gateway=free_ports(3)[0],
-        unprivileged=free_ports(3)[0],
-        interpreted=free_ports(3)[0],
+        haproxy=haproxy, sidecar=sidecar, gateway=free_ports(3)[0], unprivileged=free_ports(3)[0]
     )
     listeners = (
         Listener(HAPROXY_LISTENER, advertised=((HOST, haproxy),)),

@@ -9,7 +9,6 @@ Its log goes to a file, and with a failure to standard error. Nothing here impor
 import contextlib
 import http.client
 import json
-import os
 import sys
 import tempfile
 import time
@@ -120,13 +119,6 @@ def _table(head: str, keys: Mapping[str, object]) -> str:
     return head + "\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in keys.items())
 
 
-def _python(run_as: Sequence[str]) -> list[str]:
-    """The interpreter on the source, or on what `make compiled` made of it where TEST_COMPILED is set."""
-    if not os.environ.get("TEST_COMPILED"):
-        return [*run_as, sys.executable]
-    return ["env", f"PYTHONPATH={ROOT / 'build' / 'compiled'}", *run_as, sys.executable, "-P"]
-
-
 class SluiceProcess:
     """One running `sluice serve`.
 
@@ -150,7 +142,7 @@ class SluiceProcess:
         self.directory = directory or Path(self._made.name if self._made else "")
         self.log_path = self.directory / f"sluice-{ports.bootstrap}.log"
         self._child = processes.start(
-            [*_python(run_as), "-m", "proxy", "serve", *arguments], log=self.log_path, cwd=ROOT
+            [*run_as, sys.executable, "-m", "proxy", "serve", *arguments], log=self.log_path, cwd=ROOT
         )
 
     @classmethod

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.bench.figures import median
-from tests.bench.lanes import DIRECT, HAPROXY, INTERPRETED, SIDECAR, SLUICE, Lane
+from tests.bench.lanes import DIRECT, HAPROXY, SIDECAR, SLUICE, Lane
 from tests.bench.process import cpu_seconds
 from tests.bench.results import MISSING, Bar, Outcome, Table, ratio
 from tests.bench.sections.throughput import rotated
@@ -13,7 +13,7 @@ from tests.bench.stage import Stage
 
 __all__ = ["run_large", "run_small"]
 
-LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR, INTERPRETED)
+LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR)
 SMALL_BYTES: Final = 100
 LARGE_BYTES: Final = 65536
 SMALL_LIMIT: Final = 1.25

@@ -10,14 +10,14 @@ from typing import Final
 
 from tests.bench import perf_tools
 from tests.bench.figures import median
-from tests.bench.lanes import DIRECT, HAPROXY, INTERPRETED, SIDECAR, SLUICE, UNPRIVILEGED, Lane
+from tests.bench.lanes import DIRECT, HAPROXY, SIDECAR, SLUICE, UNPRIVILEGED, Lane
 from tests.bench.process import cpu_seconds
 from tests.bench.results import MISSING, Bar, Outcome, Table, ratio
 from tests.bench.stage import Stage
 
 __all__ = ["LANES", "rotated", "run_consume", "run_produce"]
 
-LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR, UNPRIVILEGED, INTERPRETED)
+LANES: Final = (DIRECT, HAPROXY, SLUICE, SIDECAR, UNPRIVILEGED)
 QUICK_LANES: Final = (DIRECT, HAPROXY, SLUICE)
 PARTITIONS: Final = 6
 PRODUCER: Final = ("acks=1", "client.id=bench-producer")
