@@ -3,6 +3,7 @@
     0   all is well: `serve` was told to stop and drained, `check` found nothing wrong
     1   something is wrong, in one line on standard error
     2   the arguments are wrong
+    3   `quotas diff` found a difference
 
 What the commands do is in `proxy.commands`.
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from proxy.commands import check, serve
+from proxy.commands import check, quotas, serve
 from proxy.errors import SluiceError, UsageError
 from proxy.version import sluice_version
 
@@ -54,6 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_check(
         commands.add_parser(
             "check", help="judge a configuration", description=check.DESCRIPTION, allow_abbrev=False
+        )
+    )
+    quotas.add_arguments(
+        commands.add_parser(
+            "quotas", help="show and change quotas", description=quotas.DESCRIPTION, allow_abbrev=False
         )
     )
     return parser

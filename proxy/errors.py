@@ -3,7 +3,8 @@
     SluiceError             anything this program reports in one line, without a traceback
     ├── UsageError          arguments that do not say enough, or contradict each other: exit code 2
     ├── ConfigError         a configuration or quotas file that cannot be: its key path and the value
-    └── StartError          the configuration is right and the machine refuses: a port in use
+    ├── StartError          the configuration is right and the machine refuses: a port in use
+    └── ServerError         who was asked refuses, or does not answer: `sluice quotas`
 
 A peer's wrong bytes are `protocol.errors.WireError`, and end one connection; nothing here ends a connection.
 """
@@ -40,6 +41,10 @@ class ConfigError(SluiceError):
 
 class StartError(SluiceError):
     """The configuration is right, and the machine does not let Sluice start."""
+
+
+class ServerError(SluiceError):
+    """Who was asked refuses, or does not answer."""
 
 
 def shorten(value: object) -> str:

@@ -2,6 +2,8 @@
 
 import secrets
 import signal
+import subprocess
+import sys
 import time
 import tomllib
 from collections.abc import Iterator
@@ -237,3 +239,36 @@ def test_brokers_own_quotas_are_mirrored_and_altered_there(
         configs(kafka.bootstrap(), "--alter", *words, "--delete-config", "producer_byte_rate")
     assert mirroring.metric("sluice_quota_requests_total") == 0
     assert mirroring.metric("sluice_enforcing") == 0  # the brokers do
+
+
+def test_sluice_quotas_works_on_sluice_and_on_brokers(
+    sluice: SluiceProcess, kafka: Cluster, tmp_path: Path
+) -> None:
+    wanted = tmp_path / "wanted.toml"
+    wanted.write_text(
+        '[[quota]]\nclient_id = "as-code"\nproducer_byte_rate = "3M"\n'
+        '[[quota]]\nuser = "<default>"\nclient_id = "as-code"\nrequest_percentage = 12.5\n'
+        '[[quota]]\nip = "127.0.0.8"\nconnection_creation_rate = 7\n'
+    )
+    for server in (sluice.bootstrap, kafka.bootstrap()):
+
+        def run(*words: str, code: int = 0, server: str = server) -> str:
+            name, *rest = words
+            line = [sys.executable, "-m", "proxy", "quotas", name, "--bootstrap-server", server, *rest]
+            done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+            assert done.returncode == code, done.stderr
+            return done.stdout
+
+        assert len(run("apply", str(wanted)).splitlines()) == 3
+        # The brokers' own image follows their controller a moment later.
+        deadline = time.monotonic() + 10
+        while "as-code" not in run("show", "--client-id", "as-code", "--strict"):
+            assert time.monotonic() < deadline
+        assert run("diff", str(wanted)) == "nothing to change\n"
+        assert run("set", "--client-id", "as-code", "producer_byte_rate=3000000") == "nothing to change\n"
+        assert "producer_byte_rate=3000000.0" in configs(
+            server, "--describe", "--entity-type", "clients", "--entity-name", "as-code"
+        )
+        for words in (["--client-id", "as-code"], ["--user", "<default>", "--client-id", "as-code"]):
+            run("remove", *words)
+        run("remove", "--ip", "127.0.0.8")

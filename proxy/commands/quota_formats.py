@@ -1,0 +1,218 @@
+"""Quotas as text: the quotas file's TOML, JSON, and jikkou's `KafkaClientQuota` YAML, each both ways.
+
+jikkou's resources (its documentation, "Kafka Quotas", apiVersion kafka.jikkou.io/v1beta2; its examples also have v1)
+are one document each, or a `KafkaClientQuotaList`. They know six of Kafka's eight levels, no ips, and three keys;
+what they cannot hold is named by `jikkou_loses`. YAML needs the extra `sluice[yaml]`.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, Final
+
+from proxy.commands.quota_plan import Quotas
+from proxy.errors import ConfigError, UsageError
+from quotas.definitions import Definitions
+from quotas.definitions_file import parse, parse_amount, render
+from quotas.entities import DEFAULT, Entity, Name
+from quotas.errors import DefinitionError
+
+__all__ = ["FORMATS", "describe", "jikkou_loses", "plain", "read", "write"]
+
+FORMATS: Final = ("toml", "json", "jikkou")
+_API_GROUP: Final = "kafka.jikkou.io/"
+_API_VERSION: Final = "kafka.jikkou.io/v1beta2"
+_KEYS: Final = {
+    "producerByteRate": "producer_byte_rate",
+    "consumerByteRate": "consumer_byte_rate",
+    "requestPercentage": "request_percentage",
+}
+_JIKKOU_KEYS: Final = {key: name for name, key in _KEYS.items()}
+# Type: what stands for the user and for the client id; "" is the entity's own name.
+_TYPES: Final[dict[str, tuple[Name, Name]]] = {
+    "USERS_DEFAULT": (DEFAULT, None),
+    "USER": ("", None),
+    "USER_CLIENT": ("", ""),
+    "USER_ALL_CLIENTS": ("", DEFAULT),
+    "CLIENT": (None, ""),
+    "CLIENTS_DEFAULT": (None, DEFAULT),
+}
+
+
+def read(text: str, form: str) -> Quotas:
+    """Read quotas from a text.
+
+    Raises:
+        ConfigError: it says something that can not be.
+        UsageError: the reader of this format is not installed.
+    """
+    try:
+        definitions = _READERS[form](text)
+    except DefinitionError as error:
+        raise ConfigError(error.path or form, error.problem) from None
+    return dict(definitions.entries())
+
+
+def write(quotas: Quotas, form: str) -> str:
+    """Write quotas as a text that `read` takes; see `jikkou_loses` for what that format has no room for."""
+    return _WRITERS[form](quotas)
+
+
+def describe(entity: Entity) -> str:
+    """Name an entity in one line.
+
+    >>> describe(Entity("ann", DEFAULT))
+    "user 'ann', client id <default>"
+    """
+    return ", ".join(
+        f"{part.replace('_', ' ')} {name!r}"
+        for part, name in zip(Entity._fields, entity, strict=True)
+        if name is not None
+    )
+
+
+def plain(entity: Entity) -> dict[str, str]:
+    """Write an entity as the quotas file names it.
+
+    >>> plain(Entity("ann", DEFAULT))
+    {'user': 'ann', 'client_id': '<default>'}
+    """
+    return {
+        part: DEFAULT.value if name is DEFAULT else str(name)
+        for part, name in zip(Entity._fields, entity, strict=True)
+        if name is not None
+    }
+
+
+def jikkou_loses(quotas: Quotas) -> Iterator[str]:
+    """Name what jikkou's format has no room for."""
+    for entity, values in quotas.items():
+        if _type(entity) is None:
+            yield f"{describe(entity)} is left out: jikkou has no such quota type"
+        else:
+            for key in values:
+                if key not in _JIKKOU_KEYS:
+                    yield f"{key} of {describe(entity)} is left out: jikkou has no such key"
+
+
+def _read_json(text: str) -> Definitions:
+    try:
+        entries = json.loads(text)
+    except ValueError as error:
+        raise DefinitionError("", f"not JSON: {error}") from None
+    if not isinstance(entries, list):
+        raise DefinitionError("", "must be a list of objects")
+    found = Definitions()
+    for index, entry in enumerate(entries):
+        path = f"[{index}]"
+        values = entry.get("quotas") if isinstance(entry, dict) else None
+        if not isinstance(values, dict) or not set(entry) <= {*Entity._fields, "quotas"}:
+            raise DefinitionError(path, "must be an object of user, client_id, ip and quotas")
+        _put(found, Entity(*(_name(entry.get(part), path) for part in Entity._fields)), values, path)
+    return found
+
+
+def _write_json(quotas: Quotas) -> str:
+    entries = [{**plain(entity), "quotas": dict(values)} for entity, values in quotas.items()]
+    return json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
+
+
+def _read_jikkou(text: str) -> Definitions:
+    yaml = _yaml()
+    try:
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except yaml.YAMLError as error:
+        raise DefinitionError("", f"not YAML: {error}") from None
+    found = Definitions()
+    for index, resource in enumerate(_resources(documents)):
+        path = f"resource {index + 1}"
+        spec = resource.get("spec")
+        if not isinstance(spec, dict) or spec.get("type") not in _TYPES:
+            raise DefinitionError(f"{path}: spec.type", f"must be one of {', '.join(_TYPES)}")
+        named = spec.get("entity") or {}
+        user, client_id = _TYPES[spec["type"]]
+        entity = Entity(
+            _name(named.get("user"), path) if user == "" else user,
+            _name(named.get("clientId"), path) if client_id == "" else client_id,
+        )
+        if (user == "" and entity.user is None) or (client_id == "" and entity.client_id is None):
+            raise DefinitionError(f"{path}: spec.entity", f"names too little for type {spec['type']}")
+        values = {_KEYS.get(key, key): value for key, value in (spec.get("configs") or {}).items()}
+        _put(found, entity, values, path)
+    return found
+
+
+def _resources(documents: list[Any]) -> Iterator[dict[str, Any]]:
+    for document in documents:
+        kind = document.get("kind") if isinstance(document, dict) else None
+        if not isinstance(document, dict) or not str(document.get("apiVersion")).startswith(_API_GROUP):
+            raise DefinitionError("apiVersion", f"must be {_API_GROUP}…: no resource of jikkou's for Kafka")
+        if kind == "KafkaClientQuota":
+            yield document
+        elif kind == "KafkaClientQuotaList":
+            yield from (item if isinstance(item, dict) else {} for item in document.get("items") or ())
+        else:
+            raise DefinitionError("kind", f"must be KafkaClientQuota or KafkaClientQuotaList, not {kind!r}")
+
+
+def _write_jikkou(quotas: Quotas) -> str:
+    documents = []
+    for entity, values in quotas.items():
+        kind = _type(entity)
+        configs = {_JIKKOU_KEYS[key]: value for key, value in values.items() if key in _JIKKOU_KEYS}
+        if kind is None or not configs:
+            continue
+        named = {
+            key: str(name)
+            for key, name in (("user", entity.user), ("clientId", entity.client_id))
+            if isinstance(name, str)
+        }
+        whole = {key: int(value) if value.is_integer() else value for key, value in configs.items()}
+        documents.append(
+            {
+                "apiVersion": _API_VERSION,
+                "kind": "KafkaClientQuota",
+                "spec": {"type": kind, "entity": named, "configs": whole},
+            }
+        )
+    text: str = _yaml().safe_dump_all(documents, sort_keys=False, allow_unicode=True, explicit_start=True)
+    return text
+
+
+def _type(entity: Entity) -> str | None:
+    if entity.ip is not None:
+        return None
+    form = tuple("" if isinstance(name, str) else name for name in entity[:2])
+    return next((kind for kind, parts in _TYPES.items() if parts == form), None)
+
+
+def _name(value: object, path: str) -> Name:
+    if value is None or isinstance(value, str):
+        return DEFAULT if value == DEFAULT.value else value
+    raise DefinitionError(path, f"a name must be a text, not {value!r}")
+
+
+def _put(found: Definitions, entity: Entity, values: Mapping[str, object], path: str) -> None:
+    if entity in found:
+        raise DefinitionError(path, f"{describe(entity)} is defined twice")
+    found.put(entity, {key: parse_amount(value, f"{path}.{key}") for key, value in values.items()}, path)
+
+
+def _yaml() -> ModuleType:
+    try:
+        import yaml  # an extra: the proxy itself needs no YAML
+    except ImportError:
+        raise UsageError("jikkou's format needs PyYAML: install sluice[yaml]") from None
+    return yaml
+
+
+_READERS: Final[dict[str, Callable[[str], Definitions]]] = {
+    "toml": parse,
+    "json": _read_json,
+    "jikkou": _read_jikkou,
+}
+_WRITERS: Final[dict[str, Callable[[Quotas], str]]] = {
+    "toml": lambda quotas: render(Definitions(quotas)),
+    "json": _write_json,
+    "jikkou": _write_jikkou,
+}

@@ -1,0 +1,56 @@
+"""What has to be altered so that a server's quotas are those of a file. Pure.
+
+For an entity that the file names, its limits are to be exactly the file's; entities that it does not name are left
+alone, or with `prune` removed. Nothing to alter is the mark of a second run.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from protocol.messages.client_quotas import Alteration
+from quotas.alterations import parts_of
+from quotas.entities import Entity
+
+__all__ = ["Difference", "Quotas", "alterations", "differences"]
+
+Quotas = Mapping[Entity, Mapping[str, float]]
+
+
+class Difference(NamedTuple):
+    """One key of one entity: its value there, and the one it is to have; None: none."""
+
+    entity: Entity
+    key: str
+    old: float | None
+    new: float | None
+
+
+def differences(current: Quotas, wanted: Quotas, *, prune: bool) -> list[Difference]:
+    """Compare; in the order of the wanted, then what is to be removed.
+
+    >>> a = Entity(client_id="a")
+    >>> differences({a: {"x": 1.0}}, {a: {"y": 2.0}}, prune=False)[0].new
+    2.0
+    """
+    found: list[Difference] = []
+    for entity, values in wanted.items():
+        before = current.get(entity, {})
+        found += [
+            Difference(entity, key, before.get(key), value)
+            for key, value in values.items()
+            if before.get(key) != value
+        ]
+        found += [Difference(entity, key, value, None) for key, value in before.items() if key not in values]
+    if prune:
+        for entity, before in current.items():
+            if entity not in wanted:
+                found += [Difference(entity, key, value, None) for key, value in before.items()]
+    return found
+
+
+def alterations(found: list[Difference]) -> list[Alteration]:
+    """Write differences as AlterClientQuotas takes them, each entity once."""
+    ops: dict[Entity, list[tuple[str, float | None]]] = {}
+    for difference in found:
+        ops.setdefault(difference.entity, []).append((difference.key, difference.new))
+    return [(parts_of(entity), values) for entity, values in ops.items()]

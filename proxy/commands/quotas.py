@@ -1,0 +1,255 @@
+"""`sluice quotas`: shows and changes quotas through the quota API, of Sluice and of brokers alike (KIP-546).
+
+Every command says what differs from what is wanted and sends that alone, so a second run sends nothing. What is
+printed with `--json` is one JSON document on standard output. `diff` ends with code 3 where there is a difference.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from protocol.messages.client_quotas import Component
+from proxy.commands.quota_formats import FORMATS, describe, jikkou_loses, plain, read, write
+from proxy.commands.quota_plan import Difference, Quotas, alterations, differences
+from proxy.config import read_text
+from proxy.config.readers import addresses
+from proxy.errors import ConfigError, ServerError, UsageError
+from quotas.alterations import CLIENT_ID, IP, USER, entity_of_parts, parts_of
+from quotas.definitions import check_entity, check_value
+from quotas.definitions_file import parse_amount, render_value
+from quotas.entities import DEFAULT, Entity
+from quotas.errors import DefinitionError
+from quotas.filters import ANY, DEFAULT_NAME, EXACT
+
+if TYPE_CHECKING:
+    from proxy.commands.quota_client import QuotaClient
+
+__all__ = ["DESCRIPTION", "DIFFERS", "add_arguments"]
+
+DESCRIPTION: Final = (
+    "Show and change quotas through Kafka's quota API: of Sluice, or of brokers. An entity is named with --user, "
+    "--client-id (or both) or --ip; the name <default> is the default entity."
+)
+DIFFERS: Final = 3
+_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_REFUSED_SHOWN_MAX: Final = 10
+
+Work = Callable[[argparse.Namespace, "QuotaClient"], Awaitable[int]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the commands and their arguments."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add(commands, "show", _show, "list entities and their quotas", entity=True)
+    setting = _add(commands, "set", _set, "set quotas of one entity, and leave its others", entity=True)
+    setting.add_argument("quotas", nargs="+", metavar="KEY=VALUE", help="as producer_byte_rate=2M")
+    removing = _add(commands, "remove", _remove, "remove quotas of one entity", entity=True)
+    removing.add_argument("keys", nargs="*", metavar="KEY", help="by default all it has")
+    for name, work, text in (
+        ("apply", _apply, "make the quotas those of a file"),
+        ("diff", _diff, "say what apply would change; exit code 3 where there is something"),
+    ):
+        command = _add(commands, name, work, text)
+        command.add_argument("file", type=Path, metavar="FILE", help="quotas; - is standard input")
+        command.add_argument(
+            "--prune", action="store_true", help="also remove entities that the file does not name"
+        )
+        _add_format(command)
+    _add_format(_add(commands, "export", _export, "print all quotas, as apply takes them"))
+    for name in ("set", "remove", "apply"):
+        commands.choices[name].add_argument(
+            "--dry-run", action="store_true", help="have it validated, and change nothing"
+        )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run one command; give the exit code."""
+    if options.sasl_mechanism and not (options.username and options.password_file):
+        raise UsageError("--sasl-mechanism needs --username and --password-file")
+    # Imported late: `--version` and `check` need no sockets.
+    from proxy.cluster import Login
+    from proxy.commands.quota_client import QuotaClient
+
+    login = None
+    if options.sasl_mechanism:
+        login = Login(options.sasl_mechanism, options.username, options.password_file)
+    servers = addresses("--bootstrap-server", options.bootstrap_server)
+    work: Work = options.work
+
+    async def main() -> int:
+        async with QuotaClient(servers, login, options.tls_ca_file) as client:
+            return await work(options, client)
+
+    return asyncio.run(main())
+
+
+async def _show(options: argparse.Namespace, client: "QuotaClient") -> int:
+    found = await _described(client, _components(options), strict=options.strict)
+    if options.json:
+        print(write(found, "json"), end="")
+        return 0
+    for entity, values in found.items():
+        limits = " ".join(f"{key}={render_value(key, value)}" for key, value in values.items())
+        print(f"{describe(entity)}: {limits}")
+    return 0
+
+
+async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
+    entity = _entity(options)
+    values: dict[str, float] = {}
+    for text in options.quotas:
+        key, equals, amount = text.partition("=")
+        if not equals:
+            raise UsageError(f"{text!r} is not KEY=VALUE")
+        try:
+            values[key] = parse_amount(amount, key)
+            check_value(entity, key, values[key], key)
+        except DefinitionError as error:
+            raise ConfigError(error.path, error.problem) from None
+    before = await _of(client, entity)
+    wanted = {**before, **values}
+    return await _alter(options, client, differences({entity: before}, {entity: wanted}, prune=False))
+
+
+async def _remove(options: argparse.Namespace, client: "QuotaClient") -> int:
+    entity = _entity(options)
+    before = await _of(client, entity)
+    wanted = {key: value for key, value in before.items() if options.keys and key not in options.keys}
+    return await _alter(options, client, differences({entity: before}, {entity: wanted}, prune=False))
+
+
+async def _apply(options: argparse.Namespace, client: "QuotaClient") -> int:
+    wanted = _read(options)
+    return await _alter(options, client, differences(await _described(client), wanted, prune=options.prune))
+
+
+async def _diff(options: argparse.Namespace, client: "QuotaClient") -> int:
+    found = differences(await _described(client), _read(options), prune=options.prune)
+    _tell(options, found)
+    return DIFFERS if found else 0
+
+
+async def _export(options: argparse.Namespace, client: "QuotaClient") -> int:
+    found = await _described(client)
+    if options.format == "jikkou":
+        for loss in jikkou_loses(found):
+            print(f"sluice: {loss}", file=sys.stderr)
+    print(write(found, "json" if options.json else options.format), end="")
+    return 0
+
+
+async def _alter(options: argparse.Namespace, client: "QuotaClient", found: list[Difference]) -> int:
+    refused = await client.alter(alterations(found), validate_only=options.dry_run) if found else []
+    if refused:
+        reasons = [f"{_named(parts)}: {problem}" for parts, problem in refused[:_REFUSED_SHOWN_MAX]]
+        more = len(refused) - len(reasons)
+        raise ServerError("; ".join(reasons) + (f"; and {more} more" if more else ""))
+    _tell(options, found)
+    return 0
+
+
+def _tell(options: argparse.Namespace, found: list[Difference]) -> None:
+    if options.json:
+        changes = [{**plain(one.entity), "key": one.key, "old": one.old, "new": one.new} for one in found]
+        print(json.dumps(changes, indent=2, ensure_ascii=False))
+        return
+    for entity, key, old, new in found:
+        sign = "+" if old is None else "-" if new is None else "~"
+        values = [render_value(key, value) for value in (old, new) if value is not None]
+        print(f"{sign} {describe(entity)}: {key} {' -> '.join(values)}")
+    if not found:
+        print("nothing to change")
+
+
+async def _of(client: "QuotaClient", entity: Entity) -> dict[str, float]:
+    components: list[Component] = [
+        (kind, DEFAULT_NAME if name is None else EXACT, name) for kind, name in parts_of(entity)
+    ]
+    found = await _described(client, components, strict=True)
+    return dict(found.get(entity, {}))
+
+
+async def _described(
+    client: "QuotaClient", components: Sequence[Component] = (), *, strict: bool = False
+) -> Quotas:
+    found = {}
+    for parts, values in await client.describe(components, strict=strict):
+        entity = entity_of_parts(parts)
+        if entity is None:
+            print(f"sluice: left out: {_named(parts)}", file=sys.stderr)
+        else:
+            found[entity] = values
+    return found
+
+
+def _components(options: argparse.Namespace) -> list[Component]:
+    found: list[Component] = []
+    for kind, name in ((USER, options.user), (CLIENT_ID, options.client_id), (IP, options.ip)):
+        if name == DEFAULT.value:
+            found.append((kind, DEFAULT_NAME, None))
+        elif name is not None:
+            found.append((kind, ANY, None) if name == "*" else (kind, EXACT, name))
+    return found
+
+
+def _entity(options: argparse.Namespace) -> Entity:
+    names = (options.user, options.client_id, options.ip)
+    entity = Entity(*(DEFAULT if name == DEFAULT.value else name for name in names))
+    try:
+        check_entity(entity, "")
+    except DefinitionError:
+        raise UsageError("name an entity: --user, --client-id (or both), or --ip") from None
+    return entity
+
+
+def _read(options: argparse.Namespace) -> Quotas:
+    text = sys.stdin.read() if str(options.file) == "-" else read_text(options.file)
+    try:
+        return read(text, options.format)
+    except ConfigError as error:
+        raise ConfigError(f"{options.file}: {error.path}", error.problem) from None
+
+
+def _named(parts: Sequence[tuple[str, str | None]]) -> str:
+    return ", ".join(f"{kind} {'<default>' if name is None else repr(name)}" for kind, name in parts)
+
+
+def _add(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]",
+    name: str,
+    work: Work,
+    text: str,
+    *,
+    entity: bool = False,
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=text, description=f"{text.capitalize()}.", allow_abbrev=False)
+    parser.set_defaults(command=run, work=work)
+    parser.add_argument(
+        "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Sluice, or brokers"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--sasl-mechanism", choices=_MECHANISMS, help="authenticate")
+    parser.add_argument("--username", metavar="NAME", help="with --sasl-mechanism")
+    parser.add_argument("--password-file", type=Path, metavar="FILE", help="with --sasl-mechanism")
+    parser.add_argument(
+        "--tls-ca-file", type=Path, metavar="FILE", help="speak TLS, and trust these authorities"
+    )
+    if entity:
+        for option in ("--user", "--client-id", "--ip"):
+            parser.add_argument(option, metavar="NAME", help="<default> for the default entity")
+    if work is _show:
+        parser.add_argument("--strict", action="store_true", help="no entities that have other parts too")
+    return parser
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="toml",
+        help="toml is the quotas file's; jikkou needs sluice[yaml]",
+    )

@@ -1,0 +1,129 @@
+"""Quotas as TOML, JSON and jikkou's YAML: both ways, and what is refused."""
+
+import sys
+
+import pytest
+
+from proxy.commands.quota_formats import FORMATS, describe, jikkou_loses, plain, read, write
+from proxy.errors import ConfigError, UsageError
+from quotas.entities import DEFAULT, Entity
+
+# The six levels jikkou has, with its three keys.
+JIKKOUS = {
+    Entity(DEFAULT): {"producer_byte_rate": 1.0},
+    Entity("ann"): {"consumer_byte_rate": 2.0},
+    Entity("ann", "c"): {"request_percentage": 12.5},
+    Entity("ann", DEFAULT): {"producer_byte_rate": 3.0, "request_percentage": 4.0},
+    Entity(None, "ü: c"): {"producer_byte_rate": 5.0},
+    Entity(None, DEFAULT): {"producer_byte_rate": 6.0},
+}
+MORE = {
+    Entity(DEFAULT, "c"): {"producer_byte_rate": 7.0},
+    Entity(ip="::1"): {"connection_creation_rate": 8.0},
+    Entity("bob"): {"controller_mutation_rate": 0.5},
+}
+
+# Written after jikkou's documentation, "Kafka Quotas".
+DOCUMENTED = """\
+---
+apiVersion: 'kafka.jikkou.io/v1beta2'
+kind: 'KafkaClientQuota'
+metadata:
+  labels: { }
+  annotations: { }
+spec:
+  type: 'CLIENT'
+  entity:
+    clientId: 'my-client'
+  configs:
+    requestPercentage: 10
+    producerByteRate: 1024
+    consumerByteRate: 1024
+---
+apiVersion: 'kafka.jikkou.io/v1'
+kind: 'KafkaClientQuotaList'
+items:
+  - spec:
+      type: 'USER'
+      entity:
+        user: 'my-user'
+      configs:
+        producerByteRate: 1024
+  - spec:
+      type: USERS_DEFAULT
+      configs: {requestPercentage: 1.5}
+"""
+
+
+@pytest.mark.parametrize("form", ["toml", "json"])
+def test_what_is_written_is_read(form: str) -> None:
+    assert read(write(JIKKOUS | MORE, form), form) == JIKKOUS | MORE
+
+
+def test_what_jikkou_has_room_for_is_read_again() -> None:
+    assert read(write(JIKKOUS | MORE, "jikkou"), "jikkou") == JIKKOUS
+
+
+def test_documented_jikkou_resources_are_read() -> None:
+    assert read(DOCUMENTED, "jikkou") == {
+        Entity(None, "my-client"): {
+            "producer_byte_rate": 1024,
+            "consumer_byte_rate": 1024,
+            "request_percentage": 10,
+        },
+        Entity("my-user"): {"producer_byte_rate": 1024},
+        Entity(DEFAULT): {"request_percentage": 1.5},
+    }
+
+
+def test_what_jikkou_has_no_room_for_is_named() -> None:
+    assert list(jikkou_loses(JIKKOUS)) == []
+    assert list(jikkou_loses(MORE)) == [
+        "user <default>, client id 'c' is left out: jikkou has no such quota type",
+        "ip '::1' is left out: jikkou has no such quota type",
+        "controller_mutation_rate of user 'bob' is left out: jikkou has no such key",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "problem"),
+    [
+        ("toml", "[", "not TOML"),
+        ("json", "[", "not JSON"),
+        ("json", "{}", "must be a list"),
+        ("json", "[5]", "must be an object"),
+        ("json", '[{"user": "a"}]', "must be an object"),
+        ("json", '[{"user": "a", "group": "g", "quotas": {}}]', "must be an object"),
+        ("json", '[{"user": 5, "quotas": {"producer_byte_rate": 1}}]', "a name must be a text"),
+        ("json", '[{"user": "a", "quotas": {"producer_byte_rate": -1}}]', "greater than 0"),
+        ("json", '[{"user": "a", "quotas": {"producer_byte_rate": NaN}}]', "greater than 0"),
+        ("json", '[{"user": "a", "quotas": {"x": 1}}]', "unknown key"),
+        (
+            "json",
+            '[{"user": "a", "quotas": {"producer_byte_rate": 1}}, {"user": "a", "quotas": {"consumer_byte_rate": 1}}]',
+            "defined twice",
+        ),
+        ("jikkou", "{", "not YAML"),
+        ("jikkou", "kind: KafkaTopic", "apiVersion"),
+        ("jikkou", "apiVersion: kafka.jikkou.io/v1\nkind: KafkaTopic", "kind"),
+        ("jikkou", "5", "apiVersion"),
+        ("jikkou", DOCUMENTED.replace("'CLIENT'", "'CLUSTER'"), "spec.type"),
+        ("jikkou", DOCUMENTED.replace("clientId: 'my-client'", "user: 'u'"), "names too little"),
+        ("jikkou", DOCUMENTED.replace("requestPercentage: 10", "other: 10"), "unknown key"),
+    ],
+)
+def test_what_can_not_be_is_refused(form: str, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read(text, form)
+
+
+def test_without_yaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(UsageError, match=r"sluice\[yaml\]"):
+        read(DOCUMENTED, "jikkou")
+    assert "jikkou" in FORMATS
+
+
+def test_entities_have_names() -> None:
+    assert describe(Entity("ann", DEFAULT)) == "user 'ann', client id <default>"
+    assert plain(Entity(ip=DEFAULT)) == {"ip": "<default>"}

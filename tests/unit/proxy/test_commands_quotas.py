@@ -1,0 +1,264 @@
+"""`sluice quotas` against a server that answers as Sluice does, from a file: what is printed, sent, and refused."""
+
+import io
+import json
+import socketserver
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.header import body_start
+from proxy import cli
+from proxy.channel import Question
+from proxy.config import QuotaSettings
+from proxy.quota_store import QuotaStore
+from proxy.quota_store.answers import answer
+from proxy.quota_store.permissions import Permissions
+from quotas.definitions_file import parse
+
+FILE = """\
+# Ours.
+[[quota]]
+client_id = "a"
+producer_byte_rate = 1000
+[[quota]]
+user = "ann"
+client_id = "<default>"
+request_percentage = 12.5
+"""
+BOB = '[[quota]]\nuser = "bob"\nproducer_byte_rate = 1\n'
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Answers the quota API, and counts what was sent."""
+
+    allow_reuse_address = True
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.path = path
+        self.store = QuotaStore(QuotaSettings(file=path))
+        self.permissions = Permissions(frozenset("*"))
+        self.altered = 0
+        self.silent = False
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server_address[1]}"
+
+
+class Handler(socketserver.StreamRequestHandler):
+    """One connection."""
+
+    def handle(self) -> None:
+        server = self.server
+        assert isinstance(server, Server)
+        while prefix := self.rfile.read(4):
+            frame = prefix + self.rfile.read(struct.unpack(">i", prefix)[0])
+            key, version, correlation_id = struct.unpack_from(">hhi", frame, 4)
+            start = body_start(frame, 0, len(frame), key, version)
+            assert start is not None
+            if server.silent:
+                return
+            server.altered += key == 49
+            asked = Question(key, version, correlation_id, frame, start, "ANONYMOUS", trusted=False)
+            self.wfile.write(answer(server.store, server.permissions, asked).frame)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    path = tmp_path / "quotas.toml"
+    path.write_text(FILE)
+    with Server(path) as made:
+        thread = threading.Thread(target=made.serve_forever, args=(0.01,))
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+class Tool:
+    """Runs the command, and keeps what it printed."""
+
+    def __init__(self, server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+        self.server = server
+        self._capsys = capsys
+        self.err = ""
+
+    def __call__(self, name: str, *words: str, code: int = 0) -> str:
+        assert cli.main(["quotas", name, "--bootstrap-server", self.server.address, *words]) == code
+        captured = self._capsys.readouterr()
+        self.err = captured.err
+        return captured.out
+
+
+@pytest.fixture
+def tool(server: Server, capsys: pytest.CaptureFixture[str]) -> Tool:
+    return Tool(server, capsys)
+
+
+def test_show_lists_everything(tool: Tool) -> None:
+    assert tool("show") == (
+        "client id 'a': producer_byte_rate=1000\nuser 'ann', client id <default>: request_percentage=12.5\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (["--client-id", "a"], 1),
+        (["--client-id", "<default>"], 1),
+        (["--client-id", "*"], 2),
+        (["--client-id", "*", "--strict"], 1),
+        (["--user", "ann"], 1),
+        (["--user", "ann", "--strict"], 0),
+        (["--ip", "*"], 0),
+    ],
+)
+def test_show_filters(tool: Tool, words: list[str], lines: int) -> None:
+    assert len(tool("show", *words).splitlines()) == lines
+
+
+def test_show_as_json(tool: Tool) -> None:
+    assert json.loads(tool("show", "--json"))[0] == {
+        "client_id": "a",
+        "quotas": {"producer_byte_rate": 1000.0},
+    }
+
+
+def test_set_changes_what_it_names_and_a_second_run_sends_nothing(tool: Tool) -> None:
+    printed = tool("set", "--client-id", "a", "producer_byte_rate=2M", "consumer_byte_rate=5")
+    assert printed == (
+        "~ client id 'a': producer_byte_rate 1000 -> 2000000\n+ client id 'a': consumer_byte_rate 5\n"
+    )
+    assert tool.server.altered == 1
+    assert tool("set", "--client-id", "a", "producer_byte_rate=2000000") == "nothing to change\n"
+    assert tool("set", "--client-id", "a", "producer_byte_rate=2000000", "--json") == "[]\n"
+    assert tool.server.altered == 1
+    assert "producer_byte_rate = 2000000\nconsumer_byte_rate = 5\n" in tool.server.path.read_text()
+
+
+def test_remove_takes_keys_or_all(tool: Tool) -> None:
+    tool("set", "--client-id", "a", "consumer_byte_rate=5")
+    assert json.loads(tool("remove", "--client-id", "a", "consumer_byte_rate", "--json")) == [
+        {"client_id": "a", "key": "consumer_byte_rate", "old": 5.0, "new": None}
+    ]
+    assert tool("remove", "--client-id", "a") == "- client id 'a': producer_byte_rate 1000\n"
+    assert tool("remove", "--client-id", "a") == "nothing to change\n"
+    assert len(parse(tool.server.path.read_text())) == 1
+
+
+def test_dry_run_is_judged_and_changes_nothing(tool: Tool) -> None:
+    tool("set", "--ip", "::1", "connection_creation_rate=5", "--dry-run")
+    assert tool.server.altered == 1
+    tool("set", "--ip", "no-host", "connection_creation_rate=5", "--dry-run", code=1)
+    assert "no-host is not a valid IP" in tool.err
+    assert tool.server.path.read_text() == FILE
+
+
+def test_apply_diff_and_export_go_round(tool: Tool, tmp_path: Path) -> None:
+    file = tmp_path / "wanted.toml"
+    file.write_text(
+        '[[quota]]\nclient_id = "a"\nproducer_byte_rate = "2k"\n[[quota]]\nuser = "bob"\nproducer_byte_rate = 1\n'
+    )
+    planned = tool("diff", str(file), "--prune", code=3)
+    assert planned == (
+        "~ client id 'a': producer_byte_rate 1000 -> 2000\n+ user 'bob': producer_byte_rate 1\n"
+        "- user 'ann', client id <default>: request_percentage 12.5\n"
+    )
+    assert tool.server.altered == 0
+    assert tool("apply", str(file), "--prune", "--dry-run") == planned
+    assert tool.server.path.read_text() == FILE
+    assert tool("apply", str(file), "--prune") == planned
+    assert tool("diff", str(file), "--prune") == "nothing to change\n"
+    file.write_text(tool("export"))
+    assert tool("apply", str(file), "--prune") == "nothing to change\n"
+    assert tool.server.path.read_text().startswith("# Ours.\n")
+
+
+def test_apply_leaves_alone_what_the_file_does_not_name(tool: Tool, tmp_path: Path) -> None:
+    file = tmp_path / "wanted.toml"
+    file.write_text(BOB)
+    assert tool("apply", str(file)) == "+ user 'bob': producer_byte_rate 1\n"
+    assert len(parse(tool.server.path.read_text())) == 3
+
+
+def test_apply_reads_standard_input(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO('[{"user": "bob", "quotas": {"producer_byte_rate": 1}}]'))
+    tool("apply", "-", "--format", "json")
+    assert len(parse(tool.server.path.read_text())) == 3
+
+
+def test_thousands_of_entities_are_sent_in_portions(tool: Tool, tmp_path: Path) -> None:
+    file = tmp_path / "wanted.toml"
+    file.write_text("".join(f'[[quota]]\nuser = "u{n}"\nproducer_byte_rate = 1\n' for n in range(2500)))
+    assert len(tool("apply", str(file)).splitlines()) == 2500
+    assert tool.server.altered == 3
+
+
+def test_export_as_jikkou_names_what_it_has_no_room_for(tool: Tool) -> None:
+    tool("set", "--ip", "::1", "connection_creation_rate=5")
+    printed = tool("export", "--format", "jikkou")
+    assert printed.count("kind: KafkaClientQuota") == 2
+    assert "ip '::1' is left out" in tool.err
+    assert json.loads(tool("export", "--json"))[2] == {
+        "ip": "::1",
+        "quotas": {"connection_creation_rate": 5.0},
+    }
+
+
+def test_refusal_is_one_line(tool: Tool) -> None:
+    tool.server.permissions = Permissions()
+    tool("set", "--user", "bob", "producer_byte_rate=1", code=1)
+    assert tool.err == (
+        "sluice: user 'bob': Cluster authorization failed: 'ANONYMOUS' is not in [quotas] alter_principals.\n"
+    )
+    tool.server.permissions = Permissions(frozenset(), frozenset())
+    tool("show", code=1)
+    assert "describe_principals" in tool.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["set", "producer_byte_rate=1"], "name an entity"),
+        (["set", "--ip", "::1", "--user", "u", "connection_creation_rate=1"], "name an entity"),
+        (["set", "--user", "u", "producer_byte_rate"], "is not KEY=VALUE"),
+        (["show", "--sasl-mechanism", "PLAIN"], "needs --username and --password-file"),
+    ],
+)
+def test_wrong_arguments(tool: Tool, words: list[str], said: str) -> None:
+    tool(*words, code=2)
+    assert said in tool.err
+
+
+@pytest.mark.parametrize("value", ["0", "x", "1.5", "nan"])
+def test_wrong_value_is_never_sent(tool: Tool, value: str) -> None:
+    tool("set", "--user", "u", f"producer_byte_rate={value}", code=1)
+    assert tool.err.startswith("sluice: producer_byte_rate: ")
+    assert tool.server.altered == 0
+
+
+def test_wrong_file_names_its_place(tool: Tool, tmp_path: Path) -> None:
+    file = tmp_path / "wanted.toml"
+    file.write_text('[[quota]]\nuser = "u"\nproducer_byte_rate = 0\n')
+    tool("apply", str(file), code=1)
+    assert f"{file}: quota[0].producer_byte_rate: must be greater than 0" in tool.err
+    tool("diff", str(tmp_path / "none"), code=1)
+    assert "cannot be read" in tool.err
+
+
+def test_server_that_hangs_up_is_told(tool: Tool) -> None:
+    tool.server.silent = True
+    tool("show", code=1)
+    assert "closed the connection without an answer" in tool.err
+
+
+def test_next_address_is_tried(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:
+    servers = f"127.0.0.1:1,{tool.server.address}"
+    assert cli.main(["quotas", "show", "--bootstrap-server", servers]) == 0
+    assert cli.main(["quotas", "show", "--bootstrap-server", "127.0.0.1:1"]) == 1
+    assert "127.0.0.1:1: " in capsys.readouterr().err
