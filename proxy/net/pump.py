@@ -221,11 +221,9 @@ class Pump:
         splices cost less than many small ones. After it a short read: what follows is a header, and its payload
         is to be spliced too. Of an encrypted stream both would count the wrong bytes.
         """
-        if self._encrypted:
-            return
         unseen = self.side.unseen
         was_large = self._low_water > 1
-        large = unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large)
+        large = not self._encrypted and (unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large))
         # Without a pipe it is the buffer that takes the payload too.
         short = large or was_large
         self._tuned = short
