@@ -19,6 +19,7 @@ from typing import Final
 import uvloop
 
 from proxy.admin import AdminServer, Site
+from proxy.certificates import Certificates
 from proxy.channel import ChannelSettings
 from proxy.cluster import BrokerMap, MapFile, Poller, QuotaMirror, login_of
 from proxy.config import Config, ListenerOptions
@@ -61,6 +62,8 @@ class App:
         self.stats = Stats()
         self.engine = Engine(engine_options(config), store.definitions)
         self.shared = Shared(loop, self.engine, config.limits, self.stats)
+        self._certificates = Certificates(config, self.stats)
+        self.shared.broker_tls = broker_tls = self._certificates.brokers
         self.connections: set[Connection] = set()
         self._map_file = MapFile(config.state.directory) if config.state.directory else None
         upstreams = {
@@ -72,14 +75,17 @@ class App:
             self.brokers.learn(broker, *address)
         self.brokers.set_live(upstreams)
         login = login_of(config.cluster)
-        self.poller = Poller(self.brokers, self._map_file, follow=not upstreams, login=login)
+        tls = None if broker_tls is None else lambda: broker_tls.context
+        self.poller = Poller(self.brokers, self._map_file, follow=not upstreams, login=login, tls=tls)
         self._listeners = [self._listener(options) for options in config.listeners]
         metrics = Metrics(self.stats, self.engine, config.limits.metric_series_max, sluice_version())
         self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._desk.ask
         self._mirror = (
-            QuotaMirror(self.brokers, self._desk.mirror, login) if config.quotas.source == "cluster" else None
+            QuotaMirror(self.brokers, self._desk.mirror, login, tls)
+            if config.quotas.source == "cluster"
+            else None
         )
         self._reloader = Reloader(config, self._desk, self.stats, self.apply)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -114,7 +120,7 @@ class App:
             listeners=len(self._listeners),
             problem=self.poller.problem or None,
         )
-        for work in (self.poller.run(), self._reloader.run(), self._sweep()):
+        for work in (self.poller.run(), self._reloader.run(), self._certificates.run(), self._sweep()):
             self._task(work)
         if self._mirror is not None:
             self._task(self._mirror.run())
@@ -148,6 +154,11 @@ class App:
         self._signals += 1
         self._stopping.set()
 
+    def read_again(self) -> None:
+        """SIGHUP: the configuration, the quotas file and the certificates."""
+        self._reloader.request()
+        self._certificates.request()
+
     def toggle_enforcement(self) -> None:
         """SIGUSR1: plain relay, or quotas again."""
         self._switched_on = not self._switched_on
@@ -176,13 +187,14 @@ class App:
                 trusted=options.loopback and not self._config.cluster.sasl_mechanism,
             )
 
-        return Listener(options, settings, self.brokers, self.shared, self.connections)
+        tls = self._certificates.listeners.get(options.name)
+        return Listener(options, settings, self.brokers, self.shared, self.connections, tls)
 
     def _handle_signals(self) -> None:
         handlers: dict[int, Callable[[], None]] = {
             signal.SIGTERM: self.stop,
             signal.SIGINT: self.stop,
-            signal.SIGHUP: self._reloader.request,
+            signal.SIGHUP: self.read_again,
             signal.SIGUSR1: self.toggle_enforcement,
         }
         for number, handler in handlers.items():
@@ -219,7 +231,7 @@ class App:
         self.engine.switch(False)
         event(logger, logging.INFO, "draining", connections=len(self.connections))
         until = now_ms() + int(self._config.limits.drain_seconds * 1000)
-        while self.connections and now_ms() < until and self._signals < 2:
+        while (self.connections or self.shared.arrivals) and now_ms() < until and self._signals < 2:
             now = now_ms()
             for connection in list(self.connections):
                 connection.drain(now)

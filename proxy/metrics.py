@@ -8,7 +8,7 @@ thread. It keeps its own registry, since the default one is shared with whatever
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -221,6 +221,19 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
     yield _counter(
         "sluice_connection_errors", "Connections that ended as nobody wished", stats.errors, "cause"
     )
+    yield _counter("sluice_tls_handshakes", "TLS handshakes that succeeded", stats.handshakes, "side")
+    yield _counter(
+        "sluice_certificate_reloads",
+        "Times certificates were read again",
+        stats.certificate_reloads,
+        "result",
+    )
+    yield _gauge(
+        "sluice_certificate_expiry_timestamp_seconds",
+        "When a certificate ends",
+        stats.certificate_ends,
+        "tls",
+    )
     yield _counter("sluice_requests", "Frames from clients, by API", _requests(stats), "api")
     yield _counter(
         "sluice_topics_rejected", "Topics over the partition mutation quota", stats.topics_rejected, "api"
@@ -249,6 +262,16 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
             "Time requests were held before their payload was read",
             stats.held_ms_total / 1000,
         ),
+        (
+            "sluice_tls_handshake_seconds",
+            "Time that TLS handshakes took on the event loop",
+            stats.handshake_us_total / 1_000_000,
+        ),
+        (
+            "sluice_connections_would_refuse",
+            "Connections over their address's rate, let in because nothing is enforced",
+            stats.connections_would_refuse,
+        ),
         ("sluice_clients_closed_muted", "Clients that closed while muted", stats.client_closed_muted),
         (
             "sluice_fetches_answered",
@@ -274,6 +297,11 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
     ):
         yield CounterMetricFamily(name, text, value=value)
     for name, text, value in (
+        (
+            "sluice_connections_waiting",
+            "Connections over their address's rate, unread until they are closed",
+            stats.connections_waiting,
+        ),
         ("sluice_channels_muted", "Channels muted now", stats.muted),
         ("sluice_channels_held", "Channels held now, their payload unread", stats.held),
         ("sluice_held_bytes", "Bytes in memory of requests that are held", stats.held_bytes),
@@ -282,7 +310,7 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
     yield _latency(stats)
 
 
-def _gauge(name: str, text: str, values: dict[str, int], label: str) -> Metric:
+def _gauge(name: str, text: str, values: Mapping[str, float], label: str) -> Metric:
     family = GaugeMetricFamily(name, text, labels=(label,))
     for key, value in sorted(values.items()):
         family.add_metric((key,), value)

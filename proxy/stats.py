@@ -18,12 +18,18 @@ class Stats:
     __slots__ = (
         "bytes_from_brokers",
         "bytes_from_clients",
+        "certificate_ends",
+        "certificate_reloads",
         "client_closed_muted",
         "connections",
         "connections_total",
+        "connections_waiting",
+        "connections_would_refuse",
         "errors",
         "fetches_answered",
         "frames_from_brokers",
+        "handshake_us_total",
+        "handshakes",
         "held",
         "held_bytes",
         "held_ms_total",
@@ -48,7 +54,13 @@ class Stats:
     def __init__(self) -> None:
         self.connections: Counter[str] = Counter()  # open now, by listener name
         self.connections_total: Counter[str] = Counter()
-        self.refused: Counter[str] = Counter()  # cause: connections_max, descriptors, draining
+        self.refused: Counter[str] = Counter()  # cause: connections_max, connection_rate, descriptors, ...
+        self.connections_would_refuse = 0  # over their address's rate, and let in because nothing is enforced
+        self.connections_waiting = 0  # over their address's rate, to be closed when their time is over
+        self.certificate_ends: dict[str, float] = {}  # by key path, seconds since the epoch
+        self.certificate_reloads: Counter[str] = Counter()  # "ok", "refused"
+        self.handshakes: Counter[str] = Counter()  # TLS handshakes that succeeded: "client", "broker"
+        self.handshake_us_total = 0  # time they took on the event loop
         self.errors: Counter[str] = Counter()  # cause of a connection's end that was nobody's wish
         # By API key; the last one counts every unknown key.
         self.requests: list[int] = [0] * (API_KEYS_MAX + 1)

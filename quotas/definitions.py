@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from quotas.entities import DEFAULT, BucketKey, Entity, code, entity_of
+from quotas.entities import DEFAULT, BucketKey, Entity, code, entity_of, ip_name
 from quotas.errors import DefinitionError
 
 QuotaKey = Literal[
@@ -31,6 +31,7 @@ QuotaKey = Literal[
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
 CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 CLIENT_KEYS: Final = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 )
@@ -42,6 +43,7 @@ LONG_MAX: Final = 2**63 - 1
 _KEYS: Final[tuple[str, ...]] = get_args(QuotaKey)
 _DEFAULT_PAIR: Final = code(DEFAULT, DEFAULT)
 _DEFAULT_USER: Final = code(DEFAULT, None)
+_DEFAULT_ADDRESS: Final = code(None, None, DEFAULT)
 _DEFAULT_CLIENT: Final = code(None, DEFAULT)
 # Enough for any cluster's entities, small enough that a mistaken file cannot fill the memory.
 ENTITIES_MAX: Final = 1_000_000
@@ -88,7 +90,7 @@ class Definitions:
     as it is now. A new limit counts for clients when `Engine.update` was told.
     """
 
-    __slots__ = ("_codes", "_defaults", "_overrides", "_rates", "_static", "_users")
+    __slots__ = ("_addresses", "_codes", "_defaults", "_overrides", "_rates", "_static", "_users")
 
     def __init__(
         self,
@@ -102,6 +104,7 @@ class Definitions:
         """
         self.static = static or StaticQuotas()
         self._codes: dict[str, None] = {}  # in the order of definition
+        self._addresses: dict[str, str] = {}  # one form of each address -> the code of its entity
         self._users: dict[str, int] = {}  # how many entities name each
         self._rates: dict[str, dict[str, float]] = {key: {} for key in _KEYS}
         for entity, values in (entries or {}).items():
@@ -147,6 +150,8 @@ class Definitions:
                 rates[text] = float(values[key])
             else:
                 rates.pop(text, None)
+        if isinstance(entity.ip, str):
+            self._addresses[ip_name(entity.ip) or entity.ip] = text
         known = text in self._codes
         if values and not known:
             self._codes[text] = None
@@ -193,6 +198,20 @@ class Definitions:
         if found is None and rates:
             found = rates.get(_DEFAULT_CLIENT)
         return (self._defaults.get(key) if found is None else found), own
+
+    def connection_rate(self, ip: str) -> float | None:
+        """How many connections a second an address may create; `None`: as many as it likes.
+
+        >>> key = "connection_creation_rate"
+        >>> rates = {Entity(ip=DEFAULT): {key: 10}, Entity(ip="2001:DB8::0:1"): {key: 99}}
+        >>> Definitions(rates).connection_rate("192.0.2.1"), Definitions(rates).connection_rate("2001:db8::1")
+        (10.0, 99.0)
+        """
+        rates = self._rates[CONNECTION_CREATION_RATE]
+        if not rates:
+            return None
+        found = rates.get(self._addresses.get(ip, ""))
+        return rates.get(_DEFAULT_ADDRESS) if found is None else found
 
     def has(self, key: str) -> bool:
         """Whether anything at all is limited by this key."""

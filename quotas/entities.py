@@ -11,6 +11,7 @@ tens of milliseconds.
 """
 
 import enum
+from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 
 
@@ -74,6 +75,20 @@ def entity_of(text: str) -> Entity:
     if sign != "-":
         client_id = DEFAULT if sign == "~" else names
     return Entity(user, client_id)
+
+
+def ip_name(text: str) -> str | None:
+    """Write an IP address in its one form, an IPv4 address that came over IPv6 as IPv4; None for what is none.
+
+    >>> ip_name("::FFFF:192.0.2.1"), ip_name("2001:db8::0:1"), ip_name("kafka.example.org")
+    ('192.0.2.1', '2001:db8::1', None)
+    """
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return str(mapped or found)
 
 
 class BucketKey(NamedTuple):

@@ -86,6 +86,16 @@ class BrokerMap:
         targets = self.targets()
         return ANY_BROKER, targets[self._turn % len(targets)] if targets else None
 
+    def host(self, broker: int, target: tuple[str, int]) -> str:
+        """Give the name under which a broker is known that is dialled at `target`: its certificate bears it."""
+        address = self._addresses.get(broker)
+        if address is not None and self._dial(address) == target:
+            return address.host
+        for address in (*self._addresses.values(), *self._bootstrap):
+            if address.port == target[1] and self._dial(address) == target:
+                return address.host
+        return target[0]
+
     def address_map(
         self, listener: ListenerOptions, broker: int, host: str, port: int
     ) -> tuple[str, int] | None:

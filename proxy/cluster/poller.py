@@ -16,6 +16,7 @@ from protocol.errors import WireError
 from protocol.messages import metadata
 from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.dialling import Tls, dial
 from proxy.cluster.login import Login, LoginError
 from proxy.cluster.map_file import MapFile
 from proxy.logs import event
@@ -37,18 +38,26 @@ class Poller:
     Args:
         follow: whether the map follows what the cluster says; a sidecar's upstreams are fixed.
         login: authenticates each connection; None where brokers ask for no SASL.
+        tls: gives the TLS context in force; None for plaintext.
 
     Attributes:
         problem: why the cluster can not be served now; "" when it can.
     """
 
     def __init__(
-        self, brokers: BrokerMap, map_file: MapFile | None, *, follow: bool, login: Login | None = None
+        self,
+        brokers: BrokerMap,
+        map_file: MapFile | None,
+        *,
+        follow: bool,
+        login: Login | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._brokers = brokers
         self._map_file = map_file
         self._follow = follow
         self._login = login
+        self._tls = tls
         self._failures = 0
         self.problem = "the cluster was not asked yet"
 
@@ -65,7 +74,7 @@ class Poller:
         for host, port in self._brokers.targets():
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    found = await _ask(host, port, self._login)
+                    found = await self._ask(host, port)
             except (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError) as error:
                 problems.append(f"{host}:{port}: {_reason(error)}")
                 continue
@@ -104,34 +113,33 @@ class Poller:
                 continue
             self._brokers.resolved(host, str(found[0][4][0]))
 
+    async def _ask(self, host: str, port: int) -> list[tuple[int, str, int]]:
+        """Ask one broker for all brokers: (id, host, port) each.
+
+        Raises:
+            OSError: it can not be reached.
+            LoginError: it does not know Sluice.
+            WireError: what came back is no Metadata answer.
+        """
+        reader, writer = await dial(self._brokers, host, port, self._tls)
+        try:
+            if self._login is not None:
+                await self._login(reader, writer)
+            frame = await ask(reader, writer, METADATA, _METADATA_VERSION, _NO_TOPICS)
+        finally:
+            writer.close()
+        found: list[tuple[int, str, int]] = []
+
+        def note(broker: int, broker_host: str, broker_port: int) -> tuple[str, int]:
+            found.append((broker, broker_host, broker_port))
+            return broker_host, broker_port
+
+        if metadata.rewrite_head(frame, 0, len(frame), _METADATA_VERSION, note) is None:
+            raise WireError("a Metadata answer that ends before its brokers do")
+        return found
+
 
 def _reason(error: Exception) -> str:
     if isinstance(error, asyncio.IncompleteReadError):
         return "closed the connection without an answer: a broker that asks for SASL or TLS does"
     return str(error) or type(error).__name__
-
-
-async def _ask(host: str, port: int, login: Login | None) -> list[tuple[int, str, int]]:
-    """Ask one broker for all brokers: (id, host, port) each.
-
-    Raises:
-        OSError: it can not be reached.
-        LoginError: it does not know Sluice.
-        WireError: what came back is no Metadata answer.
-    """
-    reader, writer = await asyncio.open_connection(host, port)
-    try:
-        if login is not None:
-            await login(reader, writer)
-        frame = await ask(reader, writer, METADATA, _METADATA_VERSION, _NO_TOPICS)
-    finally:
-        writer.close()
-    found: list[tuple[int, str, int]] = []
-
-    def note(broker: int, broker_host: str, broker_port: int) -> tuple[str, int]:
-        found.append((broker, broker_host, broker_port))
-        return broker_host, broker_port
-
-    if metadata.rewrite_head(frame, 0, len(frame), _METADATA_VERSION, note) is None:
-        raise WireError("a Metadata answer that ends before its brokers do")
-    return found

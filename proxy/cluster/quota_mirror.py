@@ -15,6 +15,7 @@ from protocol.errors import WireError
 from protocol.messages.client_quotas_calls import DescribeAnswer
 from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.dialling import Tls, dial
 from proxy.cluster.login import Login, LoginError
 from proxy.logs import event
 
@@ -34,6 +35,7 @@ class QuotaMirror:
     Args:
         take: gets an answer with everything, and tells whether anything differed.
         login: authenticates each connection; None where brokers ask for no SASL.
+        tls: gives the TLS context in force; None for plaintext.
 
     Attributes:
         problem: why the quotas can not be seen now; "" when they can.
@@ -44,10 +46,12 @@ class QuotaMirror:
         brokers: BrokerMap,
         take: Callable[[DescribeAnswer], Awaitable[bool]],
         login: Login | None = None,
+        tls: Tls | None = None,
     ) -> None:
         self._brokers = brokers
         self._take = take
         self._login = login
+        self._tls = tls
         self.problem = "the cluster was not asked yet"
 
     async def run(self) -> None:
@@ -80,7 +84,7 @@ class QuotaMirror:
         self.problem = problem
 
     async def _ask(self, host: str, port: int) -> DescribeAnswer:
-        reader, writer = await asyncio.open_connection(host, port)
+        reader, writer = await dial(self._brokers, host, port, self._tls)
         try:
             if self._login is not None:
                 await self._login(reader, writer)

@@ -7,7 +7,7 @@ import argparse
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from proxy import logs
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced
@@ -15,6 +15,9 @@ from proxy.config.units import write_bytes
 from proxy.errors import SluiceError
 from quotas.definitions import Definitions
 from quotas.entities import DEFAULT, Entity
+
+if TYPE_CHECKING:
+    from proxy.certificates import Certificates
 
 DESCRIPTION: Final = (
     "Judge a configuration and its quotas file, try the cluster, and say what `sluice serve` would do. "
@@ -29,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
     logs.set_up("error", "text")  # what is found is printed, not logged
     config = load(options.config, os.environ)
     definitions = read_definitions(config.quotas, config.source.quota_text)
+    tls(config)
     lines = [f"{options.config} is right.", *listeners(config), *quotas(config, definitions)]
     lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
     lines += [f"warning: {warning}" for warning in (*config.warnings, *unenforced(definitions.entries()))]
@@ -47,6 +51,11 @@ def listeners(config: Config) -> Iterator[str]:
     for listener in config.listeners:
         kind = "sidecar" if listener.sidecar else "gateway"
         yield f'listener "{listener.name}": {kind} on {listener.bind}, {_ports(listener)}'
+        if listener.tls is not None:
+            yield f"  TLS, client certificates {listener.tls.client_auth}"
+        if listener.proxy_protocol:
+            networks = ", ".join(map(str, listener.proxy_protocol_sources))
+            yield f"  PROXY protocol, believed from {networks}"
         if listener.sidecar:
             where = ", ".join(f"{broker} at {address}" for broker, address in listener.upstreams.items())
             yield f"  in front of broker {where}; addresses in answers stay as they are"
@@ -127,6 +136,19 @@ def _limit(key: str, value: float) -> str:
     return f"{key} {value:g}"
 
 
+def tls(config: Config) -> "Certificates":
+    """Read every certificate.
+
+    Raises:
+        ConfigError: one that can not be used.
+    """
+    # Imported late: most configurations have none.
+    from proxy.certificates import Certificates
+    from proxy.stats import Stats
+
+    return Certificates(config, Stats())
+
+
 def ask(config: Config) -> tuple[Mapping[int, Address], str]:
     """Ask the cluster for its brokers once; give them, and why not when it does not answer."""
     # Imported late: judging a file needs no sockets.
@@ -134,7 +156,9 @@ def ask(config: Config) -> tuple[Mapping[int, Address], str]:
     from proxy.stats import Stats
 
     brokers = BrokerMap(config.cluster.bootstrap, Stats())
-    poller = Poller(brokers, None, follow=True, login=login_of(config.cluster))
+    side = tls(config).brokers
+    context = None if side is None else lambda: side.context
+    poller = Poller(brokers, None, follow=True, login=login_of(config.cluster), tls=context)
     asyncio.run(poller.poll())
     return brokers.addresses(), poller.problem
 

@@ -2,6 +2,7 @@
 
     units, readers      single values
     keys, options       the option classes, each field with the description of its key
+    tables, tls_options one table -> its options; the tables of TLS
     environment         SLUICE_ADMIN__BIND and its like
     parser, checks      tables -> Config: pure
     loader              reads the file
@@ -26,17 +27,21 @@ from proxy.config.options import (
     StateOptions,
 )
 from proxy.config.parser import parse
-from proxy.config.readers import Address
+from proxy.config.readers import Address, Network
+from proxy.config.tls_options import ClusterTls, ListenerTls
 
 __all__ = [
     "Address",
     "AdminOptions",
     "Changes",
     "ClusterOptions",
+    "ClusterTls",
     "Config",
     "LimitOptions",
     "ListenerOptions",
+    "ListenerTls",
     "LogOptions",
+    "Network",
     "QuotaSettings",
     "Source",
     "StateOptions",

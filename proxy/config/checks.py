@@ -46,6 +46,7 @@ def check(config: Config) -> list[str]:
     _check_names(config)
     for index, listener in enumerate(config.listeners):
         _check_brokers(f"listeners[{index}]", listener)
+        _check_sources(f"listeners[{index}]", listener)
     _check_burst(config)
     bound = list(_bound(config))
     _check_overlaps(bound, "is bound")
@@ -97,6 +98,14 @@ def _check_burst(config: Config) -> None:
     if quotas.partition_mutations_burst is not None and quotas.partition_mutations_rate is None:
         problem = "needs partition_mutations_rate: without it nothing is limited"
         raise ConfigError("quotas.partition_mutations_burst", problem, quotas.partition_mutations_burst)
+
+
+def _check_sources(path: str, listener: ListenerOptions) -> None:
+    """Whoever may write the header may call himself what he likes, so it must be said who."""
+    if listener.proxy_protocol and not listener.proxy_protocol_sources:
+        raise ConfigError(f"{path}.proxy_protocol_sources", "must say from where the header is believed")
+    if listener.proxy_protocol_sources and not listener.proxy_protocol:
+        raise ConfigError(f"{path}.proxy_protocol_sources", "says nothing without proxy_protocol = true")
 
 
 def _bound(config: Config) -> Iterator[PortRange]:

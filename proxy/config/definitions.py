@@ -18,7 +18,7 @@ from quotas.definitions import (
     StaticQuotas,
 )
 from quotas.definitions_file import parse
-from quotas.entities import Entity
+from quotas.entities import Entity, ip_name
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 
@@ -89,7 +89,8 @@ def unenforced(entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> list[st
     found: list[str] = []
     for entity, values in entries:
         if entity.ip is not None:
-            found.append(f"quota of ip {entity.ip!r} has no effect: connection rates are not limited yet")
+            if isinstance(entity.ip, str) and ip_name(entity.ip) is None:
+                found.append(f"quota of ip {entity.ip!r} has no effect: it is no IP address")
         else:
             parts = (("user", entity.user), ("client id", entity.client_id))
             who = " and ".join(f"{part} {name!r}" for part, name in parts if name is not None)

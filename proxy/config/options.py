@@ -1,7 +1,8 @@
 """The options of one proxy, frozen: what `proxy.config.parser` makes and everything else reads.
 
-Each field carries its key (see `proxy.config.keys`); its name is the key's name. Options of later issues
-(TLS, replication, reassignment, capture) are not here, and their keys are refused.
+Each field carries its key (see `proxy.config.keys`); its name is the key's name. The tables of TLS are in
+`proxy.config.tls_options`. Options of later issues (replication, reassignment, capture) are not here, and their
+keys are refused.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ from typing import Final
 
 from proxy.config import readers
 from proxy.config.keys import key
-from proxy.config.readers import Address
+from proxy.config.readers import Address, Network
+from proxy.config.tls_options import ClusterTls, ListenerTls, read_cluster_tls, read_listener_tls
 from quotas.options import Mode, Policy, Scope
 
 DAY_SECONDS: Final = 86400
@@ -60,6 +62,9 @@ class ClusterOptions:
     password: str = field(
         default="", repr=False, metadata=key(readers.secret, "text", default="what `password_file` holds")
     )
+    tls: ClusterTls | None = field(
+        default=None, metadata=key(read_cluster_tls, "table", default="none: plaintext")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +92,14 @@ class ListenerOptions:
     )
     reuse_port: bool = field(default=False, metadata=key(readers.boolean, "true or false"))
     oauth_claim: str = field(default="sub", metadata=key(readers.text, "text"))
+    proxy_protocol: bool = field(default=False, metadata=key(readers.boolean, "true or false"))
+    proxy_protocol_sources: tuple[Network, ...] = field(
+        default=(),
+        metadata=key(readers.networks, "network, or several", default="none; needed with `proxy_protocol`"),
+    )
+    tls: ListenerTls | None = field(
+        default=None, metadata=key(read_listener_tls, "table", default="none: plaintext")
+    )
 
     @property
     def sidecar(self) -> bool:
@@ -224,6 +237,12 @@ class LimitOptions:
     pipes_max: int = field(default=64, metadata=key(readers.count(0, 65_536), "number", unit="pipes"))
     metric_series_max: int = field(
         default=2_000, metadata=key(readers.count(0, 1_000_000), "number", unit="series")
+    )
+    handshakes_max: int = field(
+        default=1_000, metadata=key(readers.count(1, 1_000_000), "number", unit="connections")
+    )
+    handshake_seconds: float = field(
+        default=10.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")
     )
     connect_seconds: float = field(
         default=10.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds")

@@ -7,13 +7,11 @@ last (`proxy.config.checks`).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, TypeVar
 
 from proxy.config.checks import check
 from proxy.config.environment import Tables, merge, override
-from proxy.config.keys import key_of
 from proxy.config.options import (
     HOLD_SECONDS_SCHEDULE,
     AdminOptions,
@@ -26,6 +24,7 @@ from proxy.config.options import (
     Source,
     StateOptions,
 )
+from proxy.config.tables import build, refuse_unknown
 from proxy.errors import ConfigError
 
 T = TypeVar("T")
@@ -33,8 +32,6 @@ T = TypeVar("T")
 LISTENERS_MAX: Final = 64
 WILDCARDS: Final = ("0.0.0.0", "::")
 SECTIONS: Final = ("cluster", "listeners", "quotas", "limits", "admin", "state", "log")
-_SECRETS: Final = ("password", "sasl_password", "secret")
-_TLS: Final = "TLS is not built yet"
 _SASL_OF_CLIENTS: Final = dict.fromkeys(
     ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
     "clients authenticate with the brokers, through Sluice",
@@ -45,8 +42,8 @@ NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
         "reassignment": "reassignment in batches (KIP-435) is not built yet",
         "capture": "capture is not built yet",
     },
-    "cluster": {"security_protocol": "it follows from sasl_mechanism and tls", "tls": _TLS},
-    "listeners": {**_SASL_OF_CLIENTS, "tls": _TLS},
+    "cluster": {"security_protocol": "it follows from sasl_mechanism and tls"},
+    "listeners": _SASL_OF_CLIENTS,
     "quotas": {},
 }
 
@@ -80,13 +77,18 @@ def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
 
 
 def _parse(tables: Tables, source: Source, base: Path) -> Config:
-    _refuse_unknown(tables, SECTIONS, "", NOT_BUILT[""])
+    refuse_unknown(tables, SECTIONS, "", NOT_BUILT[""])
     quotas = _section(QuotaSettings, fields(QuotaSettings), "quotas", tables)
     state = _section(StateOptions, fields(StateOptions), "state", tables)
     cluster = _section(ClusterOptions, fields(ClusterOptions), "cluster", tables)
-    listeners = _listeners(tables.get("listeners", []))
+    listeners = _listeners(tables.get("listeners", []), base)
+    cluster = replace(
+        cluster,
+        password_file=_under(base, cluster.password_file),
+        tls=cluster.tls.under(base) if cluster.tls else None,
+    )
     config = Config(
-        cluster=_cluster(replace(cluster, password_file=_under(base, cluster.password_file)), listeners),
+        cluster=_cluster(cluster, listeners),
         listeners=listeners,
         quotas=_sourced(
             _held(replace(quotas, file=_under(base, quotas.file)), _table(tables, "quotas")),
@@ -108,7 +110,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
 
 
 def _section(make: Callable[..., T], known: Sequence[Field[object]], name: str, tables: Tables) -> T:
-    return _build(make, known, name, _table(tables, name), NOT_BUILT.get(name, {}))
+    return build(make, known, name, _table(tables, name), NOT_BUILT.get(name, {}))
 
 
 def _table(tables: Tables, name: str) -> Tables:
@@ -118,47 +120,20 @@ def _table(tables: Tables, name: str) -> Tables:
     return table
 
 
-def _build(
-    make: Callable[..., T],
-    known: Sequence[Field[object]],
-    path: str,
-    table: Tables,
-    unbuilt: Mapping[str, str],
-) -> T:
-    keys = {field.name: found for field in known if (found := key_of(field)) is not None}
-    _refuse_unknown(table, tuple(keys), path, unbuilt)
-    return make(**{name: keys[name].read(f"{path}.{name}", value) for name, value in table.items()})
-
-
-def _refuse_unknown(
-    table: Mapping[str, object], known: Sequence[str], path: str, unbuilt: Mapping[str, str]
-) -> None:
-    for name, value in table.items():
-        if name in known:
-            continue
-        where = f"{path}.{name}" if path else name
-        shown = None if get_close_matches(name, _SECRETS) else value  # a misspelt password is a password
-        if name in unbuilt:
-            raise ConfigError(where, f"{unbuilt[name]}: leave it out", shown)
-        close = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(known)}"
-        raise ConfigError(where, f"unknown key{hint}", shown)
-
-
-def _listeners(value: object) -> tuple[ListenerOptions, ...]:
+def _listeners(value: object, base: Path) -> tuple[ListenerOptions, ...]:
     if not isinstance(value, list):
         raise ConfigError("listeners", "must be a list of tables: [[listeners]]", value)
     if not value:
         raise ConfigError("listeners", "there must be at least one: [[listeners]]")
     if len(value) > LISTENERS_MAX:
         raise ConfigError("listeners", f"there may be {LISTENERS_MAX} at most", len(value))
-    return tuple(_listener(f"listeners[{index}]", item) for index, item in enumerate(value))
+    return tuple(_listener(f"listeners[{index}]", item, base) for index, item in enumerate(value))
 
 
-def _listener(path: str, table: object) -> ListenerOptions:
+def _listener(path: str, table: object, base: Path) -> ListenerOptions:
     if not isinstance(table, dict):
         raise ConfigError(path, "must be a table: [[listeners]]", table)
-    built = _build(ListenerOptions, fields(ListenerOptions), path, table, NOT_BUILT["listeners"])
+    built = build(ListenerOptions, fields(ListenerOptions), path, table, NOT_BUILT["listeners"])
     host = built.advertised_host or built.bind
     if host in WILDCARDS and not built.sidecar:
         key = "advertised_host"
@@ -166,6 +141,7 @@ def _listener(path: str, table: object) -> ListenerOptions:
         raise ConfigError(f"{path}.{key}", problem, host)
     return replace(
         built,
+        tls=built.tls.under(base) if built.tls else None,
         advertised_host=host,
         advertised_bootstrap_port=built.advertised_bootstrap_port or built.bootstrap_port,
         advertised_first_broker_port=built.advertised_first_broker_port or built.first_broker_port,

@@ -18,8 +18,12 @@ from proxy.errors import ConfigError
 PORT_MAX: Final = 65535
 BROKER_ID_MAX: Final = 2**31 - 1  # Kafka's broker ids are INT32
 RATE_MAX: Final = 2**63 - 1  # Kafka's own "unlimited" for producer_byte_rate and consumer_byte_rate
+NETWORKS_MAX: Final = 1000
 CLIENT_ID_CHARACTERS_MAX: Final = 32767  # a STRING's length is an INT16
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", re.ASCII)
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Address(NamedTuple):
@@ -159,6 +163,25 @@ def addresses(path: str, value: object) -> tuple[Address, ...]:
     return tuple(
         address(path if isinstance(value, str) else f"{path}[{i}]", part) for i, part in enumerate(parts)
     )
+
+
+def networks(path: str, value: object) -> tuple[Network, ...]:
+    """Read networks, `10.0.0.0/8`, or single addresses: a list, or one text with commas."""
+    parts: list[object] = list(value.split(",")) if isinstance(value, str) else []
+    if isinstance(value, list):
+        parts = value
+    if not 1 <= len(parts) <= NETWORKS_MAX:
+        raise ConfigError(path, f"must be 1 to {NETWORKS_MAX} networks, as 10.0.0.0/8", value)
+    return tuple(_network(path, part) for part in parts)
+
+
+def _network(path: str, value: object) -> Network:
+    if isinstance(value, str):
+        try:
+            return ipaddress.ip_network(value.strip())
+        except ValueError as error:
+            raise ConfigError(path, f"is no network: {error}", value) from None
+    raise ConfigError(path, "must be a network, as 10.0.0.0/8", value)
 
 
 def upstreams(path: str, value: object) -> Mapping[int, Address]:

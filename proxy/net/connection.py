@@ -11,16 +11,21 @@ import errno
 import fcntl
 import logging
 import socket
+import ssl
 import struct
 import termios
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from protocol.errors import WireError
 from proxy.channel import Channel, ChannelSettings, PeerError
 from proxy.logs import event
+from proxy.net.handshakes import Handshake, handshake_problem
 from proxy.net.pump import Pump
 from proxy.net.shared import Shared, now_ms
+from proxy.net.stream import Stream
+from proxy.net.tls_socket import TlsSocket
 
 __all__ = ["Connection", "Upstream"]
 
@@ -41,16 +46,19 @@ class Connection:
     Args:
         upstream: the broker's address, or None where none is known yet.
         on_closed: called once, when both sockets are closed.
+        broker_host: the name that the broker's certificate must bear, where there is TLS towards brokers.
     """
 
     __slots__ = (
         "_active_bytes",
         "_active_ms",
         "_broker",
+        "_broker_host",
         "_client",
         "_closed",
         "_connecting_ms",
         "_finished_ms",
+        "_handshake",
         "_on_closed",
         "_shared",
         "_since_ms",
@@ -66,16 +74,19 @@ class Connection:
 
     def __init__(
         self,
-        client: socket.socket,
+        client: Stream,
         peer: str,
         upstream: Upstream | None,
         settings: ChannelSettings,
         shared: Shared,
         on_closed: Callable[["Connection"], None],
+        broker_host: str = "",
     ) -> None:
         self._shared = shared
         self._client = client
-        self._broker: socket.socket | None = None
+        self._broker: Stream | None = None
+        self._broker_host = broker_host
+        self._handshake: Handshake | None = None  # with the broker
         self._upstream = upstream
         self._connecting_ms = 0
         self._on_closed = on_closed
@@ -89,8 +100,9 @@ class Connection:
         self._closed = False
         self.peer = peer
         self.channel = Channel(settings, shared.engine, shared.sessions, shared.stats)
-        self.requests = Pump(self, shared, self.channel.requests)
-        self.responses = Pump(self, shared, self.channel.responses)
+        encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
+        self.requests = Pump(self, shared, self.channel.requests, encrypted)
+        self.responses = Pump(self, shared, self.channel.responses, encrypted)
         self._active_ms = now_ms()
         self._active_bytes = 0
         self.responses.write_to(client)
@@ -258,7 +270,9 @@ class Connection:
         self.responses.close()
         shared.stats.bytes_from_clients += self.requests.bytes_total
         shared.stats.bytes_from_brokers += self.responses.bytes_total
-        if self._connecting_ms and self._broker is not None:
+        if self._handshake is not None:
+            self._handshake.cancel()
+        elif self._connecting_ms and self._broker is not None:
             shared.loop.remove_writer(self._broker.fileno())
         self._client.close()
         if self._broker is not None:
@@ -288,21 +302,51 @@ class Connection:
             )
             return
         self._connecting_ms = now_ms()
-        self._shared.loop.add_writer(broker.fileno(), self._connected)
+        self._shared.loop.add_writer(broker.fileno(), self._connected, broker)
 
-    def _connected(self) -> None:
-        broker = self._broker
-        assert broker is not None, "a connect was under way"
-        assert self._upstream is not None, "to somebody"
+    def _connected(self, broker: socket.socket) -> None:
+        assert self._upstream is not None, "a connect was under way"
         self._shared.loop.remove_writer(broker.fileno())
-        self._connecting_ms = 0
         code = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
             self.close(
                 "broker_unreachable",
                 f"{self._upstream[0]}:{self._upstream[1]}: {errno.errorcode.get(code, code)}",
             )
+        elif self._shared.broker_tls is not None:
+            self._secure(broker, self._shared.broker_tls.context)
+        else:
+            self._joined(broker)
+
+    def _secure(self, broker: socket.socket, context: ssl.SSLContext) -> None:
+        """Begin the handshake; `limits.connect_seconds` holds for both together."""
+        try:
+            self._broker_host.encode("idna")  # refused by ssl too, but only when the socket is no longer ours
+            secured = context.wrap_socket(
+                broker, do_handshake_on_connect=False, server_hostname=self._broker_host or None
+            )
+        except (OSError, ValueError) as error:  # a name that no certificate can bear
+            self._connecting_ms = 0
+            self.close("broker_tls", f"{self._broker_host}: {error}")
             return
+        self._broker = secured
+        joined = partial(self._secured, secured)
+        self._handshake = self._shared.handshakes.begin(secured, "broker", joined, self._insecure)
+
+    def _secured(self, broker: ssl.SSLSocket) -> None:
+        self._handshake = None
+        self._joined(TlsSocket(broker))
+
+    def _insecure(self, error: OSError) -> None:
+        self._handshake = None
+        self._connecting_ms = 0
+        assert self._upstream is not None, "somebody was connected to"
+        where = f"{self._broker_host or self._upstream[0]}:{self._upstream[1]}"
+        self.close("broker_tls", f"{where}: {handshake_problem(error)}")
+
+    def _joined(self, broker: Stream) -> None:
+        self._broker = broker
+        self._connecting_ms = 0
         self.responses.read_from(broker)
         self.requests.write_to(broker)
 
@@ -352,11 +396,13 @@ class Connection:
 
 def _cause(peer: str, error: OSError) -> str:
     """Name how a socket failed; a broken pipe is a peer that closed while something was on its way to it."""
+    if isinstance(error, ssl.SSLError):
+        return f"{peer}_tls"
     if isinstance(error, BrokenPipeError):
         return f"{peer}_closed"
     return f"{peer}_reset" if isinstance(error, ConnectionResetError) else f"{peer}_socket"
 
 
-def _unread_bytes(sock: socket.socket) -> int:
+def _unread_bytes(sock: Stream) -> int:
     buffer = fcntl.ioctl(sock.fileno(), termios.FIONREAD, struct.pack("i", 0))
     return int(struct.unpack("i", buffer)[0])

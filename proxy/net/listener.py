@@ -9,6 +9,9 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from ipaddress import ip_address
 from typing import Final, Protocol
 
 from proxy.channel import ChannelSettings
@@ -16,8 +19,12 @@ from proxy.channel.settings import ANY_BROKER
 from proxy.config import ListenerOptions
 from proxy.errors import StartError
 from proxy.logs import event
+from proxy.net.arrival import Arrival, Door, Peer
 from proxy.net.connection import Connection, Upstream
-from proxy.net.shared import Shared
+from proxy.net.shared import Shared, now_ms
+from proxy.net.stream import Stream
+from proxy.net.tls import ServerTls
+from quotas.entities import ip_name
 
 __all__ = ["Listener", "Routes"]
 
@@ -35,6 +42,9 @@ class Routes(Protocol):
     def upstream(self, broker: int) -> tuple[int, Upstream | None]:
         """Give the broker's id and address, both of some broker for ANY_BROKER; None where it is not known."""
 
+    def host(self, broker: int, target: Upstream) -> str:
+        """Give the name that the certificate of the broker at this address must bear."""
+
 
 class Listener:
     """All ports of one `[[listeners]]` entry."""
@@ -46,6 +56,7 @@ class Listener:
         routes: Routes,
         shared: Shared,
         connections: set[Connection],
+        tls: ServerTls | None = None,
     ) -> None:
         self._options = options
         self._settings = settings
@@ -53,6 +64,7 @@ class Listener:
         self._shared = shared
         self._connections = connections
         self._sockets: dict[int, socket.socket] = {}
+        self._door = Door(options.proxy_protocol, tls) if options.proxy_protocol or tls else None
 
     def open(self) -> None:
         """Bind every port.
@@ -110,20 +122,62 @@ class Listener:
     def _welcome(self, client: socket.socket, address: tuple[str, int], broker: int) -> None:
         shared = self._shared
         stats = shared.stats
-        if len(self._connections) >= shared.limits.connections_max:
+        if len(self._connections) + len(shared.arrivals) >= shared.limits.connections_max:
             stats.refused["connections_max"] += 1
             client.close()
             return
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         broker_id, upstream = self._routes.upstream(broker)
+        peer = (address[0], address[1])
+        admitted = partial(self._admit, broker_id, upstream)
+        if self._door is None:
+            if self._passes(broker_id, client, peer):
+                admitted(client, peer, None)
+        elif len(shared.arrivals) >= shared.limits.handshakes_max:
+            stats.refused["handshakes_max"] += 1
+            client.close()
+        elif self._door.proxy_protocol and not self._is_source(peer[0]):
+            stats.refused["proxy_source"] += 1
+            client.close()
+        else:
+            Arrival(client, peer, self._door, shared, partial(self._passes, broker_id), admitted)
+
+    def _is_source(self, host: str) -> bool:
+        """Whether the PROXY header is believed from there."""
+        address = ip_address(ip_name(host) or host)
+        return any(address in network for network in self._options.proxy_protocol_sources)
+
+    def _passes(self, broker_id: int, client: socket.socket, peer: Peer) -> bool:
+        """Count the connection against its address's rate; over it the socket waits unread and is then closed."""
+        shared = self._shared
+        now = now_ms()
+        host = peer[0]
+        if ":" in host:  # IPv4 over IPv6 is one and the same address
+            host = ip_name(host) or host
+        verdict = shared.connection_rates.connect(host, broker_id, now)
+        if verdict.would_wait_ms:
+            shared.stats.connections_would_refuse += 1
+        if not verdict.wait_ms:
+            return True
+        shared.stats.refused["connection_rate"] += 1
+        shared.waiting_room.add(client, verdict.wait_ms, now)
+        return False
+
+    def _admit(
+        self, broker_id: int, upstream: Upstream | None, client: Stream, peer: Peer, user: str | None
+    ) -> None:
+        """Make the connection."""
+        shared = self._shared
         name = self._options.name
-        stats.connections[name] += 1
-        stats.connections_total[name] += 1
-        peer = f"{address[0]}:{address[1]}"
-        self._connections.add(
-            Connection(client, peer, upstream, self._settings(broker_id), shared, self._ended)
-        )
+        shared.stats.connections[name] += 1
+        shared.stats.connections_total[name] += 1
+        settings = self._settings(broker_id)
+        if user is not None:
+            settings = replace(settings, user=user)
+        host = self._routes.host(broker_id, upstream) if shared.broker_tls and upstream else ""
+        where = f"{peer[0]}:{peer[1]}"
+        self._connections.add(Connection(client, where, upstream, settings, shared, self._ended, host))
 
     def _ended(self, connection: Connection) -> None:
         self._connections.discard(connection)

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 from proxy.channel import PASS, REPLACE, WAIT, Side
 from proxy.net.pipes import SPLICE_FLAGS, Pipe
 from proxy.net.shared import READ_BYTES_MAX, Shared
+from proxy.net.stream import Stream
 
 __all__ = ["Owner", "Pump"]
 
@@ -53,11 +54,12 @@ class Owner(Protocol):
 class Pump:
     """One direction. `paused` is set by the owner: nothing is read while it holds (mute, hold, not connected).
 
-    `at_end` tells that the source has closed its direction.
+    `at_end` tells that the source has closed its direction; with `encrypted` all goes through the buffer.
     """
 
     __slots__ = (
         "_buffer",
+        "_encrypted",
         "_kept",
         "_low_water",
         "_owner",
@@ -81,12 +83,13 @@ class Pump:
         "src_fd",
     )
 
-    def __init__(self, owner: Owner, shared: Shared, side: Side) -> None:
+    def __init__(self, owner: Owner, shared: Shared, side: Side, encrypted: bool = False) -> None:
         self._owner = owner
         self._shared = shared
         self.side = side
-        self.src: socket.socket | None = None
-        self.dst: socket.socket | None = None
+        self._encrypted = encrypted
+        self.src: Stream | None = None
+        self.dst: Stream | None = None
         self.src_fd = self.dst_fd = -1
         self._kept: bytearray | None = None
         self._unsent: bytearray | None = None
@@ -104,14 +107,14 @@ class Pump:
         self.paused = False
         self.bytes_total = 0
 
-    def read_from(self, src: socket.socket) -> None:
+    def read_from(self, src: Stream) -> None:
         """Begin to read."""
         self.src = src
         self.src_fd = src.fileno()
         self._recv_into = src.recv_into
         self.update_reading()
 
-    def write_to(self, dst: socket.socket) -> None:
+    def write_to(self, dst: Stream) -> None:
         """The destination is connected: write what waits for it."""
         self.dst = dst
         self.dst_fd = dst.fileno()
@@ -216,11 +219,11 @@ class Pump:
 
         Within a large frame the socket stays quiet until much of the rest is there (SO_RCVLOWAT): few large
         splices cost less than many small ones. After it a short read: what follows is a header, and its payload
-        is to be spliced too.
+        is to be spliced too. Of an encrypted stream both would count the wrong bytes.
         """
         unseen = self.side.unseen
         was_large = self._low_water > 1
-        large = unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large)
+        large = not self._encrypted and (unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large))
         # Without a pipe it is the buffer that takes the payload too.
         short = large or was_large
         self._tuned = short
@@ -312,6 +315,8 @@ class Pump:
 
     def _splice(self) -> bool:
         """Move payload through a pipe; False where that is not possible and a buffer has to do."""
+        if self._encrypted:
+            return False
         shared = self._shared
         pipe = self._pipe
         if pipe is None:

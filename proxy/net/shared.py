@@ -5,14 +5,18 @@ engine.
 import asyncio
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import Final
+from typing import Final, Protocol
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import Question
 from proxy.config import LimitOptions
+from proxy.net.handshakes import Handshakes
 from proxy.net.hangups import Hangups
 from proxy.net.pipes import Pipes
+from proxy.net.tls import BrokerTls
+from proxy.net.waiting_room import WaitingRoom
 from proxy.stats import Stats
+from quotas.connections import ConnectionRates
 from quotas.engine import Engine
 
 __all__ = ["READ_BYTES_MAX", "Ask", "Shared", "now_ms"]
@@ -37,11 +41,20 @@ def nobody_answers(_question: Question, _answered: Callable[[Answer], None]) -> 
     raise AssertionError("a listener answers quota requests, and nobody was told how")
 
 
+class Closable(Protocol):
+    """Something that is under way and can be given up."""
+
+    def close(self) -> None:
+        """Give it up."""
+
+
 class Shared:
     """One of these a process. The read buffer is used within one callback and never kept.
 
     Attributes:
         ask: who answers what a channel can not answer at once.
+        broker_tls: TLS towards brokers; None for plaintext.
+        arrivals: connections on their way in: PROXY header or TLS handshake not done.
     """
 
     def __init__(
@@ -55,10 +68,18 @@ class Shared:
         self.pipes = Pipes(limits.pipes_max, stats)
         self.hangups = Hangups(loop)
         self.ask: Ask = nobody_answers
+        self.handshakes = Handshakes(loop, stats)
+        self.broker_tls: BrokerTls | None = None
+        self.arrivals: set[Closable] = set()
+        self.connection_rates = ConnectionRates(engine)
+        self.waiting_room = WaitingRoom(loop, stats)
         self.buffer = bytearray(READ_BYTES_MAX)
         self.view = memoryview(self.buffer)  # the same bytes, for the sockets
 
     def close(self) -> None:
         """Give back what is the process's own."""
+        for arrival in list(self.arrivals):
+            arrival.close()
+        self.waiting_room.close()
         self.hangups.close()
         self.pipes.close()

@@ -13,7 +13,7 @@ from tests.bench import machine, report
 from tests.bench.options import SECTIONS, Options, parse
 from tests.bench.process import raise_descriptor_limit
 from tests.bench.results import Outcome
-from tests.bench.sections import clients, idle, latency, metadata, requests, throughput
+from tests.bench.sections import clients, idle, latency, metadata, requests, throughput, tls
 from tests.bench.stage import Stage, stage
 from tests.cluster import MissingPrerequisiteError, processes
 
@@ -27,6 +27,7 @@ _RUN: Final[Mapping[str, Callable[[Stage], Outcome]]] = {
     "latency": latency.run,
     "idle": idle.run,
     "clients": clients.run,
+    "tls": tls.run,
     "metadata": metadata.run,  # last: the broker is slower with ten thousand partitions
 }
 

@@ -12,6 +12,7 @@ import gc
 import json
 import select
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -34,8 +35,10 @@ class Peer:
 
     __slots__ = ("due", "received", "socket", "topic")
 
-    def __init__(self, host: str, port: int, topic: str) -> None:
+    def __init__(self, host: str, port: int, topic: str, tls: ssl.SSLContext | None = None) -> None:
         self.socket = socket.create_connection((host, port), timeout=_ANSWER_SECONDS)
+        if tls is not None:  # an answer here fits into one record, so nothing is ever left inside
+            self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.received = bytearray()
         self.due: deque[float] = deque()
@@ -76,8 +79,9 @@ def connect(options: argparse.Namespace, count: int) -> list[Peer]:
     """Open `count` connections that have each spoken ApiVersions, as every client does first."""
     hello = wire.api_versions(options.client_id)
     peers: list[Peer] = []
+    tls = ssl.create_default_context(cafile=options.tls_ca) if options.tls_ca else None
     for number in range(count):
-        peer = Peer(options.host, options.port, options.topic)
+        peer = Peer(options.host, options.port, options.topic, tls)
         peer.exchange(hello)
         peers.append(peer)
         if number % _CONNECTS_PER_PAUSE == 0:
@@ -223,6 +227,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--client-id", default="bench")
     parser.add_argument("--size", type=int, default=100, help="bytes of the one record's value")
     parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--tls-ca", help="speak TLS, and believe this authority")
     return parser.parse_args(arguments)
 
 

@@ -22,12 +22,14 @@ def find() -> str | None:
     return shutil.which("haproxy") or shutil.which("haproxy", path=_PLACES)
 
 
-def configuration(port: int, broker_port: int, descriptors: int) -> str:
+def configuration(port: int, broker_port: int, descriptors: int, store: Path | None = None) -> str:
     """Return the configuration of one frontend before one broker: TCP mode, one thread, splicing on.
 
     The timeouts are longer than any run, so that idle connections are its own business and not a timer's.
+    With `store`, a PEM file of certificate and key, it ends the clients' TLS.
     It refuses to start with more connections than its descriptors (two each, two a pipe, some of its own) allow.
     """
+    tls = f" ssl crt {store}" if store else ""
     connections = min(_CONNECTIONS_MAX, (descriptors - 2 * _PIPES - _OWN_DESCRIPTORS) // 2)
     return f"""global
     nbthread 1
@@ -40,13 +42,15 @@ defaults
     timeout client 1h
     timeout server 1h
 listen kafka
-    bind {HOST}:{port}
+    bind {HOST}:{port}{tls}
     server broker {HOST}:{broker_port}
 """
 
 
-def command(binary: str, directory: Path, port: int, broker_port: int, descriptors: int) -> list[str]:
+def command(
+    binary: str, directory: Path, port: int, broker_port: int, descriptors: int, store: Path | None = None
+) -> list[str]:
     """Write the configuration and return the command line that serves it in the foreground, in one process."""
-    path = directory / "haproxy.cfg"
-    path.write_text(configuration(port, broker_port, descriptors))
+    path = directory / ("haproxy-tls.cfg" if store else "haproxy.cfg")
+    path.write_text(configuration(port, broker_port, descriptors, store))
     return [binary, "-db", "-f", str(path)]

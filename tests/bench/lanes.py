@@ -20,13 +20,16 @@ from typing import Final
 from tests.bench import haproxy
 from tests.bench.process import tail
 from tests.cluster import HOST, Cluster, processes
+from tests.support.certificates import Authority, Certificate
 
 __all__ = [
     "DIRECT",
     "HAPROXY",
+    "HAPROXY_TLS",
     "NODE",
     "SIDECAR",
     "SLUICE",
+    "SLUICE_TLS",
     "UNPRIVILEGED",
     "Lane",
     "LanePorts",
@@ -40,6 +43,8 @@ HAPROXY: Final = "HAProxy"
 SLUICE: Final = "Sluice"
 SIDECAR: Final = "Sluice, sidecar"
 UNPRIVILEGED: Final = "Sluice, ordinary user"
+HAPROXY_TLS: Final = "HAProxy, TLS"
+SLUICE_TLS: Final = "Sluice, TLS"
 
 HAPROXY_LISTENER: Final = "HAPROXY"
 SIDECAR_LISTENER: Final = "SIDECAR"
@@ -89,11 +94,23 @@ class Lanes:
             SLUICE: self._gateway,
             SIDECAR: self._sidecar,
             UNPRIVILEGED: self._ordinary,
+            HAPROXY_TLS: self._haproxy_tls,
+            SLUICE_TLS: self._gateway_tls,
         }
+        self._papers: Certificate | None = None
 
     def usable(self, *names: str) -> list[str]:
         """Return those of `names` that can be run here; why not is in `missing`."""
         return [name for name in names if self._can(name)]
+
+    @property
+    def papers(self) -> Certificate:
+        """The certificate that both lanes with TLS show, its own authority; made when first asked for."""
+        if self._papers is None:
+            authority = Authority.make(self._directory)
+            made = authority.issue("lane", rsa_bits=2048)
+            self._papers = Certificate(authority.cert_file, made.key_file, made.store_file)
+        return self._papers
 
     @contextmanager
     def open(self, *names: str) -> Iterator[list[Lane]]:
@@ -118,19 +135,28 @@ class Lanes:
                 processes.end(child)
 
     def _can(self, name: str) -> bool:
-        if name == HAPROXY and haproxy.find() is None:
+        if name in (HAPROXY, HAPROXY_TLS) and haproxy.find() is None:
             self.missing[name] = haproxy.HINT
         if name == UNPRIVILEGED and (why := _no_ordinary_user()):
             self.missing[name] = why
         return name not in self.missing
 
-    def _haproxy(self) -> tuple[list[str], int, int]:
+    def _haproxy(self, store: Path | None = None) -> tuple[list[str], int, int]:
         binary = haproxy.find()
         assert binary is not None, "the lane is opened only where it is usable"
         port = self._ports.haproxy
         target = self._cluster.address(NODE, HAPROXY_LISTENER)[1]
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        return haproxy.command(binary, self._directory, port, target, descriptors), port, port
+        return haproxy.command(binary, self._directory, port, target, descriptors, store), port, port
+
+    def _haproxy_tls(self) -> tuple[list[str], int, int]:
+        return self._haproxy(self.papers.store_file)
+
+    def _gateway_tls(self) -> tuple[list[str], int, int]:
+        first = self._ports.gateway
+        store = self.papers.store_file
+        tls = f'\n[listeners.tls]\ncert_file = "{store}"\n'
+        return self._sluice("gateway-tls", first, tls), first + 1 + NODE, first
 
     def _gateway(self) -> tuple[list[str], int, int]:
         first = self._ports.gateway
@@ -147,8 +173,8 @@ class Lanes:
         listener += f'upstreams = {{ {NODE} = "{upstream}" }}'
         return self._write("sidecar", f'[cluster]\nbootstrap = "{upstream}"\n', listener), port, port - 1
 
-    def _sluice(self, name: str, first: int) -> list[str]:
-        listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}"
+    def _sluice(self, name: str, first: int, tls: str = "") -> list[str]:
+        listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}{tls}"
         return self._write(name, f'[cluster]\nbootstrap = "{self._cluster.bootstrap()}"\n', listener)
 
     def _write(self, name: str, cluster: str, listener: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import subprocess
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from tests.cluster import tools
@@ -49,15 +50,18 @@ def parse_consumer(printed: str) -> Throughput:
     return Throughput(int(cells[4]), float(cells[9]) * RECORD_BYTES / 1e6)
 
 
-def produce(bootstrap: str, topic: str, records: int, *properties: str) -> Throughput:
-    """Run kafka-producer-perf-test to its end."""
+def produce(
+    bootstrap: str, topic: str, records: int, *properties: str, config: Path | None = None
+) -> Throughput:
+    """Run kafka-producer-perf-test to its end; `config` is a file of more properties."""
     words = ["--bootstrap-server", bootstrap, "--topic", topic, "--num-records", str(records)]
     words += ["--record-size", str(RECORD_BYTES), "--throughput", "-1", "--command-property", *properties]
+    words += ["--command-config", str(config)] if config else []
     return parse_producer(_run(tools.PRODUCER_PERFORMANCE, *words))
 
 
-def consume(bootstrap: str, topic: str, records: int, group: str) -> Throughput:
-    """Run kafka-consumer-perf-test to its end."""
+def consume(bootstrap: str, topic: str, records: int, group: str, config: Path | None = None) -> Throughput:
+    """Run kafka-consumer-perf-test to its end; `config` is a file of more properties."""
     words = [
         "--bootstrap-server",
         bootstrap,
@@ -69,6 +73,7 @@ def consume(bootstrap: str, topic: str, records: int, group: str) -> Throughput:
         group,
     ]
     words += ["--hide-header", "--timeout", "30000"]
+    words += ["--command-config", str(config)] if config else []
     return parse_consumer(_run(tools.CONSUMER_PERFORMANCE, *words))
 
 

@@ -78,8 +78,10 @@ class Stage:
             deleted.result(_ADMIN_SECONDS)
 
     @contextmanager
-    def generator(self, port: int, topic: str, *, size: int, connections: int) -> Iterator[Child]:
-        """Start a load generator, connected and waiting for orders."""
+    def generator(
+        self, port: int, topic: str, *, size: int, connections: int, ca: Path | None = None
+    ) -> Iterator[Child]:
+        """Start a load generator, connected and waiting for orders; with `ca` over TLS."""
         arguments = [
             "--port",
             str(port),
@@ -89,6 +91,7 @@ class Stage:
             str(size),
             "--connections",
             str(connections),
+            *(("--tls-ca", str(ca)) if ca else ()),
         ]
         log = self.directory / "generator.log"
         with child_process([python(), "-m", "tests.bench.generator", *arguments], log) as child:

@@ -2,7 +2,14 @@
 
 from pathlib import Path
 
-from tests.cluster.options import CLIENTS, ClusterOptions, NodeAddresses, defaults, server_properties
+from tests.cluster.options import (
+    CLIENTS,
+    ClusterOptions,
+    Listener,
+    NodeAddresses,
+    defaults,
+    server_properties,
+)
 
 _ADDRESSES = NodeAddresses(
     ports={CLIENTS: 21001, "SIDECAR": 21011},
@@ -23,6 +30,14 @@ def test_listener_advertises_where_clients_shall_go() -> None:
     )
     assert properties["advertised.listeners"] == "CLIENTS://127.0.0.1:21001,SIDECAR://127.0.0.1:22001"
     assert properties["controller.quorum.voters"] == "1@127.0.0.1:21091,2@127.0.0.1:21092"
+
+
+def test_listener_speaks_what_it_is_told_to() -> None:
+    options = ClusterOptions(nodes=2, listeners=(Listener("SIDECAR", protocol="SSL"),))
+
+    assert _properties(options)["listener.security.protocol.map"] == (
+        "CONTROLLER:PLAINTEXT,CLIENTS:PLAINTEXT,SIDECAR:SSL"
+    )
 
 
 def test_given_property_beats_a_default() -> None:

@@ -96,12 +96,13 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
     text = (
         '[[quota]]\nuser = "u"\nproducer_byte_rate = 1\n'
         '[[quota]]\nip = "10.0.0.1"\nconnection_creation_rate = 1\n'
+        '[[quota]]\nip = "kafka.example.org"\nconnection_creation_rate = 1\n'
         '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 1\nrequest_percentage = 5\n'
         '[[quota]]\nuser = "u"\nclient_id = "<default>"\nrequest_percentage = 5\n'
     )
     found = unenforced(read_definitions(made(tmp_path, "").quotas, text).entries())
     assert [warning.split(" has no effect")[0] for warning in found] == [
-        "quota of ip '10.0.0.1'",
+        "quota of ip 'kafka.example.org'",
         "request_percentage of client id 'c'",
         "request_percentage of user 'u' and client id <default>",
     ]

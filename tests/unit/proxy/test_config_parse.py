@@ -120,23 +120,15 @@ def test_wrong_file_is_refused_with_key_and_value(text: str, message: str) -> No
     assert refused(text).startswith(message)
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ("tls = { ca_file = 'x' }", "cluster.tls"),
-    ],
-)
-def test_cluster_keys_that_are_not_built_say_so(text: str, path: str) -> None:
-    message = refused(f'[cluster]\nbootstrap = "a:1"\n{text}\n[[listeners]]')
-    assert message.startswith(f"{path}: ")
-    assert "not built yet" in message
+def test_security_protocol_follows_from_what_is_set() -> None:
+    message = refused('[cluster]\nbootstrap = "a:1"\nsecurity_protocol = "SASL_SSL"\n[[listeners]]')
+    assert message.startswith("cluster.security_protocol: it follows from sasl_mechanism and tls")
 
 
 @pytest.mark.parametrize(
     ("text", "path"),
     [
         ('kind = "replication"', "listeners[0].kind"),
-        ("[listeners.tls]\ncert_file = 'x'", "listeners[0].tls"),
         ('[replication]\nthrottled = "cluster"', "replication"),
         ('[reassignment]\nmode = "pass"', "reassignment"),
         ('[capture]\ndirectory = "c"', "capture"),

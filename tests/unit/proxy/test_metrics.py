@@ -133,6 +133,9 @@ def test_data_path_is_told() -> None:
     stats.frames_from_brokers = 8
     stats.muted, stats.held, stats.held_bytes, stats.held_ms_total = 6, 7, 100, 1500
     stats.reloads["refused"] = 1
+    stats.handshakes["client"], stats.handshake_us_total = 4, 2500
+    stats.certificate_reloads["ok"], stats.certificate_ends["cluster.tls"] = 5, 1.8e9
+    stats.connections_waiting, stats.connections_would_refuse = 2, 3
     found = samples(written(stats, Quotas()))
     assert found["sluice_connections"] == {("clients",): 3}
     assert found["sluice_connections_opened_total"] == {("clients",): 9}
@@ -143,6 +146,12 @@ def test_data_path_is_told() -> None:
     assert found["sluice_channels_muted"] == {(): 6}
     assert found["sluice_channels_held"] == {(): 7}
     assert found["sluice_held_seconds_total"] == {(): 1.5}
+    assert found["sluice_tls_handshakes_total"] == {("client",): 4}
+    assert found["sluice_tls_handshake_seconds_total"] == {(): 0.0025}
+    assert found["sluice_certificate_reloads_total"] == {("ok",): 5}
+    assert found["sluice_certificate_expiry_timestamp_seconds"] == {("cluster.tls",): 1.8e9}
+    assert found["sluice_connections_waiting"] == {(): 2}
+    assert found["sluice_connections_would_refuse_total"] == {(): 3}
     assert found["sluice_reloads_total"] == {("refused",): 1}
 
 
@@ -194,6 +203,8 @@ def test_documentation_names_every_metric_and_no_other() -> None:
     for counter in (stats.connections, stats.connections_total, stats.refused, stats.errors, stats.reloads):
         counter["x"] = 1
     stats.topics_rejected["x"] = stats.topics_would_reject["x"] = 1
+    stats.handshakes["client"] = stats.certificate_reloads["ok"] = 1
+    stats.certificate_ends["cluster.tls"] = 1.0
     stats.requests[0] = 1
     text = written(stats, Quotas([VIEW, MUTATIONS], left=1.0))
     kinds = {

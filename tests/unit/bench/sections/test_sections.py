@@ -1,6 +1,7 @@
 """What sections make of their figures, without brokers."""
 
 import doctest
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -37,6 +38,11 @@ def test_haproxy_asks_for_no_more_descriptors_than_there_are() -> None:
     assert "maxconn 9876\n" in configuration(1, 2, descriptors=20_000)
     assert "maxconn 12000\n" in configuration(1, 2, descriptors=65_536)
     assert "option splice-auto" in configuration(1, 2, descriptors=1024)
+
+
+def test_haproxy_ends_tls_where_it_is_given_a_certificate() -> None:
+    assert ":1 ssl crt store.pem\n" in configuration(1, 2, 1024, Path("store.pem"))
+    assert "ssl" not in configuration(1, 2, 1024)
 
 
 def test_clients_are_measured_in_three_ways() -> None:

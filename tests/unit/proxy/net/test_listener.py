@@ -51,6 +51,10 @@ class Port:
         self.asked.append(broker)
         return broker, None
 
+    def host(self, broker: int, target: Upstream) -> str:
+        """Know no name either."""
+        raise AssertionError((broker, target))
+
     def client(self, offset: int = 0) -> socket.socket:
         """Connect to the bootstrap port, or to one behind it."""
         return socket.create_connection((HOST, self.options.bootstrap_port + offset), timeout=5)

@@ -135,10 +135,10 @@ async def test_permissions_change_with_the_settings(office: Office) -> None:
 
 
 async def test_file_is_read_again(office: Office) -> None:
-    office.path.write_text('[[quota]]\nip = "::1"\nconnection_creation_rate = 5\n')
+    office.path.write_text('[[quota]]\nip = "nowhere"\nconnection_creation_rate = 5\n')
     definitions, idle = await office.desk.read(office.settings)
     assert len(definitions) == 1
-    assert ["::1" in one for one in idle] == [True]
+    assert ["nowhere" in one for one in idle] == [True]
     office.path.write_text("[")
     with pytest.raises(ConfigError):
         await office.desk.read(office.settings)

@@ -1,0 +1,97 @@
+"""Certificates are read again when their files change: connections that are there stay, new ones meet the new.
+
+As with the configuration, a file is taken once it has come to rest, and a name is followed through symbolic links,
+which Kubernetes swaps. Certificate and key are two files: what does not fit together changes nothing, and is
+tried again when one of them changes. A counter and one log line say so.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from proxy.config import Config
+from proxy.errors import ConfigError
+from proxy.files import look
+from proxy.logs import event
+from proxy.net.tls import BrokerTls, ServerTls, TlsSide
+from proxy.reload import LOOK_SECONDS, SETTLE_SECONDS, Watch
+from proxy.stats import Stats
+
+__all__ = ["Certificates"]
+
+LOG: Final = logging.getLogger(__name__)
+
+
+class Certificates:
+    """All TLS of one configuration, and the watch over its files.
+
+    Args:
+        config: names the files.
+        stats: where it is counted: reloads, and when certificates end.
+
+    Attributes:
+        listeners: by the listener's name; those without TLS are not here.
+        brokers: towards brokers; None for plaintext.
+
+    Raises:
+        ConfigError: files that do not make a context.
+    """
+
+    def __init__(self, config: Config, stats: Stats) -> None:
+        self.listeners = {
+            listener.name: ServerTls(listener.tls, f"listeners[{index}].tls")
+            for index, listener in enumerate(config.listeners)
+            if listener.tls is not None
+        }
+        self.brokers = BrokerTls(config.cluster.tls) if config.cluster.tls is not None else None
+        self._stats = stats
+        found: list[TlsSide] = [*self.listeners.values()]
+        if self.brokers is not None:
+            found.append(self.brokers)
+        self._sides: Sequence[TlsSide] = found
+        self._watches = [Watch(look(side.files)) for side in self._sides]
+        self._asked = False
+        for side in self._sides:
+            self._note_end(side)
+
+    def request(self) -> None:
+        """Read everything again soon: for SIGHUP."""
+        self._asked = True
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        while self._sides:
+            settling = any(watch.settling for watch in self._watches)
+            await asyncio.sleep(SETTLE_SECONDS if settling else LOOK_SECONDS)
+            await self.step()
+
+    async def step(self) -> None:
+        """Look at the files once, and read again what changed."""
+        asked, self._asked = self._asked, False
+        for side, watch in zip(self._sides, self._watches, strict=True):
+            if watch.see(await asyncio.to_thread(look, side.files)) or asked:
+                await self._reload(side)
+
+    async def _reload(self, side: TlsSide) -> None:
+        try:
+            context = await asyncio.to_thread(side.load)
+        except ConfigError as error:
+            self._stats.certificate_reloads["refused"] += 1
+            event(
+                LOG,
+                logging.ERROR,
+                "certificates refused; the old ones stay",
+                key=error.path,
+                detail=error.problem,
+            )
+            return
+        side.use(context)
+        self._stats.certificate_reloads["ok"] += 1
+        self._note_end(side)
+        event(LOG, logging.INFO, "certificates read again", key=side.path)
+
+    def _note_end(self, side: TlsSide) -> None:
+        ends = side.expires_at()
+        if ends is not None:
+            self._stats.certificate_ends[side.path] = ends

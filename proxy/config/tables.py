@@ -1,0 +1,57 @@
+"""One TOML table -> one option class: every key is known by the field it fills, an unknown one is an error
+with a guess at what was meant.
+
+What a single value is, the readers know; which tables there are, `proxy.config.parser` does.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field
+from difflib import get_close_matches
+from typing import Final, TypeVar
+
+from proxy.config.keys import key_of
+from proxy.errors import ConfigError
+
+T = TypeVar("T")
+
+_SECRETS: Final = ("password", "sasl_password", "key_password", "secret")
+
+
+def build(
+    make: Callable[..., T],
+    known: Sequence[Field[object]],
+    path: str,
+    table: Mapping[str, object],
+    unbuilt: Mapping[str, str],
+) -> T:
+    """Read a table's values and make the options of them.
+
+    Args:
+        make: the option class.
+        known: its fields.
+        path: of the table, for errors.
+        table: what TOML or the environment holds.
+        unbuilt: keys of what is not built yet, and what to say.
+
+    Raises:
+        ConfigError: the first key that is unknown or wrong.
+    """
+    keys = {field.name: found for field in known if (found := key_of(field)) is not None}
+    refuse_unknown(table, tuple(keys), path, unbuilt)
+    return make(**{name: keys[name].read(f"{path}.{name}", value) for name, value in table.items()})
+
+
+def refuse_unknown(
+    table: Mapping[str, object], known: Sequence[str], path: str, unbuilt: Mapping[str, str]
+) -> None:
+    """Raise ConfigError for the first key that nobody knows."""
+    for name, value in table.items():
+        if name in known:
+            continue
+        where = f"{path}.{name}" if path else name
+        shown = None if get_close_matches(name, _SECRETS) else value  # a misspelt password is a password
+        if name in unbuilt:
+            raise ConfigError(where, f"{unbuilt[name]}: leave it out", shown)
+        close = get_close_matches(name, known, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(known)}"
+        raise ConfigError(where, f"unknown key{hint}", shown)

@@ -1,0 +1,148 @@
+"""`[cluster.tls]` and `[listeners.tls]`: TLS towards brokers and towards clients, each with its own trust.
+
+A table that is there, even an empty `[cluster.tls]`, turns TLS on. What the files hold is not seen here
+(`proxy.net.tls` reads them, and again when they change); that they fit together is.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Final
+
+from proxy.config import readers
+from proxy.config.keys import key
+from proxy.config.tables import build
+from proxy.errors import ConfigError
+from proxy.principals.mapping import DEFAULT_RULES, MappingRules, RuleError
+
+CLIENT_AUTH: Final = ("none", "requested", "required")  # Kafka's ssl.client.auth
+
+
+def _rules(path: str, value: object) -> str:
+    text = readers.text(path, value)
+    try:
+        MappingRules(text)
+    except RuleError as error:
+        raise ConfigError(path, str(error), value) from None
+    return text
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerTls:
+    """`[listeners.tls]`: what a listener shows its clients, and whom it believes."""
+
+    cert_file: Path | None = field(
+        default=None, metadata=key(readers.file_path, "path", default="none: it must be given")
+    )
+    key_file: Path | None = field(
+        default=None, metadata=key(readers.file_path, "path", default="`cert_file`")
+    )
+    key_password: str = field(
+        default="", repr=False, metadata=key(readers.text, "text", default="none: the key is not encrypted")
+    )
+    key_password_file: Path | None = field(
+        default=None, metadata=key(readers.file_path, "path", default="none")
+    )
+    client_ca_file: Path | None = field(
+        default=None, metadata=key(readers.file_path, "path", default="none: no client certificates")
+    )
+    client_auth: str = field(
+        default="",
+        metadata=key(
+            readers.choice(*CLIENT_AUTH),
+            '"none", "requested" or "required"',
+            default='"required" with `client_ca_file`, else "none"',
+        ),
+    )
+    principal_mapping_rules: str = field(default=DEFAULT_RULES, metadata=key(_rules, "rules with commas"))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that makes its context."""
+        found = (self.cert_file, self.key_file, self.key_password_file, self.client_ca_file)
+        return tuple(path for path in found if path is not None)
+
+    def under(self, base: Path) -> "ListenerTls":
+        """Make its paths absolute."""
+        return replace(
+            self,
+            cert_file=_under(base, self.cert_file),
+            key_file=_under(base, self.key_file),
+            key_password_file=_under(base, self.key_password_file),
+            client_ca_file=_under(base, self.client_ca_file),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTls:
+    """`[cluster.tls]`: which brokers are believed, and what is shown to them."""
+
+    ca_file: Path | None = field(
+        default=None, metadata=key(readers.file_path, "path", default="the system's trust")
+    )
+    cert_file: Path | None = field(
+        default=None, metadata=key(readers.file_path, "path", default="none: no certificate is shown")
+    )
+    key_file: Path | None = field(
+        default=None, metadata=key(readers.file_path, "path", default="`cert_file`")
+    )
+    key_password: str = field(
+        default="", repr=False, metadata=key(readers.text, "text", default="none: the key is not encrypted")
+    )
+    key_password_file: Path | None = field(
+        default=None, metadata=key(readers.file_path, "path", default="none")
+    )
+    verify_hostname: bool = field(default=True, metadata=key(readers.boolean, "true or false"))
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that makes its context."""
+        found = (self.ca_file, self.cert_file, self.key_file, self.key_password_file)
+        return tuple(path for path in found if path is not None)
+
+    def under(self, base: Path) -> "ClusterTls":
+        """Make its paths absolute."""
+        return replace(
+            self,
+            ca_file=_under(base, self.ca_file),
+            cert_file=_under(base, self.cert_file),
+            key_file=_under(base, self.key_file),
+            key_password_file=_under(base, self.key_password_file),
+        )
+
+
+def read_listener_tls(path: str, value: object) -> ListenerTls:
+    """Read the table of a listener."""
+    found = build(ListenerTls, fields(ListenerTls), path, _table(path, value), {})
+    if found.cert_file is None:
+        raise ConfigError(f"{path}.cert_file", "must name the listener's certificate, a PEM file")
+    _one_password(path, found)
+    auth = found.client_auth or ("required" if found.client_ca_file else "none")
+    if auth != "none" and found.client_ca_file is None:
+        raise ConfigError(f"{path}.client_ca_file", f"must be given with client_auth = {auth!r}")
+    return replace(found, key_file=found.key_file or found.cert_file, client_auth=auth)
+
+
+def read_cluster_tls(path: str, value: object) -> ClusterTls:
+    """Read the table of the cluster; an empty one trusts what the system trusts."""
+    found = build(ClusterTls, fields(ClusterTls), path, _table(path, value), {})
+    _one_password(path, found)
+    if found.cert_file is None and (found.key_file or found.key_password or found.key_password_file):
+        raise ConfigError(f"{path}.cert_file", "must be given with a key")
+    return replace(found, key_file=found.key_file or found.cert_file)
+
+
+def _one_password(path: str, found: ListenerTls | ClusterTls) -> None:
+    if found.key_password and found.key_password_file:
+        raise ConfigError(f"{path}.key_password_file", "and key_password are both given; one is enough")
+
+
+def _table(path: str, value: object) -> Mapping[str, object]:
+    if not isinstance(value, dict):
+        name = path.rpartition("].")[2] if "]." in path else path
+        raise ConfigError(path, f"must be a table: [{'listeners.' if ']' in path else ''}{name}]", value)
+    return value
+
+
+def _under(base: Path, path: Path | None) -> Path | None:
+    return None if path is None else base / path

@@ -1,0 +1,232 @@
+"""From an accepted socket to a connection: PROXY header, connection rate of the address, TLS handshake.
+
+    accepted ─► PROXY header ─► rate of its address ─► first byte ─► handshake ─► principal ─► admitted
+                    │                  │                   │             │            │
+                    └── refused, with one cause each, counted and logged once ────────┘
+
+A door that asks for none of the two lets everybody in at once (`Listener`). The header is peeked at and exactly
+its bytes are taken, since what follows belongs to TLS or to Kafka. Both together have `limits.handshake_seconds`,
+and `limits.handshakes_max` connections may be under way. Who fails in the handshake is told why by TLS's own
+alert, so its socket is closed softly: to close over unread bytes is to reset, and that may cost it the alert.
+"""
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from proxy.logs import event
+from proxy.net.handshakes import Handshake, handshake_problem
+from proxy.net.proxy_header import V2_BYTES_MAX, ProxyHeaderError, parse
+from proxy.net.shared import Shared
+from proxy.net.stream import Stream
+from proxy.net.tls import ServerTls
+from proxy.net.tls_socket import TlsSocket
+from proxy.principals import CertificateError, NoMatchingRuleError
+
+__all__ = ["Arrival", "Door", "Peer"]
+
+_TLS_HANDSHAKE: Final = 0x16
+_LINGER_SECONDS: Final = 1.0
+_DISCARDED_AT_ONCE: Final = 64 * 1024
+
+logger = logging.getLogger(__name__)
+
+Peer = tuple[str, int]
+Passes = Callable[[socket.socket, Peer], bool]
+"""Counts a client's address; False where the socket was taken away, because there are too many from there."""
+Admitted = Callable[[Stream, Peer, str | None], None]
+"""Takes the stream, the client's address and the principal's name, None where nobody was asked for it."""
+
+
+class Door(NamedTuple):
+    """What one port asks of a client before its first request."""
+
+    proxy_protocol: bool
+    tls: ServerTls | None
+
+
+class Arrival:
+    """One connection on its way in."""
+
+    __slots__ = (
+        "_admitted",
+        "_door",
+        "_handshake",
+        "_head",
+        "_passes",
+        "_peer",
+        "_reading",
+        "_shared",
+        "_sock",
+        "_timer",
+    )
+
+    def __init__(
+        self, sock: socket.socket, peer: Peer, door: Door, shared: Shared, passes: Passes, admitted: Admitted
+    ) -> None:
+        self._sock = sock
+        self._peer = peer
+        self._door = door
+        self._shared = shared
+        self._passes = passes
+        self._admitted = admitted
+        self._head = b""
+        self._reading = False
+        self._handshake: Handshake | None = None
+        shared.arrivals.add(self)
+        self._timer: asyncio.TimerHandle = shared.loop.call_later(
+            shared.limits.handshake_seconds, self._too_late
+        )
+        if door.proxy_protocol:
+            self._read(self._on_header)
+        else:
+            self._known()
+
+    def close(self) -> None:
+        """Give up: the process ends, or the arrival has failed."""
+        if self._let_go():
+            self._sock.close()
+
+    # The PROXY header.
+
+    def _on_header(self) -> None:
+        try:
+            data = self._sock.recv(V2_BYTES_MAX, socket.MSG_PEEK)
+            if not data:
+                self.close()  # a health check, or a client that has thought better of it
+                return
+            header = parse(self._head + data)
+            if header is None:  # all of it belongs to the header
+                self._head += self._sock.recv(len(data))
+                return
+            self._sock.recv(header.length - len(self._head))
+        except (BlockingIOError, InterruptedError):
+            return
+        except ProxyHeaderError as error:
+            self._fail("proxy_header", str(error))
+            return
+        except OSError as error:
+            self._fail("client_socket", str(error))
+            return
+        self._read(None)
+        if header.source is not None:
+            self._peer = header.source
+        self._known()
+
+    def _known(self) -> None:
+        """Now it is known who comes."""
+        if not self._passes(self._sock, self._peer):
+            self._let_go()
+        elif self._door.tls is None:
+            if self._let_go():
+                self._admitted(self._sock, self._peer, None)
+        else:
+            self._read(self._on_hello)
+
+    # TLS.
+
+    def _on_hello(self) -> None:
+        tls = self._door.tls
+        assert tls is not None, "asked for only where there is TLS"
+        try:
+            first = self._sock.recv(1, socket.MSG_PEEK)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._fail("client_socket", str(error))
+            return
+        if not first:
+            self.close()
+            return
+        if first[0] != _TLS_HANDSHAKE:
+            self._fail("plain_on_tls", "no TLS handshake on a TLS port")
+            return
+        self._read(None)
+        try:
+            secured = tls.context.wrap_socket(self._sock, server_side=True, do_handshake_on_connect=False)
+        except OSError as error:
+            self._fail("tls_handshake", handshake_problem(error))
+            return
+        self._sock = secured
+        self._handshake = self._shared.handshakes.begin(secured, "client", self._secured, self._insecure)
+
+    def _secured(self) -> None:
+        self._handshake = None
+        tls, sock = self._door.tls, self._sock
+        assert tls is not None, "its handshake is done"
+        assert isinstance(sock, ssl.SSLSocket), "and this is what it made"
+        try:
+            user = tls.user(sock)
+        except (NoMatchingRuleError, CertificateError) as error:
+            self._fail("principal_unmapped", str(error))
+            return
+        if self._let_go():
+            self._admitted(TlsSocket(sock), self._peer, user)
+
+    def _insecure(self, error: OSError) -> None:
+        self._handshake = None
+        refused = getattr(error, "reason", None) == "PEER_DID_NOT_RETURN_A_CERTIFICATE"
+        refused = refused or isinstance(error, ssl.SSLCertVerificationError)
+        self._count("client_certificate" if refused else "tls_handshake", handshake_problem(error))
+        self._linger()
+
+    def _linger(self) -> None:
+        """Let the alert reach the client: read what it has sent until it closes."""
+        try:
+            self._sock = socket.socket(fileno=self._sock.detach())  # the plain one again
+            self._sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.close()
+            return
+        self._timer.cancel()
+        self._timer = self._shared.loop.call_later(_LINGER_SECONDS, self.close)
+        self._read(self._discard)
+
+    def _discard(self) -> None:
+        try:
+            if self._sock.recv(_DISCARDED_AT_ONCE):
+                return
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            ...
+        self.close()
+
+    # The end.
+
+    def _too_late(self) -> None:
+        what = "PROXY header" if self._door.proxy_protocol and self._handshake is None else "TLS handshake"
+        self._fail("handshake_timeout", f"no {what} within {self._shared.limits.handshake_seconds:g} s")
+
+    def _fail(self, cause: str, detail: str) -> None:
+        self._count(cause, detail)
+        self.close()
+
+    def _count(self, cause: str, detail: str) -> None:
+        self._shared.stats.errors[cause] += 1
+        peer = f"{self._peer[0]}:{self._peer[1]}"
+        event(logger, logging.INFO, "connection ended", peer=peer, cause=cause, detail=detail)
+
+    def _read(self, on_readable: Callable[[], None] | None) -> None:
+        """Be called when bytes come; None: no longer."""
+        loop = self._shared.loop
+        if on_readable is not None:
+            loop.add_reader(self._sock.fileno(), on_readable)
+        elif self._reading:
+            loop.remove_reader(self._sock.fileno())
+        self._reading = on_readable is not None
+
+    def _let_go(self) -> bool:
+        """Stop watching the socket; False where that was done before."""
+        if self not in self._shared.arrivals:
+            return False
+        self._shared.arrivals.discard(self)
+        self._timer.cancel()
+        self._read(None)
+        if self._handshake is not None:
+            self._handshake.cancel()
+            self._handshake = None
+        return True

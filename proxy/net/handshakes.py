@@ -1,0 +1,152 @@
+"""TLS handshakes on the event loop, without holding it: one step of one handshake at a time.
+
+A step costs half a millisecond with a key on P-256 and two with RSA 2048 (docs/benchmarks.md), and a restarted
+listener meets hundreds at once. So steps stand in one queue, and a turn of the loop takes from it for
+TURN_MS at most, or one step: those who are served wait no longer than that. Who bounds their number and how long
+they may take is whoever begins them.
+"""
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from time import monotonic_ns
+from typing import Final
+
+from proxy.stats import Stats
+
+__all__ = ["Handshake", "Handshakes", "handshake_problem"]
+
+TURN_MS: Final = 2
+
+Done = Callable[[], None]
+Failed = Callable[[OSError], None]
+
+
+class Handshakes:
+    """Every handshake of one process."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
+        self._loop = loop
+        self._stats = stats
+        self._ready: deque[Handshake] = deque()
+        self._scheduled = False
+
+    def begin(self, sock: ssl.SSLSocket, side: str, done: Done, failed: Failed) -> "Handshake":
+        """Begin one; exactly one of the two is called, later, unless it is cancelled.
+
+        Args:
+            sock: connected and non-blocking, its handshake not begun.
+            side: "client" or "broker", under which it is counted.
+            done: the handshake has succeeded.
+            failed: the handshake has failed.
+        """
+        handshake = Handshake(self._loop, sock, side, done, failed, self.queue)
+        self.queue(handshake)
+        return handshake
+
+    def queue(self, handshake: "Handshake") -> None:
+        """One of them can go on."""
+        self._ready.append(handshake)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        started_ns = before_ns = monotonic_ns()
+        stats = self._stats
+        while self._ready:
+            handshake = self._ready.popleft()
+            done = handshake.step()
+            now_ns = monotonic_ns()
+            stats.handshake_us_total += (now_ns - before_ns) // 1000
+            if done:
+                stats.handshakes[handshake.side] += 1
+            before_ns = now_ns
+            if now_ns - started_ns > TURN_MS * 1_000_000:
+                break
+        if self._ready and not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._turn)
+
+
+class Handshake:
+    """One handshake: waits for its socket, then for its turn."""
+
+    __slots__ = ("_done", "_failed", "_loop", "_queue", "_sock", "_waits", "side")
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: ssl.SSLSocket,
+        side: str,
+        done: Done,
+        failed: Failed,
+        queue: Callable[["Handshake"], None],
+    ) -> None:
+        self._loop = loop
+        self._sock: ssl.SSLSocket | None = sock
+        self._done = done
+        self._failed = failed
+        self._queue = queue
+        self._waits: Callable[[int], bool] | None = None  # what takes the wait back
+        self.side = side
+
+    def cancel(self) -> None:
+        """Forget it: nobody is called any more. The socket is the caller's."""
+        self._stop_waiting()
+        self._sock = None
+
+    def step(self) -> bool:
+        """Go on as far as the socket allows; True when it has succeeded."""
+        sock = self._sock
+        if sock is None:
+            return False
+        loop = self._loop
+        try:
+            sock.do_handshake()
+        except ssl.SSLWantReadError:
+            self._waits = loop.remove_reader
+            loop.add_reader(sock.fileno(), self._ready)
+            return False
+        except ssl.SSLWantWriteError:
+            self._waits = loop.remove_writer
+            loop.add_writer(sock.fileno(), self._ready)
+            return False
+        except OSError as error:
+            self._sock = None
+            self._failed(error)
+            return False
+        self._sock = None
+        self._done()
+        return True
+
+    def _ready(self) -> None:
+        self._stop_waiting()
+        self._queue(self)
+
+    def _stop_waiting(self) -> None:
+        if self._waits is not None and self._sock is not None:
+            self._waits(self._sock.fileno())
+            self._waits = None
+
+
+def handshake_problem(error: OSError) -> str:
+    """Say in words why a handshake failed.
+
+    >>> handshake_problem(ConnectionResetError(104, "Connection reset by peer"))
+    'the other side closed in the middle of it'
+    """
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate refused: {error.verify_message}"
+    if isinstance(error, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return "the other side closed in the middle of it"
+    reason = str(getattr(error, "reason", None) or error)
+    if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
+        return "no certificate was shown, and one is required"
+    if "ALERT" in reason:
+        return f"the other side refused: {reason.rpartition('ALERT_')[2].replace('_', ' ').lower()}"
+    if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
+        return "the other side speaks no TLS"
+    return reason.replace("_", " ").lower()

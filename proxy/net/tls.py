@@ -1,0 +1,205 @@
+"""TLS contexts from the configuration: what a listener shows its clients, whom brokers have to be.
+
+TLS 1.2 and newer. Each side has its own trust. `ServerTls` and `BrokerTls` hold the context in force: a reload
+puts another one in its place, which connections that are being made use from then on; those that are there stay.
+The private key's password never reaches a log. What a certificate's subject is called, `proxy.principals` knows.
+"""
+
+import ssl
+from pathlib import Path
+from typing import Final, Protocol
+
+from proxy.config import ClusterTls, ListenerTls
+from proxy.errors import ConfigError
+from proxy.principals import CertificateError, MappingRules, expires_at, subject
+
+__all__ = ["ANONYMOUS", "BrokerTls", "ServerTls", "TlsSide"]
+
+ANONYMOUS: Final = "ANONYMOUS"
+_PEM_BYTES_MAX: Final = 4 * 1024 * 1024  # the system's whole trust is a quarter of a megabyte
+_ENCRYPTED: Final = b"ENCRYPTED"  # PKCS#8 and the older form both have the word in their first lines
+_VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+
+
+class TlsSide(Protocol):
+    """One side's TLS: what can be read again."""
+
+    path: str
+    files: tuple[Path, ...]
+
+    def load(self) -> ssl.SSLContext:
+        """Read the files; may run in a thread."""
+
+    def use(self, context: ssl.SSLContext) -> None:
+        """Take what was read."""
+
+    def expires_at(self) -> float | None:
+        """When the certificate shown ends."""
+
+
+class ServerTls:
+    """TLS towards clients.
+
+    Args:
+        options: of the listener.
+        path: its key path, for errors.
+
+    Raises:
+        ConfigError: the files do not make a context.
+    """
+
+    def __init__(self, options: ListenerTls, path: str) -> None:
+        self.path = path
+        self.files = options.files
+        self._options = options
+        self._rules = MappingRules(options.principal_mapping_rules)
+        self.context = self.load()
+
+    def load(self) -> ssl.SSLContext:
+        """Read the files.
+
+        Raises:
+            ConfigError: they do not make a context.
+        """
+        options = self._options
+        context = _context(ssl.PROTOCOL_TLS_SERVER)
+        assert options.cert_file is not None, "the configuration is refused without it"
+        _load_chain(context, self.path, options)
+        context.verify_mode = _VERIFY[options.client_auth]
+        if options.client_ca_file is not None:
+            _load_trust(context, f"{self.path}.client_ca_file", options.client_ca_file)
+        return context
+
+    def use(self, context: ssl.SSLContext) -> None:
+        """Let handshakes from now on use what was read."""
+        self.context = context
+
+    def expires_at(self) -> float | None:
+        """When the certificate ends, in seconds since the epoch."""
+        return _expires_at(self._options.cert_file)
+
+    def user(self, sock: ssl.SSLSocket) -> str:
+        """Name the principal of a client whose handshake is done.
+
+        Raises:
+            NoMatchingRuleError: no principal mapping rule applies.
+            CertificateError: the certificate can not be read.
+        """
+        certificate = sock.getpeercert(binary_form=True)
+        if not certificate:
+            return ANONYMOUS
+        return self._rules.name(subject(certificate))
+
+
+class BrokerTls:
+    """TLS towards brokers.
+
+    Args:
+        options: of the cluster.
+        path: its key path, for errors.
+
+    Raises:
+        ConfigError: the files do not make a context.
+    """
+
+    def __init__(self, options: ClusterTls, path: str = "cluster.tls") -> None:
+        self.path = path
+        self.files = options.files
+        self._options = options
+        self.context = self.load()
+
+    def load(self) -> ssl.SSLContext:
+        """Read the files.
+
+        Raises:
+            ConfigError: they do not make a context.
+        """
+        options = self._options
+        context = _context(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = options.verify_hostname
+        if options.ca_file is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        else:
+            _load_trust(context, f"{self.path}.ca_file", options.ca_file)
+        if options.cert_file is not None:
+            _load_chain(context, self.path, options)
+        return context
+
+    def use(self, context: ssl.SSLContext) -> None:
+        """Let connections from now on use what was read."""
+        self.context = context
+
+    def expires_at(self) -> float | None:
+        """When the certificate that brokers are shown ends; None where they are shown none."""
+        return _expires_at(self._options.cert_file)
+
+
+def _context(protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # A peer that begins a new handshake in the middle of the old connection costs us what it costs nobody else.
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, path: str, options: ListenerTls | ClusterTls) -> None:
+    cert_file, key_file = options.cert_file, options.key_file
+    assert cert_file is not None, "asked for only where there is one"
+    assert key_file is not None, "it is the certificate's file by default"
+    _read(f"{path}.cert_file", cert_file)
+    encrypted = _ENCRYPTED in _read(f"{path}.key_file", key_file)
+    password = options.key_password
+    if options.key_password_file is not None:
+        where = f"{path}.key_password_file"
+        password = _read(where, options.key_password_file).decode("utf-8", "replace").strip("\r\n")
+    if encrypted and not password:
+        problem = "is encrypted: key_password or key_password_file is needed"
+        raise ConfigError(f"{path}.key_file", problem, str(key_file))
+    try:
+        # Never without one, or OpenSSL would ask for it at the terminal.
+        context.load_cert_chain(cert_file, key_file, password=password.encode)
+    except ssl.SSLError as error:
+        raise ConfigError(f"{path}.cert_file", _load_problem(error, encrypted), str(cert_file)) from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}.cert_file", f"cannot be used: {error}", str(cert_file)) from None
+
+
+def _load_problem(error: ssl.SSLError, encrypted: bool) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return "the key does not belong to this certificate"
+    if encrypted:
+        return "the key's password is wrong"
+    return f"is no certificate with its key, in PEM: {error.reason or error}"
+
+
+def _load_trust(context: ssl.SSLContext, path: str, file: Path) -> None:
+    _read(path, file)
+    try:
+        context.load_verify_locations(file)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise ConfigError(path, f"holds no certificates in PEM: {reason}", str(file)) from None
+
+
+def _read(path: str, file: Path) -> bytes:
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_PEM_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError(path, f"cannot be read: {error.strerror or error}", str(file)) from None
+    if len(content) > _PEM_BYTES_MAX:
+        raise ConfigError(path, f"is larger than {_PEM_BYTES_MAX} bytes", str(file))
+    return content
+
+
+def _expires_at(file: Path | None) -> float | None:
+    """When the first certificate of a file ends; None where that can not be said."""
+    if file is None:
+        return None
+    try:
+        text = file.read_text("ascii", "replace")
+        begin = text.index("-----BEGIN CERTIFICATE-----")
+        end = text.index("-----END CERTIFICATE-----", begin)
+        return expires_at(ssl.PEM_cert_to_DER_cert(text[begin:end] + "-----END CERTIFICATE-----"))
+    except (OSError, ValueError, CertificateError):
+        return None

@@ -1,0 +1,18 @@
+"""Who a certificate says its holder is: pure, no IO, no ssl.
+
+certificate     a certificate's bytes -> its subject as Java prints it, and when it ends
+mapping         that subject -> a principal's name, by Kafka's ssl.principal.mapping.rules
+"""
+
+from proxy.principals.certificate import CertificateError, expires_at, subject
+from proxy.principals.mapping import DEFAULT_RULES, MappingRules, NoMatchingRuleError, RuleError
+
+__all__ = [
+    "DEFAULT_RULES",
+    "CertificateError",
+    "MappingRules",
+    "NoMatchingRuleError",
+    "RuleError",
+    "expires_at",
+    "subject",
+]

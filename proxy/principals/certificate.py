@@ -1,0 +1,157 @@
+"""What is read of an X.509 certificate: its subject, written as Java writes it, and the time it ends.
+
+Kafka's principal of a certificate is `X500Principal.getName()`: RFC 2253, the last name first, no blanks. The
+standard library gives the subject with other names and without the types that Java's form depends on, so it is
+taken from the bytes (X.690, X.680). Java's own class is the judge in tests/oracle.
+
+Not checked here: signature, time, trust. The TLS library has done that before anybody asks for a name.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Final
+
+__all__ = ["CertificateError", "expires_at", "subject"]
+
+_SEQUENCE: Final = 0x30
+_SET: Final = 0x31
+_OID: Final = 0x06
+_VERSION: Final = 0xA0
+_UTC_TIME: Final = 0x17
+# The types that Java takes for texts, all of them for UTF-8; anything else is written as its bytes.
+# UTF8String, PrintableString, T61String, IA5String, GeneralString, BMPString
+_TEXTS: Final = frozenset((0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E))
+# RFC 2253 §2.3 and STREET and UID of its table; every other type is written as its number.
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+_ESCAPED: Final = frozenset(',=+<>#;"\\')
+_LENGTH_BYTES_MAX: Final = 4
+
+Item = tuple[int, int, int]  # tag, where its content begins, where it ends
+
+
+class CertificateError(ValueError):
+    """Bytes that are no certificate; the message says at which byte."""
+
+
+def subject(certificate: bytes) -> str:
+    """Write the subject's name as `X500Principal.getName()` does; "" where the certificate names nobody."""
+    names = _fields(certificate)[4]
+    relative = [_relative(certificate, name) for name in _items(certificate, names, _SEQUENCE)]
+    return ",".join(reversed(relative))
+
+
+def expires_at(certificate: bytes) -> float:
+    """Give the end of its validity, in seconds since the epoch."""
+    times = list(_items(certificate, _fields(certificate)[3], _SEQUENCE))
+    if len(times) != 2:
+        raise CertificateError("a validity that is not two times")
+    tag, start, end = times[1]
+    # RFC 5280 §4.1.2.5: both end with Z and name seconds; a two-digit year is one of 1950 to 2049.
+    text = certificate[start:end].decode("ascii", "replace")
+    if tag == _UTC_TIME:
+        text = ("19" if text[:2] >= "50" else "20") + text
+    try:
+        return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise CertificateError(f"byte {start}: {text!r} is no time") from None
+
+
+def _fields(data: bytes) -> list[Item]:
+    """Give serial number, signature's algorithm, issuer, validity, subject of the certificate's first part."""
+    outer = _item(data, 0, len(data))
+    inner = next(_items(data, outer, _SEQUENCE), None)
+    if inner is None:
+        raise CertificateError("byte 0: no certificate")
+    found = [item for item in _items(data, inner, _SEQUENCE) if item[0] != _VERSION]
+    if len(found) < 5:
+        raise CertificateError(f"byte {inner[1]}: a certificate without a subject")
+    return found
+
+
+def _relative(data: bytes, name: Item) -> str:
+    """One relative distinguished name: nearly always one attribute, else several joined by a plus sign."""
+    return "+".join(_attribute(data, attribute) for attribute in _items(data, name, _SET))
+
+
+def _attribute(data: bytes, attribute: Item) -> str:
+    parts = list(_items(data, attribute, _SEQUENCE))
+    if len(parts) != 2 or parts[0][0] != _OID:
+        raise CertificateError(f"byte {attribute[1]}: no type and value")
+    (_, oid_start, oid_end), (tag, start, end) = parts
+    number = _oid(data[oid_start:oid_end])
+    keyword = _KEYWORDS.get(number)
+    if keyword is None or tag not in _TEXTS:
+        return f"{keyword or number}=#{data[oid_end:end].hex()}"  # type and length belong to it
+    return f"{keyword}={_escape(data[start:end].decode('utf-8', 'replace'))}"
+
+
+def _escape(text: str) -> str:
+    """RFC 2253 §2.4, with Java's two more (= everywhere, # everywhere)."""
+    first = len(text) - len(text.lstrip(" \r"))
+    last = len(text.rstrip(" \r"))
+    written = []
+    for index, character in enumerate(text):
+        if character == "\x00":
+            written.append("\\00")
+        elif character in _ESCAPED or not first <= index < last:
+            written.append("\\" + character)
+        else:
+            written.append(character)
+    return "".join(written)
+
+
+def _oid(content: bytes) -> str:
+    """Write an object identifier with dots.
+
+    >>> _oid(bytes.fromhex("550403"))
+    '2.5.4.3'
+    """
+    numbers: list[int] = []
+    value = 0
+    for byte in content:
+        value = value << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(value)
+            value = 0
+    if not numbers:
+        raise CertificateError("an empty object identifier")
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:])))
+
+
+def _items(data: bytes, parent: Item, tag: int) -> Iterator[Item]:
+    """Give what a sequence or a set holds."""
+    found, pos, end = parent
+    if found != tag:
+        raise CertificateError(f"byte {pos}: tag {found:#04x} where {tag:#04x} belongs")
+    while pos < end:
+        item = _item(data, pos, end)
+        yield item
+        pos = item[2]
+
+
+def _item(data: bytes, pos: int, limit: int) -> Item:
+    """Read tag and length (definite, as DER has it)."""
+    if pos + 2 > limit:
+        raise CertificateError(f"byte {pos}: ends within a tag")
+    tag, length = data[pos], data[pos + 1]
+    start = pos + 2
+    if length & 0x80:
+        count = length & 0x7F
+        if not 1 <= count <= _LENGTH_BYTES_MAX or start + count > limit:
+            raise CertificateError(f"byte {pos}: no length")
+        length = int.from_bytes(data[start : start + count], "big")
+        start += count
+    if start + length > limit:
+        raise CertificateError(f"byte {pos}: {length} bytes where {limit - start} are")
+    return tag, start, start + length

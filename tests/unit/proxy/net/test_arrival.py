@@ -1,0 +1,371 @@
+"""Who gets in, under which name and address; who does not, under which cause, and what he is told."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+import pytest
+
+from proxy.config import ClusterTls, ListenerTls
+from proxy.config.options import LimitOptions
+from proxy.config.readers import networks
+from proxy.net import now_ms
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import Entity
+from tests.support.frames import LIST_OFFSETS, request
+from tests.unit.proxy.net.rig import SECONDS_MAX, until
+from tests.unit.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
+
+ASKED = request(LIST_OFFSETS, 7, size=100)
+V1 = b"PROXY TCP4 192.0.2.1 127.0.0.1 1234 9092\r\n"
+V2 = bytes.fromhex("0d0a0d0a000d0a515549540a2111000cc00002077f000001162e2384")
+LOOPBACK = networks("sources", "127.0.0.0/8")
+ELSEWHERE = networks("sources", "192.0.2.0/24,2001:db8::/32")
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    return Papers(tmp_path_factory.mktemp("papers"))
+
+
+async def closed(client: Streams) -> bytes:
+    """What a client still gets until the other side closes, however it does that."""
+    async with asyncio.timeout(SECONDS_MAX):
+        try:
+            return await client[0].read()
+        except ConnectionError:
+            return b""
+
+
+async def let_in(rig: TlsRig, context: ssl.SSLContext | None, before: bytes = b"") -> str:
+    """Have a request through; the principal's name."""
+    client = await rig.client(context)
+    await send(client, before + ASKED)
+    assert await receive(await rig.broker(), len(ASKED)) == ASKED
+    return rig.connection.channel.state.settings.user
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize(
+    ("auth", "rules", "shows", "user"),
+    [
+        ("none", "DEFAULT", True, "ANONYMOUS"),
+        ("requested", "DEFAULT", False, "ANONYMOUS"),
+        ("requested", "DEFAULT", True, "CN=Alice,OU=ops,O=Example\\, Inc"),
+        ("required", "RULE:^CN=([^,]*),.*$/$1/L,DEFAULT", True, "alice"),
+    ],
+)
+async def test_principal_is_the_certificates_subject(
+    papers: Papers, version: ssl.TLSVersion, auth: str, rules: str, shows: bool, user: str
+) -> None:
+    async with TlsRig(papers.listener(auth, rules)).running() as rig:
+        context = papers.client_context(papers.alice if shows else None, version)
+        assert await let_in(rig, context) == user
+        assert rig.stats.handshakes == {"client": 1}
+
+
+async def test_resumed_session_is_the_same_principal(papers: Papers) -> None:
+    async with TlsRig(papers.listener("required")).running() as rig:
+        context = papers.client_context(papers.alice, ssl.TLSVersion.TLSv1_2)
+        names = set()
+        for _ in range(3):
+            names.add(await let_in(rig, context))
+            rig.connection.close("drained")
+        assert names == {"CN=Alice,OU=ops,O=Example\\, Inc"}
+
+
+async def refused_client(papers: Papers, rig: TlsRig, context: ssl.SSLContext) -> Exception:
+    """With TLS 1.2 the client learns it in the handshake, with 1.3 when it reads."""
+    try:
+        client = await rig.client(context)
+        client[1].write(ASKED)  # bytes that nobody reads must not cost it the alert
+        async with asyncio.timeout(SECONDS_MAX):
+            await client[0].read()
+    except OSError as error:
+        return error
+    raise AssertionError("it was not refused")
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_client_without_the_required_certificate_is_told_why(
+    papers: Papers, version: ssl.TLSVersion
+) -> None:
+    async with TlsRig(papers.listener("required")).running() as rig:
+        error = await refused_client(papers, rig, papers.client_context(None, version))
+        assert "ALERT" in str(getattr(error, "reason", "")), error
+        await until(lambda: not rig.shared.arrivals, "the arrival is over")
+        assert rig.stats.errors == {"client_certificate": 1}
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("how", ["expired", "of another authority"])
+async def test_certificate_that_is_not_believed_is_refused(
+    papers: Papers, version: ssl.TLSVersion, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = papers.clients.issue("old", expired=True) if how == "expired" else papers.sluice
+    caplog.set_level("INFO")
+    async with TlsRig(papers.listener("required")).running() as rig:
+        await refused_client(papers, rig, papers.client_context(own, version))
+        await until(lambda: rig.stats.errors["client_certificate"] == 1, "refused")
+        assert "certificate refused: " in str(caplog.records[-1].__dict__)
+
+
+async def test_subject_that_no_rule_names_is_refused(papers: Papers) -> None:
+    async with TlsRig(papers.listener("required", "RULE:^CN=bob$/bob/")).running() as rig:
+        await closed(await rig.client(papers.client_context(papers.alice)))
+        assert rig.stats.errors == {"principal_unmapped": 1}
+
+
+async def test_client_that_does_not_believe_the_proxy_is_counted(papers: Papers) -> None:
+    async with TlsRig(papers.listener()).running() as rig:
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await rig.client(ssl.create_default_context(cafile=papers.clients.cert_file))
+        await until(lambda: rig.stats.errors["tls_handshake"] == 1, "counted")
+
+
+@pytest.mark.parametrize("first", [ASKED, b"GET / HTTP/1.1\r\n\r\n", b"\x00"])
+async def test_plaintext_on_a_tls_port_has_a_cause_of_its_own(papers: Papers, first: bytes) -> None:
+    async with TlsRig(papers.listener()).running() as rig:
+        client = await rig.client()
+        await send(client, first)
+        assert await closed(client) == b""
+        assert rig.stats.errors == {"plain_on_tls": 1}
+
+
+async def test_nonsense_after_the_first_byte_fails_the_handshake(papers: Papers) -> None:
+    async with TlsRig(papers.listener()).running() as rig:
+        client = await rig.client()
+        await send(client, b"\x16\x03\x01\x00\x10" + bytes(16))
+        await closed(client)
+        assert rig.stats.errors == {"tls_handshake": 1}
+
+
+async def test_health_check_costs_no_error(papers: Papers) -> None:
+    async with TlsRig(papers.listener()).running() as rig:
+        client = await rig.client()
+        await until(lambda: len(rig.shared.arrivals) == 1, "accepted")
+        client[1].close()
+        await until(lambda: not rig.shared.arrivals, "gone")
+        assert not rig.stats.errors
+
+
+@pytest.mark.parametrize(
+    "first", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01"], ids=["nothing", "a byte", "a part"]
+)
+async def test_handshake_has_its_time(papers: Papers, first: bytes) -> None:
+    limits = LimitOptions(handshake_seconds=0.2)
+    async with TlsRig(papers.listener(), limits=limits).running() as rig:
+        client = await rig.client()
+        await send(client, first)
+        assert await closed(client) == b""
+        assert rig.stats.errors == {"handshake_timeout": 1}
+        assert not rig.shared.arrivals
+
+
+async def test_handshakes_under_way_are_bounded(papers: Papers) -> None:
+    async with TlsRig(papers.listener(), limits=LimitOptions(handshakes_max=2)).running() as rig:
+        waiting = [await rig.client() for _ in range(2)]
+        await until(lambda: len(rig.shared.arrivals) == 2, "two are under way")
+        assert await closed(await rig.client()) == b""
+        assert rig.stats.refused == {"handshakes_max": 1}
+        waiting[0][1].close()
+        await until(lambda: len(rig.shared.arrivals) == 1, "one is gone")
+        await let_in(rig, papers.client_context())
+
+
+async def test_arrivals_count_as_connections(papers: Papers) -> None:
+    async with TlsRig(papers.listener(), limits=LimitOptions(connections_max=1)).running() as rig:
+        await rig.client()
+        await until(lambda: len(rig.shared.arrivals) == 1, "one is under way")
+        assert await closed(await rig.client()) == b""
+        assert rig.stats.refused == {"connections_max": 1}
+
+
+async def test_arrival_that_is_given_up_is_closed(papers: Papers) -> None:
+    async with TlsRig(papers.listener()).running() as rig:
+        client = await rig.client()
+        await until(lambda: len(rig.shared.arrivals) == 1, "one is under way")
+        for arrival in list(rig.shared.arrivals):
+            arrival.close()
+        assert await closed(client) == b""
+
+
+@pytest.mark.parametrize(
+    ("header", "peer"),
+    [
+        (V1, "192.0.2.1:1234"),
+        (V2, "192.0.2.7:5678"),
+        (b"PROXY TCP6 2001:db8::1 ::1 1234 9092\r\n", "2001:db8::1:1234"),
+    ],
+)
+@pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
+async def test_header_tells_who_comes(papers: Papers, header: bytes, peer: str, with_tls: bool) -> None:
+    door: ListenerTls | None = papers.listener() if with_tls else None
+    async with TlsRig(door, sources=LOOPBACK).running() as rig:
+        client = await rig.client()
+        for byte in header:
+            client[1].write(bytes((byte,)))
+            await asyncio.sleep(0)
+        if with_tls:
+            await client[1].start_tls(papers.client_context(), server_hostname="127.0.0.1")
+        await send(client, ASKED)
+        assert await receive(await rig.broker(), len(ASKED)) == ASKED
+        assert rig.connection.peer == peer
+
+
+async def test_header_and_request_may_come_together() -> None:
+    async with TlsRig(None, sources=LOOPBACK).running() as rig:
+        assert await let_in(rig, None, V1) == "ANONYMOUS"
+
+
+@pytest.mark.parametrize("header", [b"PROXY UNKNOWN\r\n", V2[:12] + b"\x20\x00\x00\x00"])
+async def test_header_that_tells_nothing_leaves_the_connections_own_address(header: bytes) -> None:
+    async with TlsRig(None, sources=LOOPBACK).running() as rig:
+        await let_in(rig, None, header)
+        assert rig.connection.peer.startswith("127.0.0.1:")
+
+
+async def test_header_is_believed_from_listed_sources_alone() -> None:
+    async with TlsRig(None, sources=ELSEWHERE).running() as rig:
+        client = await rig.client()
+        assert await closed(client) == b""
+        assert rig.stats.refused == {"proxy_source": 1}
+
+
+async def test_client_without_the_header_is_refused() -> None:
+    async with TlsRig(None, sources=LOOPBACK).running() as rig:
+        client = await rig.client()
+        await send(client, ASKED)
+        assert await closed(client) == b""
+        assert rig.stats.errors == {"proxy_header": 1}
+
+
+async def test_header_has_its_time() -> None:
+    limits = LimitOptions(handshake_seconds=0.2)
+    async with TlsRig(None, limits=limits, sources=LOOPBACK).running() as rig:
+        client = await rig.client()
+        await send(client, V1[:20])
+        assert await closed(client) == b""
+        assert rig.stats.errors == {"handshake_timeout": 1}
+
+
+def limited(ip: str, mode: str = "enforce") -> Engine:
+    definitions = Definitions({Entity(ip=ip): {"connection_creation_rate": 1}})
+    return Engine(EngineOptions(mode=mode), definitions)  # type: ignore[arg-type]  # a mode by its name
+
+
+def come(rig: TlsRig, ip: str, count: int = 10) -> None:
+    """1/s over a window of 10 to 11 s: so many come before, and one more is over."""
+    for _ in range(count):
+        assert not rig.shared.connection_rates.connect(ip, -1, now_ms()).wait_ms
+
+
+async def test_address_over_its_rate_waits_unread_and_is_closed() -> None:
+    async with TlsRig(None, engine=limited("127.0.0.1")).running() as rig:
+        come(rig, "127.0.0.1")
+        client = await rig.client()
+        await until(lambda: rig.stats.refused["connection_rate"] == 1, "the eleventh is refused")
+        assert (len(rig.connections), rig.stats.connections_waiting) == (0, 1)
+        await send(client, ASKED)
+        assert await closed(client) == b""
+        assert rig.stats.connections_waiting == 0
+        assert sum(rig.stats.requests) == 0
+
+
+async def test_rate_is_that_of_the_address_in_the_header() -> None:
+    async with TlsRig(None, engine=limited("192.0.2.1"), sources=LOOPBACK).running() as rig:
+        come(rig, "192.0.2.1")
+        for header in (V1, V2):
+            await send(await rig.client(), header)
+        await until(lambda: rig.stats.refused["connection_rate"] == 1, "the eleventh from there")
+        await until(lambda: len(rig.connections) == 1, "the one from elsewhere")
+
+
+async def test_rate_is_looked_at_before_the_handshake(papers: Papers) -> None:
+    async with TlsRig(papers.listener(), engine=limited("127.0.0.1")).running() as rig:
+        come(rig, "127.0.0.1")
+        with pytest.raises(ConnectionError):
+            await rig.client(papers.client_context())
+        assert rig.stats.handshakes == {}
+
+
+async def test_observed_rate_refuses_nobody() -> None:
+    async with TlsRig(None, engine=limited("127.0.0.1", "observe")).running() as rig:
+        come(rig, "127.0.0.1")
+        for _ in range(2):
+            await rig.client()
+        await until(lambda: len(rig.connections) == 2, "all are let in")
+        assert rig.stats.connections_would_refuse == 2
+        assert not rig.stats.refused
+
+
+# The broker's side.
+
+
+async def asked(rig: TlsRig) -> Streams:
+    client = await rig.client()
+    await send(client, ASKED)
+    return client
+
+
+async def test_broker_sees_the_proxys_own_certificate(papers: Papers) -> None:
+    own = papers.clients.issue("own", "/CN=sluice")
+    brokers = papers.broker_context(demands_certificate=True)
+    async with TlsRig(None, papers.cluster(own), broker_context=brokers).running() as rig:
+        await asked(rig)
+        broker = await rig.broker()
+        assert await receive(broker, len(ASKED)) == ASKED
+        shown = broker[1].get_extra_info("peercert")
+        assert shown["subject"] == ((("commonName", "sluice"),),)
+        assert rig.stats.handshakes == {"broker": 1}
+
+
+BROKERS: list[tuple[str, Callable[[Papers], ClusterTls], str, bool, bool]] = [
+    ("another name", lambda papers: papers.cluster(), "kafka.example.org", True, False),
+    ("plaintext", lambda papers: papers.cluster(), "127.0.0.1", False, False),
+    ("wants a certificate", lambda papers: papers.cluster(), "127.0.0.1", True, True),
+    ("a name that can not be", lambda papers: papers.cluster(), ".example.org", True, False),
+]
+
+
+@pytest.mark.parametrize(
+    ("_name", "cluster", "host", "speaks_tls", "demands"), BROKERS, ids=[row[0] for row in BROKERS]
+)
+async def test_broker_that_can_not_be_had_ends_the_connection(
+    papers: Papers,
+    _name: str,
+    cluster: Callable[[Papers], ClusterTls],
+    host: str,
+    speaks_tls: bool,
+    demands: bool,
+) -> None:
+    context = papers.broker_context(demands_certificate=demands) if speaks_tls else None
+    if context is not None:  # with TLS 1.3 the broker refuses when the proxy's handshake is over already
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+    limits = LimitOptions(connect_seconds=0.5)
+    rig = TlsRig(None, cluster(papers), broker_context=context, broker_host=host, limits=limits)
+    async with rig.running():
+        client = await asked(rig)
+        if not speaks_tls:
+            await send(await rig.broker(), b"\0\0\0\x08nonsense")
+        assert await closed(client) == b""
+        assert rig.stats.errors == {"broker_tls": 1}
+
+
+async def test_name_is_not_looked_at_where_it_is_not_to_be(papers: Papers) -> None:
+    cluster = papers.cluster(verify_hostname=False)
+    rig = TlsRig(None, cluster, broker_context=papers.broker_context(), broker_host="kafka.example.org")
+    async with rig.running():
+        await asked(rig)
+        assert await receive(await rig.broker(), len(ASKED)) == ASKED
+
+
+async def test_broker_that_never_ends_its_handshake_is_given_up(papers: Papers) -> None:
+    limits = LimitOptions(connect_seconds=0.001)
+    async with TlsRig(None, papers.cluster(), limits=limits).running() as rig:
+        client = await asked(rig)
+        await rig.broker()  # which says nothing
+        rig.connection.sweep(1 << 60)
+        assert await closed(client) == b""
+        assert rig.stats.errors == {"broker_unreachable": 1}

@@ -1,0 +1,115 @@
+"""Handshakes share the loop: one queue, a bounded time of each turn, and a cancelled one calls nobody."""
+
+import asyncio
+import socket
+import ssl
+
+import pytest
+
+from proxy.net.handshakes import TURN_MS, Handshakes, handshake_problem
+from proxy.stats import Stats
+from tests.unit.proxy.net.rig import until
+from tests.unit.proxy.net.tls_rig import Papers
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    return Papers(tmp_path_factory.mktemp("papers"))
+
+
+class Ends:
+    """Both ends of one connection, whose handshakes the same queue does."""
+
+    def __init__(self, papers: Papers, handshakes: Handshakes) -> None:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        context = papers.client_context()
+        self.server = papers.broker_context().wrap_socket(
+            ours, server_side=True, do_handshake_on_connect=False
+        )
+        self.client = context.wrap_socket(theirs, server_hostname="127.0.0.1", do_handshake_on_connect=False)
+        self.done: list[str] = []
+        self.failed: list[OSError] = []
+        self.handshakes = [
+            handshakes.begin(sock, side, lambda side=side: self.done.append(side), self.failed.append)  # type: ignore[misc]  # bound early
+            for sock, side in ((self.server, "client"), (self.client, "broker"))
+        ]
+
+    def close(self) -> None:
+        self.server.close()
+        self.client.close()
+
+
+async def test_handshakes_of_both_sides_are_done_and_counted(papers: Papers) -> None:
+    stats = Stats()
+    handshakes = Handshakes(asyncio.get_running_loop(), stats)
+    all_of_them = [Ends(papers, handshakes) for _ in range(20)]
+    assert not any(ends.done for ends in all_of_them), "nothing happens before the loop turns"
+    await until(lambda: all(len(ends.done) == 2 for ends in all_of_them), "all are done")
+    assert stats.handshakes == {"client": 20, "broker": 20}
+    assert stats.handshake_us_total > 20 * 100  # no handshake costs less than a tenth of a millisecond
+    assert not any(ends.failed for ends in all_of_them)
+    for ends in all_of_them:
+        ends.close()
+
+
+async def test_others_get_their_turn_between_steps(papers: Papers) -> None:
+    """200 handshakes want some 100 ms; a timer meanwhile waits for a turn of a few."""
+    loop = asyncio.get_running_loop()
+    handshakes = Handshakes(loop, Stats())
+    all_of_them = [Ends(papers, handshakes) for _ in range(100)]
+    turns = 0
+    while not all(len(ends.done) == 2 for ends in all_of_them):
+        await asyncio.sleep(0)
+        turns += 1
+    # Were they all done at once, there would be three turns: one for each flight of messages.
+    assert turns > 100 * 0.1 / TURN_MS
+    for ends in all_of_them:
+        ends.close()
+
+
+async def test_cancelled_handshake_calls_nobody(papers: Papers) -> None:
+    handshakes = Handshakes(asyncio.get_running_loop(), Stats())
+    queued, waiting = Ends(papers, handshakes), Ends(papers, handshakes)
+    for handshake in queued.handshakes:
+        handshake.cancel()
+    waiting.handshakes[1].cancel()
+    await asyncio.sleep(0.01)
+    waiting.handshakes[0].cancel()
+    waiting.client.close()
+    await asyncio.sleep(0.01)
+    assert (queued.done, queued.failed, waiting.done, waiting.failed) == ([], [], [], [])
+    queued.close()
+    waiting.close()
+
+
+async def test_handshake_that_fails_is_told_and_not_counted(papers: Papers) -> None:
+    stats = Stats()
+    ends = Ends(papers, Handshakes(asyncio.get_running_loop(), stats))
+    ends.handshakes[1].cancel()
+    ends.client.close()
+    await until(lambda: len(ends.failed) == 1, "it has failed")
+    assert handshake_problem(ends.failed[0]) == "the other side closed in the middle of it"
+    assert not stats.handshakes
+    ends.close()
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "no certificate was shown, and one is required"),
+        ("TLSV1_ALERT_UNKNOWN_CA", "the other side refused: unknown ca"),
+        ("WRONG_VERSION_NUMBER", "the other side speaks no TLS"),
+        ("NO_SHARED_CIPHER", "no shared cipher"),
+    ],
+)
+def test_reason_is_put_in_words(reason: str, said: str) -> None:
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    assert handshake_problem(error) == said
+
+
+def test_peer_that_goes_away_is_put_in_words() -> None:
+    for error in (ssl.SSLEOFError(8, "EOF"), ConnectionResetError(104, "reset")):
+        assert handshake_problem(error) == "the other side closed in the middle of it"

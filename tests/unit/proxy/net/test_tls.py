@@ -1,0 +1,96 @@
+"""Contexts from files: what is refused, under which key, and that no password is asked for at a terminal."""
+
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proxy.config import ClusterTls, ListenerTls
+from proxy.errors import ConfigError
+from proxy.net.tls import BrokerTls, ServerTls
+from tests.unit.proxy.net.tls_rig import Papers
+
+PATH = "listeners[0].tls"
+
+
+@pytest.fixture(scope="module")
+def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
+    return Papers(tmp_path_factory.mktemp("papers"))
+
+
+def refused(options: ListenerTls) -> str:
+    with pytest.raises(ConfigError) as caught:
+        ServerTls(options, PATH)
+    return str(caught.value)
+
+
+def test_only_tls_1_2_and_newer_are_spoken(papers: Papers) -> None:
+    for context in (ServerTls(papers.listener(), PATH).context, BrokerTls(papers.cluster()).context):
+        assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+def test_client_auth_is_what_it_says(papers: Papers) -> None:
+    modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+    for auth, mode in modes.items():
+        assert ServerTls(papers.listener(auth), PATH).context.verify_mode == mode
+
+
+def test_brokers_are_verified_whatever_their_name(papers: Papers) -> None:
+    for verify_hostname in (True, False):
+        context = BrokerTls(papers.cluster(verify_hostname=verify_hostname)).context
+        assert context.verify_mode == ssl.CERT_REQUIRED
+        assert context.check_hostname == verify_hostname
+
+
+def test_without_an_authority_the_systems_own_are_believed() -> None:
+    assert BrokerTls(ClusterTls()).context.verify_mode == ssl.CERT_REQUIRED
+    assert BrokerTls(ClusterTls()).expires_at() is None
+
+
+def test_key_and_certificate_may_be_in_one_file(papers: Papers) -> None:
+    store = papers.sluice.store_file
+    ServerTls(ListenerTls(cert_file=store, key_file=store, client_auth="none"), PATH)
+
+
+def test_encrypted_key_needs_its_password(papers: Papers, tmp_path: Path) -> None:
+    made = papers.servers.issue("locked", password="open sesame")
+    options = ListenerTls(cert_file=made.cert_file, key_file=made.key_file, client_auth="none")
+    file = tmp_path / "password"
+    file.write_text("open sesame\n")
+    ServerTls(replace(options, key_password="open sesame"), PATH)
+    ServerTls(replace(options, key_password_file=file), PATH)
+    assert f"{PATH}.key_file: is encrypted: key_password or" in refused(options)
+    wrong = refused(replace(options, key_password="hush"))
+    assert "the key's password is wrong" in wrong
+    assert "hush" not in wrong
+
+
+def test_what_is_wrong_is_said_with_key_and_file(papers: Papers, tmp_path: Path) -> None:
+    missing, nonsense = tmp_path / "missing.pem", tmp_path / "nonsense.pem"
+    nonsense.write_text("nonsense")
+    right = papers.listener("required")
+    for options, message in (
+        (replace(right, cert_file=missing), f"{PATH}.cert_file: cannot be read: No such file"),
+        (replace(right, key_file=missing), f"{PATH}.key_file: cannot be read: No such file"),
+        (replace(right, key_password_file=missing), f"{PATH}.key_password_file: cannot be read"),
+        (replace(right, client_ca_file=missing), f"{PATH}.client_ca_file: cannot be read"),
+        (replace(right, cert_file=nonsense), f"{PATH}.cert_file: is no certificate with its key"),
+        (replace(right, key_file=nonsense), f"{PATH}.cert_file: is no certificate with its key"),
+        (replace(right, client_ca_file=nonsense), f"{PATH}.client_ca_file: holds no certificates"),
+        (replace(right, key_file=papers.alice.key_file), f"{PATH}.cert_file: the key does not belong"),
+    ):
+        assert refused(options).startswith(message)
+
+
+def test_end_of_the_certificate_is_known(papers: Papers) -> None:
+    ends = ServerTls(papers.listener(), PATH).expires_at()
+    assert ends is not None
+    assert ends > 0
+
+
+def test_new_context_takes_the_olds_place(papers: Papers) -> None:
+    tls = ServerTls(papers.listener(), PATH)
+    old, new = tls.context, tls.load()
+    tls.use(new)
+    assert tls.context is new is not old

@@ -1,0 +1,187 @@
+"""Clients that speak TLS, a listener of the proxy's own, and a broker behind it that may speak TLS too.
+
+    async with TlsRig(door, brokers).running() as rig:
+        reader, writer = await rig.client(context)
+
+Both ends are asyncio's own streams, on the loop that the proxy runs on.
+"""
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Final
+
+from proxy.channel import ChannelSettings
+from proxy.config import ClusterTls, ListenerOptions, ListenerTls, Network
+from proxy.config.options import LimitOptions
+from proxy.net import Connection, Listener, Shared
+from proxy.net.connection import Upstream
+from proxy.net.tls import BrokerTls, ServerTls
+from proxy.stats import Stats
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from tests.cluster.ports import free_ports
+from tests.support.certificates import Authority, Certificate
+from tests.unit.proxy.net.rig import HOST, SECONDS_MAX
+
+FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Papers:
+    """Two authorities and whom they vouch for: clients trust the one, the proxy the other."""
+
+    def __init__(self, directory: Path) -> None:
+        self.servers = Authority.make(directory, "servers")
+        self.clients = Authority.make(directory, "clients")
+        self.sluice = self.servers.issue("sluice")
+        self.alice = self.clients.issue("alice", "/O=Example, Inc/OU=ops/CN=Alice")
+
+    def listener(self, client_auth: str = "none", rules: str = "DEFAULT") -> ListenerTls:
+        """What a listener shows and whom it believes."""
+        return ListenerTls(
+            cert_file=self.sluice.cert_file,
+            key_file=self.sluice.key_file,
+            client_ca_file=self.clients.cert_file,
+            client_auth=client_auth,
+            principal_mapping_rules=rules,
+        )
+
+    def cluster(self, own: Certificate | None = None, *, verify_hostname: bool = True) -> ClusterTls:
+        """Whom the proxy believes to be a broker."""
+        return ClusterTls(
+            ca_file=self.servers.cert_file,
+            cert_file=own.cert_file if own else None,
+            key_file=own.key_file if own else None,
+            verify_hostname=verify_hostname,
+        )
+
+    def client_context(
+        self, own: Certificate | None = None, version: ssl.TLSVersion | None = None
+    ) -> ssl.SSLContext:
+        """What a client uses."""
+        context = ssl.create_default_context(cafile=self.servers.cert_file)
+        if own is not None:
+            context.load_cert_chain(own.cert_file, own.key_file)
+        if version is not None:
+            context.minimum_version = context.maximum_version = version
+        return context
+
+    def broker_context(self, *, demands_certificate: bool = False) -> ssl.SSLContext:
+        """What a broker uses."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.sluice.cert_file, self.sluice.key_file)
+        if demands_certificate:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(self.clients.cert_file)
+        return context
+
+
+class TlsRig:
+    """One listener with TLS, or without, and one broker with TLS, or without."""
+
+    def __init__(
+        self,
+        door: ListenerTls | None,
+        brokers: ClusterTls | None = None,
+        *,
+        broker_context: ssl.SSLContext | None = None,
+        limits: LimitOptions | None = None,
+        engine: Engine | None = None,
+        broker_host: str = HOST,
+        sources: tuple[Network, ...] = (),
+    ) -> None:
+        first = free_ports(2)[0]
+        self.options = ListenerOptions(
+            bind=HOST,
+            advertised_host=HOST,
+            bootstrap_port=first,
+            first_broker_port=first + 1,
+            broker_id_max=0,
+            tls=door,
+            proxy_protocol=bool(sources),
+            proxy_protocol_sources=sources,
+        )
+        self.stats = Stats()
+        self.connections: set[Connection] = set()
+        self.accepted: asyncio.Queue[Streams] = asyncio.Queue()
+        if engine is None:
+            engine = Engine(EngineOptions(), Definitions())
+        limits = limits or LimitOptions(frame_bytes_max=FRAME_BYTES_MAX)
+        self.shared = Shared(asyncio.get_running_loop(), engine, limits, self.stats)
+        self.shared.broker_tls = BrokerTls(brokers) if brokers else None
+        self.tls = ServerTls(door, "listeners[0].tls") if door else None
+        self.listener = Listener(self.options, self._settings, self, self.shared, self.connections, self.tls)
+        self._broker_context = broker_context
+        self._broker_host = broker_host
+        self._target: Upstream | None = None
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> "AsyncIterator[TlsRig]":
+        """Open the listener and the broker; close all at the end."""
+        server = await asyncio.start_server(self._accept, HOST, 0, ssl=self._broker_context)
+        self._target = server.sockets[0].getsockname()[:2]
+        self.listener.open()
+        writers: list[asyncio.StreamWriter] = []
+        self._writers = writers
+        try:
+            yield self
+        finally:
+            server.close()
+            for writer in writers:
+                writer.transport.abort()
+            self.listener.close()
+            for connection in list(self.connections):
+                connection.close("drained")
+            self.shared.close()
+
+    def upstream(self, broker: int) -> tuple[int, Upstream | None]:
+        """Lead to the one broker."""
+        return broker, self._target
+
+    def host(self, broker: int, target: Upstream) -> str:
+        """Say under which name it is known."""
+        assert (broker, target) == (-1, self._target)
+        return self._broker_host
+
+    async def client(self, context: ssl.SSLContext | None = None) -> Streams:
+        """Connect a client to the bootstrap port."""
+        async with asyncio.timeout(SECONDS_MAX):
+            streams = await asyncio.open_connection(
+                HOST, self.options.bootstrap_port, ssl=context, limit=1 << 22
+            )
+        self._writers.append(streams[1])
+        return streams
+
+    async def broker(self) -> Streams:
+        """The next connection that the proxy makes to the broker."""
+        async with asyncio.timeout(SECONDS_MAX):
+            return await self.accepted.get()
+
+    @property
+    def connection(self) -> Connection:
+        """The only connection there is."""
+        (found,) = self.connections
+        return found
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        await self.accepted.put((reader, writer))
+
+    def _settings(self, broker: int) -> ChannelSettings:
+        return ChannelSettings(broker=broker, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)
+
+
+async def receive(streams: Streams, count: int) -> bytes:
+    """Receive exactly so many bytes."""
+    async with asyncio.timeout(SECONDS_MAX):
+        return await streams[0].readexactly(count)
+
+
+async def send(streams: Streams, data: bytes) -> None:
+    """Send all of it."""
+    streams[1].write(data)
+    async with asyncio.timeout(SECONDS_MAX):
+        await streams[1].drain()

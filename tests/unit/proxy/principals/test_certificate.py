@@ -1,0 +1,86 @@
+"""A subject in Java's form, from the bytes of a certificate; bytes that are none are refused, and nothing else."""
+
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.principals import CertificateError, expires_at, subject
+from tests.support.certificates import Authority
+from tests.support.der import UTF8, certificate, encoded
+
+
+@pytest.mark.parametrize(
+    ("names", "written"),
+    [
+        ([[("2.5.4.6", UTF8, b"DE")], [("2.5.4.3", UTF8, b"alice")]], "CN=alice,C=DE"),
+        ([], ""),
+        ([[("2.5.4.11", UTF8, b"a"), ("2.5.4.3", UTF8, b"b")]], "OU=a+CN=b"),
+        ([[("2.5.4.10", UTF8, b'Ex, "Inc" <a+b>;#=\\')]], 'O=Ex\\, \\"Inc\\" \\<a\\+b\\>\\;\\#\\=\\\\'),
+        ([[("2.5.4.3", UTF8, b" a b ")]], "CN=\\ a b\\ "),
+        ([[("2.5.4.3", UTF8, b"a\0b")]], "CN=a\\00b"),
+        ([[("2.5.4.3", UTF8, "J\u00fcrgen".encode())]], "CN=J\u00fcrgen"),
+        ([[("1.2.840.113549.1.9.1", 0x16, b"a@b")]], "1.2.840.113549.1.9.1=#1603614062"),
+        ([[("2.5.4.3", 0x04, b"ab")]], "CN=#04026162"),
+        ([[("0.9.2342.19200300.100.1.1", UTF8, b"u")], [("0.9.2342.19200300.100.1.25", 0x16, b"org")]], "DC=org,UID=u"),
+    ],
+)  # fmt: skip
+def test_subject_is_written_as_java_writes_it(
+    names: list[list[tuple[str, int, bytes]]], written: str
+) -> None:
+    assert subject(certificate(names)) == written
+
+
+def test_certificate_of_openssl_is_read(tmp_path: Path) -> None:
+    made = Authority.make(tmp_path).issue("alice", "/C=DE/O=Example, Inc/OU=ops/CN=alice")
+    der = ssl.PEM_cert_to_DER_cert(made.cert_file.read_text())
+    assert subject(der) == "CN=alice,OU=ops,O=Example\\, Inc,C=DE"
+    assert 29 < (expires_at(der) - datetime.now(UTC).timestamp()) / 86400 < 31
+
+
+@pytest.mark.parametrize(
+    ("tag", "text", "year"),
+    [(0x17, b"491231235959Z", 2049), (0x17, b"500101000000Z", 1950), (0x18, b"20510101000000Z", 2051)],
+)  # fmt: skip
+def test_end_of_validity(tag: int, text: bytes, year: int) -> None:
+    assert datetime.fromtimestamp(expires_at(certificate([], (tag, text))), UTC).year == year
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x30", b"\x30\x00", b"\x04\x02ab", b"\x30\x80\x00\x00", b"\x30\x82\xff\xff"]
+)
+def test_what_is_no_certificate_is_refused(data: bytes) -> None:
+    with pytest.raises(CertificateError):
+        subject(data)
+
+
+def test_time_that_is_none_is_refused() -> None:
+    with pytest.raises(CertificateError, match="no time"):
+        expires_at(certificate([], (0x17, b"4912312359")))
+
+
+WHOLE = certificate([[("2.5.4.3", UTF8, b"alice")], [("2.5.4.10", 0x13, b"x" * 200)]])
+
+
+@given(st.integers(0, len(WHOLE) - 1))
+def test_cut_certificate_is_refused(at: int) -> None:
+    with pytest.raises(CertificateError):
+        subject(WHOLE[:at])
+
+
+@given(st.integers(0, len(WHOLE) - 1), st.integers(0, 255))
+def test_wrong_byte_ends_in_a_subject_or_in_its_own_error(at: int, value: int) -> None:
+    data = bytearray(WHOLE)
+    data[at] = value
+    for read in (subject, expires_at):
+        try:
+            read(bytes(data))
+        except CertificateError:
+            continue
+
+
+def test_der_of_tests_is_what_it_says() -> None:
+    assert encoded(0x30, b"a" * 200)[:3] == b"\x30\x81\xc8"
