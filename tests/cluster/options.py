@@ -80,6 +80,9 @@ def defaults(nodes: int) -> dict[str, str]:
         "num.recovery.threads.per.data.dir": "1",
         # Shutting down must not wait for leadership to move when the others are being shut down too.
         "controlled.shutdown.enable": "true",
+        # Every five minutes leaders, and group coordinators with them, would move back to where they were before a test
+        # stopped a broker: in the middle of another test.
+        "auto.leader.rebalance.enable": "false",
         "controller.quorum.election.timeout.ms": "1000",
         "controller.quorum.fetch.timeout.ms": "4000",
         "broker.session.timeout.ms": "6000",

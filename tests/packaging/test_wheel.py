@@ -44,7 +44,8 @@ def test_version_is_the_projects(installed: Path, tmp_path: Path) -> None:
 
 
 def test_base_install_is_the_proxy_alone(installed: Path, tmp_path: Path) -> None:
-    listed = json.loads(run(installed / "python", "-m", "pip", "list", "--format", "json", cwd=tmp_path))
+    pip = (installed / "python", "-m", "pip", "--disable-pip-version-check")  # its advice is not JSON
+    listed = json.loads(run(*pip, "list", "--format", "json", cwd=tmp_path))
     names = {package["name"].lower().replace("_", "-") for package in listed}
 
     assert names - {"pip", "setuptools"} == {"sluice", "uvloop", "prometheus-client"}
