@@ -88,7 +88,7 @@ def test_quotas_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_wrong_argument_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^--quota: quota\[0\]: names no user, client_id or ip"):
+    with pytest.raises(ConfigError, match=r"^--quota: quota\[0\]: names no user, client_id, ip or topic"):
         producer_rate(made(tmp_path, ""), "a", "[[quota]]\nproducer_byte_rate = 1\n")
 
 

@@ -21,9 +21,15 @@ class Quotas:
     """A quotas engine with known clients."""
 
     def __init__(
-        self, views: Iterable[QuotaView] = (), *, enforcing: bool = True, left: float | None = None
+        self,
+        views: Iterable[QuotaView] = (),
+        *,
+        topics: Iterable[QuotaView] = (),
+        enforcing: bool = True,
+        left: float | None = None,
     ) -> None:
         self._views = list(views)
+        self._topics = list(topics)
         self.left = left
         self.enforcing = enforcing
         self.asked_at: list[int] = []
@@ -37,6 +43,11 @@ class Quotas:
         """Give those that make partition mutations."""
         self.asked_at.append(now_ms)
         return [view for view in self._views if view.type == "ControllerMutation"]
+
+    def topic_views(self, now_ms: int) -> list[QuotaView]:
+        """Give the topics."""
+        self.asked_at.append(now_ms)
+        return self._topics
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Give what is left for all clients."""
@@ -74,6 +85,20 @@ def test_client_has_every_figure() -> None:
         "sluice_client_would_throttle_seconds_total": 0,
         "sluice_client_would_throttled_requests_total": 0,
         "sluice_client_debt_bytes": 12,
+    }
+
+
+def test_topic_has_its_own_figures() -> None:
+    found = samples(written(Stats(), Quotas(topics=[VIEW])))
+    labels = ("a", "Produce")
+    assert {name: values[labels] for name, values in found.items() if labels in values} == {
+        "sluice_topic_bytes_total": 5000,
+        "sluice_topic_quota_byte_rate": 2000,
+        "sluice_topic_throttle_seconds_total": 2.5,
+        "sluice_topic_throttled_requests_total": 3,
+        "sluice_topic_would_throttle_seconds_total": 0,
+        "sluice_topic_would_throttled_requests_total": 0,
+        "sluice_topic_debt_bytes": 12,
     }
 
 
