@@ -96,6 +96,8 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
     text = (
         '[[quota]]\nuser = "u"\nproducer_byte_rate = 1\n'
         '[[quota]]\nip = "10.0.0.1"\nconnection_creation_rate = 1\n'
+        '[[quota]]\ntopic = "t"\nproducer_byte_rate = 1\n'
+        '[[quota]]\nuser = "<default>"\nconnection_creation_rate = 1\n'
         '[[quota]]\nip = "kafka.example.org"\nconnection_creation_rate = 1\n'
         '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 1\nrequest_percentage = 5\n'
         '[[quota]]\nuser = "u"\nclient_id = "<default>"\nrequest_percentage = 5\n'
