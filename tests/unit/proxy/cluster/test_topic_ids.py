@@ -73,8 +73,9 @@ async def test_id_that_is_seen_wakes_who_asks(monkeypatch: pytest.MonkeyPatch) -
         task = asyncio.create_task(asked.run())
         await asyncio.sleep(0)
         names.name(KNOWN.bytes, 0)
-        while not len(names):
-            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            while not len(names):  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert names.name(KNOWN.bytes, 0) == "orders"
