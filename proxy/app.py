@@ -21,7 +21,7 @@ import uvloop
 from proxy.admin import AdminServer, Site
 from proxy.certificates import Certificates
 from proxy.channel import ChannelSettings
-from proxy.cluster import BrokerMap, MapFile, Poller, QuotaMirror, login_of
+from proxy.cluster import BrokerMap, MapFile, Poller, QuotaMirror, TopicIds, login_of
 from proxy.config import Config, ListenerOptions
 from proxy.config.definitions import engine_options, unenforced
 from proxy.errors import StartError
@@ -77,6 +77,7 @@ class App:
         login = login_of(config.cluster)
         tls = None if broker_tls is None else lambda: broker_tls.context
         self.poller = Poller(self.brokers, self._map_file, follow=not upstreams, login=login, tls=tls)
+        self._topic_ids = TopicIds(self.brokers, self.engine.topics.names, now_ms, login=login, tls=tls)
         self._listeners = [self._listener(options) for options in config.listeners]
         metrics = Metrics(self.stats, self.engine, config.limits.metric_series_max, sluice_version())
         self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
@@ -120,8 +121,9 @@ class App:
             listeners=len(self._listeners),
             problem=self.poller.problem or None,
         )
-        for work in (self.poller.run(), self._reloader.run(), self._certificates.run(), self._sweep()):
-            self._task(work)
+        for work in (self.poller, self._topic_ids, self._reloader, self._certificates):
+            self._task(work.run())
+        self._task(self._sweep())
         if self._mirror is not None:
             self._task(self._mirror.run())
         await self._stopping.wait()

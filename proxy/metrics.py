@@ -22,8 +22,10 @@ from proxy.stats import LATENCY_BOUNDS_US, Stats
 from quotas.engine import QuotaView
 
 CLIENT_LABELS: Final = ("type", "user", "client_id")
+TOPIC_LABELS: Final = ("type", "topic")
 UNKNOWN_API: Final = "unknown"
 MUTATION_SHARE: Final = 8  # one in so many of all series is for partition mutations
+TOPIC_SHARE: Final = 8  # and as many for topics with quotas
 
 
 class Quotas(Protocol):
@@ -38,6 +40,9 @@ class Quotas(Protocol):
 
     def mutation_views(self, now_ms: int) -> Iterable[QuotaView]:
         """Give every client that has asked for partition mutations."""
+
+    def topic_views(self, now_ms: int) -> Iterable[QuotaView]:
+        """Give every topic that a quota limits, in each direction."""
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Give the partition mutations left for all clients together; None where nothing limits them."""
@@ -64,7 +69,9 @@ class Metrics:
         self._quotas = quotas
         # Few clients create topics, and their numbers are small: they must not compete with bytes for a series.
         share = series_max // MUTATION_SHARE
-        self._series = ClientSeries(series_max - share)
+        topics_share = series_max // TOPIC_SHARE
+        self._series = ClientSeries(series_max - share - topics_share)
+        self._topics = ClientSeries(topics_share)
         self._mutations = ClientSeries(share)
         self._cluster_tokens: float | None = None
         self._version = version
@@ -79,6 +86,7 @@ class Metrics:
         for series, views in (
             (self._series, self._quotas.views),
             (self._mutations, self._quotas.mutation_views),
+            (self._topics, self._quotas.topic_views),
         ):
             series.begin()
             for portion in portions(views(now_ms)):
@@ -96,6 +104,7 @@ class Metrics:
         families = (
             *_of_clients(rows, mutations),
             *_of_mutations(mutations, self._cluster_tokens),
+            *_of_topics(self._topics.rows()),
             *_of_proxy(self._stats),
             *self._of_program(),
         )
@@ -205,10 +214,31 @@ def _of_mutations(rows: Sequence[Row], cluster_tokens: float | None) -> Iterator
     yield whole
 
 
-def _of_rows(name: str, text: str, field: str, rows: Sequence[Row], per: int = 1) -> Metric:
-    counter = CounterMetricFamily(name, text, labels=CLIENT_LABELS)
+def _of_topics(rows: Sequence[Row]) -> Iterator[Metric]:
+    for name, text, field, per in (
+        ("bytes", "Bytes of topics that have a quota, in requests (Produce) and answers (Fetch)", "bytes", 1),
+        ("throttled_requests", "Frames whose channel was muted for the topic", "throttled", 1),
+        ("would_throttled_requests", "The same, had anything been enforced", "would_throttled", 1),
+        ("throttle_seconds", "Time channels were muted for the topic", "throttle_ms", 1000),
+        ("would_throttle_seconds", "The same, had anything been enforced", "would_throttle_ms", 1000),
+    ):
+        yield _of_rows(f"sluice_topic_{name}", text, field, rows, per, topics=True)
+    quota = GaugeMetricFamily("sluice_topic_quota_byte_rate", "The quota in bytes/s", labels=TOPIC_LABELS)
+    debt = GaugeMetricFamily("sluice_topic_debt_bytes", "Bytes not yet paid for", labels=TOPIC_LABELS)
     for row in rows:
-        counter.add_metric((row.type, row.user, row.client_id), getattr(row.totals, field) / per)
+        debt.add_metric((row.type, row.client_id), row.debt_bytes)
+        if row.quota is not None:
+            quota.add_metric((row.type, row.client_id), row.quota)
+    yield from (quota, debt)
+
+
+def _of_rows(
+    name: str, text: str, field: str, rows: Sequence[Row], per: int = 1, *, topics: bool = False
+) -> Metric:
+    counter = CounterMetricFamily(name, text, labels=TOPIC_LABELS if topics else CLIENT_LABELS)
+    for row in rows:
+        labels = (row.type, row.client_id) if topics else (row.type, row.user, row.client_id)
+        counter.add_metric(labels, getattr(row.totals, field) / per)
     return counter
 
 
@@ -283,6 +313,9 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
             "Metadata requests of our own, for the sizes of topics that are deleted or grown",
             stats.topic_lookups,
         ),
+        ("sluice_topic_bytes_uncharged", "Bytes of unknown topic ids", stats.topic_bytes_uncharged),
+        ("sluice_connections_throttled", "Connections over their user's rate", stats.connections_throttled),
+        ("sluice_connections_would_throttle", "Not enforced", stats.connections_would_throttle),
         ("sluice_session_translations", "Fetches whose session was translated", stats.session_translations),
         (
             "sluice_unnamed_brokers",

@@ -22,9 +22,11 @@ class Stats:
         "certificate_reloads",
         "client_closed_muted",
         "connections",
+        "connections_throttled",
         "connections_total",
         "connections_waiting",
         "connections_would_refuse",
+        "connections_would_throttle",
         "errors",
         "fetches_answered",
         "frames_from_brokers",
@@ -45,6 +47,7 @@ class Stats:
         "sasl",
         "session_translations",
         "spliced_bytes",
+        "topic_bytes_uncharged",
         "topic_lookups",
         "topics_rejected",
         "topics_would_reject",
@@ -57,6 +60,8 @@ class Stats:
         self.refused: Counter[str] = Counter()  # cause: connections_max, connection_rate, descriptors, ...
         self.connections_would_refuse = 0  # over their address's rate, and let in because nothing is enforced
         self.connections_waiting = 0  # over their address's rate, to be closed when their time is over
+        self.connections_throttled = 0  # muted before their first request: their user creates too many
+        self.connections_would_throttle = 0
         self.certificate_ends: dict[str, float] = {}  # by key path, seconds since the epoch
         self.certificate_reloads: Counter[str] = Counter()  # "ok", "refused"
         self.handshakes: Counter[str] = Counter()  # TLS handshakes that succeeded: "client", "broker"
@@ -79,6 +84,7 @@ class Stats:
         self.session_translations = 0
         self.topics_rejected: Counter[str] = Counter()  # over the mutation quota and never forwarded, by API
         self.topics_would_reject: Counter[str] = Counter()  # forwarded only because nothing is enforced
+        self.topic_bytes_uncharged = 0  # of topics that are named by an id nobody knows
         self.topic_lookups = 0  # Metadata requests of our own, for the sizes of topics
         self.unnamed_brokers = 0  # times a broker without a port was left out of an answer
         self.pipe_fallbacks = 0

@@ -9,7 +9,9 @@ It differs where Kafka's own result would mislead, and where the quota file coul
 not applied at all (Kafka applies its first alteration and reports an error); a part of an entity that is given
 twice is refused (Kafka's broker takes the last); NaN and infinity are refused for every key (both pass Kafka's
 comparisons for fractional keys); an ip has to be an address (Kafka also asks the DNS, at that moment); a name
-"<default>" is refused, since it is how the file spells the default entity (KAFKA-18808). Nothing is applied here.
+"<default>" is refused, since it is how the file spells the default entity (KAFKA-18808). And it takes what Kafka does
+not have: the entity type "topic" with byte rates, never combined with others, and connection_creation_rate of a user
+or the default user. Nothing is applied here.
 """
 
 import math
@@ -17,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
-from quotas.definitions import CLIENT_KEYS, ENTITIES_MAX, IP_KEYS, LONG_MAX, WHOLE_KEYS, Definitions
+from quotas.definitions import ENTITIES_MAX, IP_KEYS, LONG_MAX, WHOLE_KEYS, Definitions, keys_of
 from quotas.entities import DEFAULT, Entity, Name
 
 __all__ = ["PARTS", "Alteration", "Outcome", "Parts", "alter", "entity_of_parts", "parts_of"]
@@ -30,7 +32,8 @@ Alteration = tuple[Parts, Sequence[tuple[str, float | None]]]
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
 IP: Final = "ip"
-PARTS: Final = (USER, CLIENT_ID, IP)  # Kafka's names of an Entity's fields
+TOPIC: Final = "topic"
+PARTS: Final = (USER, CLIENT_ID, IP, TOPIC)  # an Entity's fields as the API names them
 _INT_MAX: Final = 2**31 - 1
 _INT_KEYS: Final = IP_KEYS
 
@@ -53,7 +56,7 @@ def alter(definitions: Definitions, alterations: Iterable[Alteration]) -> Outcom
     >>> outcome.results
     [([('user', None)], ''), ([], 'Invalid empty client quota entity')]
     >>> outcome.changes
-    {Entity(user=<default>, client_id=None, ip=None): {'producer_byte_rate': 2000000.0}}
+    {Entity(user=<default>, client_id=None, ip=None, topic=None): {'producer_byte_rate': 2000000.0}}
     """
     results: dict[Parts, tuple[Parts, str]] = {}
     changes: dict[Entity, Mapping[str, float]] = {}
@@ -133,6 +136,8 @@ def _entity(parts: Parts) -> Entity:
         raise _RefusedError(
             "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
         )
+    if TOPIC in names and len(names) > 1:
+        raise _RefusedError("Invalid quota entity combination, topic should not be combined with other types")
     ip = names.get(IP)
     if ip is not None and not _is_ip(ip):
         raise _RefusedError(f"{ip} is not a valid IP or resolvable host.")
@@ -142,7 +147,7 @@ def _entity(parts: Parts) -> Entity:
 def _altered(
     entity: Entity, before: Mapping[str, float], ops: Sequence[tuple[str, float | None]]
 ) -> Mapping[str, float]:
-    known = IP_KEYS if entity.ip is not None else CLIENT_KEYS
+    known = keys_of(entity)
     after = dict(before)
     for key, value in ops:
         if value is None:

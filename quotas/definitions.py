@@ -6,6 +6,10 @@ Eight levels, the most specific first:
     1 user + client id       3 user      4 default user + client id          6 default user    7 client id
     2 user + default client              5 default user + default client                      8 default client
 
+Two things Kafka does not have: a topic's limits count all clients together, and each topic that only the default
+topic names has a bucket of its own; and a user, or the default user, may have a `connection_creation_rate`, as an
+ip has.
+
 Each quota key is looked up by itself: a user with only a consumer rate does not hide a producer rate further
 down. Two deviations, both for the clients Kafka forgets: the empty client id takes the default client's
 quota, in one bucket shared by all clients without an id (KIP-13 asks for it; Kafka leaves them unlimited,
@@ -36,6 +40,8 @@ CLIENT_KEYS: Final = frozenset(
     {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
 )
 IP_KEYS: Final = frozenset({"connection_creation_rate"})
+TOPIC_KEYS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate"})
+USER_KEYS: Final = CLIENT_KEYS | IP_KEYS
 # Kafka's LONG and INT keys take no fractions (kafka-quotas.md §6.1); the other two are DOUBLE.
 WHOLE_KEYS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"})
 LONG_MAX: Final = 2**63 - 1
@@ -45,6 +51,7 @@ _DEFAULT_PAIR: Final = code(DEFAULT, DEFAULT)
 _DEFAULT_USER: Final = code(DEFAULT, None)
 _DEFAULT_ADDRESS: Final = code(None, None, DEFAULT)
 _DEFAULT_CLIENT: Final = code(None, DEFAULT)
+_DEFAULT_TOPIC: Final = code(None, None, topic=DEFAULT)
 # Enough for any cluster's entities, small enough that a mistaken file cannot fill the memory.
 ENTITIES_MAX: Final = 1_000_000
 
@@ -59,12 +66,28 @@ class StaticQuotas:
     consumer_override: Mapping[str, float] = field(default_factory=dict)
 
 
+def keys_of(entity: Entity) -> frozenset[str]:
+    """The limits that this kind of entity can have.
+
+    >>> sorted(keys_of(Entity(topic="orders")))
+    ['consumer_byte_rate', 'producer_byte_rate']
+    """
+    if entity.topic is not None:
+        return TOPIC_KEYS
+    if entity.ip is not None:
+        return IP_KEYS
+    return USER_KEYS if entity.user is not None and entity.client_id is None else CLIENT_KEYS
+
+
 def check_entity(entity: Entity, path: str) -> None:
     """Raise `DefinitionError` for an entity that cannot be (Kafka's checks, kafka-quotas.md §6.1)."""
-    if entity.user is None and entity.client_id is None and entity.ip is None:
-        raise DefinitionError(path, "names no user, client_id or ip")
-    if entity.ip is not None and (entity.user is not None or entity.client_id is not None):
-        raise DefinitionError(f"{path}.ip", f"{entity.ip!r} cannot be combined with user or client_id")
+    present = [part for part, name in zip(Entity._fields, entity, strict=True) if name is not None]
+    if not present:
+        raise DefinitionError(path, "names no user, client_id, ip or topic")
+    for part, name in (("ip", entity.ip), ("topic", entity.topic)):
+        if name is not None and len(present) > 1:
+            others = " or ".join(other for other in Entity._fields if other != part)
+            raise DefinitionError(f"{path}.{part}", f"{name!r} cannot be combined with {others}")
     for part, name in zip(Entity._fields, entity, strict=True):
         if name == "":
             raise DefinitionError(f"{path}.{part}", "must not be empty")
@@ -72,7 +95,7 @@ def check_entity(entity: Entity, path: str) -> None:
 
 def check_value(entity: Entity, key: str, value: float, path: str) -> None:
     """Raise `DefinitionError` for a key this entity does not have or a value the key cannot take."""
-    keys = IP_KEYS if entity.ip is not None else CLIENT_KEYS
+    keys = keys_of(entity)
     if key not in keys:
         raise DefinitionError(path, f"unknown key, value {value!r}; known here: {', '.join(sorted(keys))}")
     if not value > 0:  # also refuses NaN, which slips through Kafka's own comparisons
@@ -90,7 +113,7 @@ class Definitions:
     as it is now. A new limit counts for clients when `Engine.update` was told.
     """
 
-    __slots__ = ("_addresses", "_codes", "_defaults", "_overrides", "_rates", "_static", "_users")
+    __slots__ = ("_addresses", "_codes", "_defaults", "_overrides", "_rates", "_static", "_topics", "_users")
 
     def __init__(
         self,
@@ -106,6 +129,7 @@ class Definitions:
         self._codes: dict[str, None] = {}  # in the order of definition
         self._addresses: dict[str, str] = {}  # one form of each address -> the code of its entity
         self._users: dict[str, int] = {}  # how many entities name each
+        self._topics: dict[str, int] = dict.fromkeys(TOPIC_KEYS, 0)  # topics that each key limits
         self._rates: dict[str, dict[str, float]] = {key: {} for key in _KEYS}
         for entity, values in (entries or {}).items():
             self.put(entity, values, str(entity))
@@ -145,6 +169,9 @@ class Definitions:
         text = code(*entity)
         if text not in self._codes and len(self._codes) >= ENTITIES_MAX:
             raise DefinitionError(path, f"more than {ENTITIES_MAX} entities")
+        if entity.topic is not None:
+            for key in TOPIC_KEYS:
+                self._topics[key] += (key in values) - (text in self._rates[key])
         for key, rates in self._rates.items():
             if key in values:
                 rates[text] = float(values[key])
@@ -212,6 +239,42 @@ class Definitions:
             return None
         found = rates.get(self._addresses.get(ip, ""))
         return rates.get(_DEFAULT_ADDRESS) if found is None else found
+
+    def user_connection_rate(self, user: str, *, exactly: bool = False) -> float | None:
+        """How many connections a second a user may create; `None`: as many as he likes.
+
+        Args:
+            exactly: whether only an entry counts that names him, and not the default user's.
+
+        >>> rates = Definitions({Entity(DEFAULT): {"connection_creation_rate": 10}})
+        >>> rates.user_connection_rate("ann"), rates.user_connection_rate("ann", exactly=True)
+        (10.0, None)
+        """
+        rates = self._rates[CONNECTION_CREATION_RATE]
+        if not rates or not user:
+            return None
+        found = rates.get(code(user, None))
+        return rates.get(_DEFAULT_USER) if found is None and not exactly else found
+
+    def topic_limit(self, key: str, topic: str) -> float | None:
+        """A topic's limit in bytes/s, over all clients; `None`: unlimited.
+
+        >>> entries = {Entity(topic=DEFAULT): {"producer_byte_rate": 9}, Entity(topic="a"): {"producer_byte_rate": 5}}
+        >>> definitions = Definitions(entries)
+        >>> [definitions.topic_limit("producer_byte_rate", topic) for topic in "ab"]
+        [5.0, 9.0]
+        """
+        rates = self._rates[key]
+        found = rates.get(code(None, None, topic=topic))
+        return rates.get(_DEFAULT_TOPIC) if found is None else found
+
+    def limits_topics(self, key: str) -> bool:
+        """Whether this key limits any topic."""
+        return self._topics[key] > 0
+
+    def names_topic(self, key: str, topic: str) -> bool:
+        """Whether an entry gives this topic itself a limit."""
+        return code(None, None, topic=topic) in self._rates[key]
 
     def has(self, key: str) -> bool:
         """Whether anything at all is limited by this key."""

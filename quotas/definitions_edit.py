@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
-from quotas.definitions import CLIENT_KEYS, ENTITIES_MAX, IP_KEYS, Definitions
+from quotas.definitions import ENTITIES_MAX, USER_KEYS, Definitions
 from quotas.definitions_file import entry, parse_amount, render_table, render_value
 from quotas.definitions_text import HEADER, blocks, is_preamble, table
 from quotas.entities import Entity, code
@@ -40,7 +40,7 @@ _PIECES_AT_ONCE: Final = 1000  # joined in one go: about 0.1 ms
 _LIMIT: Final = re.compile(
     r"""([ \t]*["']?([A-Za-z_]+)["']?[ \t]*=[ \t]*)("[^"]*"|'[^']*'|[^\s#"']+)(.*)""", re.DOTALL
 )
-_KEYS: Final = CLIENT_KEYS | IP_KEYS
+_KEYS: Final = USER_KEYS  # every key there is
 
 
 class Document:

@@ -2,7 +2,7 @@
 keys).
 
     [[quota]]
-    client_id = "reports"             # or user, both together, or ip; "<default>" is the default entity
+    client_id = "reports"             # or user, both together, ip, or topic; "<default>" is the default entity
     producer_byte_rate = 2000000      # or "2M": k M G are powers of 1000, Ki Mi Gi of 1024
     consumer_byte_rate = "4M"
 

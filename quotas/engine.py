@@ -18,12 +18,13 @@ from typing import Final, NamedTuple
 
 from quotas.client_bandwidth import FETCH, PRODUCE, Throttle
 from quotas.definitions import CONTROLLER_MUTATION_RATE, Definitions
+from quotas.limiters import brought_up
 from quotas.mutation_quotas import MutationQuotas
 from quotas.mutations import MutationThrottle
 from quotas.options import EngineOptions
-from quotas.sampled import SampledThrottle
-from quotas.schedule import ScheduledThrottle
+from quotas.topic_quotas import TopicQuotas
 from quotas.turn import Limiter, Place
+from quotas.user_connections import UserConnections
 
 OTHER: Final = "<other>"
 GATEWAY: Final = -1  # the broker of every client, where one budget spans all brokers
@@ -122,8 +123,12 @@ class Engine:
         "_options",
         "_switched_on",
         "_visits",
+        "charges_fetched_topics",
+        "charges_produced_topics",
+        "connections",
         "enforcing",
         "mutations",
+        "topics",
         "version",
     )
 
@@ -138,6 +143,11 @@ class Engine:
         self._visits: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
         self._limiters: dict[Place, Limiter] = {}
         self.mutations = MutationQuotas(self)
+        self.topics = TopicQuotas(self)
+        self.connections = UserConnections(self)
+        # Whether requests and answers have to be walked through: nothing else of topics' quotas is asked per frame.
+        self.charges_produced_topics = self.charges_fetched_topics = False
+        self._see_topics()
 
     @property
     def relaying(self) -> bool:
@@ -194,6 +204,7 @@ class Engine:
                 forgotten += 1
                 continue
             self._visits.append(key)
+        self.topics.expire(now_ms)
         return forgotten
 
     def views(self, now_ms: int) -> Iterator[QuotaView]:
@@ -220,6 +231,23 @@ class Engine:
                 throttle.tokens(now_ms),
             )
 
+    def topic_views(self, now_ms: int) -> Iterator[QuotaView]:
+        """Every topic that has a limit and traffic, in each direction; its name stands as the client id."""
+        for throttle in self.topics.throttles():
+            yield QuotaView(
+                "",
+                throttle.topic,
+                "Produce" if throttle.key == PRODUCE else "Fetch",
+                0.0,
+                throttle.rate(),
+                throttle.bytes_total,
+                throttle.throttle_ms_total,
+                throttle.throttled_total,
+                throttle.would_throttle_ms_total,
+                throttle.would_throttled_total,
+                throttle.debt_bytes(now_ms),
+            )
+
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Partition mutations left for all clients together; None where nothing limits them together."""
         return self.mutations.cluster_tokens(now_ms)
@@ -233,20 +261,11 @@ class Engine:
             return None, None
         place = (key, bucket, broker)
         limiter = self._limiters.get(place)
-        kind = SampledThrottle if self._options.policy == "kip13" else ScheduledThrottle
-        if limiter is None or type(limiter) is not kind:
-            limiter, before = kind(limit, self._options, now_ms), limiter
-            limiter.place = place
-            if before is not None:  # a change of policy is no reason for another burst
-                limiter.settle(now_ms)
-            self._limiters[place] = limiter
-        elif limiter.version is not self.version:
-            limiter.configure(limit, self._options, now_ms)
-            if self.enforcing and not limiter.enforced:
-                limiter.settle(now_ms)
-        limiter.enforced = self.enforcing
-        limiter.version = self.version
-        return limit, limiter
+        found = brought_up(limiter, limit, self, now_ms)
+        if found is not limiter:
+            found.place = place
+            self._limiters[place] = found
+        return limit, found
 
     def release(self, limiter: Limiter) -> None:
         """One throttle fewer counts against this limiter; the last one takes it away (called by its
@@ -263,6 +282,12 @@ class Engine:
     def _change(self) -> None:
         self.enforcing = self._switched_on and self._options.mode == "enforce"
         self.version = object()
+        self._see_topics()
+
+    def _see_topics(self) -> None:
+        limits = self._definitions.limits_topics
+        self.charges_produced_topics = self._switched_on and limits(PRODUCE)
+        self.charges_fetched_topics = self._switched_on and limits(FETCH)
 
     def _add(self, key: tuple[str, str, int]) -> ClientQuota:
         user, client_id, broker = key

@@ -1,5 +1,5 @@
-"""Who a quota is for: user, client id, IP, or the default of one of them (KIP-13, KIP-55; kafka-quotas.md
-§1.3).
+"""Who or what a quota is for: user, client id, IP, topic, or the default of one of them (KIP-13, KIP-55;
+kafka-quotas.md §1.3; Kafka has no topics).
 
 An absent part is `None`, the default entity of a part is `DEFAULT`; the literal name "<default>" does not
 exist here: it is only how the quota file spells `DEFAULT`. This module knows no limits and no order of
@@ -30,19 +30,24 @@ Name = str | Default | None
 
 
 class Entity(NamedTuple):
-    """One quota entity; at least one part is present, and `ip` is never combined with the others."""
+    """One quota entity; at least one part is present, and neither `ip` nor `topic` is combined with others."""
 
     user: Name = None
     client_id: Name = None
     ip: Name = None
+    topic: Name = None
 
 
-def code(user: Name, client_id: Name, ip: Name = None) -> str:
+def code(user: Name, client_id: Name, ip: Name = None, topic: Name = None) -> str:
     """One text for one entity, and a different one for every other.
 
     >>> code("ann", DEFAULT), code(None, "a"), code("1:", "a"), code(None, None, "::1")
     ('3~:ann', '-=:a', '2=:1:a', 'i=:::1')
+    >>> code(None, None, topic="orders")
+    't=:orders'
     """
+    if topic is not None:
+        return "t~:" if topic is DEFAULT else f"t=:{topic}"
     if ip is not None:
         return "i~:" if ip is DEFAULT else f"i=:{ip}"
     if user is None:
@@ -59,13 +64,17 @@ def code(user: Name, client_id: Name, ip: Name = None) -> str:
 def entity_of(text: str) -> Entity:
     """The entity whose code this is.
 
-    >>> entity_of("3~:ann"), entity_of("i=:::1").ip
-    (Entity(user='ann', client_id=<default>, ip=None), '::1')
+    >>> entity_of("3~:ann")
+    Entity(user='ann', client_id=<default>, ip=None, topic=None)
+    >>> entity_of("i=:::1").ip, entity_of("t=:orders").topic
+    ('::1', 'orders')
     """
     head, _, names = text.partition(":")
     kind, sign = head[:-1], head[-1]
     if kind == "i":
         return Entity(ip=DEFAULT if sign == "~" else names)
+    if kind == "t":
+        return Entity(topic=DEFAULT if sign == "~" else names)
     user: Name = None
     if kind == "~":
         user = DEFAULT

@@ -8,7 +8,7 @@ at all matches everything, or nothing where strict. Static settings of KIP-13 ar
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from quotas.alterations import IP, PARTS
+from quotas.alterations import IP, PARTS, TOPIC
 from quotas.definitions import Definitions
 from quotas.entities import DEFAULT, Entity, Name
 
@@ -56,6 +56,10 @@ def filter_of(components: Iterable[Component], strict: bool) -> Filter:
         raise FilterError(
             "Invalid entity filter component combination. IP filter component should not be used with user or "
             "clientId filter component."
+        )
+    if TOPIC in names and len(names) > 1:
+        raise FilterError(
+            "Invalid entity filter component combination. Topic filter component should not be used with others."
         )
     return Filter(names, strict)
 

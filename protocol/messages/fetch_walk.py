@@ -1,5 +1,5 @@
 """The walk through a Fetch answer of versions 0 to 18, around its records, to the addresses behind them
-(KIP-951).
+(KIP-951), and for what each topic measures where topics have quotas.
 
 What a partition's header looks like, and where tags can follow, is all that is read; records are passed by
 their length, unseen. Only versions from 16 can end in addresses, and only there is anything changed.
@@ -14,10 +14,11 @@ from protocol.errors import UnknownVersionError
 from protocol.header import response_body_start
 from protocol.messages.endpoints import fit_tags
 from protocol.messages.fetch import FLEXIBLE, VERSION_MAX
-from protocol.messages.walk import PARTITION_TAGS, TOPIC_TAGS, Walk
-from protocol.primitives import count, skip, skip_string, skip_tags
+from protocol.messages.walk import PARTITION_TAGS, TOPIC_TAGS, Sizes, Walk
+from protocol.primitives import count, skip, skip_tags, string_span
 
 _ENDPOINTS_SINCE: Final = 16
+_TOPIC_IDS_SINCE: Final = 13
 
 # States of its own, after those that every walk has.
 _ABORTED, _RECORDS = 6, 7
@@ -34,11 +35,11 @@ class FetchWalk(Walk):
 
     __slots__ = ("_aborted", "_fixed", "_version")
 
-    def __init__(self, version: int, frame_length: int) -> None:
+    def __init__(self, version: int, frame_length: int, sizes: Sizes | None = None) -> None:
         """Take an answer by its request's version and the number in its length prefix."""
         if not 0 <= version <= VERSION_MAX:
             raise UnknownVersionError(f"the layout of Fetch version {version} is not known")
-        super().__init__(frame_length, version >= FLEXIBLE)
+        super().__init__(frame_length, version >= FLEXIBLE, sizes, by_id=version >= _TOPIC_IDS_SINCE)
         self._version = version
         # Index, error code, high watermark; last stable offset since version 4, log start offset since 5.
         self._fixed = 14 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
@@ -54,10 +55,15 @@ class FetchWalk(Walk):
         return pos
 
     def _topic(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        pos = skip(pos, 16, limit) if self._version >= 13 else skip_string(buf, pos, limit, self._compact)
-        partitions, pos = count(buf, pos, limit, self._compact)
+        if self.by_id:
+            start, stop = pos, skip(pos, 16, limit)
+        else:
+            start, stop = string_span(buf, pos, limit, self._compact)
+        partitions, after = count(buf, max(start, stop), limit, self._compact)
+        if self.sizes is not None:
+            self._topic_begins(bytes(buf[start:stop]), pos)
         self._begin_partitions(partitions)
-        return pos
+        return after
 
     def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         after = self._plain_partitions(buf, pos, limit) if self._compact else pos

@@ -1,4 +1,5 @@
-"""The walk through ShareFetch and ShareAcknowledge answers, to the addresses behind their topics (KIP-932).
+"""The walk through ShareFetch and ShareAcknowledge answers, to the addresses behind their topics (KIP-932), and for
+what each topic measures.
 
 Both are flexible and use topic ids. Records are passed by their length, unseen; the acquired ranges that
 follow them are read for their tags' sake. NodeEndpoints is an array of its own here, just before the body's
@@ -14,7 +15,7 @@ from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.errors import UnknownVersionError
 from protocol.header import response_body_start
 from protocol.messages.endpoints import fit_array
-from protocol.messages.walk import PARTITION_TAGS, Walk
+from protocol.messages.walk import PARTITION_TAGS, Sizes, Walk
 from protocol.primitives import skip, skip_string, skip_tags, uvarint
 
 # States of its own, after those that every walk has.
@@ -29,11 +30,11 @@ class ShareWalk(Walk):
 
     __slots__ = ("_acquired", "_api_key", "_head_size")
 
-    def __init__(self, api_key: int, version: int, frame_length: int) -> None:
+    def __init__(self, api_key: int, version: int, frame_length: int, sizes: Sizes | None = None) -> None:
         """Take an answer by its request's key and version and the number in its length prefix."""
         if api_key not in _LOCK_TIMEOUT_SINCE or version not in _VERSIONS:
             raise UnknownVersionError(f"the layout of version {version} of API {api_key} is not known")
-        super().__init__(frame_length, True)
+        super().__init__(frame_length, True, sizes, by_id=True)
         self._api_key = api_key
         # What follows the error message and comes before the topics.
         self._head_size = 4 if version >= _LOCK_TIMEOUT_SINCE[api_key] else 0
@@ -48,9 +49,12 @@ class ShareWalk(Walk):
         return pos
 
     def _topic(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        partitions, pos = uvarint(buf, skip(pos, 16, limit), limit)
+        stop = skip(pos, 16, limit)
+        partitions, after = uvarint(buf, stop, limit)
+        if self.sizes is not None:
+            self._topic_begins(bytes(buf[pos:stop]), pos)
         self._begin_partitions(partitions - 1)
-        return pos
+        return after
 
     def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         # Index, error code, error message; for ShareFetch the same of the acknowledgement, without an index.

@@ -1,5 +1,5 @@
-"""A resumable walk through an answer that is relayed while it arrives, up to the addresses that end it
-(KIP-951).
+"""A resumable walk through a message that is relayed while it arrives: through an answer up to the addresses that
+end it (KIP-951), and through an answer or a request for what each topic's part of it measures.
 
 How to walk, for whoever relays::
 
@@ -18,6 +18,10 @@ gives the position after it, which may lie beyond the bytes at hand, and sets th
 TruncatedError and has changed nothing, so that it is tried again with more bytes. Everything is passed on as
 it came; only the last step writes, and as many bytes as it found, because the frame's length has long been
 sent.
+
+With `sizes` given it notes there how many bytes each topic's part has: name or id, partitions, records, tags. The
+sum is the same however the stream is cut. A topic's is complete when its last byte is passed, all of them when
+`done`.
 """
 
 from collections.abc import Callable
@@ -35,6 +39,14 @@ HEAD, TOPIC, PARTITION, PARTITION_TAGS, TOPIC_TAGS, TAIL = range(6)
 # names.
 PART_MAX: Final = 65536
 
+# Topics whose sizes are noted of one frame: a frame of 100 MB could name millions. Clients with more than a few
+# thousand topics in one request are not known. What is beyond is noted under OTHER_TOPICS, which is no topic's name.
+TOPICS_MAX: Final = 10_000
+OTHER_TOPICS: Final = b""
+
+Sizes = dict[bytes, int]
+"""Bytes by the topic's name as it stands, or its id."""
+
 
 class Walk:
     """The common part: counts off the frame's bytes and runs the steps of a subclass."""
@@ -46,16 +58,34 @@ class Walk:
         "_left",
         "_partitions",
         "_state",
+        "_topic_key",
+        "_topic_left",
         "_topics",
+        "by_id",
         "done",
+        "sizes",
         "unseen",
     )
 
     # Steps by state: (walk, buf, pos, limit) -> the position after the part.
     STEPS: ClassVar[tuple[Callable[[Any, bytearray | memoryview, int, int], int], ...]] = ()
 
-    def __init__(self, frame_length: int, compact: bool) -> None:
-        """Take a frame by the number in its length prefix."""
+    def __init__(
+        self, frame_length: int, compact: bool, sizes: Sizes | None = None, *, by_id: bool = False
+    ) -> None:
+        """Take a frame by the number in its length prefix.
+
+        Args:
+            compact: whether its version is flexible.
+            sizes: where topics' sizes are noted; None where nobody wants to know.
+            by_id: whether its version names topics by id.
+        """
+        self.sizes = sizes
+        self.by_id = by_id
+        self._topic_key: bytes | None = (
+            None  # the topic under way, and what was left of the frame at its begin
+        )
+        self._topic_left = 0
         self.unseen = 0
         self.done = False
         self._compact = compact
@@ -106,6 +136,8 @@ class Walk:
         if not self.done and (self._compact or self._state != TAIL):
             raise TruncatedError("the frame ends before its fields do")
         self.done = True
+        if self.sizes is not None:
+            self._topic_over(pos)
 
     def _begin_topics(self, topics: int) -> None:
         self._topics = topics
@@ -135,7 +167,25 @@ class Walk:
     def _topic_tags(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         pos = skip_tags(buf, pos, limit)
         self._begin_topics(self._topics - 1)
+        if self.sizes is not None:
+            self._topic_over(pos)
         return pos
+
+    def _topic_begins(self, name: bytes, pos: int) -> None:
+        """From here on the bytes are this topic's; to be called where `sizes` is given."""
+        self._topic_over(pos)
+        self._topic_key = name
+        self._topic_left = self._frame_end - pos
+
+    def _topic_over(self, pos: int) -> None:
+        """The topic under way, if there is one, ends here."""
+        key, sizes = self._topic_key, self.sizes
+        if key is None or sizes is None:
+            return
+        if key not in sizes and len(sizes) >= TOPICS_MAX:
+            key = OTHER_TOPICS
+        sizes[key] = sizes.get(key, 0) + self._topic_left - (self._frame_end - pos)
+        self._topic_key = None
 
     def _replace_tail(
         self,

@@ -2,20 +2,24 @@
 rest passes.
 
 For most requests that is one `struct` unpack, one comparison of the client id, one dict look-up and one tuple
-for the answer owed. A payload is never looked at.
+for the answer owed. A payload is never looked at; around it a Produce is walked where topics have quotas.
+
+A connection counts against its user's rate of connections when its first request is here that does more than
+introduce the client (ApiVersions, SASL): before, nobody knows whose it is. That request waits where it has to.
 """
 
 from typing import Final
 
-from protocol.api import API_NAMES
+from protocol.api import API_NAMES, API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.header import REQUEST_HEAD
 from proxy.channel.errors import PeerError, unreadable_length
 from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import OVER, raw_token
 from proxy.channel.in_flight import Buffer
 from proxy.channel.settings import AWAIT_VERDICT, RAW_TOKENS
-from proxy.channel.side import MORE, PASS, Side
+from proxy.channel.side import MORE, PASS, SHOWN, WALK, Side
 from proxy.channel.state import ChannelState
+from proxy.channel.topic_charges import produced
 from proxy.stats import API_KEYS_MAX
 
 __all__ = ["RequestSide"]
@@ -23,6 +27,7 @@ __all__ = ["RequestSide"]
 _HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
 _HEAD_BYTES: Final = REQUEST_HEAD.size  # 14
 _LENGTH_MIN: Final = _HEAD_BYTES - 4
+_INTRODUCTIONS: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 
 class RequestSide(Side):
@@ -41,10 +46,9 @@ class RequestSide(Side):
         """Decide over what the client sent; see the package docstring."""
         pos = start
         if self.unseen:
-            pos = self.past_unseen(start, end)
+            pos = self._go_on(buf, start, end, now_ms)
             if self.unseen:
-                self.order = PASS
-                return end - start
+                return pos - start
         state = self.state
         in_flight = state.in_flight
         while True:
@@ -79,14 +83,56 @@ class RequestSide(Side):
             if handler is None:
                 self._plain(key, version, correlation_id)
             else:
-                if handler(self, buf, pos, end, body, head, now_ms):
-                    return pos - start
+                order = handler(self, buf, pos, end, body, head, now_ms)
+                if order:
+                    if order != WALK:
+                        return pos - start
+                    next_pos = self._walk_on(buf, pos, end, now_ms)
+                    if self.mid_frame():
+                        self._counts[key] += 1
+                        return next_pos - start
                 self._counts[key] += 1
             pos = next_pos
             if pos > end or (pos == end and state.mute_until_ms <= now_ms):
                 self.unseen = pos - end
                 self.order = PASS
                 return end - start
+
+    def mid_frame(self) -> bool:
+        """Whether a request has begun to pass and is not over."""
+        return self.unseen != 0
+
+    def passed(self, count: int) -> None:
+        """The shell has passed `count` of the unseen bytes on."""
+        self.unseen -= count
+        if self.walk is not None and not self.unseen:
+            self.unseen = SHOWN
+
+    def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+        """Pass on with the request under way; returns how far, and sets the order unless it is over."""
+        if self.unseen > 0:
+            pos = self.past_unseen(pos, end)
+            if self.unseen:
+                self.order = PASS
+                return pos
+        return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
+
+    def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+        """Walk on through the request under way; returns how far, and sets the order unless it is over."""
+        walk = self.walk
+        assert walk is not None, "somebody has begun to walk"
+        pos += walk.feed(buf, pos, end, None)
+        self.unseen = walk.unseen  # behind the end of what is here
+        self.order = PASS
+        if walk.done:
+            self.walk = None
+            produced(self.state, walk, now_ms, answered=self.walk_answered)
+        elif not walk.unseen:
+            self.unseen = SHOWN
+            if pos < end:
+                self.need = end - pos + 1
+                self.order = MORE
+        return pos
 
     def _no_request(self, buf: Buffer, pos: int, end: int) -> int:
         """No request may be handled: too many are in flight, or a SASL exchange is under way.
@@ -119,7 +165,7 @@ class RequestSide(Side):
         Raises:
             PeerError: no header looks like that.
         """
-        length, _, _, _, client_id_length = head
+        length, key, _, _, client_id_length = head
         if not _LENGTH_MIN <= length <= self._length_max:
             raise unreadable_length(bytes(buf[pos : pos + 4]), length, self._length_max)
         if not -1 <= client_id_length <= length - _LENGTH_MIN:
@@ -132,7 +178,19 @@ class RequestSide(Side):
         self._client_id = bytes(buf[pos + _HEAD_BYTES : body])
         self._client_id_length = client_id_length
         self.state.identify(self._client_id, now_ms)
-        return body
+        return body if self.state.counted else self._count(key, body, now_ms)
+
+    def _count(self, key: int, body: int, now_ms: int) -> int:
+        """Count the connection against its user's rate; returns `body`, or 0 with an order where the request waits."""
+        state = self.state
+        if key in _INTRODUCTIONS:
+            self._client_id_length = -1  # look at the next one's header again
+            return body
+        state.count_connection(now_ms)
+        if state.mute_until_ms <= now_ms:
+            return body
+        self.wait(state.mute_until_ms, held=False)
+        return 0
 
     def _cut_header(self, buf: Buffer, pos: int, end: int) -> None:
         """Fewer bytes than a header has: none is the ordinary end of a read, some are kept unless they are hopeless."""

@@ -10,6 +10,7 @@ from typing import Final
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer
 from proxy.channel.side import MORE, PASS, REPLACE, WALK, Side
+from proxy.channel.topic_charges import fetched
 
 __all__ = ["ResponseSide"]
 
@@ -32,7 +33,7 @@ class ResponseSide(Side):
         """Decide over what the broker sent; see the package docstring."""
         pos = start
         if self.unseen or self.walk is not None:
-            pos = self._go_on(buf, start, end)
+            pos = self._go_on(buf, start, end, now_ms)
             if self.mid_frame():
                 return pos - start
         in_flight = self.state.in_flight
@@ -58,7 +59,7 @@ class ResponseSide(Side):
             if order == REPLACE:
                 return pos - start
             if order == WALK:
-                pos = self._go_on(buf, pos, end)
+                pos = self._go_on(buf, pos, end, now_ms)
                 if self.mid_frame():
                     return pos - start
                 continue
@@ -130,25 +131,25 @@ class ResponseSide(Side):
             state.full = False
             self.signal = True
 
-    def _go_on(self, buf: Buffer, pos: int, end: int) -> int:
+    def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Pass on with the answer under way; returns how far, and sets the order unless the answer is over."""
         pos = self.past_unseen(pos, end)
         if self.unseen:
             self.order = PASS
             return end
-        return pos if self.walk is None else self._walk_on(buf, pos, end)
+        return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
 
-    def _walk_on(self, buf: Buffer, pos: int, end: int) -> int:
+    def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Walk on through the answer under way; returns how far it may pass, and sets the order unless it is done."""
         walk = self.walk
         assert walk is not None
-        address_map = self.state.settings.address_map
-        assert address_map is not None, "only a gateway walks"
-        pos += walk.feed(buf, pos, end, address_map)
+        pos += walk.feed(buf, pos, end, self.state.settings.address_map)
         self.unseen = walk.unseen  # behind the end of what is here
         self.order = PASS
         if walk.done:
             self.walk = None
+            if walk.sizes and fetched(self.state, walk, now_ms):
+                self.signal = True
         elif not walk.unseen and pos < end:
             self.need = end - pos + 1
             self.order = MORE

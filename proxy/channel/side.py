@@ -6,22 +6,24 @@ from abc import ABC, abstractmethod
 from typing import Final
 
 from protocol.errors import TruncatedError
-from protocol.messages.fetch_walk import FetchWalk
-from protocol.messages.share import ShareWalk
+from protocol.messages.walk import Walk
 from protocol.primitives import skip_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
 from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
 from proxy.channel.state import ChannelState
 
-__all__ = ["MORE", "PASS", "REPLACE", "WAIT", "WALK", "Side", "skip_header_tags"]
+__all__ = ["MORE", "PASS", "REPLACE", "SHOWN", "WAIT", "WALK", "Side", "skip_header_tags"]
 
 PASS: Final = 0
 MORE: Final = 1
 REPLACE: Final = 2
 WAIT: Final = 3
-# Inside the package only: the answer is walked (`Side.walk`), because addresses may stand at its end.
+# Inside the package only: the frame is walked (`Side.walk`), because addresses may stand at its end, or because its
+# topics have quotas.
 WALK: Final = 4
+# In place of the number of unseen bytes: a request is under way whose rest has to be shown.
+SHOWN: Final = -1
 
 
 class Side(ABC):
@@ -29,7 +31,8 @@ class Side(ABC):
 
     Attributes:
         order: PASS, MORE, REPLACE or WAIT.
-        unseen: bytes of the current frame that follow and may pass without being looked at.
+        unseen: bytes of the current frame that follow and may pass without being looked at; below 0: a frame is under
+            way, and has to be looked at.
         need: with MORE, how many bytes from the first kept one there must be before another call can succeed.
         drop, insert: with REPLACE.
         wait_until_ms, held: with WAIT; held tells a request that waits before its payload is read (schedule) from a
@@ -37,7 +40,8 @@ class Side(ABC):
         signal: something has begun that concerns the other side: an answer made here is due, or a mute; the shell acts
             on it after the bytes it has, and clears it.
         frame_bytes: size of the answer that is being decided on, its prefix included.
-        walk: the walk through an answer whose broker addresses stand behind its records; None between such answers.
+        walk: the walk through the frame under way; None where it is none that is walked.
+        walk_answered: whether an answer is owed to the request that is walked.
     """
 
     __slots__ = (
@@ -52,6 +56,7 @@ class Side(ABC):
         "unseen",
         "wait_until_ms",
         "walk",
+        "walk_answered",
     )
 
     def __init__(self, state: ChannelState) -> None:
@@ -65,7 +70,8 @@ class Side(ABC):
         self.wait_until_ms = 0
         self.held = False
         self.signal = False
-        self.walk: FetchWalk | ShareWalk | None = None
+        self.walk: Walk | None = None
+        self.walk_answered = False
 
     @abstractmethod
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:

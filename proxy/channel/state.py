@@ -7,14 +7,16 @@ from protocol.messages.fetch_session import SessionTable
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import LATER, LOCAL, InFlight, Question
-from proxy.channel.settings import IN_FLIGHT_MAX, ChannelSettings
+from proxy.channel.settings import ANONYMOUS, IN_FLIGHT_MAX, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.stats import Stats
 from quotas.client_bandwidth import Throttle
 from quotas.engine import Engine
 from quotas.mutations import MutationThrottle
 from quotas.mute import GROUP_SESSION_TIMEOUT_MS, capped
+from quotas.topic_quotas import TopicThrottle
 from quotas.turn import HOLD_MS_UNBOUNDED
+from quotas.user_connections import UserThrottle
 
 __all__ = ["ChannelState"]
 
@@ -26,6 +28,10 @@ _SESSION_END_SHARE: Final = 10
 _SESSION_END_MS_MAX: Final = 20_000
 # Several held requests may wait behind each other.
 _SESSION_HOLD_SHARE: Final = 20
+
+
+# Whatever may mute a channel.
+Muting = Throttle | MutationThrottle | TopicThrottle | UserThrottle
 
 
 class ChannelState:
@@ -40,6 +46,7 @@ class ChannelState:
         full: more requests are in flight than may be, so nothing is read; the answers' side signals when it is over.
         lookup: sizes that were asked of the broker for the request that waits; None where none does.
         mutations_owed: answers owed to topic mutations that are counted: one at a time, as brokers take them.
+        counted: whether the connection was counted against its user's rate of connections.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
         user: the principal's name; "" where there is one that can not be read. `become` changes it.
         sasl: the SASL exchange under way.
@@ -53,6 +60,7 @@ class ChannelState:
         "_session_ms",
         "_session_until_ms",
         "acks_zero",
+        "counted",
         "engine",
         "full",
         "group_session_timeout_ms",
@@ -80,10 +88,11 @@ class ChannelState:
         self.in_flight: InFlight = deque()
         self.in_flight_max = IN_FLIGHT_MAX
         self.mute_until_ms = 0
-        self._muted_by: Throttle | MutationThrottle | None = None
+        self._muted_by: Muting | None = None
         self._muted_at: float | None = None  # its limit then
         self.group_session_timeout_ms: int | None = None
         self.acks_zero = False
+        self.counted = False
         self.full = False
         self.lookup: TopicLookup | None = None
         self.mutations_owed = 0
@@ -140,7 +149,7 @@ class ChannelState:
             group_ms = GROUP_SESSION_TIMEOUT_MS
         return capped(throttle_ms, int(mute_ms_max), group_ms)
 
-    def mute(self, throttle: Throttle | MutationThrottle, throttle_ms: int, now_ms: int) -> int:
+    def mute(self, throttle: Muting, throttle_ms: int, now_ms: int) -> int:
         """Mute the channel from now on; returns the time to tell the client, in ms (KIP-219 steps 1 and 2)."""
         told_ms = self.told(throttle_ms)
         if self._session_ms:
@@ -150,6 +159,18 @@ class ChannelState:
             self._muted_by = throttle
             self._muted_at = self._limit(throttle)
         return told_ms
+
+    def count_connection(self, now_ms: int) -> None:
+        """Count the connection, once, against its user's rate; over it the channel is muted (`user_connections`).
+
+        Whoever has not authenticated is ANONYMOUS, whom the default user's rate does not mean.
+        """
+        self.counted = True
+        over = self.engine.connections.connect(
+            self.user, self.settings.broker, self.stats, now_ms, exactly=self.user == ANONYMOUS
+        )
+        if over is not None:
+            self.mute(*over, now_ms)
 
     def answer_later(self, question: Question) -> None:
         """Owe an answer that the shell makes; until it is there, no further request is taken."""
@@ -188,8 +209,8 @@ class ChannelState:
             hold_ms_max = min(hold_ms_max, self._session_ms // _SESSION_HOLD_SHARE)
         identity.produce.hold_ms_max = hold_ms_max
 
-    def _limit(self, throttle: Throttle | MutationThrottle) -> float | None:
-        if isinstance(throttle, MutationThrottle):
+    def _limit(self, throttle: Muting) -> float | None:
+        if not isinstance(throttle, Throttle):
             return throttle.rate()
         limit, _ = self.engine.definitions.limit(throttle.key, throttle.user, throttle.client_id)
         return limit

@@ -8,11 +8,11 @@ from protocol.api import API_NAMES, flexible
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD
 
-__all__ = ["ask"]
+__all__ = ["CLIENT_ID", "CORRELATION_ID", "ask", "exchange"]
 
 _ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
-_CLIENT_ID: Final = b"sluice"
-_CORRELATION_ID: Final = 1
+CLIENT_ID: Final = b"sluice"
+CORRELATION_ID: Final = 1
 
 
 async def ask(
@@ -25,12 +25,22 @@ async def ask(
         WireError: what came back is no answer to this.
     """
     assert not flexible(api_key, version), "no tag sections are written here"
-    length = REQUEST_HEAD.size - 4 + len(_CLIENT_ID) + len(body)
-    head = REQUEST_HEAD.pack(length, api_key, version, _CORRELATION_ID, len(_CLIENT_ID))
-    writer.write(head + _CLIENT_ID + body)
+    length = REQUEST_HEAD.size - 4 + len(CLIENT_ID) + len(body)
+    head = REQUEST_HEAD.pack(length, api_key, version, CORRELATION_ID, len(CLIENT_ID))
+    return await exchange(reader, writer, head + CLIENT_ID + body)
+
+
+async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes) -> bytes:
+    """Send a whole request and give its answer, both with their length prefix.
+
+    Raises:
+        OSError, asyncio.IncompleteReadError: the broker is gone.
+        WireError: what came back is no answer to this.
+    """
+    writer.write(frame)
     prefix = await reader.readexactly(4)
     (length,) = struct.unpack(">i", prefix)
     if not 4 <= length <= _ANSWER_BYTES_MAX:
-        name = API_NAMES[api_key]
+        name = API_NAMES[int.from_bytes(frame[4:6], "big")]
         raise WireError(f"an answer of {length} bytes to {name}: no Kafka broker, or one that expects TLS")
     return prefix + await reader.readexactly(length)

@@ -9,7 +9,13 @@ from proxy.config import Address
 from proxy.config.readers import address
 from proxy.errors import ConfigError
 
-ENTITY_KEYS: Final = {"client-id": "client_id", "client_id": "client_id", "user": "user", "ip": "ip"}
+ENTITY_KEYS: Final = {
+    "client-id": "client_id",
+    "client_id": "client_id",
+    "user": "user",
+    "ip": "ip",
+    "topic": "topic",
+}
 QUOTAS_MAX: Final = 1000
 
 

@@ -1,7 +1,7 @@
 """Quotas as text: the quotas file's TOML, JSON, and jikkou's `KafkaClientQuota` YAML, each both ways.
 
 jikkou's resources (its documentation, "Kafka Quotas", apiVersion kafka.jikkou.io/v1beta2; its examples also have v1)
-are one document each, or a `KafkaClientQuotaList`. They know six of Kafka's eight levels, no ips, and three keys;
+are one document each, or a `KafkaClientQuotaList`. They know six of Kafka's eight levels, no ips or topics, three keys;
 what they cannot hold is named by `jikkou_loses`. YAML needs the extra `sluice[yaml]`.
 """
 
@@ -107,7 +107,7 @@ def _read_json(text: str) -> Definitions:
         path = f"[{index}]"
         values = entry.get("quotas") if isinstance(entry, dict) else None
         if not isinstance(values, dict) or not set(entry) <= {*Entity._fields, "quotas"}:
-            raise DefinitionError(path, "must be an object of user, client_id, ip and quotas")
+            raise DefinitionError(path, "must be an object of user, client_id, ip, topic and quotas")
         _put(found, Entity(*(_name(entry.get(part), path) for part in Entity._fields)), values, path)
     return found
 
@@ -180,7 +180,7 @@ def _write_jikkou(quotas: Quotas) -> str:
 
 
 def _type(entity: Entity) -> str | None:
-    if entity.ip is not None:
+    if entity.ip is not None or entity.topic is not None:
         return None
     form = tuple("" if isinstance(name, str) else name for name in entity[:2])
     return next((kind for kind, parts in _TYPES.items() if parts == form), None)

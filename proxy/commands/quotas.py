@@ -18,7 +18,7 @@ from proxy.commands.quota_plan import Difference, Quotas, alterations, differenc
 from proxy.config import read_text
 from proxy.config.readers import addresses
 from proxy.errors import ConfigError, ServerError, UsageError
-from quotas.alterations import CLIENT_ID, IP, USER, entity_of_parts, parts_of
+from quotas.alterations import PARTS, entity_of_parts, parts_of
 from quotas.definitions import check_entity, check_value
 from quotas.definitions_file import parse_amount, render_value
 from quotas.entities import DEFAULT, Entity
@@ -32,7 +32,7 @@ __all__ = ["DESCRIPTION", "DIFFERS", "add_arguments"]
 
 DESCRIPTION: Final = (
     "Show and change quotas through Kafka's quota API: of Sluice, or of brokers. An entity is named with --user, "
-    "--client-id (or both) or --ip; the name <default> is the default entity."
+    "--client-id (or both), --ip or --topic (of Sluice alone); the name <default> is the default entity."
 )
 DIFFERS: Final = 3
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -188,7 +188,7 @@ async def _described(
 
 def _components(options: argparse.Namespace) -> list[Component]:
     found: list[Component] = []
-    for kind, name in ((USER, options.user), (CLIENT_ID, options.client_id), (IP, options.ip)):
+    for kind, name in zip(PARTS, _names(options), strict=True):
         if name == DEFAULT.value:
             found.append((kind, DEFAULT_NAME, None))
         elif name is not None:
@@ -197,13 +197,17 @@ def _components(options: argparse.Namespace) -> list[Component]:
 
 
 def _entity(options: argparse.Namespace) -> Entity:
-    names = (options.user, options.client_id, options.ip)
-    entity = Entity(*(DEFAULT if name == DEFAULT.value else name for name in names))
+    entity = Entity(*(DEFAULT if name == DEFAULT.value else name for name in _names(options)))
     try:
         check_entity(entity, "")
     except DefinitionError:
-        raise UsageError("name an entity: --user, --client-id (or both), or --ip") from None
+        raise UsageError("name an entity: --user, --client-id (or both), --ip, or --topic") from None
     return entity
+
+
+def _names(options: argparse.Namespace) -> tuple[str | None, ...]:
+    """Give what was said of each part of an entity."""
+    return (options.user, options.client_id, options.ip, options.topic)
 
 
 def _read(options: argparse.Namespace) -> Quotas:
@@ -239,7 +243,7 @@ def _add(
         "--tls-ca-file", type=Path, metavar="FILE", help="speak TLS, and trust these authorities"
     )
     if entity:
-        for option in ("--user", "--client-id", "--ip"):
+        for option in ("--user", "--client-id", "--ip", "--topic"):
             parser.add_argument(option, metavar="NAME", help="<default> for the default entity")
     if work is _show:
         parser.add_argument("--strict", action="store_true", help="no entities that have other parts too")

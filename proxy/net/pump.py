@@ -136,7 +136,7 @@ class Pump:
     @property
     def mid_frame(self) -> bool:
         """Whether a frame has begun and is not over."""
-        return self.side.unseen > 0 or bool(self._kept)
+        return self.side.unseen != 0 or bool(self._kept)
 
     def update_reading(self) -> None:
         """Read exactly while somebody is there, nothing waits to be written, and the owner has not paused."""

@@ -5,7 +5,7 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.definitions import CLIENT_KEYS, LONG_MAX, WHOLE_KEYS, Definitions
+from quotas.definitions import CLIENT_KEYS, LONG_MAX, TOPIC_KEYS, WHOLE_KEYS, Definitions
 from quotas.definitions_file import parse, parse_overrides, render
 from quotas.entities import DEFAULT, Entity, Name
 from quotas.errors import DefinitionError
@@ -14,6 +14,8 @@ from quotas.errors import DefinitionError
 TEXTS = st.text(st.sampled_from('ab"\\ \t\n\x00\x1f\x7f.*ü€'), min_size=1, max_size=6)
 NAMES: st.SearchStrategy[Name] = st.one_of(st.none(), st.just(DEFAULT), TEXTS)
 ENTITIES = st.tuples(NAMES, NAMES).filter(any).map(lambda names: Entity(*names))
+TOPICS = st.one_of(st.just(DEFAULT), TEXTS).map(lambda name: Entity(topic=name))
+RATES = st.dictionaries(st.sampled_from(sorted(TOPIC_KEYS)), st.integers(1, 2**53).map(float), min_size=1)
 
 
 @st.composite
@@ -29,6 +31,18 @@ def values(draw: st.DrawFn) -> dict[str, float]:
 def test_rendered_definitions_parse_to_the_same(entries: dict[Entity, dict[str, float]]) -> None:
     definitions = Definitions(entries)
     assert parse(render(definitions)) == definitions
+
+
+@given(entries=st.dictionaries(TOPICS, RATES, max_size=8))
+@settings(max_examples=60, deadline=None)
+def test_topics_are_rendered_too_and_counted(entries: dict[Entity, dict[str, float]]) -> None:
+    definitions = Definitions(entries)
+    assert parse(render(definitions)) == definitions
+    for key in TOPIC_KEYS:
+        assert definitions.limits_topics(key) == any(key in values for values in entries.values())
+    for entity in entries:
+        definitions.put(entity, {})
+    assert not any(definitions.limits_topics(key) for key in TOPIC_KEYS)
 
 
 @given(text=st.text(max_size=200))

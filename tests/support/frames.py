@@ -5,9 +5,11 @@ taken for an empty field. For messages with all their fields see `tests.unit.pro
 """
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, JOIN_GROUP, PRODUCE, flexible
+from protocol.primitives import count_bytes, string_bytes
 
 LIST_OFFSETS: Final = 2
 _NO_LIMIT: Final = 0x7FFFFFFF
@@ -132,3 +134,52 @@ def told(frame_bytes: bytes, throttle_at: int, throttle_ms: int) -> bytes:
     out = bytearray(frame_bytes)
     struct.pack_into(">i", out, throttle_at, throttle_ms)
     return bytes(out)
+
+
+def topic_id(topic: str) -> bytes:
+    """An id for a topic: its name, filled up."""
+    return topic.encode().ljust(16, b"#")
+
+
+def produce_to(
+    version: int,
+    topics: dict[str, list[int]],
+    *,
+    correlation_id: int = 1,
+    client_id: str | None = "a",
+    acks: int = -1,
+) -> bytes:
+    """A whole Produce request with records of these sizes, one number a partition; ids since version 13."""
+    transactional_id = b"\0" if version >= 9 else b"\xff\xff" if version >= 3 else b""
+    body = transactional_id + struct.pack(">hi", acks, 30_000)
+    body += _topics(version, 9, topics, lambda partition: struct.pack(">i", partition))
+    return request(PRODUCE, version, body, correlation_id=correlation_id, client_id=client_id)
+
+
+def fetched_from(version: int, topics: dict[str, list[int]], *, correlation_id: int = 1) -> bytes:
+    """A whole Fetch answer with records of these sizes, one number a partition; ids since version 13."""
+    head = struct.pack(">i", correlation_id) + (b"\0" if version >= 12 else b"")
+    head += struct.pack(">i", 0) if version >= 1 else b""
+    head += struct.pack(">hi", 0, 0) if version >= 7 else b""
+
+    def partition(index: int) -> bytes:
+        fields = struct.pack(">ihq", index, 0, 0)  # error, high watermark
+        fields += bytes(8 * (version >= 4) + 8 * (version >= 5))  # last stable and log start offset
+        fields += (b"\0" if version >= 12 else struct.pack(">i", -1)) if version >= 4 else b""  # none aborted
+        return fields + (struct.pack(">i", -1) if version >= 11 else b"")  # preferred replica
+
+    return frame(head + _topics(version, 12, topics, partition))
+
+
+def _topics(
+    version: int, flexible_since: int, topics: dict[str, list[int]], fields: Callable[[int], bytes]
+) -> bytes:
+    compact = version >= flexible_since
+    body = count_bytes(len(topics), compact)
+    for topic, sizes in topics.items():
+        body += topic_id(topic) if version >= 13 else string_bytes(topic, compact)
+        body += count_bytes(len(sizes), compact)
+        for index, size in enumerate(sizes):
+            body += fields(index) + count_bytes(size, compact) + filler(size) + bytes(compact)
+        body += bytes(compact)
+    return body + bytes(compact)

@@ -34,7 +34,7 @@ class Direction:
         """Take at most `size` bytes of the source, or of the unseen ones, and carry out what is ordered."""
         assert size > 0, "a read brings something"
         piece = bytes(self.source[:size])
-        if self.side.unseen and not self.kept:
+        if self.side.unseen > 0 and not self.kept:
             piece = piece[: self.side.unseen]
             del self.source[: len(piece)]
             self.out += piece

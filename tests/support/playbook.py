@@ -176,7 +176,7 @@ def _carry_out(side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], byte
             orders.append(Wait(side.wait_until_ms, side.held))
         elif side.order == PASS:
             assert start == len(buf), "PASS leaves nothing over"
-            if side.unseen:
+            if side.unseen > 0:
                 orders.append(Unseen(side.unseen))
         return orders, bytes(buf[start:])
     raise AssertionError("a side orders for ever")

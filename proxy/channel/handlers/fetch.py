@@ -5,7 +5,7 @@ full answer would have brought; the broker does not see the Fetch, and `protocol
 the session's epochs in step. A Fetch that passes has its max_bytes cut to what the budget allows. What an
 answer really holds is charged when its header is seen, is told in that answer, and mutes the channel.
 Followers (replica id >= 0) are exempt, as in Kafka. Ignored: topics and records, but for the walk to
-NodeEndpoints at an answer's end.
+NodeEndpoints at an answer's end, and to what each topic measures where topics have quotas (`topic_charges`).
 
 Version notes: throttle_time_ms since 1; max_bytes since 3; sessions since 7; flexible since 12; topic ids
 since 13; NodeEndpoints (KIP-951) since 16, in a gateway only.
@@ -120,6 +120,9 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
         error_code, session_id = unpack_from(">hi", buf, throttle_at + 4)
         if error_code or session_id != entry[3][1]:
             state.sessions.broker_error(state.settings.broker, entry[3][1])
+    if state.engine.charges_fetched_topics:
+        side.walk = FetchWalk(version, length, {})
+        return WALK
     if version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None:
         side.walk = FetchWalk(version, length)
         return WALK

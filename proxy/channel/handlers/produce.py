@@ -4,8 +4,9 @@ Behavior: the frame's length is charged when its header is seen, before the payl
 the answer; charging earlier mutes the channel right behind the request that was too much, whatever the client
 has pipelined. Over the quota the request still passes (Kafka never refuses a Produce), its answer carries
 what is left of the throttle time, and the channel is muted. Policy `schedule` may hold the request first.
-acks=0 has no answer and is muted all the same. Ignored: topics, records, errors in the answer (Kafka charges
-failed requests too).
+acks=0 has no answer and is muted all the same. Where topics have quotas the request is walked through while it
+passes, and its topics are charged at its end (`topic_charges`). Ignored: records, errors in the answer (Kafka
+charges failed requests too).
 
 Version notes: 9+ is flexible; 10+ may carry NodeEndpoints (KIP-951) in the answer, so a gateway rewrites the
 answer; 1+ has throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).
@@ -16,9 +17,10 @@ from typing import Final
 
 from protocol.api import MAX_VERSION, PRODUCE
 from protocol.messages import produce
+from protocol.messages.produce_walk import ProduceWalk
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry
-from proxy.channel.side import Side, skip_header_tags
+from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from quotas.decisions import ADMITTED
 
@@ -62,6 +64,8 @@ def request(
         if decision.hold_until_ms > now_ms:
             return side.wait(decision.hold_until_ms, held=True)
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
+    if state.engine.charges_produced_topics:
+        return _walked(side, head, acks, mute_until_ms)
     if not acks:
         return 0
     if mute_until_ms or (version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None):
@@ -69,6 +73,16 @@ def request(
     else:
         state.in_flight.append((correlation_id, None, version, None))
     return 0
+
+
+def _walked(side: Side, head: tuple[int, int, int, int, int], acks: int, mute_until_ms: int) -> int:
+    """Walk through the request for its topics' sake; what they cost is told in its answer too."""
+    length, _, version, correlation_id, _ = head
+    if acks:
+        side.state.in_flight.append((correlation_id, _answer, version, mute_until_ms))
+    side.walk = ProduceWalk(version, length, {})
+    side.walk_answered = bool(acks)
+    return WALK
 
 
 def _acks(buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int]) -> int | None:

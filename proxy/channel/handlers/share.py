@@ -2,7 +2,8 @@
 
 Behavior: what a ShareFetch brings is charged to the consumer quota like a Fetch, is told in its answer and
 mutes the channel. Unlike a Fetch it is never answered here: its session's epoch and its acknowledgements
-belong to the broker. In a gateway the NodeEndpoints behind the records are rewritten.
+belong to the broker. In a gateway the NodeEndpoints behind the records are rewritten. Where topics have quotas
+they are charged as a Fetch's are.
 """
 
 from struct import pack_into, unpack_from
@@ -69,7 +70,8 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
             side.signal = True
             (broker_ms,) = unpack_from(">i", buf, pos + _THROTTLE_AT)
             pack_into(">i", buf, pos + _THROTTLE_AT, max(told_ms, broker_ms))
-    if state.settings.address_map is None:
+    charges = key == SHARE_FETCH and state.engine.charges_fetched_topics
+    if state.settings.address_map is None and not charges:
         return 0
-    side.walk = ShareWalk(key, entry[2], length)
+    side.walk = ShareWalk(key, entry[2], length, {} if charges else None)
     return WALK

@@ -25,6 +25,11 @@ class Quotas:
         assert now_ms == 42
         return []
 
+    def topic_views(self, now_ms: int) -> list[QuotaView]:
+        """Give no topic."""
+        assert now_ms == 42
+        return []
+
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Give no limit."""
         assert now_ms == 42

@@ -20,6 +20,7 @@ JIKKOUS = {
 MORE = {
     Entity(DEFAULT, "c"): {"producer_byte_rate": 7.0},
     Entity(ip="::1"): {"connection_creation_rate": 8.0},
+    Entity(topic="orders"): {"producer_byte_rate": 9.0},
     Entity("bob"): {"controller_mutation_rate": 0.5},
 }
 
@@ -81,6 +82,7 @@ def test_what_jikkou_has_no_room_for_is_named() -> None:
     assert list(jikkou_loses(MORE)) == [
         "user <default>, client id 'c' is left out: jikkou has no such quota type",
         "ip '::1' is left out: jikkou has no such quota type",
+        "topic 'orders' is left out: jikkou has no such quota type",
         "controller_mutation_rate of user 'bob' is left out: jikkou has no such key",
     ]
 

@@ -210,6 +210,20 @@ def test_export_as_jikkou_names_what_it_has_no_room_for(tool: Tool) -> None:
     }
 
 
+def test_topics_and_users_connections_are_set_and_shown(tool: Tool) -> None:
+    tool("set", "--topic", "orders", "producer_byte_rate=2M")
+    tool("set", "--topic", "<default>", "consumer_byte_rate=3")
+    tool("set", "--user", "<default>", "connection_creation_rate=5")
+    assert tool("show", "--topic", "orders") == "topic 'orders': producer_byte_rate=2000000\n"
+    assert tool("show", "--topic", "<default>") == "topic <default>: consumer_byte_rate=3\n"
+    assert len(tool("show", "--topic", "*").splitlines()) == 2
+    tool("remove", "--topic", "orders")
+    assert tool("show", "--topic", "orders") == ""
+    tool("export", "--format", "jikkou")
+    assert "topic <default> is left out: jikkou has no such quota type" in tool.err
+    assert "connection_creation_rate of user <default> is left out: jikkou has no such key" in tool.err
+
+
 def test_refusal_is_one_line(tool: Tool) -> None:
     tool.server.permissions = Permissions()
     tool("set", "--user", "bob", "producer_byte_rate=1", code=1)
@@ -226,6 +240,7 @@ def test_refusal_is_one_line(tool: Tool) -> None:
     [
         (["set", "producer_byte_rate=1"], "name an entity"),
         (["set", "--ip", "::1", "--user", "u", "connection_creation_rate=1"], "name an entity"),
+        (["set", "--topic", "t", "--user", "u", "producer_byte_rate=1"], "name an entity"),
         (["set", "--user", "u", "producer_byte_rate"], "is not KEY=VALUE"),
         (["show", "--sasl-mechanism", "PLAIN"], "needs --username and --password-file"),
     ],

@@ -88,7 +88,7 @@ def test_quotas_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_wrong_argument_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^--quota: quota\[0\]: names no user, client_id or ip"):
+    with pytest.raises(ConfigError, match=r"^--quota: quota\[0\]: names no user, client_id, ip or topic"):
         producer_rate(made(tmp_path, ""), "a", "[[quota]]\nproducer_byte_rate = 1\n")
 
 
@@ -96,6 +96,8 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
     text = (
         '[[quota]]\nuser = "u"\nproducer_byte_rate = 1\n'
         '[[quota]]\nip = "10.0.0.1"\nconnection_creation_rate = 1\n'
+        '[[quota]]\ntopic = "t"\nproducer_byte_rate = 1\n'
+        '[[quota]]\nuser = "<default>"\nconnection_creation_rate = 1\n'
         '[[quota]]\nip = "kafka.example.org"\nconnection_creation_rate = 1\n'
         '[[quota]]\nclient_id = "c"\nproducer_byte_rate = 1\nrequest_percentage = 5\n'
         '[[quota]]\nuser = "u"\nclient_id = "<default>"\nrequest_percentage = 5\n'

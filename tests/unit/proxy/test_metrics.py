@@ -21,9 +21,15 @@ class Quotas:
     """A quotas engine with known clients."""
 
     def __init__(
-        self, views: Iterable[QuotaView] = (), *, enforcing: bool = True, left: float | None = None
+        self,
+        views: Iterable[QuotaView] = (),
+        *,
+        topics: Iterable[QuotaView] = (),
+        enforcing: bool = True,
+        left: float | None = None,
     ) -> None:
         self._views = list(views)
+        self._topics = list(topics)
         self.left = left
         self.enforcing = enforcing
         self.asked_at: list[int] = []
@@ -37,6 +43,11 @@ class Quotas:
         """Give those that make partition mutations."""
         self.asked_at.append(now_ms)
         return [view for view in self._views if view.type == "ControllerMutation"]
+
+    def topic_views(self, now_ms: int) -> list[QuotaView]:
+        """Give the topics."""
+        self.asked_at.append(now_ms)
+        return self._topics
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Give what is left for all clients."""
@@ -77,6 +88,20 @@ def test_client_has_every_figure() -> None:
     }
 
 
+def test_topic_has_its_own_figures() -> None:
+    found = samples(written(Stats(), Quotas(topics=[VIEW])))
+    labels = ("a", "Produce")
+    assert {name: values[labels] for name, values in found.items() if labels in values} == {
+        "sluice_topic_bytes_total": 5000,
+        "sluice_topic_quota_byte_rate": 2000,
+        "sluice_topic_throttle_seconds_total": 2.5,
+        "sluice_topic_throttled_requests_total": 3,
+        "sluice_topic_would_throttle_seconds_total": 0,
+        "sluice_topic_would_throttled_requests_total": 0,
+        "sluice_topic_debt_bytes": 12,
+    }
+
+
 def test_partition_mutations_have_their_own_figures() -> None:
     found = samples(written(Stats(), Quotas([VIEW, MUTATIONS], left=7.5)))
     assert {name: values[("a", "")] for name, values in found.items() if ("a", "") in values} == {
@@ -111,8 +136,8 @@ def test_unlimited_client_has_no_quota_series() -> None:
 
 def test_series_beyond_the_bound_are_summed() -> None:
     views = [VIEW._replace(client_id=f"c{n}", bytes_total=n) for n in range(100)]
-    found = samples(written(Stats(), Quotas(views), series_max=40))
-    assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 40
+    found = samples(written(Stats(), Quotas(views), series_max=46))
+    assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 46
     assert found["sluice_client_bytes_total"][("<other>", "Produce", "")] == sum(range(98))
 
 

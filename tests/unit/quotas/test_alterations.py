@@ -33,6 +33,11 @@ def problem(parts: Parts, *ops: tuple[str, float | None], definitions: Definitio
             [("ip", "127.0.0.1"), ("user", "a")],
             "Invalid quota entity combination, IP entity should not be combined with User or ClientId",
         ),
+        (
+            [("topic", "t"), ("user", "a")],
+            "Invalid quota entity combination, topic should not be combined with other types",
+        ),
+        ([("topic", "")], "Empty topic not supported"),
         ([("ip", "no-host")], "no-host is not a valid IP or resolvable host."),
         ([("ip", "1.2.3")], "1.2.3 is not a valid IP or resolvable host."),
     ],
@@ -45,7 +50,27 @@ def test_entities_that_kafka_refuses(parts: Parts, text: str) -> None:
     ("parts", "key", "value", "text"),
     [
         (USER, "unknown", 1.0, "Invalid configuration key unknown"),
-        (USER, "connection_creation_rate", 1.0, "Invalid configuration key connection_creation_rate"),
+        # Of a user alone, or the default user, it is taken: Kafka refuses it for them too.
+        (
+            [("user", "u"), ("client-id", None)],
+            "connection_creation_rate",
+            1.0,
+            "Invalid configuration key connection_creation_rate",
+        ),
+        (
+            [("client-id", "c")],
+            "connection_creation_rate",
+            1.0,
+            "Invalid configuration key connection_creation_rate",
+        ),
+        ([("topic", "t")], "request_percentage", 1.0, "Invalid configuration key request_percentage"),
+        (
+            [("topic", "t")],
+            "connection_creation_rate",
+            1.0,
+            "Invalid configuration key connection_creation_rate",
+        ),
+        ([("topic", None)], "producer_byte_rate", 0.5, "producer_byte_rate cannot be a fractional value."),
         ([("ip", "::1")], "producer_byte_rate", 1.0, "Invalid configuration key producer_byte_rate"),
         (USER, "producer_byte_rate", 0.0, "Quota producer_byte_rate must be greater than 0"),
         (USER, "request_percentage", -1.0, "Quota request_percentage must be greater than 0"),
@@ -90,6 +115,8 @@ def test_name_that_the_file_could_not_hold_is_refused() -> None:
         ([("user", None)], Entity(DEFAULT)),
         ([("client-id", "c"), ("user", "u")], Entity("u", "c")),
         ([("client-id", None), ("user", None)], Entity(DEFAULT, DEFAULT)),
+        ([("topic", "t")], Entity(topic="t")),
+        ([("topic", None)], Entity(topic=DEFAULT)),
     ],
 )
 def test_entities_that_can_be(parts: Parts, entity: Entity) -> None:

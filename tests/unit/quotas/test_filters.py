@@ -3,7 +3,7 @@
 import pytest
 
 from quotas.definitions import Definitions
-from quotas.entities import DEFAULT, Entity
+from quotas.entities import DEFAULT, Entity, Name
 from quotas.filters import ANY, DEFAULT_NAME, EXACT, Component, FilterError, filter_of, matching
 
 CLIENTS = [
@@ -57,6 +57,23 @@ def test_matches_are_kafkas(components: list[Component], strict: bool, count: in
     assert len(found(*components, strict=strict)) == count
 
 
+@pytest.mark.parametrize(
+    ("components", "names"),
+    [
+        ([("topic", ANY, None)], ["t", DEFAULT]),
+        ([("topic", EXACT, "t")], ["t"]),
+        ([("topic", DEFAULT_NAME, None)], [DEFAULT]),
+        ([("user", ANY, None)], [None]),
+    ],
+)
+def test_topics_are_matched_as_the_others_are(components: list[Component], names: list[Name]) -> None:
+    entities = (Entity(topic="t"), Entity(topic=DEFAULT), Entity("u"))
+    definitions = Definitions({entity: {"producer_byte_rate": 1.0} for entity in entities})
+    for strict in (True, False):
+        matched = matching(definitions, filter_of(components, strict))
+        assert [entity.topic for entity, _ in matched] == names
+
+
 def test_name_that_is_spelled_as_the_default_matches_nothing() -> None:
     assert found(("user", EXACT, "<default>"), strict=True) == []
 
@@ -88,6 +105,10 @@ def test_entries_may_be_given_slowly() -> None:
         ([("user", ANY, "a")], "Request specified MATCH_TYPE_SPECIFIED, but also specified a match string."),
         ([("user", 3, None)], "Unknown match type 3"),
         ([("user", -1, "a")], "Unknown match type -1"),
+        (
+            [("topic", ANY, None), ("client-id", ANY, None)],
+            "Invalid entity filter component combination. Topic filter component should not be used with others.",
+        ),
         (
             [("ip", ANY, None), ("client-id", ANY, None)],
             (

@@ -1,0 +1,50 @@
+"""What a walk has measured is charged to the topics, and the channel is muted for the one that is most over its quota.
+
+Kafka has no quotas on topics; the rest is KIP-219: the channel is muted at the end of the frame that was too much.
+A Produce's answer, which is yet to come, tells the time. A Fetch's answer has told its throttle time at its head, long
+before it was known: there the mute alone holds back the next request. Not charged, but counted, are topics that are
+named by an id nobody knows the name of (yet), and those beyond `walk.TOPICS_MAX` in one frame. Where nothing limits
+topics no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topics`).
+"""
+
+from protocol.messages.walk import OTHER_TOPICS, Walk
+from proxy.channel.state import ChannelState
+from quotas.client_bandwidth import FETCH, PRODUCE
+
+__all__ = ["fetched", "produced"]
+
+
+def produced(state: ChannelState, walk: Walk, now_ms: int, *, answered: bool) -> None:
+    """A Produce has been walked through.
+
+    Args:
+        answered: whether an answer is owed to it: the last one then, since requests pass one after the other.
+    """
+    until_ms = _charge(state, PRODUCE, walk, now_ms)
+    if until_ms and answered and state.in_flight:
+        correlation_id, responder, version, muted_until_ms = state.in_flight[-1]
+        state.in_flight[-1] = (correlation_id, responder, version, max(until_ms, muted_until_ms))
+
+
+def fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:
+    """An answer to a Fetch or ShareFetch has been walked through; whether a mute has begun."""
+    return _charge(state, FETCH, walk, now_ms) > 0
+
+
+def _charge(state: ChannelState, key: str, walk: Walk, now_ms: int) -> int:
+    """Charge all topics; until when the channel is muted for them, 0 for not at all."""
+    topics = state.engine.topics
+    found: dict[str, int] = {}
+    for raw, size in (walk.sizes or {}).items():
+        if raw == OTHER_TOPICS:
+            name = None
+        elif walk.by_id:
+            name = topics.names.name(raw, now_ms)
+        else:
+            name = raw.decode("utf-8", "replace")
+        if name is None:
+            state.stats.topic_bytes_uncharged += size
+        else:
+            found[name] = found.get(name, 0) + size
+    longest = topics.charge(key, state.settings.broker, found, now_ms)
+    return 0 if longest is None else now_ms + state.mute(*longest, now_ms)

@@ -1,0 +1,103 @@
+"""Asks the cluster for the names of topics that traffic names by id, where topics have quotas (KIP-516).
+
+Only what traffic has shown is asked for, at most a thousand ids in one question and one question a second: an id
+never gets another name, so nothing has to be asked for again. It needs Describe on the topics where brokers have
+ACLs. A cluster that does not answer is no reason not to serve: the ids are asked for again when they are seen again,
+and until then their topics are not charged, which is counted (`sluice_topic_bytes_uncharged_total`).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from protocol.errors import WireError
+from protocol.messages import metadata_topics
+from proxy.cluster.asking import CLIENT_ID, CORRELATION_ID, exchange
+from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.dialling import Tls, dial
+from proxy.cluster.login import Login, LoginError
+from proxy.logs import event
+from quotas.topic_names import TopicNames
+
+__all__ = ["TopicIds"]
+
+_PAUSE_SECONDS: Final = 1.0
+_ANSWER_SECONDS_MAX: Final = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class TopicIds:
+    """Finds names.
+
+    Args:
+        names: what is known, and what is wanted.
+        now_ms: the time, monotonic.
+        login: authenticates each connection; None where brokers ask for no SASL.
+        tls: gives the TLS context in force; None for plaintext.
+
+    Attributes:
+        problem: why names can not be found out now; "" when they can.
+    """
+
+    def __init__(
+        self,
+        brokers: BrokerMap,
+        names: TopicNames,
+        now_ms: Callable[[], int],
+        *,
+        login: Login | None = None,
+        tls: Tls | None = None,
+    ) -> None:
+        self._brokers = brokers
+        self._names = names
+        self._now_ms = now_ms
+        self._login = login
+        self._tls = tls
+        self._wanted = asyncio.Event()
+        self.problem = ""
+        names.wake = self._wanted.set
+
+    async def run(self) -> None:
+        """Ask whenever there is something to ask; the application cancels it."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await self.ask()
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def ask(self) -> None:
+        """Ask once, for everything that is wanted."""
+        wanted = self._names.take_wanted(self._now_ms())
+        if not wanted:
+            return
+        problems = []
+        for host, port in self._brokers.targets():
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                    found = await self._ask(host, port, wanted)
+            except (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError) as error:
+                problems.append(f"{host}:{port}: {str(error) or type(error).__name__}")
+                continue
+            for topic in found:
+                if topic.name and not topic.error_code:
+                    self._names.learn(topic.topic_id, topic.name)
+            self.problem = ""
+            return
+        problem = "; ".join(problems[:3]) or "no broker is known"
+        if problem != self.problem:
+            event(logger, logging.WARNING, "names of topics can not be asked for", detail=problem)
+        self.problem = problem
+
+    async def _ask(self, host: str, port: int, wanted: list[bytes]) -> list[metadata_topics.TopicSeen]:
+        reader, writer = await dial(self._brokers, host, port, self._tls)
+        try:
+            if self._login is not None:
+                await self._login(reader, writer)
+            frame = await exchange(
+                reader, writer, metadata_topics.request_by_id(wanted, CORRELATION_ID, CLIENT_ID)
+            )
+        finally:
+            writer.close()
+        return metadata_topics.read_topics(frame, metadata_topics.BY_ID_VERSION)

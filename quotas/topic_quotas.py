@@ -1,0 +1,178 @@
+"""Quotas on topics: bytes produced to one and fetched from it, by all clients together. Kafka has none.
+
+What is charged is the topic's part of a request or answer: its name or id, its partitions, their records. It is
+known only when that part has passed, so a topic is paid for afterwards, whatever the policy: the channel that was
+too much is muted until the topic's bytes are within its limit (KIP-219), and so is every other one at its next
+request. That is the arithmetic which the limiters of both policies have for what they can not withhold
+(`Limiter.observe`). As all quotas they hold at each broker by itself, or with scope `gateway` at all together.
+
+Every topic that has a limit has a throttle from its first bytes on, for an hour without traffic at most. The
+throttles of topics that an entry names are bounded by those entries; of the others, which the default topic limits,
+there are at most `TOPICS_MAX`: what is beyond them shares one, `<other>`. Who walks through requests is
+`proxy.channel.topic_charges`.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from quotas.definitions import Definitions
+from quotas.limiters import Rules, brought_up
+from quotas.topic_names import TopicNames
+from quotas.turn import Limiter, Turn
+
+__all__ = ["OTHER", "TOPICS_MAX", "Source", "TopicQuotas", "TopicThrottle"]
+
+OTHER: Final = "<other>"  # no topic's name: "<" is not allowed in one
+TOPICS_MAX: Final = 20_000
+_EXPIRE_MS: Final = 3_600_000  # as clients: Kafka's sensors live as long
+_EXPIRE_AT_ONCE: Final = 100
+_EVERYWHERE: Final = -1  # in place of a broker, where one budget spans all
+
+
+class Source(Rules, Protocol):
+    """What is needed of the engine."""
+
+    @property
+    def definitions(self) -> Definitions:
+        """The definitions in force."""
+
+
+class TopicThrottle:
+    """Bytes of one topic in one direction at one broker."""
+
+    __slots__ = (
+        "_limiter",
+        "_source",
+        "_turn",
+        "_version",
+        "bytes_total",
+        "key",
+        "limit",
+        "seen_ms",
+        "throttle_ms_total",
+        "throttled_total",
+        "topic",
+        "would_throttle_ms_total",
+        "would_throttled_total",
+    )
+
+    def __init__(self, source: Source, key: str, topic: str) -> None:
+        self._source = source
+        self.key = key
+        self.topic = topic
+        self._version: object = None
+        self._limiter: Limiter | None = None
+        self._turn = Turn()  # a limiter wants to know whose bytes they are: all channels' together
+        self.limit: float | None = None  # bytes per second, as of the last refresh
+        self.seen_ms = 0
+        self.bytes_total = 0
+        self.throttle_ms_total = 0
+        self.throttled_total = 0
+        self.would_throttle_ms_total = 0
+        self.would_throttled_total = 0
+
+    def charge(self, size: int, now_ms: int) -> int:
+        """So many bytes have passed; for how long the channel is to be muted now, in ms."""
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        self.bytes_total += size
+        self.seen_ms = now_ms
+        if self._limiter is None:
+            return 0
+        wait_ms = self._limiter.observe(self._turn, size, now_ms, consumes=False)
+        if wait_ms <= 0:
+            return 0
+        wait_ms = min(wait_ms, int(self._source.options.mute_seconds_max * 1000))
+        if not self._source.enforcing:
+            self.would_throttled_total += 1
+            self.would_throttle_ms_total += wait_ms
+            return 0
+        self.throttled_total += 1
+        self.throttle_ms_total += wait_ms
+        return wait_ms
+
+    def rate(self) -> float | None:
+        """The limit in force; None: unlimited."""
+        return self._source.definitions.topic_limit(self.key, self.topic)
+
+    def debt_bytes(self, now_ms: int) -> float:
+        """Bytes that passed beyond what the limit allows by now."""
+        return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
+
+    def _refresh(self, now_ms: int) -> None:
+        self.limit = self.rate()
+        self._limiter = (
+            None if self.limit is None else brought_up(self._limiter, self.limit, self._source, now_ms)
+        )
+        self._version = self._source.version
+
+
+class TopicQuotas:
+    """All topics' quotas of one process.
+
+    Attributes:
+        names: of topics that traffic names by id.
+    """
+
+    __slots__ = ("_source", "_throttles", "_visits", "names")
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.names = TopicNames()
+        self._throttles: dict[tuple[str, str, int], TopicThrottle] = {}
+        self._visits: list[tuple[str, str, int]] = []  # of the round of expiry under way
+
+    def charge(
+        self, key: str, broker: int, sizes: Mapping[str, int], now_ms: int
+    ) -> tuple[TopicThrottle, int] | None:
+        """Charge what passed at once; the throttle that mutes for longest and its time in ms, None for no mute.
+
+        >>> from quotas.definitions import PRODUCER_BYTE_RATE as KEY
+        >>> from quotas.engine import Engine, EngineOptions
+        >>> from quotas.entities import Entity
+        >>> limits = {Entity(topic=topic): {KEY: rate} for topic, rate in (("a", 1_000_000), ("b", 500_000))}
+        >>> topics = Engine(EngineOptions(), Definitions(limits)).topics
+        >>> topics.charge(KEY, 1, {"a": 10_000_000, "b": 5_000_000, "c": 1}, 0)  # the windows hold 10 s
+        >>> throttle, ms = topics.charge(KEY, 1, {"a": 2_000_000, "b": 500_000}, 0)  # 2 s and 1 s
+        >>> throttle.topic, ms
+        ('a', 2000)
+        """
+        longest: tuple[TopicThrottle, int] | None = None
+        for topic, size in sizes.items():
+            throttle = self._throttle(key, topic, broker)
+            if throttle is None:
+                continue
+            wait_ms = throttle.charge(size, now_ms)
+            if wait_ms > 0 and (longest is None or wait_ms > longest[1]):
+                longest = throttle, wait_ms
+        return longest
+
+    def throttles(self) -> Iterator[TopicThrottle]:
+        """Every topic that is charged, in each direction and at each broker."""
+        return iter(list(self._throttles.values()))
+
+    def expire(self, now_ms: int) -> None:
+        """Forget topics without traffic for an hour; a bounded number of them is looked at in one call."""
+        if not self._visits:
+            self._visits = list(self._throttles)
+        for _ in range(min(len(self._visits), _EXPIRE_AT_ONCE)):
+            place = self._visits.pop()
+            if now_ms - self._throttles[place].seen_ms >= _EXPIRE_MS:
+                del self._throttles[place]
+
+    def __len__(self) -> int:
+        return len(self._throttles)
+
+    def _throttle(self, key: str, topic: str, broker: int) -> TopicThrottle | None:
+        """The throttle of a topic that has a limit."""
+        place = (key, topic, _EVERYWHERE if self._source.options.scope == "gateway" else broker)
+        found = self._throttles.get(place)
+        if found is not None:
+            return found
+        definitions = self._source.definitions
+        if definitions.topic_limit(key, topic) is None:
+            return None
+        if len(self._throttles) >= TOPICS_MAX and not definitions.names_topic(key, topic) and topic != OTHER:
+            return self._throttle(key, OTHER, broker)
+        found = self._throttles[place] = TopicThrottle(self._source, key, topic)
+        return found

@@ -1,0 +1,292 @@
+"""Topics over their quotas, as dialogues: requests and answers pass, and the channel is muted behind them.
+
+The arithmetic: 1,000 bytes/s, 11 windows of 1 s of which 10 count at the start, so 10,000 bytes are free. A topic "t"
+with one partition of n bytes of records (n from 128 to 16,382) measures, flexible, n + 2 + 1 + 4 + 2 + 1 + 1 bytes in
+a request; what is not said otherwise is 11,989 of records, so 12,000 in all: 2 s.
+"""
+
+import struct
+
+import pytest
+
+from protocol.api import SHARE_FETCH
+from protocol.messages.fetch_session import SessionTable
+from proxy.channel import Channel, ChannelSettings
+from proxy.stats import Stats
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import DEFAULT, Entity, Name
+from tests.support.frames import (
+    fetch,
+    fetched_from,
+    frame,
+    heartbeat,
+    produce_answer,
+    produce_to,
+    request,
+    told,
+    topic_id,
+)
+from tests.support.playbook import (
+    Drop,
+    Ends,
+    Insert,
+    More,
+    Pass,
+    Playbook,
+    Unseen,
+    Wait,
+    channel_machine,
+    gateway_address,
+)
+
+OVER = {"t": [11_989]}
+PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
+
+
+def engine(
+    *topics: Name, key: str = PRODUCE, options: EngineOptions | None = None, producer: float | None = None
+) -> Engine:
+    entries = {Entity(topic=topic): {key: 1000.0} for topic in topics or ("t",)}
+    return Engine(options or EngineOptions(), Definitions(entries, StaticQuotas(producer_default=producer)))
+
+
+def limited(quotas: Engine | None = None, *, gateway: bool = True) -> Playbook:
+    return Playbook(channel_machine(engine() if quotas is None else quotas, gateway=gateway))
+
+
+def test_produce_over_the_topics_quota_passes_and_mutes() -> None:
+    talk = limited()
+    asked = produce_to(9, OVER)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    talk.broker(
+        40, produce_answer(9), Insert(told(produce_answer(9), 10, 1960)), Drop(len(produce_answer(9)))
+    )
+
+
+def test_produce_to_another_topic_costs_it_nothing() -> None:
+    talk = limited()
+    asked = produce_to(9, {"other": [60_000]})
+    talk.client(0, asked, Pass(asked))
+    talk.client(0, produce_to(9, {"t": [9000]}), Pass(produce_to(9, {"t": [9000]})))
+
+
+def test_produce_without_an_answer_mutes_too() -> None:
+    talk = limited()
+    asked = produce_to(9, OVER, acks=0)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    assert not talk.channel.state.in_flight
+
+
+def test_all_clients_count_together() -> None:
+    quotas = engine()
+    one, other = limited(quotas), limited(quotas)
+    asked = produce_to(9, {"t": [5989]}, client_id="b")
+    one.client(0, produce_to(9, {"t": [5989]}), Pass(produce_to(9, {"t": [5989]})))
+    other.client(0, asked, Pass(asked), Wait(2000))
+
+
+def test_mute_begins_where_the_request_ends_however_much_is_pipelined() -> None:
+    talk = limited()
+    asked, more = produce_to(9, OVER), produce_to(9, {"t": [10]}, correlation_id=2)
+    talk.client(0, asked + more, Pass(asked), Wait(2000))
+    talk.client(
+        2000, b"", Pass(more), Wait(2000 + 2020)
+    )  # 12,020 bytes, and the window is 10 s long as before
+
+
+def test_payload_that_has_not_come_is_not_looked_at() -> None:
+    talk = limited()
+    asked = produce_to(9, OVER)
+    talk.client(0, asked[:100], Pass(asked[:100]), Unseen(len(asked) - 100 - 3))
+    side = talk.channel.requests
+    side.passed(len(asked) - 100 - 3)
+    assert (side.unseen < 0, talk.channel.idle()) == (True, False)
+    talk.client(5, asked[-3:], Pass(asked[-3:]), Wait(2005))
+
+
+def test_part_that_is_cut_is_kept() -> None:
+    talk = limited()
+    asked = produce_to(9, OVER)
+    at = asked.index(b"\2t") + 1  # within the topic's name
+    talk.client(0, asked[:at], Pass(asked[: at - 1]), More(2))
+    talk.client(0, asked[at:], Pass(asked[at - 1 :]), Wait(2000))
+
+
+def test_mute_of_an_answer_waits_for_the_request_under_way() -> None:
+    quotas = engine("t", key=FETCH)
+    quotas.definitions.put(Entity(topic="t"), {PRODUCE: 1e9, FETCH: 1000})
+    quotas.update(quotas.options, quotas.definitions, 0)
+    talk = limited(quotas)
+    asked, answered = fetch(12), fetched_from(12, {"t": [12_000]})
+    posted = produce_to(9, OVER, correlation_id=2)
+    talk.client(0, asked + posted[:60], Pass(asked + posted[:60]), Unseen(len(posted) - 60 - 3))
+    talk.broker(0, answered, Pass(answered))
+    assert talk.channel.mute_left_ms(0) > 2000
+    talk.channel.requests.passed(len(posted) - 60 - 3)
+    until_ms = talk.channel.state.mute_until_ms
+    talk.client(1, posted[-3:], Pass(posted[-3:]), Wait(until_ms))
+
+
+def test_answer_tells_the_longer_of_two_throttle_times() -> None:
+    # The client's quota: the frame is 12,000 bytes of the topic and 27 besides: (12,027 - 10,000) / 1,000 s.
+    talk = limited(engine(producer=1000))
+    asked = produce_to(9, OVER)
+    besides = len(asked) - 4 - 12_000
+    talk.client(0, asked, Pass(asked), Wait(2000 + besides))
+    answered = produce_answer(9)
+    talk.broker(0, answered, Insert(told(answered, 10, 2000 + besides)), Drop(len(answered)))
+
+
+@pytest.mark.parametrize("version", [0, 3, 8, 9, 12, 13])
+def test_every_version_is_charged(version: int) -> None:
+    quotas = engine()
+    quotas.topics.names.learn(topic_id("t"), "t")
+    talk = limited(quotas)
+    asked = produce_to(version, {"t": [20_000]})
+    talk.orders("client", 0, asked)
+    assert talk.channel.mute_left_ms(0) // 1000 == 10
+
+
+def test_malformed_request_ends_the_connection() -> None:
+    talk = limited()
+    asked = bytearray(produce_to(9, {"t": [100]}))
+    asked[-104] = 120  # records longer than the frame
+    talk.client(0, bytes(asked), Ends("malformed"))
+
+
+def test_held_request_is_charged_once_it_passes() -> None:
+    quotas = engine(options=EngineOptions(policy="schedule"), producer=10_000)
+    one, other = limited(quotas), limited(quotas)
+    one.orders("client", 0, produce_to(9, {"other": [19_000]}))
+    asked = produce_to(9, OVER)
+    until_ms = other.held(0, asked)
+    assert len(quotas.topics) == 0
+    while other.channel.requests.held and not len(quotas.topics):  # it may be told to ask again
+        other.orders("client", until_ms, b"")
+        until_ms = other.channel.requests.wait_until_ms
+    assert [throttle.bytes_total for throttle in quotas.topics.throttles()] == [12_000]
+
+
+def test_unknown_id_is_not_charged_and_is_asked_for() -> None:
+    quotas = engine()
+    talk = limited(quotas)
+    asked = produce_to(13, OVER)
+    talk.client(0, asked, Pass(asked))
+    assert talk.channel.state.stats.topic_bytes_uncharged == 16 + 1 + 4 + 2 + 11_989 + 2
+    assert quotas.topics.names.take_wanted(0) == [topic_id("t")]
+    quotas.topics.names.learn(topic_id("t"), "t")
+    talk.orders("client", 0, asked)
+    assert talk.channel.mute_left_ms(0) == 2014  # 12,014 bytes
+
+
+@pytest.mark.parametrize("gateway", [True, False])
+@pytest.mark.parametrize("version", [4, 11, 12, 13, 16, 18])
+def test_fetch_answer_over_the_topics_quota_passes_and_mutes(version: int, gateway: bool) -> None:
+    quotas = engine(key=FETCH)
+    quotas.topics.names.learn(topic_id("t"), "t")
+    talk = limited(quotas, gateway=gateway)
+    asked, answered = fetch(version), fetched_from(version, {"t": [12_000], "other": [9000]})
+    talk.client(0, asked, Pass(asked))
+    talk.broker(0, answered, Pass(answered))
+    assert talk.channel.responses.signal
+    # What is not records: name or id, counts, one partition's fields.
+    assert 2000 < talk.channel.mute_left_ms(0) < 2100
+    again = fetch(version, correlation_id=2)
+    talk.client(0, again, Wait(talk.channel.state.mute_until_ms))
+
+
+def test_fetch_answer_that_comes_in_pieces_is_charged_at_its_end() -> None:
+    talk = limited(engine(key=FETCH), gateway=False)
+    asked, answered = fetch(12), fetched_from(12, {"t": [12_000]})
+    talk.client(0, asked, Pass(asked))
+    talk.broker(0, answered[:100], Pass(answered[:100]), Unseen(len(answered) - 100 - 3))
+    assert not talk.channel.mute_left_ms(0)
+    talk.channel.responses.passed(len(answered) - 100 - 3)
+    talk.broker(7, answered[-3:], Pass(answered[-3:]))
+    assert talk.channel.mute_left_ms(7) > 2000
+
+
+def test_share_fetch_is_charged_too() -> None:
+    quotas = engine(key=FETCH)
+    quotas.topics.names.learn(topic_id("t"), "t")
+    talk = limited(quotas, gateway=False)
+    asked = request(SHARE_FETCH, 1, size=60)
+    # Throttle time, error, no message, lock timeout; one topic, one partition: index, error, no message twice, leader.
+    body = struct.pack(">ixihxi", 1, 0, 0, 0) + b"\2" + topic_id("t") + b"\2"
+    body += struct.pack(">ihxhxiix", 0, 0, 0, 0, 0) + bytes((0xE1, 0x5D)) + bytes(12_000)
+    body += b"\1" + b"\0" + b"\0" + b"\1" + b"\0"  # acquired ranges, tags of both, endpoints, tags
+    talk.client(0, asked, Pass(asked))
+    talk.broker(0, frame(body), Pass(frame(body)))
+    assert 2000 < talk.channel.mute_left_ms(0) < 2100
+
+
+def test_raised_quota_frees_a_muted_channel() -> None:
+    quotas = engine()
+    talk = limited(quotas)
+    asked = produce_to(9, OVER)
+    talk.client(0, asked, Pass(asked), Wait(2000))
+    quotas.definitions.put(Entity(topic="t"), {PRODUCE: 5000})
+    quotas.update(quotas.options, quotas.definitions, 10)
+    talk.channel.reconsider()
+    assert not talk.channel.mute_left_ms(10)
+
+
+def test_without_a_topic_quota_nothing_is_walked() -> None:
+    talk = limited(Engine(EngineOptions(), Definitions()))
+    asked = produce_to(9, OVER)
+    talk.client(0, asked[:60], Pass(asked[:60]), Unseen(len(asked) - 60))
+
+
+# The rate of a user's connections: 1/s, 11 windows of 1 s, so the twelfth waits a second.
+
+
+def connected(quotas: Engine, user: str = "u") -> Playbook:
+    place = ChannelSettings(broker=1, address_map=gateway_address, frame_bytes_max=1_000_000, user=user)
+    return Playbook(Channel(place, quotas, SessionTable(100), Stats()))
+
+
+def crowded(user: Name = "u", **more: object) -> Engine:
+    options = EngineOptions(**more)  # type: ignore[arg-type]  # keys by name
+    return Engine(options, Definitions({Entity(user): {"connection_creation_rate": 1}}))
+
+
+def test_first_request_of_a_connection_too_many_waits() -> None:
+    quotas = crowded()
+    asked = heartbeat()
+    for _ in range(11):
+        connected(quotas).client(0, asked, Pass(asked))
+    late = connected(quotas)
+    late.client(0, asked, Wait(1000))
+    late.client(1000, b"", Pass(asked))
+    assert late.channel.state.stats.connections_throttled == 1
+    late.client(1000, asked, Pass(asked))
+
+
+def test_introduction_is_nobodys_connection() -> None:
+    quotas = crowded("ANONYMOUS")
+    hello = request(18, 0, size=20)
+    for _ in range(20):
+        connected(quotas, "ANONYMOUS").client(0, hello, Pass(hello))
+    asked = heartbeat()
+    talk = connected(quotas, "ANONYMOUS")
+    for _ in range(11):
+        connected(quotas, "ANONYMOUS").client(0, hello + asked, Pass(hello + asked))
+    talk.client(0, hello + asked, Pass(hello), Wait(1000))
+
+
+def test_anonymous_is_not_the_default_user() -> None:
+    quotas = crowded(DEFAULT)
+    asked = heartbeat()
+    for _ in range(20):
+        connected(quotas, "ANONYMOUS").client(0, asked, Pass(asked))
+
+
+def test_observed_connections_go_on() -> None:
+    quotas = crowded(mode="observe")
+    asked = heartbeat()
+    for _ in range(11):
+        connected(quotas).client(0, asked, Pass(asked))
+    talk = connected(quotas)
+    talk.client(0, asked, Pass(asked))
+    assert talk.channel.state.stats.connections_would_throttle == 1

@@ -1,0 +1,81 @@
+"""Names of topics, asked of a scripted broker."""
+
+import asyncio
+import uuid
+
+import pytest
+
+from protocol.api import METADATA
+from proxy.cluster import BrokerMap, TopicIds, topic_ids
+from proxy.config import Address
+from proxy.stats import Stats
+from quotas.topic_names import TopicNames
+from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
+from tests.unit.proxy.cluster.test_poller import broker, unused
+
+VERSION = 12
+KNOWN, GONE = uuid.UUID(int=1), uuid.UUID(int=2)
+CLS = RESPONSES[METADATA]
+
+
+def metadata() -> bytes:
+    """One topic with its name, and one that the broker does not know (UNKNOWN_TOPIC_ID)."""
+    topics = [
+        struct(CLS, VERSION, "MetadataResponseTopic", name="orders", topic_id=KNOWN, partitions=[]),
+        struct(
+            CLS, VERSION, "MetadataResponseTopic", error_code=100, name=None, topic_id=GONE, partitions=[]
+        ),
+    ]
+    return framed(CLS(version=VERSION, brokers=[], topics=topics), correlation_id=1)
+
+
+def asker(*bootstrap: Address) -> tuple[TopicIds, TopicNames]:
+    names = TopicNames()
+    return TopicIds(BrokerMap(bootstrap, Stats()), names, lambda: 0), names
+
+
+async def test_names_of_ids_are_learned() -> None:
+    async with broker(metadata()) as address:
+        asked, names = asker(address)
+        names.name(KNOWN.bytes, 0)
+        names.name(GONE.bytes, 0)
+        await asked.ask()
+    assert (names.name(KNOWN.bytes, 0), names.name(GONE.bytes, 0)) == ("orders", None)
+    assert (names.take_wanted(0), asked.problem) == ([], "")
+
+
+async def test_next_address_is_asked_where_the_first_is_down() -> None:
+    async with broker(metadata()) as address:
+        asked, names = asker(unused(), address)
+        names.name(KNOWN.bytes, 0)
+        await asked.ask()
+    assert names.name(KNOWN.bytes, 0) == "orders"
+
+
+async def test_cluster_that_does_not_answer_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    asked, names = asker(unused())
+    names.name(KNOWN.bytes, 0)
+    await asked.ask()
+    assert asked.problem
+    assert [record.message for record in caplog.records] == ["names of topics can not be asked for"]
+
+
+async def test_nothing_is_asked_without_need() -> None:
+    asked, _ = asker(unused())
+    await asked.ask()
+    assert not asked.problem
+
+
+async def test_id_that_is_seen_wakes_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_ids, "_PAUSE_SECONDS", 0.0)
+    async with broker(metadata()) as address:
+        asked, names = asker(address)
+        task = asyncio.create_task(asked.run())
+        await asyncio.sleep(0)
+        names.name(KNOWN.bytes, 0)
+        async with asyncio.timeout(10):
+            while not len(names):  # noqa: ASYNC110 - it tells nobody
+                await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert names.name(KNOWN.bytes, 0) == "orders"

@@ -1,0 +1,51 @@
+"""Walks over real sockets: with topics' quotas payloads go by splice as before, and are charged and muted for."""
+
+import pytest
+
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import Entity
+from tests.support.frames import answer, fetch, fetched_from, produce_to, topic_id
+from tests.unit.proxy.net.rig import Rig, until
+from tests.unit.proxy.net.test_pump import connected, through
+
+LIMITS = {"producer_byte_rate": 10_000.0, "consumer_byte_rate": 10_000.0}
+TOPICS = {"t": [300_000, 10, 700_000], "other": [5, 400_000]}
+
+
+def limited(rig: Rig, pipes_max: int) -> None:
+    rig.limit(pipes_max=pipes_max)
+    rig.engine = Engine(EngineOptions(), Definitions({Entity(topic="t"): LIMITS}))
+    rig.engine.topics.names.learn(topic_id("t"), "t")
+
+
+def charged(rig: Rig) -> list[tuple[str, str, int]]:
+    return [(view.type, view.client_id, view.bytes_total // 1000) for view in rig.engine.topic_views(0)]
+
+
+@pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
+@pytest.mark.parametrize("version", [8, 9, 13])
+async def test_large_requests_pass_and_are_charged(rig: Rig, pipes_max: int, version: int) -> None:
+    limited(rig, pipes_max)
+    client, broker = await connected(rig)
+    asked = produce_to(version, TOPICS, correlation_id=2)
+    assert await through(client, broker, asked) == asked
+    # 1,000,010 bytes at 10,000 bytes/s, where the windows hold 100,000: the longest mute there is, 20 s.
+    await until(lambda: charged(rig) == [("Produce", "t", 1000)], "the topic is charged")
+    more = produce_to(version, TOPICS, correlation_id=3)
+    await client.send(more[:1000])
+    await until(lambda: rig.stats.muted == 1, "the next request waits")
+    assert (rig.stats.spliced_bytes > 500_000) is (pipes_max > 0)
+
+
+@pytest.mark.parametrize("pipes_max", [0, 64], ids=["buffers", "splice"])
+@pytest.mark.parametrize("version", [11, 12, 16])
+async def test_large_answers_pass_and_are_charged(rig: Rig, pipes_max: int, version: int) -> None:
+    limited(rig, pipes_max)
+    client, broker = await connected(rig)
+    assert await through(broker, client, answer()) == answer()
+    asked, answered = fetch(version, correlation_id=2), fetched_from(version, TOPICS, correlation_id=2)
+    assert await through(client, broker, asked) == asked
+    assert await through(broker, client, answered) == answered
+    await until(lambda: charged(rig) == [("Fetch", "t", 1000)], "the topic is charged")
+    assert (rig.stats.spliced_bytes > 500_000) is (pipes_max > 0)
