@@ -13,7 +13,7 @@ from tests.bench import machine, report
 from tests.bench.options import SECTIONS, Options, parse
 from tests.bench.process import raise_descriptor_limit
 from tests.bench.results import Outcome
-from tests.bench.sections import clients, idle, latency, metadata, requests, throughput, tls
+from tests.bench.sections import clients, entities, idle, latency, metadata, requests, secured, throughput
 from tests.bench.stage import Stage, stage
 from tests.cluster import MissingPrerequisiteError, processes
 
@@ -27,7 +27,9 @@ _RUN: Final[Mapping[str, Callable[[Stage], Outcome]]] = {
     "latency": latency.run,
     "idle": idle.run,
     "clients": clients.run,
-    "tls": tls.run,
+    "entities": entities.run,
+    "sasl": secured.run_sasl,
+    "tls": secured.run_tls,
     "metadata": metadata.run,  # last: the broker is slower with ten thousand partitions
 }
 

@@ -76,13 +76,18 @@ class Peer:
 
 
 def connect(options: argparse.Namespace, count: int) -> list[Peer]:
-    """Open `count` connections that have each spoken ApiVersions, as every client does first."""
+    """Open `count` connections that have each spoken ApiVersions, as every client does first, and said who they are."""
     hello = wire.api_versions(options.client_id)
     peers: list[Peer] = []
     tls = ssl.create_default_context(cafile=options.tls_ca) if options.tls_ca else None
     for number in range(count):
         peer = Peer(options.host, options.port, options.topic, tls)
         peer.exchange(hello)
+        if options.sasl_user:
+            peer.exchange(wire.sasl_handshake(options.client_id))
+            login = wire.sasl_plain(options.client_id, options.sasl_user, options.sasl_password)
+            if wire.login_failed(peer.exchange(login)):
+                raise ConnectionError(f"the broker does not believe {options.sasl_user}")
         peers.append(peer)
         if number % _CONNECTS_PER_PAUSE == 0:
             time.sleep(0.001)
@@ -227,6 +232,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--client-id", default="bench")
     parser.add_argument("--size", type=int, default=100, help="bytes of the one record's value")
     parser.add_argument("--connections", type=int, default=4)
+    parser.add_argument("--sasl-user", help="say who it is, by SASL PLAIN")
+    parser.add_argument("--sasl-password", default="")
     parser.add_argument("--tls-ca", help="speak TLS, and believe this authority")
     return parser.parse_args(arguments)
 

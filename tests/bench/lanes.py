@@ -20,15 +20,18 @@ from typing import Final
 from tests.bench import haproxy
 from tests.bench.process import tail
 from tests.cluster import HOST, Cluster, processes
+from tests.cluster.sasl import SASL, password
 from tests.support.certificates import Authority, Certificate
 
 __all__ = [
     "DIRECT",
     "HAPROXY",
+    "HAPROXY_SASL",
     "HAPROXY_TLS",
     "NODE",
     "SIDECAR",
     "SLUICE",
+    "SLUICE_SASL",
     "SLUICE_TLS",
     "UNPRIVILEGED",
     "Lane",
@@ -43,10 +46,13 @@ HAPROXY: Final = "HAProxy"
 SLUICE: Final = "Sluice"
 SIDECAR: Final = "Sluice, sidecar"
 UNPRIVILEGED: Final = "Sluice, ordinary user"
+HAPROXY_SASL: Final = "HAProxy, SASL"
+SLUICE_SASL: Final = "Sluice, SASL"
 HAPROXY_TLS: Final = "HAProxy, TLS"
 SLUICE_TLS: Final = "Sluice, TLS"
 
 HAPROXY_LISTENER: Final = "HAPROXY"
+HAPROXY_SASL_LISTENER: Final = "HAPROXYSASL"
 SIDECAR_LISTENER: Final = "SIDECAR"
 NODE: Final = 1
 
@@ -94,6 +100,8 @@ class Lanes:
             SLUICE: self._gateway,
             SIDECAR: self._sidecar,
             UNPRIVILEGED: self._ordinary,
+            HAPROXY_SASL: self._haproxy_sasl,
+            SLUICE_SASL: self._gateway_sasl,
             HAPROXY_TLS: self._haproxy_tls,
             SLUICE_TLS: self._gateway_tls,
         }
@@ -135,22 +143,37 @@ class Lanes:
                 processes.end(child)
 
     def _can(self, name: str) -> bool:
-        if name in (HAPROXY, HAPROXY_TLS) and haproxy.find() is None:
+        if name in (HAPROXY, HAPROXY_SASL, HAPROXY_TLS) and haproxy.find() is None:
             self.missing[name] = haproxy.HINT
         if name == UNPRIVILEGED and (why := _no_ordinary_user()):
             self.missing[name] = why
         return name not in self.missing
 
-    def _haproxy(self, store: Path | None = None) -> tuple[list[str], int, int]:
+    def _haproxy(
+        self, store: Path | None = None, listener: str = HAPROXY_LISTENER
+    ) -> tuple[list[str], int, int]:
         binary = haproxy.find()
         assert binary is not None, "the lane is opened only where it is usable"
         port = self._ports.haproxy
-        target = self._cluster.address(NODE, HAPROXY_LISTENER)[1]
+        target = self._cluster.address(NODE, listener)[1]
         descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
         return haproxy.command(binary, self._directory, port, target, descriptors, store), port, port
 
     def _haproxy_tls(self) -> tuple[list[str], int, int]:
         return self._haproxy(self.papers.store_file)
+
+    def _haproxy_sasl(self) -> tuple[list[str], int, int]:
+        return self._haproxy(listener=HAPROXY_SASL_LISTENER)
+
+    def _gateway_sasl(self) -> tuple[list[str], int, int]:
+        first = self._ports.gateway
+        secret = self._directory / "sluice-password"
+        secret.write_text(password("sluice"))
+        host, port = self._cluster.address(NODE, SASL)
+        login = f'sasl_mechanism = "PLAIN"\nusername = "sluice"\npassword_file = "{secret}"\n'
+        cluster = f'[cluster]\nbootstrap = "{host}:{port}"\n{login}'
+        listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}"
+        return self._write("gateway-sasl", cluster, listener, "user"), first + 1 + NODE, first
 
     def _gateway_tls(self) -> tuple[list[str], int, int]:
         first = self._ports.gateway
@@ -177,10 +200,10 @@ class Lanes:
         listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}{tls}"
         return self._write(name, f'[cluster]\nbootstrap = "{self._cluster.bootstrap()}"\n', listener)
 
-    def _write(self, name: str, cluster: str, listener: str) -> list[str]:
+    def _write(self, name: str, cluster: str, listener: str, limited: str = "client_id") -> list[str]:
         quotas = self._directory / f"{name}-quotas.toml"
         quotas.write_text(
-            f'[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = {_RATE_NEVER_REACHED}\n'
+            f'[[quota]]\n{limited} = "<default>"\nproducer_byte_rate = {_RATE_NEVER_REACHED}\n'
             f"consumer_byte_rate = {_RATE_NEVER_REACHED}\n"
         )
         path = self._directory / f"{name}.toml"

@@ -8,7 +8,19 @@ from typing import Final
 
 __all__ = ["DOCUMENT", "SECTIONS", "Options", "parse"]
 
-SECTIONS: Final = ("produce", "consume", "small", "large", "latency", "idle", "clients", "tls", "metadata")
+SECTIONS: Final = (
+    "produce",
+    "consume",
+    "small",
+    "large",
+    "latency",
+    "idle",
+    "clients",
+    "entities",
+    "sasl",
+    "tls",
+    "metadata",
+)
 DOCUMENT: Final = Path("docs/benchmarks.md")
 
 

@@ -4,6 +4,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -11,10 +12,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
-from tests.bench.lanes import HAPROXY_LISTENER, SIDECAR_LISTENER, LanePorts, Lanes
+from tests.bench.lanes import HAPROXY_LISTENER, HAPROXY_SASL_LISTENER, SIDECAR_LISTENER, LanePorts, Lanes
 from tests.bench.options import Options
 from tests.bench.process import Child, child_process, python
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
+from tests.cluster.sasl import SASL_LISTENERS
 
 __all__ = ["Stage", "stage"]
 
@@ -78,10 +80,8 @@ class Stage:
             deleted.result(_ADMIN_SECONDS)
 
     @contextmanager
-    def generator(
-        self, port: int, topic: str, *, size: int, connections: int, ca: Path | None = None
-    ) -> Iterator[Child]:
-        """Start a load generator, connected and waiting for orders; with `ca` over TLS."""
+    def generator(self, port: int, topic: str, *more: str, size: int, connections: int) -> Iterator[Child]:
+        """Start a load generator, connected and waiting for orders; `more` are arguments of its own."""
         arguments = [
             "--port",
             str(port),
@@ -91,7 +91,7 @@ class Stage:
             str(size),
             "--connections",
             str(connections),
-            *(("--tls-ca", str(ca)) if ca else ()),
+            *more,
         ]
         log = self.directory / "generator.log"
         with child_process([python(), "-m", "tests.bench.generator", *arguments], log) as child:
@@ -109,6 +109,8 @@ def stage(options: Options, console: Console) -> Iterator[Stage]:
     listeners = (
         Listener(HAPROXY_LISTENER, advertised=((HOST, haproxy),)),
         Listener(SIDECAR_LISTENER, advertised=((HOST, sidecar),)),
+        replace(SASL_LISTENERS[0], name=HAPROXY_SASL_LISTENER, advertised=((HOST, haproxy),)),
+        SASL_LISTENERS[0],
     )
     wanted = ClusterOptions(nodes=1, listeners=listeners, properties=_BROKER, jvm_options=_HEAP)
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as name, Cluster(wanted) as cluster:

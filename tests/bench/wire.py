@@ -8,9 +8,19 @@ import struct
 
 from kafka.record import MemoryRecordsBuilder
 
-__all__ = ["api_versions", "metadata_all_topics", "metadata_answer", "produce", "produce_failed"]
+__all__ = [
+    "api_versions",
+    "login_failed",
+    "metadata_all_topics",
+    "metadata_answer",
+    "produce",
+    "produce_failed",
+    "sasl_handshake",
+    "sasl_plain",
+]
 
 _PRODUCE, _METADATA, _API_VERSIONS = 0, 3, 18
+_SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
 _PRODUCE_VERSION, _METADATA_VERSION, _API_VERSIONS_VERSION = 12, 12, 3
 _HEADER = struct.Struct(">hhi")
 _CORRELATION_ID = 7
@@ -52,6 +62,24 @@ def api_versions(client_id: str) -> bytes:
     return _request(
         _API_VERSIONS, _API_VERSIONS_VERSION, client_id, compact(b"sluice-bench") + compact(b"1.0") + b"\0"
     )
+
+
+def sasl_handshake(client_id: str) -> bytes:
+    """Return a SaslHandshake request (version 1) for PLAIN; its header has no tags."""
+    name = client_id.encode()
+    header = _HEADER.pack(_SASL_HANDSHAKE, 1, _CORRELATION_ID) + struct.pack(">h", len(name)) + name
+    return frame(header + struct.pack(">h", 5) + b"PLAIN")
+
+
+def sasl_plain(client_id: str, user: str, secret: str) -> bytes:
+    """Return a SaslAuthenticate request (version 2) with PLAIN's one token."""
+    token = f"\0{user}\0{secret}".encode()
+    return _request(_SASL_AUTHENTICATE, 2, client_id, compact(token) + b"\0")
+
+
+def login_failed(answer: bytearray) -> int:
+    """Return the error code of an answer to SaslAuthenticate 2: length, correlation id, tags, error code."""
+    return int.from_bytes(answer[9:11], "big", signed=True)
 
 
 def metadata_all_topics(client_id: str) -> bytes:

@@ -21,7 +21,7 @@ from quotas.turn import Turn
 from tests.bench.results import Bar, Outcome, Table
 from tests.bench.stage import Stage
 
-__all__ = ["measure", "run"]
+__all__ = ["Asking", "measure", "run"]
 
 FEW: Final = 10
 LIMIT: Final = 1.1
@@ -128,14 +128,15 @@ class Asking:
         self._asked = asked
         self._names = names
         self._now_ms = 1_000_000
-        self._decide(1)  # what only the first decision does: attaching to its limiter
+        self.decide(1)  # what only the first decision does: attaching to its limiter
 
     def cost(self, decisions: int) -> Cost:
         """Return what asking cost, over about that many decisions."""
         rounds = max(1, decisions // len(self._asked))
-        return Cost(look_up=self._look_up(rounds), decision=self._decide(rounds))
+        return Cost(look_up=self._look_up(rounds), decision=self.decide(rounds))
 
-    def _decide(self, rounds: int) -> float:
+    def decide(self, rounds: int) -> float:
+        """Return what one decision cost, over that many rounds."""
         asked = self._asked
         now_ms = self._now_ms
         began = time.perf_counter_ns()

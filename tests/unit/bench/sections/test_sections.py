@@ -1,17 +1,19 @@
 """What sections make of their figures, without brokers."""
 
 import doctest
+import math
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from quotas.client_bandwidth import PRODUCE
 from tests.bench import options, perf_tools
 from tests.bench.haproxy import configuration
-from tests.bench.sections import clients, idle, metadata, throughput
+from tests.bench.sections import clients, entities, idle, metadata, throughput
 
 
-@pytest.mark.parametrize("module", [options, perf_tools, idle, throughput])
+@pytest.mark.parametrize("module", [options, perf_tools, entities, idle, throughput])
 def test_examples_hold(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -49,6 +51,15 @@ def test_clients_are_measured_in_three_ways() -> None:
     for cost in clients.measure("kip13", 50, decisions=1000):
         assert cost.decision > 0
         assert cost.look_up > 0
+
+
+def test_entities_of_every_level_are_asked() -> None:
+    found = entities.definitions(1000)
+    levels = {found.limit(PRODUCE, *who)[1] for who in entities.ASKING}
+    assert len(levels) == len(entities.ASKING) - 1  # one user has one bucket for all its client ids
+    for cost in entities.measure("schedule", (1, 10), decisions=1000):
+        assert 0 < cost.limit < math.inf
+        assert 0 < cost.decision < math.inf
 
 
 def test_metadata_rewriting_is_timed() -> None:
