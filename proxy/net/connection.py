@@ -7,7 +7,6 @@ once and logged once.
 """
 
 import asyncio
-import errno
 import fcntl
 import logging
 import socket
@@ -15,21 +14,18 @@ import ssl
 import struct
 import termios
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from protocol.errors import WireError
 from proxy.channel import Channel, ChannelSettings, PeerError
 from proxy.logs import event
-from proxy.net.handshakes import Handshake, handshake_problem
+from proxy.net.dial import Dial, Upstream
 from proxy.net.pump import Pump
 from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 
 __all__ = ["Connection", "Upstream"]
-
-Upstream = tuple[str, int]
 
 _BYTES_PER_SECOND_MIN: Final = (
     1024  # a request slower than this for limits.frame_seconds is nobody's slow network
@@ -56,9 +52,8 @@ class Connection:
         "_broker_host",
         "_client",
         "_closed",
-        "_connecting_ms",
+        "_dial",
         "_finished_ms",
-        "_handshake",
         "_on_closed",
         "_shared",
         "_since_ms",
@@ -86,9 +81,8 @@ class Connection:
         self._client = client
         self._broker: Stream | None = None
         self._broker_host = broker_host
-        self._handshake: Handshake | None = None  # with the broker
+        self._dial: Dial | None = None  # while it is under way
         self._upstream = upstream
-        self._connecting_ms = 0
         self._on_closed = on_closed
         self._timer: asyncio.TimerHandle | None = None
         self._waiting = ""  # "", "muted", "held" or "full"
@@ -156,8 +150,16 @@ class Connection:
 
     def unconnected(self) -> None:
         """The first request is here: connect the broker."""
-        if self._broker is None and not self._closed:
-            self._connect()
+        if self._broker is None and self._dial is None and not self._closed:
+            self._dial = Dial(self._upstream, self._broker_host, self._shared, self._joined, self.close)
+            self._dial.begin()
+
+    def _joined(self, broker: Stream) -> None:
+        """The broker is connected."""
+        self._dial = None
+        self._broker = broker
+        self.responses.read_from(broker)
+        self.requests.write_to(broker)
 
     def ended(self, pump: Pump) -> None:
         """One peer has closed its direction, and what it sent is written."""
@@ -166,7 +168,7 @@ class Connection:
                 self.close("client_closed")
             else:
                 self.close("broker_closed" if self.channel.idle() else "broker_closed_early")
-        elif self._broker is None or self._connecting_ms:
+        elif self._broker is None:
             self.close("client_closed")
         elif self.channel.requests.unseen or self.requests.kept_bytes:
             self.close("client_closed_mid_frame")
@@ -212,7 +214,7 @@ class Connection:
     def sweep(self, now: int) -> None:
         """Close the connection if it is idle for too long, or if a frame is too long under way."""
         limits = self._shared.limits
-        if self._connecting_ms and now - self._connecting_ms > limits.connect_seconds * 1000:
+        if self._dial is not None and self._dial.overdue(now):
             self.close("broker_unreachable", f"no connection within {limits.connect_seconds} s")
             return
         moved = self.requests.bytes_total + self.responses.bytes_total
@@ -270,85 +272,13 @@ class Connection:
         self.responses.close()
         shared.stats.bytes_from_clients += self.requests.bytes_total
         shared.stats.bytes_from_brokers += self.responses.bytes_total
-        if self._handshake is not None:
-            self._handshake.cancel()
-        elif self._connecting_ms and self._broker is not None:
-            shared.loop.remove_writer(self._broker.fileno())
         self._client.close()
+        if self._dial is not None:
+            self._dial.cancel()
         if self._broker is not None:
             self._broker.close()
         self.channel.close(now_ms())
         self._on_closed(self)
-
-    # The broker's side.
-
-    def _connect(self) -> None:
-        if self._upstream is None:
-            self.close("broker_unknown", "no broker is known for this port")
-            return
-        family = socket.AF_INET6 if ":" in self._upstream[0] else socket.AF_INET
-        try:
-            broker = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-        except OSError as error:
-            self.close("descriptors", str(error))
-            return
-        self._broker = broker
-        broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        code = broker.connect_ex(self._upstream)
-        if code not in (0, errno.EINPROGRESS):
-            self.close(
-                "broker_unreachable",
-                f"{self._upstream[0]}:{self._upstream[1]}: {errno.errorcode.get(code, code)}",
-            )
-            return
-        self._connecting_ms = now_ms()
-        self._shared.loop.add_writer(broker.fileno(), self._connected, broker)
-
-    def _connected(self, broker: socket.socket) -> None:
-        assert self._upstream is not None, "a connect was under way"
-        self._shared.loop.remove_writer(broker.fileno())
-        code = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if code:
-            self.close(
-                "broker_unreachable",
-                f"{self._upstream[0]}:{self._upstream[1]}: {errno.errorcode.get(code, code)}",
-            )
-        elif self._shared.broker_tls is not None:
-            self._secure(broker, self._shared.broker_tls.context)
-        else:
-            self._joined(broker)
-
-    def _secure(self, broker: socket.socket, context: ssl.SSLContext) -> None:
-        """Begin the handshake; `limits.connect_seconds` holds for both together."""
-        try:
-            self._broker_host.encode("idna")  # refused by ssl too, but only when the socket is no longer ours
-            secured = context.wrap_socket(
-                broker, do_handshake_on_connect=False, server_hostname=self._broker_host or None
-            )
-        except (OSError, ValueError) as error:  # a name that no certificate can bear
-            self._connecting_ms = 0
-            self.close("broker_tls", f"{self._broker_host}: {error}")
-            return
-        self._broker = secured
-        joined = partial(self._secured, secured)
-        self._handshake = self._shared.handshakes.begin(secured, "broker", joined, self._insecure)
-
-    def _secured(self, broker: ssl.SSLSocket) -> None:
-        self._handshake = None
-        self._joined(TlsSocket(broker))
-
-    def _insecure(self, error: OSError) -> None:
-        self._handshake = None
-        self._connecting_ms = 0
-        assert self._upstream is not None, "somebody was connected to"
-        where = f"{self._broker_host or self._upstream[0]}:{self._upstream[1]}"
-        self.close("broker_tls", f"{where}: {handshake_problem(error)}")
-
-    def _joined(self, broker: Stream) -> None:
-        self._broker = broker
-        self._connecting_ms = 0
-        self.responses.read_from(broker)
-        self.requests.write_to(broker)
 
     # Waiting.
 
