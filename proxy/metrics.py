@@ -1,10 +1,11 @@
-"""The only Prometheus code: `Stats` and the quotas engine's views, under names that begin with `sluice_`.
+"""`Stats` and the quotas engine's views for Prometheus, under names that begin with `sluice_`.
 
 KIP-13's per-client byte rate and throttle time are there for every client id, with what Kafka does not tell
 beside them; docs/metrics.md maps each name to Kafka's MBean, and a test compares that document with what is
 collected here. A scrape is three steps, so that it does not hold up traffic: `ClientSeries` looks through the
 clients in portions, a snapshot of the counters is taken, and `render` writes the text, which may run in a
-thread. It keeps its own registry, since the default one is shared with whatever else is imported.
+thread. What clients and topics have is made in `client_families`; nothing else knows Prometheus. It keeps its
+own registry, since the default one is shared with whatever else is imported.
 """
 
 import sys
@@ -17,15 +18,13 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from protocol.api import API_NAMES
-from proxy.series import ClientSeries, Row, portions
+from proxy.client_families import of_clients, of_mutations, of_requests, of_topics
+from proxy.series import ClientSeries, portions
 from proxy.stats import LATENCY_BOUNDS_US, Stats
 from quotas.engine import QuotaView
 
-CLIENT_LABELS: Final = ("type", "user", "client_id")
-TOPIC_LABELS: Final = ("type", "topic")
 UNKNOWN_API: Final = "unknown"
-MUTATION_SHARE: Final = 8  # one in so many of all series is for partition mutations
-TOPIC_SHARE: Final = 8  # and as many for topics with quotas
+SMALL_SHARE: Final = 8  # one in so many of all series is for mutations, as many for requests, and for topics
 
 
 class Quotas(Protocol):
@@ -43,6 +42,9 @@ class Quotas(Protocol):
 
     def topic_views(self, now_ms: int) -> Iterable[QuotaView]:
         """Give every topic that a quota limits, in each direction."""
+
+    def request_views(self, now_ms: int) -> Iterable[QuotaView]:
+        """Give every client whose requests are measured."""
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Give the partition mutations left for all clients together; None where nothing limits them."""
@@ -67,12 +69,12 @@ class Metrics:
     def __init__(self, stats: Stats, quotas: Quotas, series_max: int, version: str) -> None:
         self._stats = stats
         self._quotas = quotas
-        # Few clients create topics, and their numbers are small: they must not compete with bytes for a series.
-        share = series_max // MUTATION_SHARE
-        topics_share = series_max // TOPIC_SHARE
-        self._series = ClientSeries(series_max - share - topics_share)
-        self._topics = ClientSeries(topics_share)
+        # What few do, and what is no client's bytes, must not compete with clients' bytes for a series.
+        share = series_max // SMALL_SHARE
+        self._series = ClientSeries(series_max - 3 * share)
+        self._topics = ClientSeries(share)
         self._mutations = ClientSeries(share)
+        self._requests = ClientSeries(share)
         self._cluster_tokens: float | None = None
         self._version = version
         self._process = CollectorRegistry()
@@ -87,6 +89,7 @@ class Metrics:
             (self._series, self._quotas.views),
             (self._mutations, self._quotas.mutation_views),
             (self._topics, self._quotas.topic_views),
+            (self._requests, self._quotas.request_views),
         ):
             series.begin()
             for portion in portions(views(now_ms)):
@@ -100,11 +103,12 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """Take the counters as they are, with the clients that `portions` looked through."""
-        rows, mutations = self._series.rows(), self._mutations.rows()
+        rows, mutations, requests = self._series.rows(), self._mutations.rows(), self._requests.rows()
         families = (
-            *_of_clients(rows, mutations),
-            *_of_mutations(mutations, self._cluster_tokens),
-            *_of_topics(self._topics.rows()),
+            *of_clients(rows, (*mutations, *requests)),
+            *of_mutations(mutations, self._cluster_tokens),
+            *of_topics(self._topics.rows()),
+            *of_requests(requests),
             *_of_proxy(self._stats),
             *self._of_program(),
         )
@@ -143,103 +147,6 @@ class _Fixed(Collector):
 
     def collect(self) -> Iterator[Metric]:
         return iter(self._families)
-
-
-def _of_clients(rows: Sequence[Row], mutations: Sequence[Row]) -> Iterator[Metric]:
-    text = "Bytes of requests (Produce) or answers (Fetch) that the quota counts"
-    yield _of_rows("sluice_client_bytes", text, "bytes", rows)
-    every = (*rows, *mutations)
-    for name, text, field in (
-        ("throttled_requests", "Requests that were throttled", "throttled"),
-        (
-            "would_throttled_requests",
-            "Requests that were not throttled only because nothing is enforced",
-            "would_throttled",
-        ),
-    ):
-        yield _of_rows(f"sluice_client_{name}", text, field, every)
-    for name, text, field in (
-        ("throttle_seconds", "Time the client was throttled for", "throttle_ms"),
-        (
-            "would_throttle_seconds",
-            "Time it was not throttled for only because nothing is enforced",
-            "would_throttle_ms",
-        ),
-    ):
-        yield _of_rows(f"sluice_client_{name}", text, field, every, per=1000)
-    rate = GaugeMetricFamily(
-        "sluice_client_byte_rate", "Bytes/s over the quota's windows", labels=CLIENT_LABELS
-    )
-    quota = GaugeMetricFamily(
-        "sluice_client_quota_byte_rate", "The quota in bytes/s; absent: none", labels=CLIENT_LABELS
-    )
-    debt = GaugeMetricFamily(
-        "sluice_client_debt_bytes", "Bytes over the quota not yet paid for", labels=CLIENT_LABELS
-    )
-    for row in rows:
-        labels = (row.type, row.user, row.client_id)
-        rate.add_metric(labels, row.byte_rate)
-        debt.add_metric(labels, row.debt_bytes)
-        if row.quota is not None:
-            quota.add_metric(labels, row.quota)
-    yield from (rate, quota, debt)
-
-
-def _of_mutations(rows: Sequence[Row], cluster_tokens: float | None) -> Iterator[Metric]:
-    made = CounterMetricFamily(
-        "sluice_client_mutations", "Partitions created, added and deleted", labels=CLIENT_LABELS[1:]
-    )
-    tokens = GaugeMetricFamily(
-        "sluice_client_mutation_tokens",
-        "Partition mutations left in the client's bucket; below 0: throttled",
-        labels=CLIENT_LABELS[1:],
-    )
-    quota = GaugeMetricFamily(
-        "sluice_client_quota_mutation_rate",
-        "The quota in partition mutations/s; absent: none",
-        labels=CLIENT_LABELS[1:],
-    )
-    for row in rows:
-        labels = (row.user, row.client_id)
-        made.add_metric(labels, row.totals.bytes)
-        if row.tokens is not None and row.quota is not None:
-            tokens.add_metric(labels, row.tokens)
-            quota.add_metric(labels, row.quota)
-    yield from (made, tokens, quota)
-    whole = GaugeMetricFamily(
-        "sluice_mutation_tokens", "Partition mutations left for all clients together; absent: unlimited"
-    )
-    if cluster_tokens is not None:
-        whole.add_metric((), cluster_tokens)
-    yield whole
-
-
-def _of_topics(rows: Sequence[Row]) -> Iterator[Metric]:
-    for name, text, field, per in (
-        ("bytes", "Bytes of topics that have a quota, in requests (Produce) and answers (Fetch)", "bytes", 1),
-        ("throttled_requests", "Frames whose channel was muted for the topic", "throttled", 1),
-        ("would_throttled_requests", "The same, had anything been enforced", "would_throttled", 1),
-        ("throttle_seconds", "Time channels were muted for the topic", "throttle_ms", 1000),
-        ("would_throttle_seconds", "The same, had anything been enforced", "would_throttle_ms", 1000),
-    ):
-        yield _of_rows(f"sluice_topic_{name}", text, field, rows, per, topics=True)
-    quota = GaugeMetricFamily("sluice_topic_quota_byte_rate", "The quota in bytes/s", labels=TOPIC_LABELS)
-    debt = GaugeMetricFamily("sluice_topic_debt_bytes", "Bytes not yet paid for", labels=TOPIC_LABELS)
-    for row in rows:
-        debt.add_metric((row.type, row.client_id), row.debt_bytes)
-        if row.quota is not None:
-            quota.add_metric((row.type, row.client_id), row.quota)
-    yield from (quota, debt)
-
-
-def _of_rows(
-    name: str, text: str, field: str, rows: Sequence[Row], per: int = 1, *, topics: bool = False
-) -> Metric:
-    counter = CounterMetricFamily(name, text, labels=TOPIC_LABELS if topics else CLIENT_LABELS)
-    for row in rows:
-        labels = (row.type, row.client_id) if topics else (row.type, row.user, row.client_id)
-        counter.add_metric(labels, getattr(row.totals, field) / per)
-    return counter
 
 
 def _of_proxy(stats: Stats) -> Iterator[Metric]:

@@ -17,11 +17,12 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from quotas.client_bandwidth import FETCH, PRODUCE, Throttle
-from quotas.definitions import CONTROLLER_MUTATION_RATE, Definitions
+from quotas.client_quota import ClientQuota
+from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Definitions
 from quotas.limiters import brought_up
 from quotas.mutation_quotas import MutationQuotas
-from quotas.mutations import MutationThrottle
 from quotas.options import EngineOptions
+from quotas.request_quotas import RequestQuotas
 from quotas.topic_quotas import TopicQuotas
 from quotas.turn import Limiter, Place
 from quotas.user_connections import UserConnections
@@ -35,64 +36,12 @@ EXPIRE_AT_ONCE: Final = 1_000  # looked at in one call, about a millisecond's wo
 __all__ = ["EXPIRE_MS", "GATEWAY", "OTHER", "ClientQuota", "Engine", "EngineOptions", "QuotaView"]
 
 
-class ClientQuota:
-    """One client's throttles at one broker; of partition mutations there is one for all brokers."""
-
-    __slots__ = (
-        "_mutation_quotas",
-        "_mutations",
-        "client_id",
-        "fetch",
-        "produce",
-        "seen_bytes",
-        "seen_ms",
-        "user",
-    )
-
-    def __init__(
-        self, user: str, client_id: str, produce: Throttle, fetch: Throttle, mutation_quotas: MutationQuotas
-    ) -> None:
-        self.user = user
-        self.client_id = client_id
-        self.produce = produce
-        self.fetch = fetch
-        self._mutation_quotas = mutation_quotas
-        self._mutations: MutationThrottle | None = None  # made when somebody asks: few clients do
-        self.seen_bytes = -1  # what it had moved when the expiry last looked
-        self.seen_ms = 0
-
-    @property
-    def mutations(self) -> MutationThrottle:
-        """The client's partition mutations."""
-        if self._mutations is None:
-            self._mutations = self._mutation_quotas.client(self.user, self.client_id)
-        return self._mutations
-
-    def busy(self, now_ms: int) -> bool:
-        """Whether somebody holds a turn here, or it owes partition mutations."""
-        owes = self._mutations is not None and self._mutations.owes(now_ms)
-        return self.produce.turns > 0 or self.fetch.turns > 0 or owes
-
-    def moved(self) -> int:
-        """A number that changes when the client does anything that counts."""
-        mutations = 0 if self._mutations is None else self._mutations.mutations_total
-        return self.produce.bytes_total + self.fetch.bytes_total + mutations
-
-    def detach(self) -> None:
-        """Let go of everything that is counted."""
-        self.produce.detach()
-        self.fetch.detach()
-        if self._mutations is not None:
-            self._mutation_quotas.leave(self._mutations)
-            self._mutations = None
-
-
 class QuotaView(NamedTuple):
     """One client and direction as metrics show it; counters since the start of the process."""
 
     user: str
     client_id: str
-    type: str  # Kafka's names: Produce, Fetch, ControllerMutation
+    type: str  # Kafka's names: Produce, Fetch, ControllerMutation, Request
     byte_rate: float
     quota: float | None
     bytes_total: int
@@ -128,6 +77,7 @@ class Engine:
         "connections",
         "enforcing",
         "mutations",
+        "requests",
         "topics",
         "version",
     )
@@ -143,6 +93,7 @@ class Engine:
         self._visits: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
         self._limiters: dict[Place, Limiter] = {}
         self.mutations = MutationQuotas(self)
+        self.requests = RequestQuotas(self)
         self.topics = TopicQuotas(self)
         self.connections = UserConnections(self)
         # Whether requests and answers have to be walked through: nothing else of topics' quotas is asked per frame.
@@ -248,6 +199,26 @@ class Engine:
                 throttle.debt_bytes(now_ms),
             )
 
+    def request_views(self, now_ms: int) -> Iterator[QuotaView]:
+        """Every client whose requests are measured: microseconds in place of bytes, percent in place of a rate."""
+        for client in list(self._clients.values()):
+            throttle = client.measured
+            if throttle is not None and (throttle.spent_us_total or throttle.limit is not None):
+                limit, _ = self._definitions.limit(throttle.key, throttle.user, throttle.client_id)
+                yield QuotaView(
+                    throttle.user,
+                    throttle.client_id,
+                    "Request",
+                    throttle.percentage(now_ms),
+                    limit,
+                    throttle.spent_us_total,
+                    throttle.throttle_ms_total,
+                    throttle.throttled_total,
+                    throttle.would_throttle_ms_total,
+                    throttle.would_throttled_total,
+                    0.0,
+                )
+
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Partition mutations left for all clients together; None where nothing limits them together."""
         return self.mutations.cluster_tokens(now_ms)
@@ -302,9 +273,11 @@ class Engine:
         client = ClientQuota(
             user,
             client_id,
+            broker,
             Throttle(self, PRODUCE, user, client_id, broker),
             Throttle(self, FETCH, user, client_id, broker),
             self.mutations,
+            self.requests,
         )
         self._clients[key] = client
         self._visits.append(key)
@@ -312,7 +285,10 @@ class Engine:
 
     def _named(self, user: str, client_id: str) -> bool:
         names = self._definitions.names
-        return any(names(key, user, client_id) for key in (PRODUCE, FETCH, CONTROLLER_MUTATION_RATE))
+        return any(
+            names(key, user, client_id)
+            for key in (PRODUCE, FETCH, CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE)
+        )
 
     def _forget(self, key: tuple[str, str, int], client: ClientQuota) -> None:
         del self._clients[key]

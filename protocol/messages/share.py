@@ -1,5 +1,5 @@
 """The walk through ShareFetch and ShareAcknowledge answers, to the addresses behind their topics (KIP-932), and for
-what each topic measures.
+what each topic measures; and for how long a ShareFetch may wait.
 
 Both are flexible and use topic ids. Records are passed by their length, unseen; the acquired ranges that
 follow them are read for their tags' sake. NodeEndpoints is an array of its own here, just before the body's
@@ -16,13 +16,24 @@ from protocol.errors import UnknownVersionError
 from protocol.header import response_body_start
 from protocol.messages.endpoints import fit_array
 from protocol.messages.walk import PARTITION_TAGS, Sizes, Walk
-from protocol.primitives import skip, skip_string, skip_tags, uvarint
+from protocol.primitives import Buffer, int32, skip, skip_string, skip_tags, uvarint
 
 # States of its own, after those that every walk has.
 _ACQUIRED, _ACQUIRED_RANGES = 6, 7
 
 _LOCK_TIMEOUT_SINCE: Final = {SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 2}
 _VERSIONS: Final = range(1, 3)
+
+
+def fetch_waits(buf: Buffer, body_pos: int, end: int) -> tuple[int, int]:
+    """The max_wait_ms and min_bytes of a ShareFetch request whose body begins at `body_pos`.
+
+    Raises:
+        WireError: the frame ends before them.
+    """
+    # Group, member, session epoch; the same in every version.
+    pos = skip_string(buf, skip_string(buf, body_pos, end, True), end, True)
+    return int32(buf, pos + 4, end), int32(buf, pos + 8, end)
 
 
 class ShareWalk(Walk):

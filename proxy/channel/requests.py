@@ -16,8 +16,9 @@ from proxy.channel.errors import PeerError, unreadable_length
 from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import OVER, raw_token
 from proxy.channel.in_flight import Buffer
+from proxy.channel.request_time import measure
 from proxy.channel.settings import AWAIT_VERDICT, RAW_TOKENS
-from proxy.channel.side import MORE, PASS, SHOWN, WALK, Side
+from proxy.channel.side import MORE, PASS, REPLACE, SHOWN, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import produced
 from proxy.stats import API_KEYS_MAX
@@ -51,6 +52,7 @@ class RequestSide(Side):
                 return pos - start
         state = self.state
         in_flight = state.in_flight
+        version_of_quotas = state.engine.version
         while True:
             if state.mute_until_ms > now_ms:  # KIP-219: no further request is handled before the time is over
                 self.wait(state.mute_until_ms, held=False)
@@ -86,12 +88,19 @@ class RequestSide(Side):
                 order = handler(self, buf, pos, end, body, head, now_ms)
                 if order:
                     if order != WALK:
+                        if order == REPLACE and self.drop and state.unmeasured is not version_of_quotas:
+                            measure(self, buf, pos, end, body, head, now_ms)
                         return pos - start
                     next_pos = self._walk_on(buf, pos, end, now_ms)
                     if self.mid_frame():
                         self._counts[key] += 1
+                        if state.unmeasured is not version_of_quotas:
+                            measure(self, buf, pos, end, body, head, now_ms)
                         return next_pos - start
                 self._counts[key] += 1
+            if state.unmeasured is not version_of_quotas and measure(self, buf, pos, end, body, head, now_ms):
+                self._counts[key] -= 1  # it will be handled again
+                return pos - start
             pos = next_pos
             if pos > end or (pos == end and state.mute_until_ms <= now_ms):
                 self.unseen = pos - end
@@ -104,7 +113,7 @@ class RequestSide(Side):
 
     def passed(self, count: int) -> None:
         """The shell has passed `count` of the unseen bytes on."""
-        self.unseen -= count
+        super().passed(count)
         if self.walk is not None and not self.unseen:
             self.unseen = SHOWN
 
@@ -121,6 +130,7 @@ class RequestSide(Side):
         """Walk on through the request under way; returns how far, and sets the order unless it is over."""
         walk = self.walk
         assert walk is not None, "somebody has begun to walk"
+        self.moved_ns = self.state.now_ns
         pos += walk.feed(buf, pos, end, None)
         self.unseen = walk.unseen  # behind the end of what is here
         self.order = PASS

@@ -39,6 +39,9 @@ class Side(ABC):
             muted channel (KIP-219). 0 as the time: until answers have come (too many requests in flight).
         signal: something has begun that concerns the other side: an answer made here is due, or a mute; the shell acts
             on it after the bytes it has, and clears it.
+        moved_ns: when the source last got further than a frame's head: a part of a large frame has passed, or what
+            waited to be written was. For the answers' side also when the last answer that is measured began, or the
+            broker was connected: from then on it can be busy with the next request.
         frame_bytes: size of the answer that is being decided on, its prefix included.
         walk: the walk through the frame under way; None where it is none that is walked.
         walk_answered: whether an answer is owed to the request that is walked.
@@ -49,6 +52,7 @@ class Side(ABC):
         "frame_bytes",
         "held",
         "insert",
+        "moved_ns",
         "need",
         "order",
         "signal",
@@ -62,6 +66,7 @@ class Side(ABC):
     def __init__(self, state: ChannelState) -> None:
         self.state = state
         self.order = PASS
+        self.moved_ns = 0
         self.unseen = 0
         self.need = 0
         self.drop = 0
@@ -81,11 +86,13 @@ class Side(ABC):
         """Where in buf[start:end] the bytes end that may pass unlooked; they are counted off."""
         count = min(self.unseen, end - start)
         self.unseen -= count
+        self.moved_ns = self.state.now_ns
         return start + count
 
     def passed(self, count: int) -> None:
         """The shell has passed `count` of the unseen bytes on."""
         self.unseen -= count
+        self.moved_ns = self.state.now_ns
 
     def more(self, have: int, length: int) -> int:
         """Order MORE of a frame that has announced `length` bytes and of which `have` are here, its prefix included.

@@ -1,7 +1,7 @@
 """What the two directions of one channel share. Every change of the mute goes through `ChannelState.mute`."""
 
 from collections import deque
-from typing import Final
+from typing import Final, Protocol, TypeAlias
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.conversation import Conversation
@@ -14,11 +14,14 @@ from quotas.client_bandwidth import Throttle
 from quotas.engine import Engine
 from quotas.mutations import MutationThrottle
 from quotas.mute import GROUP_SESSION_TIMEOUT_MS, capped
+from quotas.requests import RequestThrottle
 from quotas.topic_quotas import TopicThrottle
 from quotas.turn import HOLD_MS_UNBOUNDED
 from quotas.user_connections import UserThrottle
 
 __all__ = ["ChannelState"]
+
+AnyThrottle: TypeAlias = Throttle | MutationThrottle | RequestThrottle
 
 # Client ids seen on one connection. Real clients use one, franz-go's admin tools two or three.
 _IDENTITIES_MAX: Final = 32
@@ -31,7 +34,13 @@ _SESSION_HOLD_SHARE: Final = 20
 
 
 # Whatever may mute a channel.
-Muting = Throttle | MutationThrottle | TopicThrottle | UserThrottle
+Muting: TypeAlias = Throttle | MutationThrottle | TopicThrottle | UserThrottle | RequestThrottle
+
+
+class Timed(Protocol):
+    """A request whose time is measured (`request_time`)."""
+
+    sent_ns: int  # when its last byte was passed on
 
 
 class ChannelState:
@@ -47,6 +56,12 @@ class ChannelState:
         lookup: sizes that were asked of the broker for the request that waits; None where none does.
         mutations_owed: answers owed to topic mutations that are counted: one at a time, as brokers take them.
         counted: whether the connection was counted against its user's rate of connections.
+        now_ns: when the shell read what it shows to a side, in nanoseconds of the clock that `now_ms` is of; set by the
+            shell. Here and not at the sides, because the code that sets it is the same for both.
+        unmeasured: the engine's version for which it is known that the one who is speaking has no request quota.
+        requests, requests_version: the request quota of the one who is speaking, and the engine's version then.
+        measured: the request sent last of those that are measured, until its answer comes.
+        would_mute_until_ms: until when a request quota would have muted the channel, if anything were enforced.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
         user: the principal's name; "" where there is one that can not be read. `become` changes it.
         sasl: the SASL exchange under way.
@@ -68,14 +83,20 @@ class ChannelState:
         "in_flight",
         "in_flight_max",
         "lookup",
+        "measured",
         "mutations_owed",
         "mute_until_ms",
+        "now_ns",
         "question",
+        "requests",
+        "requests_version",
         "sasl",
         "sessions",
         "settings",
         "stats",
+        "unmeasured",
         "user",
+        "would_mute_until_ms",
     )
 
     def __init__(
@@ -96,6 +117,12 @@ class ChannelState:
         self.full = False
         self.lookup: TopicLookup | None = None
         self.mutations_owed = 0
+        self.now_ns = 0
+        self.unmeasured: object = None
+        self.requests: RequestThrottle | None = None
+        self.requests_version: object = None
+        self.measured: Timed | None = None
+        self.would_mute_until_ms = 0
         self.user = settings.user
         self.sasl: Conversation | None = None
         self._session_ms = 0  # how long the principal's session lasts; 0 = for ever (KIP-368)
@@ -115,6 +142,7 @@ class ChannelState:
             identity = self._identities[client_id] = Identity(quota)
             self._cap_hold(identity)
         self.identity = identity
+        self.unmeasured = self.requests_version = None
         return identity
 
     def become(self, user: str, now_ms: int) -> None:
@@ -172,6 +200,10 @@ class ChannelState:
         if over is not None:
             self.mute(*over, now_ms)
 
+    def muted_by(self, throttle: AnyThrottle, now_ms: int) -> int:
+        """How long the channel is still muted because of this very throttle."""
+        return max(0, self.mute_until_ms - now_ms) if self._muted_by is throttle else 0
+
     def answer_later(self, question: Question) -> None:
         """Owe an answer that the shell makes; until it is there, no further request is taken."""
         self.question = question
@@ -210,7 +242,7 @@ class ChannelState:
         identity.produce.hold_ms_max = hold_ms_max
 
     def _limit(self, throttle: Muting) -> float | None:
-        if not isinstance(throttle, Throttle):
+        if not isinstance(throttle, Throttle | RequestThrottle):
             return throttle.rate()
         limit, _ = self.engine.definitions.limit(throttle.key, throttle.user, throttle.client_id)
         return limit

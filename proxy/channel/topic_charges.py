@@ -8,6 +8,7 @@ topics no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topi
 """
 
 from protocol.messages.walk import OTHER_TOPICS, Walk
+from proxy.channel.request_time import Measured
 from proxy.channel.state import ChannelState
 from quotas.client_bandwidth import FETCH, PRODUCE
 
@@ -22,8 +23,11 @@ def produced(state: ChannelState, walk: Walk, now_ms: int, *, answered: bool) ->
     """
     until_ms = _charge(state, PRODUCE, walk, now_ms)
     if until_ms and answered and state.in_flight:
-        correlation_id, responder, version, muted_until_ms = state.in_flight[-1]
-        state.in_flight[-1] = (correlation_id, responder, version, max(until_ms, muted_until_ms))
+        correlation_id, responder, version, detail = state.in_flight[-1]
+        if isinstance(detail, Measured):  # its time is measured; the rest is inside
+            detail.detail = max(until_ms, detail.detail)
+        else:
+            state.in_flight[-1] = (correlation_id, responder, version, max(until_ms, detail))
 
 
 def fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:

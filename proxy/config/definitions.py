@@ -10,23 +10,13 @@ from typing import Final
 from proxy.config.loader import read_text
 from proxy.config.options import Config, QuotaSettings
 from proxy.errors import ConfigError
-from quotas.definitions import (
-    CONNECTION_CREATION_RATE,
-    CONSUMER_BYTE_RATE,
-    CONTROLLER_MUTATION_RATE,
-    PRODUCER_BYTE_RATE,
-    Definitions,
-    StaticQuotas,
-)
+from quotas.definitions import Definitions, StaticQuotas
 from quotas.definitions_file import parse
 from quotas.entities import Entity, ip_name
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 
 UNENFORCED_MAX: Final = 20
-_ENFORCED: Final = frozenset(
-    (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE, CONTROLLER_MUTATION_RATE, CONNECTION_CREATION_RATE)
-)
 
 
 def engine_options(config: Config) -> EngineOptions:
@@ -89,22 +79,14 @@ def given_quotas(quota_text: str) -> Definitions:
 
 
 def unenforced(entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> list[str]:
-    """Name the limits that are read and do nothing yet, so that nobody relies on them; bounded.
-
-    All that a topic can have is enforced.
-    """
+    """Name the limits that do nothing, so that nobody relies on them; bounded."""
     found: list[str] = []
-    for entity, values in entries:
-        if entity.ip is not None:
-            if isinstance(entity.ip, str) and ip_name(entity.ip) is None:
-                found.append(f"quota of ip {entity.ip!r} has no effect: it is no IP address")
-        elif entity.topic is None:
-            parts = (("user", entity.user), ("client id", entity.client_id))
-            who = " and ".join(f"{part} {name!r}" for part, name in parts if name is not None)
-            found += [f"{key} of {who} has no effect yet" for key in values if key not in _ENFORCED]
-        if len(found) >= UNENFORCED_MAX:
-            break
-    return found[:UNENFORCED_MAX]
+    for entity, _ in entries:
+        if isinstance(entity.ip, str) and ip_name(entity.ip) is None:
+            found.append(f"quota of ip {entity.ip!r} has no effect: it is no IP address")
+            if len(found) >= UNENFORCED_MAX:
+                break
+    return found
 
 
 def _parse(where: str, text: str, static: StaticQuotas) -> Definitions:

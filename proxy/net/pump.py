@@ -70,6 +70,7 @@ class Pump:
         "_recv_into",
         "_send_now",
         "_shared",
+        "_state",
         "_tuned",
         "_unsent",
         "_view",
@@ -87,6 +88,7 @@ class Pump:
         self._owner = owner
         self._shared = shared
         self.side = side
+        self._state = side.state
         self._encrypted = encrypted
         self.src: Stream | None = None
         self.dst: Stream | None = None
@@ -111,6 +113,7 @@ class Pump:
         """Begin to read."""
         self.src = src
         self.src_fd = src.fileno()
+        self.side.moved_ns = monotonic_ns()
         self._recv_into = src.recv_into
         self.update_reading()
 
@@ -156,13 +159,11 @@ class Pump:
 
     def show_kept(self, now_ms: int) -> None:
         """Show the side what is kept, though nothing new was read: its answer may have changed."""
-        kept = self._kept
         if self.blocked:
             return
-        if kept is None:
-            self._show(self._buffer, self._view, 0, now_ms)
-        else:
-            self._show(kept, memoryview(kept), len(kept), now_ms)
+        self._state.now_ns = monotonic_ns()
+        kept = self._kept or bytearray()
+        self._show(kept, memoryview(kept), len(kept), now_ms)
 
     def close(self) -> None:
         """Stop reading and writing; what was not written is lost with the connection."""
@@ -197,7 +198,7 @@ class Pump:
         if not count:
             self._end()
             return
-        started_ns = monotonic_ns()
+        self._state.now_ns = started_ns = monotonic_ns()
         self.bytes_total += count
         if self._kept is None:
             self._show(self._buffer, self._view, count, started_ns // 1_000_000)
@@ -311,18 +312,17 @@ class Pump:
             self._owner.ended(self)
             return
         self.update_reading()
-        self._frame_may_be_over(monotonic_ns() // 1_000_000)
+        self.side.moved_ns = now_ns = monotonic_ns()
+        self._frame_may_be_over(now_ns // 1_000_000)
 
     def _splice(self) -> bool:
         """Move payload through a pipe; False where that is not possible and a buffer has to do."""
         if self._encrypted:
             return False
         shared = self._shared
-        pipe = self._pipe
+        pipe = self._pipe = self._pipe or shared.pipes.take()
         if pipe is None:
-            pipe = self._pipe = shared.pipes.take()
-            if pipe is None:
-                return False
+            return False
         side = self.side
         try:
             count = os.splice(self.src_fd, pipe.write_fd, min(side.unseen, pipe.width), flags=SPLICE_FLAGS)
@@ -338,11 +338,11 @@ class Pump:
         if not count:
             self._end()
             return True
+        self._state.now_ns = now_ns = monotonic_ns()
         side.passed(count)
         self._piped = count
         self.bytes_total += count
         shared.stats.spliced_bytes += count
-        now_ms = monotonic_ns() // 1_000_000
         try:
             if not self._unpipe():
                 shared.loop.add_writer(self.dst_fd, self._on_writable)
@@ -351,7 +351,7 @@ class Pump:
         except OSError as error:
             self._owner.failed(self, error, writing=True)
             return True
-        self._frame_may_be_over(now_ms)
+        self._frame_may_be_over(now_ns // 1_000_000)
         return True
 
     def _unpipe(self) -> bool:

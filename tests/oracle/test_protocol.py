@@ -19,6 +19,7 @@ from protocol.messages import (
     groups,
     metadata,
     produce,
+    share,
 )
 from protocol.messages.fetch_walk import FetchWalk
 from protocol.messages.share import ShareWalk
@@ -88,6 +89,15 @@ def test_fetch_scalars_are_those_kafka_wrote(judge: Judge, version: int) -> None
         names.insert(0, "replicaState.replicaId" if version >= 15 else "replicaId")
         seen = [judge.number("request", api.FETCH, version, name, frame) for name in names]
         assert list(fields[: len(names)]) == seen
+
+
+@pytest.mark.parametrize("version", served(api.SHARE_FETCH))
+def test_share_fetch_may_wait_as_kafka_wrote(judge: Judge, version: int) -> None:
+    for seed in SEEDS:
+        frame, body = judge.request(api.SHARE_FETCH, version, seed)
+        names = ("maxWaitMs", "minBytes")
+        seen = tuple(judge.number("request", api.SHARE_FETCH, version, name, frame) for name in names)
+        assert share.fetch_waits(frame, body, len(frame)) == seen
 
 
 @pytest.mark.parametrize("version", range(7, api.MAX_VERSION[api.FETCH] + 1))

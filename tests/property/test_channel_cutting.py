@@ -18,7 +18,8 @@ from proxy.channel import Channel, ChannelSettings
 from proxy.stats import Stats
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
-from quotas.options import Policy
+from quotas.entities import DEFAULT, Entity
+from quotas.options import Mode, Policy
 from tests.support.frames import answer, fetch, fetch_answer, heartbeat, join_group, produce, request
 from tests.support.memory_shell import MemoryShell
 from tests.support.playbook import gateway_address
@@ -135,10 +136,17 @@ def relayed(
     spent: int = 0,
     *,
     answering: bool = True,
+    spent_us: int | None = None,
 ) -> MemoryShell:
-    """The whole conversation, cut into these pieces, over and over; another channel has spent some quota before."""
+    """The whole conversation, cut into these pieces, over and over; another channel has spent some quota before.
+
+    With `spent_us` there is a request quota, too.
+    """
     quotas = StaticQuotas(producer_default=3000, consumer_default=2000)
-    engine = Engine(options, Definitions(static=quotas))
+    entries = {} if spent_us is None else {Entity(client_id=DEFAULT): {"request_percentage": 1.0}}
+    engine = Engine(options, Definitions(entries, static=quotas))
+    for client_id in ("a", "b", "") if spent_us is not None else ():
+        engine.client("ANONYMOUS", client_id, 1).requests.record(spent_us or 0, 0)
     for client_id in ("a", "b", "") if spent else ():
         client = engine.client("ANONYMOUS", client_id, 1)
         client.produce.produce(client.produce.turn(), spent, 0)
@@ -154,7 +162,8 @@ def relayed(
 def decided(shell: MemoryShell) -> object:
     """Everything that was decided, in comparable form."""
     state = shell.requests.side.state
-    views = [view._replace(byte_rate=0.0) for view in state.engine.views(shell.now_ms)]
+    engine, now_ms = state.engine, shell.now_ms
+    views = [view._replace(byte_rate=0.0) for view in (*engine.views(now_ms), *engine.request_views(now_ms))]
     return (
         shell.waits,
         views,
@@ -185,6 +194,35 @@ def test_any_cutting_gives_the_same_bytes_and_decisions(
     assert cut.requests.out == whole.requests.out
     assert cut.responses.out == whole.responses.out
     assert decided(cut) == decided(whole)
+
+
+@pytest.mark.parametrize("gateway", [True, False])
+@pytest.mark.parametrize("mode", ["enforce", "observe"])
+@CUTTINGS
+@given(
+    sent=requests(),
+    sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=5),
+    pieces=PIECES,
+    spent=st.sampled_from([0, 40_000]),
+    spent_us=st.sampled_from([0, 120_000, 10_000_000]),
+)
+def test_any_cutting_gives_the_same_under_a_request_quota(
+    gateway: bool,
+    mode: Mode,
+    sent: list[bytes],
+    sizes: list[int],
+    pieces: list[int],
+    spent: int,
+    spent_us: int,
+) -> None:
+    options = EngineOptions(mode=mode)
+    whole = relayed(sent, sizes, [], options, gateway, spent, spent_us=spent_us)
+    cut = relayed(sent, sizes, pieces, options, gateway, spent, spent_us=spent_us)
+    assert cut.requests.out == whole.requests.out
+    assert cut.responses.out == whole.responses.out
+    assert decided(cut) == decided(whole)
+    owed = [correlation_id(asked) for asked in sent if not silent(asked)]
+    assert [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(cut.responses.out))] == owed
 
 
 @CUTTINGS

@@ -33,6 +33,7 @@ class Direction:
     def read(self, size: int, now_ms: int) -> None:
         """Take at most `size` bytes of the source, or of the unseen ones, and carry out what is ordered."""
         assert size > 0, "a read brings something"
+        self.side.state.now_ns = now_ms * 1_000_000
         piece = bytes(self.source[:size])
         if self.side.unseen > 0 and not self.kept:
             piece = piece[: self.side.unseen]
@@ -51,6 +52,7 @@ class Direction:
         buf = bytearray(_STALE + shown + _STALE)
         start, end = len(_STALE), len(_STALE) + len(shown)
         side = self.side
+        side.state.now_ns = now_ms * 1_000_000
         for _ in range(_STEPS_MAX):
             count = side.receive(buf, start, end, now_ms)
             self.out += buf[start : start + count]

@@ -105,10 +105,16 @@ def channel_machine(
 
 @dataclass
 class Playbook:
-    """One dialogue. `ended` is the cause of its end, once there is one."""
+    """One dialogue.
+
+    Attributes:
+        ended: the cause of its end, once there is one.
+        extra_us: what the lines that follow are later than their milliseconds say.
+    """
 
     channel: Channel
     ended: str = ""
+    extra_us: int = 0
     _kept: dict[str, bytes] = field(default_factory=dict)
     _lines: list[str] = field(default_factory=list)
 
@@ -124,23 +130,27 @@ class Playbook:
         """Show one side ("client" or "broker") something and give its orders, for the caller to judge."""
         side = self.channel.requests if who == "client" else self.channel.responses
         shown = self._kept.get(who, b"") + data
-        orders, self._kept[who] = _carry_out(side, shown, now_ms)
+        orders, self._kept[who] = self._show(side, shown, now_ms)
         self._lines += [f"{now_ms:>6} ms  {who} sends {_shown(data)}", *map(_line, orders)]
         return orders
 
     def held(self, now_ms: int, data: bytes) -> int:
         """Show the requests' side what the client sent, and expect a hold and nothing else; gives its end."""
         shown = self._kept.get("client", b"") + data
-        orders, self._kept["client"] = _carry_out(self.channel.requests, shown, now_ms)
+        orders, self._kept["client"] = self._show(self.channel.requests, shown, now_ms)
         self._lines += [f"{now_ms:>6} ms  client sends {_shown(data)}", *map(_line, orders)]
         until = [order.until_ms for order in orders if isinstance(order, Wait) and order.held]
         assert len(until) == len(orders) == 1, "\n".join(["not held", *self._lines])
         return until[0]
 
+    def _show(self, side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
+        side.state.now_ns = now_ms * 1_000_000 + self.extra_us * 1000
+        return _carry_out(side, shown, now_ms)
+
     def _say(self, who: str, side: Side, now_ms: int, data: bytes, expected: tuple[Order, ...]) -> None:
         assert not self.ended, f"the dialogue has ended: {self.ended}"
         shown = self._kept.get(who, b"") + data
-        orders, self._kept[who] = _carry_out(side, shown, now_ms)
+        orders, self._kept[who] = self._show(side, shown, now_ms)
         if orders and isinstance(orders[-1], Ends):
             self.ended = orders[-1].cause
         again = f" after {len(shown) - len(data)} kept" if len(shown) > len(data) else ""

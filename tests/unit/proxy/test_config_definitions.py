@@ -105,11 +105,9 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
     found = unenforced(read_definitions(made(tmp_path, "").quotas, text).entries())
     assert [warning.split(" has no effect")[0] for warning in found] == [
         "quota of ip 'kafka.example.org'",
-        "request_percentage of client id 'c'",
-        "request_percentage of user 'u' and client id <default>",
     ]
 
 
 def test_limits_without_effect_are_bounded(tmp_path: Path) -> None:
-    text = "".join(f'[[quota]]\nuser = "u{index}"\nrequest_percentage = 1\n' for index in range(100))
+    text = "".join(f'[[quota]]\nip = "host{index}"\nconnection_creation_rate = 1\n' for index in range(100))
     assert len(unenforced(read_definitions(made(tmp_path, "").quotas, text).entries())) == 20

@@ -15,6 +15,7 @@ from quotas.engine import QuotaView
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0)
 MUTATIONS = QuotaView("", "a", "ControllerMutation", 0.0, 2.0, 60, 5000, 1, 6000, 2, 0.0, -10.0)
+REQUESTS = QuotaView("", "a", "Request", 25.0, 12.5, 1_500_000, 3000, 4, 7000, 5, 0.0)
 
 
 class Quotas:
@@ -37,7 +38,7 @@ class Quotas:
     def views(self, now_ms: int) -> list[QuotaView]:
         """Give the clients."""
         self.asked_at.append(now_ms)
-        return [view for view in self._views if view.type != "ControllerMutation"]
+        return [view for view in self._views if view.type in ("Produce", "Fetch")]
 
     def mutation_views(self, now_ms: int) -> list[QuotaView]:
         """Give those that make partition mutations."""
@@ -48,6 +49,11 @@ class Quotas:
         """Give the topics."""
         self.asked_at.append(now_ms)
         return self._topics
+
+    def request_views(self, now_ms: int) -> list[QuotaView]:
+        """Give those whose requests are measured."""
+        self.asked_at.append(now_ms)
+        return [view for view in self._views if view.type == "Request"]
 
     def cluster_tokens(self, now_ms: int) -> float | None:
         """Give what is left for all clients."""
@@ -119,6 +125,22 @@ def test_partition_mutations_have_their_own_figures() -> None:
     assert found["sluice_mutation_tokens"] == {(): 7.5}
 
 
+def test_requests_have_their_own_figures() -> None:
+    found = samples(written(Stats(), Quotas([VIEW, REQUESTS])))
+    assert {name: values[("a", "")] for name, values in found.items() if ("a", "") in values} == {
+        "sluice_client_request_seconds_total": 1.5,
+        "sluice_client_request_percentage": 25,
+        "sluice_client_quota_request_percentage": 12.5,
+    }
+    labels = ("a", "Request", "")
+    assert {name: values[labels] for name, values in found.items() if labels in values} == {
+        "sluice_client_throttle_seconds_total": 3,
+        "sluice_client_throttled_requests_total": 4,
+        "sluice_client_would_throttle_seconds_total": 7,
+        "sluice_client_would_throttled_requests_total": 5,
+    }
+
+
 def test_unlimited_mutations_have_no_tokens() -> None:
     found = samples(written(Stats(), Quotas([MUTATIONS._replace(quota=None, tokens=None)])))
     assert found["sluice_client_mutations_total"] == {("a", ""): 60}
@@ -136,8 +158,8 @@ def test_unlimited_client_has_no_quota_series() -> None:
 
 def test_series_beyond_the_bound_are_summed() -> None:
     views = [VIEW._replace(client_id=f"c{n}", bytes_total=n) for n in range(100)]
-    found = samples(written(Stats(), Quotas(views), series_max=46))
-    assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 46
+    found = samples(written(Stats(), Quotas(views), series_max=52))
+    assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 52
     assert found["sluice_client_bytes_total"][("<other>", "Produce", "")] == sum(range(98))
 
 
@@ -231,7 +253,7 @@ def test_documentation_names_every_metric_and_no_other() -> None:
     stats.handshakes["client"] = stats.certificate_reloads["ok"] = 1
     stats.certificate_ends["cluster.tls"] = 1.0
     stats.requests[0] = 1
-    text = written(stats, Quotas([VIEW, MUTATIONS], left=1.0))
+    text = written(stats, Quotas([VIEW, MUTATIONS, REQUESTS], left=1.0))
     kinds = {
         family.name + ("_total" if family.type == "counter" else ""): family.type
         for family in text_string_to_metric_families(text)

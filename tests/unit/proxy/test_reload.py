@@ -190,11 +190,10 @@ async def test_key_that_needs_a_restart_is_named_at_every_reload(
 
 
 async def test_limits_without_effect_are_warned_of(site: Site, caplog: pytest.LogCaptureFixture) -> None:
-    site.quotas_file.write_text('[[quota]]\nuser = "u"\nrequest_percentage = 1\n')
+    site.quotas_file.write_text('[[quota]]\nip = "host"\nconnection_creation_rate = 1\n')
     await site.steps()
     assert any(
-        "request_percentage of user 'u' has no effect" in str(fields.get("warning"))
-        for _, fields in lines(caplog)
+        "quota of ip 'host' has no effect" in str(fields.get("warning")) for _, fields in lines(caplog)
     )
 
 

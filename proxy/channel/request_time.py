@@ -1,0 +1,255 @@
+"""How long a request keeps its broker busy, as far as a proxy can know (`request_percentage`; kafka-quotas.md §2).
+
+    sent_ns      the last byte of the request was written to the broker   (a slow upload is the client's time)
+    moved_ns     the answer before it had come to its end                 (a broker handles one request of a connection
+                                                                           at a time: none is charged for waiting)
+    now_ns       the first bytes of its own answer are here: charged, told in it, muted for
+
+A Fetch may have waited for records, and nobody outside sees how long: only what goes beyond its max_wait_ms counts,
+unless it cannot have waited, because it asked not to, or because its answer holds so much more than min_bytes that it
+was there before. JoinGroup and SyncGroup wait for other members and count nothing; nor do answers made here.
+
+Exempt, as in Kafka: followers' Fetches, Produce without answer (acks=0), WriteTxnMarkers, and what brokers and
+controllers say to each other. And SASL exchanges, which Kafka's brokers handle before they know of any quota.
+
+Only who has a request quota comes here: `RequestSide` looks at one reference a frame, and what is owed to all others
+is not wrapped. Where a throttle time lies in an answer is `protocol.throttle`; the arithmetic is `quotas.requests`.
+"""
+
+from struct import Struct
+from typing import Any, Final
+
+from protocol import api
+from protocol import throttle as throttle_time
+from protocol.errors import WireError
+from protocol.messages import fetch
+from protocol.messages.share import fetch_waits
+from proxy.channel.in_flight import LATER, LOCAL, Buffer, Entry, Responder
+from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
+from proxy.channel.side import MORE, REPLACE, Side, skip_header_tags
+from proxy.channel.state import ChannelState
+from quotas.client_bandwidth import Throttle
+from quotas.engine import ClientQuota
+from quotas.mutations import MutationThrottle
+from quotas.requests import RequestThrottle
+
+__all__ = ["Measured", "measure"]
+
+Head = tuple[int, int, int, int, int]
+
+# LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown; WriteTxnMarkers; the quorum's Vote, Begin- and
+# EndQuorumEpoch; AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds,
+# ControllerRegistration, AssignReplicasToDirs, UpdateRaftVoter, and the states of share groups: all of them need the
+# right to CLUSTER_ACTION.
+_BETWEEN_BROKERS: Final = frozenset(
+    (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, *range(83, 88))
+)
+_UNMEASURED: Final = _BETWEEN_BROKERS | {
+    api.SASL_HANDSHAKE, api.SASL_AUTHENTICATE, api.JOIN_GROUP, api.SYNC_GROUP,
+}  # fmt: skip
+_FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))
+_MUTATIONS: Final = frozenset((api.CREATE_TOPICS, api.CREATE_PARTITIONS, api.DELETE_TOPICS))
+
+# One append ends a Fetch's wait, and a batch is at most this large (message.max.bytes, by default): an answer that
+# holds as much beyond min_bytes was complete before the one that could have been waited for.
+_APPENDED_BYTES_MAX: Final = 1024 * 1024
+_NOT_CHARGED: Final = -1
+_HEAD_BYTES: Final = 8  # length and correlation id
+_INT32: Final = Struct(">i")
+
+
+class Measured:
+    """One request that is with the broker, in place of the detail of its entry in `in_flight`.
+
+    Attributes:
+        responder, detail: of the entry as its handler has made it.
+        asked: the requests' side, which knows when the last of a large request has passed.
+        wait_us: for how long the answer may have waited for records, unless its frame is `whole_bytes` or larger.
+        throttle_ms: what was decided when the answer began; -1 before that.
+    """
+
+    __slots__ = (
+        "asked", "detail", "key", "quota", "responder", "sent_ns", "throttle", "throttle_ms", "wait_us", "whole_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, asked: Side, key: int, throttle: RequestThrottle, quota: ClientQuota, entry: Entry
+    ) -> None:
+        self.asked = asked
+        self.key = key
+        self.throttle = throttle
+        self.quota = quota
+        self.responder: Responder | None = entry[1]
+        self.detail: Any = entry[3]
+        self.sent_ns = asked.state.now_ns
+        self.wait_us = 0
+        self.whole_bytes = 0
+        self.throttle_ms = _NOT_CHARGED
+
+
+def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
+    """Have the request measured that was just handled, if who sent it has a quota; 0, or MORE to see more of it."""
+    state = side.state
+    if state.requests_version is not state.engine.version:
+        _look_up(state, now_ms)
+    throttle, identity = state.requests, state.identity
+    if throttle is None or identity is None:
+        return 0
+    _, key, version, correlation_id, _ = head
+    in_flight = state.in_flight
+    if key in _UNMEASURED or not in_flight:
+        return 0
+    entry = in_flight[-1]
+    responder = entry[1]
+    # Without an answer (acks=0) nothing was added.
+    if entry[0] != correlation_id or responder in (_answer, LOCAL, LATER):
+        return 0
+    measured = Measured(side, key, throttle, identity.quota, entry)
+    if key in _FETCHES:
+        if not side.whole(end - pos, head[0]):
+            in_flight.pop()  # the handlers of both only owe the answer of one that is not all here
+            return side.order
+        if not _may_wait(measured, buf, pos, body, head):
+            return 0
+    last = state.measured
+    if last is not None and side.moved_ns > last.sent_ns:
+        last.sent_ns = side.moved_ns
+    state.measured = measured
+    in_flight[-1] = (correlation_id, _answer, version, measured)
+    return 0
+
+
+def _look_up(state: ChannelState, now_ms: int) -> None:
+    """Whether the one who is speaking has a request quota now."""
+    identity = state.identity
+    assert identity is not None, "the request side identifies before it asks"
+    version = state.engine.version
+    state.requests = None
+    state.requests_version = version
+    if state.engine.requests.limiting() and identity.quota.requests.limits(now_ms):
+        state.requests = identity.quota.requests
+    else:
+        state.unmeasured = version
+
+
+def _may_wait(measured: Measured, buf: Buffer, pos: int, body: int, head: Head) -> bool:
+    """Note for how long a Fetch may wait; False where it is a follower's, or not to be read."""
+    length, key, version, _, _ = head
+    frame_end = pos + 4 + length
+    fields_at = skip_header_tags(buf, body, frame_end, flexible=api.flexible(key, version))
+    if fields_at is None:
+        return False
+    if key == api.FETCH:
+        fields = fetch.read_request(buf, fields_at, frame_end, version)
+        if fields is None or fields.replica_id >= 0:
+            return False
+        wait_ms, min_bytes = fields.max_wait_ms, fields.min_bytes
+    else:
+        try:
+            wait_ms, min_bytes = fetch_waits(buf, fields_at, frame_end)
+        except WireError:
+            return False
+    if wait_ms > 0 and min_bytes > 0:
+        measured.wait_us = wait_ms * 1000
+        measured.whole_bytes = min_bytes + _APPENDED_BYTES_MAX
+    return True
+
+
+def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    """Charge the request when its answer begins; over the quota, mute and tell; else as its own responder has it."""
+    measured: Measured = entry[3]
+    if measured.throttle_ms == _NOT_CHARGED:
+        _charge(side, measured, now_ms)
+    if measured.throttle_ms:
+        return _enforce(side, buf, pos, end, entry, now_ms)
+    responder = measured.responder
+    if responder is None:
+        return 0
+    return responder(side, buf, pos, end, (entry[0], responder, entry[2], measured.detail), now_ms)
+
+
+def _enforce(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    """Let the request's own responder decide; then mute for the longest time, and tell it."""
+    measured: Measured = entry[3]
+    key, version, throttle_ms = measured.key, entry[2], measured.throttle_ms
+    if _needs_more(side, end - pos, key, version):
+        return side.order
+    state = side.state
+    left_ms = max(0, state.mute_until_ms - now_ms)
+    other = _other(measured)
+    counted = (0, 0) if other is None else (other.throttled_total, other.throttle_ms_total)
+    order, responder = 0, measured.responder
+    if responder is not None:
+        order = responder(side, buf, pos, end, (entry[0], responder, version, measured.detail), now_ms)
+        if order == MORE:
+            return order
+    other_ms = 0 if other is None else other.throttle_ms_total - counted[1]
+    # Kafka counts one throttle for the larger kind, and a tie for this one. What is left of a mute was counted before.
+    if throttle_ms >= max(left_ms, other_ms):
+        if other is not None:
+            other.throttled_total, other.throttle_ms_total = counted
+        measured.throttle.told(throttle_ms - left_ms)
+    told_ms = state.mute(measured.throttle, throttle_ms, now_ms)
+    if told_ms:
+        side.signal = True
+        _tell(side, buf, pos, end, order, key, version, told_ms)
+    return order
+
+
+def _charge(side: Side, measured: Measured, now_ms: int) -> None:
+    """Count the time, and decide on the throttle time of this answer."""
+    state = side.state
+    now_ns, since_ns = state.now_ns, max(measured.sent_ns, side.moved_ns)
+    if state.measured is measured:
+        since_ns = max(since_ns, measured.asked.moved_ns)
+        state.measured = None
+    side.moved_ns = now_ns
+    spent_us = (now_ns - since_ns) // 1000
+    if side.frame_bytes < measured.whole_bytes:
+        spent_us -= measured.wait_us
+    throttle = measured.throttle
+    muted_ms = state.muted_by(throttle, now_ms) if state.mute_until_ms > now_ms else 0
+    throttle_ms = throttle.record(max(0, spent_us), now_ms, muted_ms)
+    measured.throttle_ms = throttle_ms
+    if throttle_ms and not throttle.enforcing:
+        # Overlapping mutes of one channel count once.
+        until_ms = now_ms + throttle_ms
+        throttle.told(max(0, until_ms - max(now_ms, state.would_mute_until_ms)))
+        state.would_mute_until_ms = max(state.would_mute_until_ms, until_ms)
+        measured.throttle_ms = 0
+
+
+def _other(measured: Measured) -> Throttle | MutationThrottle | None:
+    """The other quota that this answer may be charged to."""
+    if measured.key in _FETCHES:
+        return measured.quota.fetch
+    return measured.quota.mutations if measured.key in _MUTATIONS else None
+
+
+def _needs_more(side: Side, have: int, key: int, version: int) -> bool:
+    """Whether the throttle time's place is still to come; then the order is MORE."""
+    length = side.frame_bytes - 4
+    offset = throttle_time.position(key, version)
+    if offset == throttle_time.NONE or have >= length + 4:
+        return False
+    if offset == throttle_time.LAST:
+        return length <= WHOLE_FRAME_BYTES_MAX and not side.whole(have, length)
+    if have >= _HEAD_BYTES + api.flexible(key, version) + offset + _INT32.size:
+        return False
+    return side.more(have, length) == MORE
+
+
+def _tell(
+    side: Side, buf: Buffer, pos: int, end: int, order: int, key: int, version: int, told_ms: int
+) -> None:
+    """Write the larger throttle time into what goes to the client; where there is no place for it, none is told."""
+    try:
+        if order == REPLACE:
+            answer = bytearray(side.insert)
+            throttle_time.patch(answer, key, version, told_ms)
+            side.insert = answer
+            return
+        with memoryview(buf)[pos : min(end, pos + side.frame_bytes)] as frame:
+            throttle_time.patch(frame, key, version, told_ms)
+    except WireError:
+        return  # the broker's answer ends before it; the mute alone must do

@@ -1,0 +1,70 @@
+"""All request quotas of one process: their limiters, one for each identity at each broker or, with scope `gateway`, at
+all of them together (`request_percentage`; kafka-quotas.md §2).
+
+A limiter is made when the first client needs it, brought up to date when a definition or an option has changed, and
+dropped with its last client. Who asks for nothing but bytes has none.
+"""
+
+from quotas.definitions import REQUEST_PERCENTAGE, Definitions
+from quotas.mutations import Source
+from quotas.requests import RequestLimiter, RequestThrottle
+from quotas.turn import Place
+
+__all__ = ["RequestQuotas"]
+
+
+class RequestQuotas:
+    """The limiters of one process."""
+
+    __slots__ = ("_limiters", "_limiting", "source")
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._limiters: dict[Place, RequestLimiter] = {}
+        self._limiting: tuple[object, bool] = (None, False)
+
+    def limiting(self) -> bool:
+        """Whether anybody's requests are limited at all."""
+        version, found = self._limiting
+        if version is not self.source.version:
+            definitions: Definitions = self.source.definitions
+            found = definitions.has(REQUEST_PERCENTAGE) and not self.source.relaying
+            self._limiting = (self.source.version, found)
+        return found
+
+    def client(self, user: str, client_id: str, broker: int) -> RequestThrottle:
+        """A throttle for this client."""
+        return RequestThrottle(self, user, client_id, broker)
+
+    def attach(
+        self, user: str, client_id: str, broker: int, now_ms: int
+    ) -> tuple[float | None, RequestLimiter | None]:
+        """A client's limit in percent and its limiter, brought up to date and counted as used; None while everything
+        passes unseen (SIGUSR1).
+        """
+        source = self.source
+        if source.relaying:
+            return None, None
+        limit, bucket = source.definitions.limit(REQUEST_PERCENTAGE, user, client_id)
+        if limit is None:
+            return None, None
+        place = (REQUEST_PERCENTAGE, bucket, broker)
+        limiter = self._limiters.get(place)
+        if limiter is None:
+            limiter = self._limiters[place] = RequestLimiter(limit, source.options, now_ms)
+            limiter.place = place
+        elif limiter.version is not source.version:
+            limiter.configure(limit, source.options, now_ms)
+        limiter.version = source.version
+        limiter.users += 1
+        return limit, limiter
+
+    def release(self, limiter: RequestLimiter) -> None:
+        """One client fewer counts against this limiter; the last one takes it away."""
+        limiter.users -= 1
+        place = limiter.place
+        if limiter.users <= 0 and place is not None and self._limiters.get(place) is limiter:
+            del self._limiters[place]
+
+    def __len__(self) -> int:
+        return len(self._limiters)

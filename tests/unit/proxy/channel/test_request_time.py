@@ -1,0 +1,465 @@
+"""proxy.channel.request_time: what is measured, told and muted for, as dialogues (kafka-quotas.md §2).
+
+1 % of a second is 10 ms/s: 100 ms in the windows of the first second, and each 10 ms more is a second's throttle.
+"""
+
+import struct
+
+import pytest
+
+from protocol.api import (
+    CREATE_TOPICS,
+    METADATA,
+    OFFSET_DELETE,
+    SASL_HANDSHAKE,
+    SHARE_FETCH,
+    SYNC_GROUP,
+)
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import DEFAULT, Entity
+from quotas.requests import RequestThrottle
+from tests.support.frames import (
+    api_versions,
+    fetch,
+    fetch_answer,
+    heartbeat,
+    join_group,
+    produce,
+    produce_answer,
+    produce_to,
+    request,
+    told,
+)
+from tests.support.mutation_frames import answer as mutated
+from tests.support.mutation_frames import create
+from tests.support.playbook import Drop, Insert, More, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.unit.protocol.kafka_frames import RESPONSES, framed
+
+FLEXIBLE_AT = 9  # length, correlation id, no tags
+FIXED_AT = 8
+LIST_OFFSETS, WRITE_TXN_MARKERS, DESCRIBE_QUORUM = 2, 27, 55
+
+
+def engine(percent: float | None = 1.0, more: dict[str, float] | None = None, **options: object) -> Engine:
+    limits = dict(more or {})
+    if percent is not None:
+        limits["request_percentage"] = percent
+    entries = {Entity(client_id=DEFAULT): limits} if limits else {}
+    return Engine(EngineOptions(**options), Definitions(entries))  # type: ignore[arg-type]  # keys by name
+
+
+def dialogue(
+    percent: float | None = 1.0,
+    more: dict[str, float] | None = None,
+    *,
+    gateway: bool = False,
+    **options: object,
+) -> Playbook:
+    return Playbook(channel_machine(engine(percent, more, **options), gateway=gateway))
+
+
+def throttle_of(talk: Playbook, client_id: str = "a") -> RequestThrottle:
+    return talk.channel.state.engine.client("ANONYMOUS", client_id, 1).requests
+
+
+def spent_us(talk: Playbook) -> int:
+    return throttle_of(talk).spent_us_total
+
+
+def plain(key: int, version: int = 0, *, correlation_id: int = 1, size: int = 60) -> bytes:
+    return request(key, version, correlation_id=correlation_id, size=size)
+
+
+def zeros(size: int, *, correlation_id: int = 1) -> bytes:
+    """An answer with no throttle time of the broker's."""
+    return struct.pack(">ii", size, correlation_id) + bytes(size - 4)
+
+
+def asked_and_answered(talk: Playbook, at_ms: int, took_ms: int, told_ms: int) -> None:
+    """One Heartbeat, whose answer is to tell so much."""
+    asked, answered = heartbeat(), zeros(20)
+    talk.client(at_ms, asked, Pass(asked))
+    talk.broker(at_ms + took_ms, answered, Pass(told(answered, FLEXIBLE_AT, told_ms)))
+
+
+def test_time_counts_from_the_request_to_the_first_byte_of_its_answer() -> None:
+    talk = dialogue()
+    asked_and_answered(talk, 0, 7, 0)
+    assert spent_us(talk) == 7_000
+
+
+def test_time_is_finer_than_a_millisecond() -> None:
+    talk = dialogue()
+    talk.extra_us = 900
+    talk.client(0, heartbeat(), Pass(heartbeat()))
+    talk.extra_us = 200
+    talk.broker(1, zeros(20), Pass(zeros(20)))
+    assert spent_us(talk) == 300
+
+
+def test_over_the_quota_the_answer_tells_and_the_channel_is_muted() -> None:
+    talk = dialogue()
+    asked_and_answered(talk, 0, 105, 500)  # 105 / 10 - 10 = 0.5 s
+    talk.client(105, heartbeat(), Wait(605))
+    talk.client(605, b"", Pass(heartbeat()))
+    assert (throttle_of(talk).throttled_total, throttle_of(talk).throttle_ms_total) == (1, 500)
+
+
+def test_throttle_is_at_most_one_window_for_a_request() -> None:
+    talk = dialogue()
+    asked_and_answered(talk, 0, 500, 1000)
+    asked_and_answered(talk, 1500, 0, 1000)
+
+
+def test_brokers_larger_throttle_time_stays() -> None:
+    talk = dialogue()
+    talk.client(0, heartbeat(), Pass(heartbeat()))
+    answered = told(zeros(20), FLEXIBLE_AT, 2000)
+    talk.broker(105, answered, Pass(answered))
+    talk.client(105, heartbeat(), Wait(605))
+
+
+def test_pipelined_requests_are_not_charged_for_waiting_behind_each_other() -> None:
+    talk = dialogue()
+    both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
+    talk.client(0, both, Pass(both))
+    talk.broker(10, zeros(20), Pass(zeros(20)))
+    talk.broker(15, zeros(20, correlation_id=2), Pass(zeros(20, correlation_id=2)))
+    assert spent_us(talk) == 15_000
+
+
+def test_request_behind_a_large_answer_is_charged_from_its_end() -> None:
+    talk = dialogue()
+    both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
+    talk.client(0, both, Pass(both))
+    large = zeros(1000)
+    talk.broker(10, large[:100], Pass(large[:100]), Unseen(904))
+    talk.broker(300, large[100:], Pass(large[100:]))
+    talk.broker(305, zeros(20, correlation_id=2), Pass(zeros(20, correlation_id=2)))
+    assert spent_us(talk) == 15_000
+
+
+def test_slow_upload_is_not_charged() -> None:
+    talk = dialogue()
+    asked = produce(9, 1000)
+    talk.client(0, asked[:500], Pass(asked[:500]), Unseen(504))
+    talk.client(5000, asked[500:], Pass(asked[500:]))
+    talk.broker(5004, produce_answer(9), Pass(produce_answer(9)))
+    assert spent_us(talk) == 4_000
+
+
+def test_slow_upload_of_the_next_request_is_not_taken_from_this_one() -> None:
+    talk = dialogue()
+    first, second = produce(9, 1000), produce(9, 1000, correlation_id=2)
+    talk.client(0, first[:500], Pass(first[:500]), Unseen(504))
+    talk.client(10, first[500:] + second[:100], Pass(first[500:] + second[:100]), Unseen(904))
+    talk.client(30, second[100:200], Pass(second[100:200]), Unseen(804))
+    talk.broker(50, produce_answer(9), Pass(produce_answer(9)))
+    talk.client(60, second[200:], Pass(second[200:]))
+    answered = produce_answer(9, correlation_id=2)
+    talk.broker(65, answered, Pass(answered))
+    assert spent_us(talk) == 45_000  # 50 - 10 and 65 - 60
+
+
+def test_requests_sent_together_are_muted_for_as_if_one_after_the_other() -> None:
+    talk = dialogue()
+    both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
+    talk.client(0, both, Pass(both))
+    talk.broker(200, zeros(20), Pass(told(zeros(20), FLEXIBLE_AT, 1000)))
+    later = zeros(20, correlation_id=2)
+    talk.broker(200, later, Pass(told(later, FLEXIBLE_AT, 2000)))
+    talk.client(200, heartbeat(), Wait(2200))
+    assert throttle_of(talk).throttle_ms_total == 2000
+
+
+def test_answer_without_a_throttle_time_mutes_all_the_same() -> None:
+    talk = dialogue()
+    talk.client(0, plain(DESCRIBE_QUORUM), Pass(plain(DESCRIBE_QUORUM)))
+    talk.broker(105, zeros(20), Pass(zeros(20)))
+    talk.client(105, heartbeat(), Wait(605))
+
+
+def test_answer_that_is_cut_is_told_when_its_place_is_there() -> None:
+    talk = dialogue()
+    talk.client(0, heartbeat(), Pass(heartbeat()))
+    answered = zeros(20)
+    talk.broker(105, answered[:8], More(24))
+    talk.broker(200, answered[8:12], More(24))
+    talk.broker(205, answered[12:], Pass(told(answered, FLEXIBLE_AT, 500)))
+    assert spent_us(talk) == 105_000
+    talk.client(205, heartbeat(), Wait(705))
+
+
+def test_answer_shorter_than_its_throttle_time_passes_untold() -> None:
+    talk = dialogue()
+    talk.client(0, heartbeat(), Pass(heartbeat()))
+    talk.broker(105, zeros(6), Pass(zeros(6)))
+    talk.client(105, heartbeat(), Wait(605))
+
+
+def test_throttle_time_behind_an_error_code_is_told_there() -> None:
+    talk = dialogue()
+    talk.client(0, plain(OFFSET_DELETE), Pass(plain(OFFSET_DELETE)))
+    talk.broker(105, zeros(20), Pass(told(zeros(20), FIXED_AT + 2, 500)))
+
+
+def test_throttle_time_at_the_end_of_produce_is_told_there() -> None:
+    talk = dialogue()
+    talk.client(0, produce(9, 100), Pass(produce(9, 100)))
+    answered = produce_answer(9)
+    talk.broker(105, answered[:10], More(len(answered)))
+    talk.broker(106, answered[10:], Pass(produce_answer(9, throttle_ms=500)))
+
+
+def test_answer_that_is_rewritten_is_told_in_what_is_sent() -> None:
+    talk = dialogue(gateway=True)
+    asked = api_versions()
+    talk.client(0, asked, Pass(asked))
+    cls = RESPONSES[18]
+    answered = framed(cls(version=3, error_code=0, api_keys=[], throttle_time_ms=0), 1)
+    throttled = framed(cls(version=3, error_code=0, api_keys=[], throttle_time_ms=500), 1)
+    talk.broker(105, answered, Insert(throttled), Drop(len(answered)))
+
+
+def test_rewritten_head_of_metadata_is_told_in() -> None:
+    talk = dialogue(gateway=True)
+    asked = plain(METADATA, 9)
+    talk.client(0, asked, Pass(asked))
+    answered = framed(RESPONSES[METADATA](version=9, brokers=[], topics=[]), 1)
+    orders = talk.orders("broker", 105, answered)
+    assert isinstance(orders[0], Insert)
+    assert orders[0].data[9:13] == (500).to_bytes(4)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        join_group(9, 30_000),
+        plain(SYNC_GROUP, 5),
+        plain(WRITE_TXN_MARKERS, 1),
+        plain(SASL_HANDSHAKE, 1),
+        fetch(11, replica_id=2),
+        fetch(15, topics=b"\1\1\1\1\1\15" + struct.pack(">iq", 2, -1) + b"\0"),
+    ],
+)
+def test_exempt_request_counts_nothing(asked: bytes) -> None:
+    talk = dialogue()
+    talk.orders("client", 0, asked)
+    talk.orders("broker", 500, zeros(40))
+    assert spent_us(talk) == 0
+    assert not talk.channel.mute_left_ms(500)
+
+
+def test_produce_without_an_answer_counts_nothing() -> None:
+    talk = dialogue()
+    asked = heartbeat() + produce(9, 100, acks=0)
+    talk.client(0, asked, Pass(asked))
+    talk.broker(5, zeros(20), Pass(zeros(20)))
+    assert spent_us(talk) == 5_000
+
+
+@pytest.mark.parametrize(
+    ("min_bytes", "answer_bytes", "took_ms", "counted_us"),
+    [
+        (1, 60, 502, 2_000),  # beyond max_wait_ms, 500
+        (1, 60, 300, 0),
+        (0, 60, 300, 300_000),  # it did not want to wait
+        (1000, 1000 + (1 << 20), 300, 300_000),  # it was all there
+        (1000, 1000 + (1 << 20) - 5, 300, 0),  # the frame is 4 bytes longer
+    ],
+)
+@pytest.mark.parametrize("version", [4, 11, 18])
+def test_fetch_counts_what_it_cannot_have_waited(
+    version: int, min_bytes: int, answer_bytes: int, took_ms: int, counted_us: int
+) -> None:
+    talk = dialogue(100.0)
+    asked = fetch(version, min_bytes=min_bytes)
+    talk.client(0, asked, Pass(asked))
+    talk.orders("broker", took_ms, told(fetch_answer(version, answer_bytes), FIXED_AT + (version >= 12), 0))
+    assert spent_us(talk) == counted_us
+
+
+@pytest.mark.parametrize(("min_bytes", "counted_us"), [(1, 100_000), (0, 600_000)])
+def test_share_fetch_counts_what_it_cannot_have_waited(min_bytes: int, counted_us: int) -> None:
+    talk = dialogue(100.0)
+    body = b"\2g\2m" + struct.pack(">iii", 1, 500, min_bytes)
+    asked = request(SHARE_FETCH, 1, body, size=80)
+    talk.client(0, asked[:30], More(84))
+    talk.client(2, asked[30:], Pass(asked))
+    talk.orders("broker", 602, zeros(60))
+    assert spent_us(talk) == counted_us
+    assert talk.channel.state.stats.requests[SHARE_FETCH] == 1
+
+
+def test_share_fetch_that_can_not_be_read_counts_nothing() -> None:
+    talk = dialogue()
+    asked = request(SHARE_FETCH, 1, b"\2g", size=40)[:-20]
+    asked = struct.pack(">i", len(asked) - 4) + asked[4:]
+    talk.client(0, asked, Pass(asked))
+    talk.orders("broker", 602, zeros(60))
+    assert spent_us(talk) == 0
+
+
+def test_fetch_over_the_byte_quota_tells_the_larger_and_counts_for_its_kind() -> None:
+    # 15,105 bytes at 1,000/s in 10.105 s are 5 s; 5 ms more than is free are 0.5 s.
+    talk = dialogue(1.0, {"consumer_byte_rate": 1000})
+    asked = fetch(12, min_bytes=0)
+    talk.orders("client", 0, asked)
+    answered = told(fetch_answer(12, 15_106), FLEXIBLE_AT, 0)
+    talk.broker(105, answered, Pass(told(answered, FLEXIBLE_AT, 5000)))
+    quota = talk.channel.state.engine.client("ANONYMOUS", "a", 1)
+    assert (quota.fetch.throttled_total, quota.requests.throttled_total) == (1, 0)
+    assert talk.channel.mute_left_ms(105) == 5000
+
+
+def test_fetch_over_the_request_quota_counts_for_it_alone() -> None:
+    # 10,605 bytes at 1,000/s in 10.105 s are 0.5 s, and so are 5 ms too many: a tie counts for Request.
+    talk = dialogue(1.0, {"consumer_byte_rate": 1000})
+    talk.orders("client", 0, fetch(12, min_bytes=0))
+    answered = told(fetch_answer(12, 10_606), FLEXIBLE_AT, 0)
+    talk.broker(105, answered, Pass(told(answered, FLEXIBLE_AT, 500)))
+    quota = talk.channel.state.engine.client("ANONYMOUS", "a", 1)
+    assert (quota.fetch.throttled_total, quota.fetch.throttle_ms_total) == (0, 0)
+    assert (quota.requests.throttled_total, quota.requests.throttle_ms_total) == (1, 500)
+
+
+def test_throttled_fetch_answered_here_counts_nothing() -> None:
+    talk = dialogue(1.0, {"consumer_byte_rate": 1000})
+    talk.orders("client", 0, fetch(12, min_bytes=0))
+    talk.orders("broker", 1, fetch_answer(12, 15_001))
+    talk.client(6000, b"")
+    talk.orders("client", 6000, fetch(12, min_bytes=0, correlation_id=2))
+    assert spent_us(talk) == 1_000
+
+
+def test_produce_over_both_quotas_tells_the_larger() -> None:
+    # 15,000 bytes at 1,000/s: 5 s from the request on. 160 ms: 6 s, a window at most.
+    talk = dialogue(1.0, {"producer_byte_rate": 1000}, window_seconds=10, window_samples=2)
+    talk.client(0, produce(9, 15_000)[:200], Pass(produce(9, 15_000)[:200]), Unseen(14_804))
+    rest = produce(9, 15_000)[200:]
+    talk.client(0, rest, Pass(rest), Wait(5000))
+    talk.broker(
+        160, produce_answer(9), Insert(produce_answer(9, throttle_ms=6000)), Drop(len(produce_answer(9)))
+    )
+    assert talk.channel.mute_left_ms(160) == 6000
+    quota = talk.channel.state.engine.client("ANONYMOUS", "a", 1)
+    assert quota.produce.throttle_ms_total == 5000
+    assert quota.requests.throttle_ms_total == 6000 - 4840  # what it adds
+
+
+@pytest.mark.parametrize(
+    ("window_seconds", "told_ms", "mutations_ms", "requests_ms"),
+    [
+        (1, 1700, 1700, 0),  # at most one window for the request: 1 s
+        (3, 3000, 0, 3000),  # 300 ms / 10 ms/s - 27 s
+    ],
+)
+def test_mutation_over_both_quotas_tells_the_larger(
+    window_seconds: int, told_ms: int, mutations_ms: int, requests_ms: int
+) -> None:
+    limits = {"controller_mutation_rate": 2.0}
+    talk = dialogue(1.0, limits, window_samples=10, window_seconds=window_seconds)
+    # 4 tokens too many, 0.6 of them there again after 0.3 s: 3.4 / 2 = 1.7 s.
+    partitions = 20 * window_seconds + 4
+    talk.orders("client", 0, create(5, {"t": partitions}))
+    answered = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions)
+    throttled = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions, throttle_ms=told_ms)
+    talk.broker(300, answered, Insert(throttled), Drop(len(answered)))
+    quota = talk.channel.state.engine.client("ANONYMOUS", "a", 1)
+    assert (quota.mutations.throttle_ms_total, quota.requests.throttle_ms_total) == (
+        mutations_ms,
+        requests_ms,
+    )
+    assert talk.channel.mute_left_ms(300) == told_ms
+
+
+def test_topics_rejected_here_count_nothing() -> None:
+    talk = dialogue(1.0, {"controller_mutation_rate": 2.0}, window_samples=10)
+    talk.orders("client", 0, create(7, {"t": 24}))
+    talk.orders("broker", 1, mutated(CREATE_TOPICS, 7, [("t", 0)], partitions=24))
+    talk.orders("client", 1, create(7, {"u": 1}))
+    talk.orders("broker", 500, b"")
+    assert spent_us(talk) == 1_000
+
+
+def test_observed_quota_counts_and_mutes_nobody() -> None:
+    talk = dialogue(mode="observe")
+    both = heartbeat(correlation_id=1) + heartbeat(correlation_id=2)
+    talk.client(0, both, Pass(both))
+    talk.broker(500, zeros(20), Pass(zeros(20)))
+    talk.broker(900, zeros(20, correlation_id=2), Pass(zeros(20, correlation_id=2)))
+    talk.client(900, heartbeat(), Pass(heartbeat()))
+    throttle = throttle_of(talk)
+    assert (throttle.throttled_total, throttle.would_throttled_total) == (0, 2)
+    assert throttle.would_throttle_ms_total == 1400  # from 500 to 1500, and on to 1900
+
+
+def test_quota_that_is_set_later_is_measured_from_the_next_request_on() -> None:
+    talk = dialogue(None)
+    talk.client(0, heartbeat(), Pass(heartbeat()))
+    talk.channel.state.engine.update(
+        EngineOptions(), Definitions({Entity(client_id="a"): {"request_percentage": 1}}), 0
+    )
+    talk.broker(500, zeros(20), Pass(zeros(20)))
+    assert spent_us(talk) == 0
+    asked_and_answered(talk, 600, 105, 500)
+    talk.channel.state.engine.update(EngineOptions(), Definitions(), 0)
+    talk.channel.reconsider()
+    asked_and_answered(talk, 710, 500, 0)
+
+
+def test_only_who_has_a_quota_is_measured() -> None:
+    talk = Playbook(
+        channel_machine(
+            Engine(EngineOptions(), Definitions({Entity(client_id="a"): {"request_percentage": 1}})),
+            gateway=False,
+        )
+    )
+    other, mine = heartbeat(correlation_id=1, client_id="b"), heartbeat(correlation_id=2)
+    talk.client(0, other, Pass(other))
+    assert talk.channel.state.in_flight[0][1] is None
+    talk.client(0, mine, Pass(mine))
+    assert talk.channel.state.in_flight[1][1] is not None
+    talk.client(0, other, Pass(other))
+    assert talk.channel.state.in_flight[2][1] is None
+
+
+def test_group_member_is_muted_and_told_no_more_than_a_fifth_of_its_session_timeout() -> None:
+    talk = dialogue()
+    joined = join_group(9, 2_000)
+    talk.client(0, joined, Pass(joined))
+    talk.orders("broker", 1, zeros(40))
+    asked_and_answered(talk, 10, 500, 400)
+
+
+def test_raised_quota_ends_the_mute() -> None:
+    talk = dialogue()
+    asked_and_answered(talk, 0, 500, 1000)
+    talk.channel.state.engine.update(
+        EngineOptions(), Definitions({Entity(client_id=DEFAULT): {"request_percentage": 50}}), 500
+    )
+    talk.channel.reconsider()
+    talk.client(501, heartbeat(), Pass(heartbeat()))
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_request_that_is_walked_for_its_topics_is_measured_from_its_end(version: int) -> None:
+    topic = {
+        Entity(topic="t"): {"producer_byte_rate": 1000.0},
+        Entity(client_id=DEFAULT): {"request_percentage": 1.0},
+    }
+    talk = Playbook(channel_machine(Engine(EngineOptions(), Definitions(topic)), gateway=False))
+    # Some 12,000 bytes at 1,000/s: about 2 s, and the answer tells what is left of them.
+    asked = produce_to(version, {"t": [11_989]})
+    talk.orders("client", 0, asked[:100])
+    assert talk.channel.requests.unseen
+    talk.channel.state.now_ns = 5_000_000
+    talk.channel.requests.passed(len(asked) - 100 - 3)
+    talk.orders("client", 5, asked[-3:])
+    left_ms = talk.channel.mute_left_ms(45)
+    assert 1900 < left_ms <= 1965
+    answered = produce_answer(version)
+    throttled = produce_answer(version, throttle_ms=left_ms)
+    talk.broker(45, answered, Insert(throttled), Drop(len(answered)))
+    assert spent_us(talk) == 40_000

@@ -1,0 +1,135 @@
+"""What the pumps tell `proxy.channel.request_time`: when bytes were read and written, on real sockets.
+
+Everybody waits for SECONDS where a client or a broker is slow. What is charged is bounded from both sides by the
+test's own clock, so that a slow machine cannot fail it.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from time import monotonic
+
+import pytest
+
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import DEFAULT, Entity
+from tests.support.frames import LIST_OFFSETS, answer, produce, produce_answer, request
+from tests.unit.proxy.net.rig import End, Rig, until
+
+SECONDS = 0.1
+ASKED = request(LIST_OFFSETS, 7, size=100)
+ANSWERED = answer(50)
+LARGE = 200_000  # it is spliced
+
+
+@pytest.fixture
+def measured(rig: Rig) -> Rig:
+    """A rig whose clients have a quota, and so much of it that nobody is throttled."""
+    entries = {Entity(client_id=DEFAULT): {"request_percentage": 1e6}}
+    rig.engine = Engine(EngineOptions(), Definitions(entries))
+    return rig
+
+
+def spent(rig: Rig) -> float:
+    return rig.engine.client("ANONYMOUS", "a", 1).requests.spent_us_total / 1_000_000
+
+
+async def asked(rig: Rig) -> tuple[End, End]:
+    """A client whose first request was answered, and its broker."""
+    client = rig.connect()
+    await client.send(ASKED)
+    broker = await rig.accept()
+    await broker.receive(len(ASKED))
+    await broker.send(ANSWERED)
+    await client.receive(len(ANSWERED))
+    return client, broker
+
+
+async def test_slow_broker_is_charged(measured: Rig) -> None:
+    client, broker = await asked(measured)
+    before, started = spent(measured), monotonic()
+    await client.send(ASKED)
+    await broker.receive(len(ASKED))
+    received = monotonic()
+    await asyncio.sleep(SECONDS)
+    answering = monotonic()
+    await broker.send(ANSWERED)
+    await client.receive(len(ANSWERED))
+    assert answering - received - 1e-5 <= spent(measured) - before <= monotonic() - started
+
+
+@pytest.mark.parametrize("size", [2_000, LARGE])
+async def test_slow_upload_is_the_clients_time(measured: Rig, size: int) -> None:
+    client, broker = await asked(measured)
+    before = spent(measured)
+    whole = produce(9, size)
+    first = size - 1_000
+    await client.send(whole[:first])
+    await until(lambda: measured.connection.requests.mid_frame, "it has begun")
+    await asyncio.sleep(SECONDS)
+    started = monotonic()
+    await client.send(whole[first:])
+    await broker.receive(len(whole))
+    await broker.send(produce_answer(9))
+    await client.receive(len(produce_answer(9)))
+    assert 0 < spent(measured) - before <= monotonic() - started
+
+
+async def test_time_until_the_broker_is_connected_is_not_charged(measured: Rig) -> None:
+    # A broker with a full queue accepts no connection before somebody takes one from it.
+    measured.back.listen(0)
+    blocking = [_knock(measured) for _ in range(2)]
+    client = measured.connect()
+    await client.send(ASKED)
+    await until(lambda: measured.connection.requests.blocked, "the request waits for the broker")
+    await asyncio.sleep(SECONDS)
+    started = monotonic()
+    for sock in blocking:
+        sock.close()
+    await _answer_all(measured, client)
+    assert spent(measured) <= monotonic() - started
+
+
+async def test_slow_reader_is_not_charged_for_the_next_answer(measured: Rig) -> None:
+    client = measured.connect(send_buffer=65_536)
+    both = ASKED + request(LIST_OFFSETS, 7, correlation_id=2, size=100)
+    await client.send(both)
+    broker = await measured.accept()
+    await broker.receive(len(both))
+    large, small = answer(8_000_000), answer(50, correlation_id=2)
+    sending = asyncio.create_task(broker.send(large + small))
+    await until(lambda: measured.connection.responses.blocked, "the client does not read")
+    before, started = spent(measured), monotonic()
+    await asyncio.sleep(SECONDS)
+    await client.receive(len(large) + len(small))
+    await sending
+    assert spent(measured) - before < monotonic() - started - SECONDS
+
+
+def _knock(rig: Rig) -> socket.socket:
+    sock = socket.socket()
+    sock.setblocking(False)
+    sock.connect_ex(rig.back.getsockname())
+    return sock
+
+
+async def _answer_all(rig: Rig, client: End) -> None:
+    """Accept whoever comes until the client's request is there, and answer it."""
+    received: asyncio.Task[bytes] = asyncio.create_task(client.receive(len(ANSWERED)))
+    done: Callable[[], bool] = received.done
+    answering: set[asyncio.Task[None]] = set()
+    while not done():
+        accepting = asyncio.create_task(rig.accept())
+        await asyncio.wait({accepting, received}, return_when=asyncio.FIRST_COMPLETED)
+        if accepting.done():
+            answering.add(asyncio.create_task(_serve(accepting.result())))
+        else:
+            accepting.cancel()
+    await asyncio.gather(*answering)
+    assert received.result() == ANSWERED
+
+
+async def _serve(broker: End) -> None:
+    if await broker.receive(len(ASKED)) == ASKED:
+        await broker.send(ANSWERED)
