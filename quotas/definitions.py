@@ -103,7 +103,7 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
         raise DefinitionError(path, f"must be greater than 0, not {value!r}")
     if value > LONG_MAX:
         raise DefinitionError(path, f"{value!r} is too large")
-    if key in WHOLE_KEYS and value % 1 > 1e-6:
+    if key in WHOLE_KEYS and (value % 1 > 1e-6 or round(value) < 1):
         raise DefinitionError(path, f"{value!r} must be a whole number")
 
 

@@ -136,6 +136,7 @@ def test_definitions_copy_what_they_are_given() -> None:
         (Entity(client_id="a"), PRODUCER_BYTE_RATE, -1, "greater than 0"),
         (Entity(client_id="a"), "request_percentage", math.nan, "greater than 0"),
         (Entity(client_id="a"), PRODUCER_BYTE_RATE, 1.5, "whole number"),
+        (Entity(client_id="a"), PRODUCER_BYTE_RATE, 5e-324, "whole number"),
         (Entity(client_id="a"), PRODUCER_BYTE_RATE, 2.0**64, "too large"),
         (Entity(client_id="a"), PRODUCER_BYTE_RATE, math.inf, "too large"),
     ],
