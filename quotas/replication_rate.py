@@ -153,6 +153,8 @@ class PacedRate:
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:
         """Take what a grant has brought, and give back what not."""
+        if self.limit is not None:
+            self._refill(now_ms, self.limit)  # first: what is given back to a full bucket would be lost
         self._reserved -= reserved
         self._tokens += reserved
         self.record(size, now_ms)
