@@ -86,6 +86,8 @@ class ReplicationQuotas:
         version: changes with the lists and the names; claims of another version are out of date.
         topic_names: id -> name, as far as is known.
         unknown_topics: ids that followers have named and nobody knows; whoever asks the cluster empties it.
+        fresh_ms: when the cluster was last asked what is throttled, and has answered; None where it is not asked.
+        waited_for: somebody waits for it to be asked again.
         replicas: how many are followed through this process, by all followers together; bounded by REPLICAS_MAX.
         bytes_in: (follower, topic, partition) -> bytes of records, throttled or not (PartitionBytesInRate).
     """
@@ -102,6 +104,8 @@ class ReplicationQuotas:
         self.topic_names: dict[bytes, str] = {}
         self.unknown_topics: set[bytes] = set()
         self.replicas = 0
+        self.fresh_ms: int | None = None
+        self.waited_for = False
         self.bytes_in: Counter[tuple[int, bytes, int]] = Counter()
         self._turn = 0
 

@@ -5,6 +5,9 @@ it, once, and it is named again as soon as there is room. A replica of which no 
 sync, and one that is in sync must never be left out (KAFKA-4313): it is asked for a single byte, which brings its high
 watermark, and of all that are asked so at most one brings a batch. The same holds for a full request, whose answer has
 to name everything.
+
+A replica that a follower has just begun to fetch may be throttled though nobody here knows it yet: it was created a
+moment ago, or is being added. Unless it is in sync it is left out until the cluster was asked (`ReplicationSource`).
 """
 
 from collections.abc import Sequence
@@ -22,6 +25,9 @@ __all__ = ["ReplicaLink"]
 _PROBE_BYTES: Final = 1
 # A leader that is asked to wait for less would be asked all the time.
 _WAIT_MS_MIN: Final = 5
+# How soon an answer is looked for that says whether a new replica is throttled, and how long it is waited for.
+_NEWS_MS: Final = 30
+_NEWS_MS_MAX: Final = 2000
 # A follower that wants no waiting (replica.fetch.wait.max.ms) still waits so long for nothing.
 _EMPTY_WAIT_MS_MIN: Final = 100
 
@@ -40,6 +46,7 @@ class ReplicaLink:
         "_asked",
         "_claims",
         "_counted",
+        "_new",
         "_quotas",
         "_stats",
         "_version",
@@ -65,6 +72,7 @@ class ReplicaLink:
         self._claims: dict[TopicPartition, Claim] = {}
         self._asked: list[Claim] = []  # of the Fetch that is with the leader
         self._counted = 0
+        self._new: dict[TopicPartition, int] = {}  # since when; whether it is throttled is being asked
         self._version = -1
 
     def take(self, fields: FetchFields, frame: bytes, fields_at: int, version: int, now_ms: int) -> int:
@@ -99,10 +107,17 @@ class ReplicaLink:
         quotas = self._quotas
         self._claim(now_ms)
         limits: dict[TopicPartition, int] = {}
-        if not self._claims or not quotas.enforcing:
+        if not quotas.enforcing:
             return limits, None
+        ready_ms = self._wait_for_news(limits, now_ms) if self._new else None
+        if not self._claims:
+            return limits, ready_ms
         replicas = self.session.replicas
-        behind = [(key, claim) for key, claim in self._claims.items() if not replicas[key].in_sync]
+        behind = [
+            (key, claim)
+            for key, claim in self._claims.items()
+            if not (replicas[key].in_sync or key in limits)
+        ]
         grants = quotas.share_out([(claim, replicas[key].max_bytes) for key, claim in behind], now_ms)
         left_out = []
         for (key, claim), granted in zip(behind, grants, strict=True):
@@ -115,9 +130,10 @@ class ReplicaLink:
             else:
                 left_out.append(claim)
         if not left_out:
-            return limits, None
+            return limits, ready_ms
         self._stats.replicas_left_out += len(left_out)
-        return limits, now_ms + max(quotas.ready_in_ms(left_out, now_ms), _WAIT_MS_MIN)
+        room_ms = now_ms + max(quotas.ready_in_ms(left_out, now_ms), _WAIT_MS_MIN)
+        return limits, room_ms if ready_ms is None else min(room_ms, ready_ms)
 
     def nothing_left(self, limits: dict[TopicPartition, int]) -> bool:
         """Whether every partition is left out."""
@@ -165,6 +181,7 @@ class ReplicaLink:
         self._quotas.replicas -= self._counted
         self._counted = 0
         self._claims.clear()
+        self._new.clear()
         self.session = ReplicaSession()
 
     def _claim(self, now_ms: int) -> None:
@@ -175,11 +192,35 @@ class ReplicaLink:
             added: Sequence[TopicPartition] = list(self.session.replicas)
         else:
             added = self.session.added
-            for key in self.session.removed:
-                self._claims.pop(key, None)
+        for key in self.session.removed:
+            self._claims.pop(key, None)
+            self._new.pop(key, None)
+        if self._quotas.fresh_ms is not None and self.session.added:
+            self._new.update(dict.fromkeys(self.session.added, now_ms))
+            self._quotas.waited_for = True
         for key in added:
             if key in self.session.replicas and key not in self._claims:
                 claim = self._quotas.claim(*key, self.leader, self.follower, now_ms)
                 if claim is not None:
                     self._claims[key] = claim
         self.session.added, self.session.removed = [], []
+
+    def _wait_for_news(self, limits: dict[TopicPartition, int], now_ms: int) -> int | None:
+        """Leave new replicas out that are behind; gives when to look for the news that says whether they may pass."""
+        fresh_ms = self._quotas.fresh_ms
+        known = [
+            key
+            for key, since_ms in self._new.items()
+            if fresh_ms is None or fresh_ms > since_ms or now_ms - since_ms > _NEWS_MS_MAX
+        ]
+        for key in known:
+            del self._new[key]
+        waiting = False
+        for key in self._new:
+            replica = self.session.replicas[key]
+            if self.session.full or replica.high_watermark < 0:
+                limits[key] = _PROBE_BYTES
+            elif not replica.in_sync:
+                limits[key] = 0
+                waiting = True
+        return now_ms + _NEWS_MS if waiting else None

@@ -1,4 +1,4 @@
-"""A follower and a leader with Sluice between them, in any order of events: nothing is ever lost from a session (KIP-73).
+"""A follower and a leader with Sluice between them, in any order: nothing is ever lost from a session (KIP-73).
 
 The follower and the leader of `tests.support.replicas` judge: a follower raises where Kafka's would throw its session
 away. What must hold after every request that reaches the leader: its session is exactly what the follower wants less

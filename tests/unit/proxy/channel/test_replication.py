@@ -59,7 +59,7 @@ def test_without_a_throttle_every_byte_is_the_followers_own(version: int) -> Non
 @pytest.mark.parametrize("version", VERSIONS)
 def test_throttled_partition_that_is_behind_is_left_out_and_the_free_one_is_asked_for(version: int) -> None:
     link = linked(throttling(), version)
-    # A quarter of a second's 10,000 bytes: two batches of 1,000. A batch is taken for 16,384 bytes, so one is asked for.
+    # 2,500 bytes are there, a quarter of a second; a batch is taken for 16,384 bytes until one was seen.
     assert link.round(0) == 1000 * 16
     assert link.round(1) == 0
     assert asked_for(link) == {FREE}
