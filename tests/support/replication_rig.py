@@ -160,7 +160,8 @@ class ReplicationRig:
 
     def create(self, topic: str, assignment: Sequence[Sequence[int]], **configs: str) -> None:
         """Create a topic with these replicas, a list a partition."""
-        new = NewTopic(topic, replica_assignment=[list(replicas) for replicas in assignment], config=configs)
+        replicas = [list(brokers) for brokers in assignment]
+        new = NewTopic(topic, len(replicas), replica_assignment=replicas, config=configs)
         for done in self.admin.create_topics([new]).values():
             done.result(30)
 
