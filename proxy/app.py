@@ -30,6 +30,7 @@ from proxy.metrics import Metrics
 from proxy.net import Connection, Listener, Shared, now_ms
 from proxy.quota_store import QuotaDesk, QuotaStore
 from proxy.reload import Reloader
+from proxy.replication_view import ReplicationView
 from proxy.stats import Stats
 from proxy.version import sluice_version
 from quotas.definitions import Definitions
@@ -95,7 +96,9 @@ class App:
             else None
         )
         self._listeners = [self._listener(options) for options in config.listeners]
-        metrics = Metrics(self.stats, self.engine, config.limits.metric_series_max, sluice_version())
+        series_max = config.limits.metric_series_max
+        view = ReplicationView(self.replication, self.stats, series_max // 4) if leaders else None
+        metrics = Metrics(self.stats, self.engine, series_max, sluice_version(), view)
         self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._desk.ask

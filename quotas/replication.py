@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, Literal
+from typing import Final, Literal, Protocol
 
 from quotas.replication_rate import READY_MS_MAX, PacedRate, WindowRate
 from quotas.throttled_replicas import ThrottledReplicas
@@ -52,6 +52,17 @@ class BrokerLimits:
 NO_LIMITS: Final = BrokerLimits()
 
 
+class Followed(Protocol):
+    """A follower's connection to a leader, as far as the figures need it."""
+
+    @property
+    def follower(self) -> int:
+        """The broker that fetches."""
+
+    def standings(self) -> Iterable[tuple[bytes, int, int, int]]:
+        """Give each replica whose standing is known: topic, partition, fetch offset, high watermark."""
+
+
 class Claim:
     """A throttled replica's claim on the rates it counts against.
 
@@ -89,6 +100,7 @@ class ReplicationQuotas:
         fresh_ms: when the cluster was last asked what is throttled, and has answered; None where it is not asked.
         waited_for: somebody waits for it to be asked again.
         replicas: how many are followed through this process, by all followers together; bounded by REPLICAS_MAX.
+        links: who fetches from whom now.
         bytes_in: (follower, topic, partition) -> bytes of records, throttled or not (PartitionBytesInRate).
     """
 
@@ -106,6 +118,7 @@ class ReplicationQuotas:
         self.replicas = 0
         self.fresh_ms: int | None = None
         self.waited_for = False
+        self.links: set[Followed] = set()
         self.bytes_in: Counter[tuple[int, bytes, int]] = Counter()
         self._turn = 0
 

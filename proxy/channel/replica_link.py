@@ -10,7 +10,7 @@ A replica that a follower has just begun to fetch may be throttled though nobody
 moment ago, or is being added. Unless it is in sync it is left out until the cluster was asked (`ReplicationSource`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from protocol.messages.fetch import FetchFields, TopicPartition
@@ -90,6 +90,7 @@ class ReplicaLink:
         count = len(self.session.replicas)
         self._quotas.replicas += count - self._counted
         self._counted = count
+        self._quotas.links.add(self)
         if self._quotas.replicas <= REPLICAS_MAX:
             return 0
         self._stats.replication_unmirrored += 1
@@ -175,9 +176,16 @@ class ReplicaLink:
                 claim.settle(0, now_ms)
         self._asked.clear()
 
+    def standings(self) -> Iterator[tuple[bytes, int, int, int]]:
+        """Give each replica whose standing is known: topic, partition, fetch offset, high watermark."""
+        for (topic, partition), replica in list(self.session.replicas.items()):
+            if replica.high_watermark >= 0:
+                yield topic, partition, replica.fetch_offset, replica.high_watermark
+
     def close(self, now_ms: int) -> None:
         """The connection is over."""
         self.answered(now_ms)
+        self._quotas.links.discard(self)
         self._quotas.replicas -= self._counted
         self._counted = 0
         self._claims.clear()

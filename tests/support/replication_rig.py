@@ -20,7 +20,8 @@ from types import TracebackType
 from typing import Final, Self
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-defined]  # theirs
 
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports, tools
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
@@ -153,7 +154,11 @@ class ReplicationRig:
     def settings(self, **replication: object) -> SluiceSettings:
         """Sluice's configuration, with these keys of `[replication]` changed."""
         self._replication |= replication
-        sections = {"listeners.upstreams": self._upstreams, "replication": self._replication, **self._sections}
+        sections: dict[str, Mapping[str, object]] = {
+            "listeners.upstreams": self._upstreams,
+            "replication": self._replication,
+            **self._sections,
+        }
         return SluiceSettings(
             self.cluster.bootstrap(), self.ports, listener=self._listener, sections=sections
         )
@@ -161,7 +166,7 @@ class ReplicationRig:
     def create(self, topic: str, assignment: Sequence[Sequence[int]], **configs: str) -> None:
         """Create a topic with these replicas, a list a partition."""
         replicas = [list(brokers) for brokers in assignment]
-        new = NewTopic(topic, len(replicas), replica_assignment=replicas, config=configs)
+        new = _NewTopic(topic, len(replicas), replica_assignment=replicas, config=configs)
         for done in self.admin.create_topics([new]).values():
             done.result(30)
 

@@ -183,7 +183,9 @@ def test_replication_listener_needs_upstreams_and_binds_no_bootstrap_port() -> N
 
 
 def test_malformed_replica_list_is_a_warning_and_the_rest_holds() -> None:
-    text = '[replication]\nthrottled = "file"\nleader_throttled_replicas = { a = "0:1,0-2" }\nleader_rate = "4M"'
+    text = (
+        '[replication]\nthrottled = "file"\nleader_throttled_replicas = { a = "0:1,0-2" }\nleader_rate = "4M"'
+    )
     config = made(SMALL + text)
     (warning,) = config.warnings
     expected = "replication.leader_throttled_replicas.a: entry 2, '0-2': not [partition]:[replica]; did you mean '0:2'?"

@@ -1,0 +1,148 @@
+"""Brokers that replicate through Sluice: throttled by Kafka's tool, by Sluice alone, and not at all (KIP-73).
+
+Three brokers of their own, whose inter-broker listener is advertised at one Sluice. Sizes are read off log files.
+Bounds: no second over the quota and one batch (100,000 bytes), and the whole not faster than the quota; how much
+slower it may be is generous, since this machine runs other tests too.
+"""
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import tools
+from tests.cluster.sasl import SASL_USERS, password
+from tests.support.replication_rig import ReplicationRig
+
+MB = 1_000_000
+BATCH = 110_000
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicationRig]:
+    with ReplicationRig(tmp_path_factory.mktemp("replication")) as rig:
+        yield rig
+
+
+def until(condition, what: str, seconds: float = 40.0) -> None:  # type: ignore[no-untyped-def]  # any callable
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def reconfigure(rig: ReplicationRig, **keys: object) -> None:
+    """Change `[replication]` and wait until it holds."""
+    assert rig.sluice is not None
+    before = rig.sluice.metric("sluice_reloads_total", result="ok")
+    rig.settings(**keys).write(rig.directory)
+    rig.sluice.signal(signal.SIGHUP)
+    sluice = rig.sluice
+    until(lambda: sluice.metric("sluice_reloads_total", result="ok") > before, "a reload")
+
+
+def filled(rig: ReplicationRig, topic: str, megabytes: float) -> int:
+    rig.create(topic, [[1]])
+    rig.fill(topic, megabytes)
+    return rig.size(topic, 1)
+
+
+def test_reassignment_tool_throttles_and_verify_takes_it_away(rig: ReplicationRig) -> None:
+    assert rig.sluice is not None
+    reconfigure(rig, throttled="cluster", policy="schedule")
+    size = filled(rig, "tool", 12)
+    said = rig.reassign({"tool": [[1, 3]]}, 2 * MB)
+    assert "inter-broker throttle limit was set to 2000000 B/s" in said
+    watched = rig.watch("tool", 3, size)
+    assert watched.largest_second() <= 2 * MB + BATCH
+    assert watched.seconds >= 0.95 * (size - 0.5 * MB) / (2 * MB)
+    assert watched.seconds <= 3 * size / (2 * MB)
+    assert rig.sluice.metric("sluice_replicas_left_out_total") > 0
+    assert rig.sluice.metric("sluice_replication_partition_bytes_total", topic="tool", broker="3") == size
+    until(lambda: rig.in_sync("tool") == {0: {1, 3}}, "in sync")
+    assert "is completed" in rig.reassign({"tool": [[1, 3]]}, None, "--verify")
+    sluice = rig.sluice
+    until(lambda: not sluice.metric("sluice_replication_quota_byte_rate"), "no quota")
+
+
+def test_replicas_being_added_are_throttled_without_any_config(rig: ReplicationRig) -> None:
+    reconfigure(rig, throttled="reassignments", leader_rate="2M", follower_rate="3M")
+    size = filled(rig, "added", 12)
+    rig.reassign({"added": [[1, 2, 3]]})
+    watched = rig.watch("added", 3, size)
+    assert watched.largest_second() <= 2 * MB + BATCH
+    until(lambda: rig.in_sync("added") == {0: {1, 2, 3}}, "in sync")
+    listed = tools.run(
+        tools.CONFIGS,
+        *("--bootstrap-server", rig.cluster.bootstrap(), "--describe", "--entity-type", "topics"),
+        *("--entity-name", "added"),
+    )
+    assert "throttled" not in listed, "nothing is left behind"
+
+
+def test_throttle_is_raised_and_switched_off_in_flight(rig: ReplicationRig) -> None:
+    assert rig.sluice is not None
+    reconfigure(rig, throttled="reassignments", leader_rate="200k", follower_rate="200k")
+    size = filled(rig, "raised", 30)
+    rig.reassign({"raised": [[1, 3]]})
+    rig.watch("raised", 3, 300_000)
+    reconfigure(rig, leader_rate="4M", follower_rate="4M")
+    began = time.monotonic()
+    rig.watch("raised", 3, 5 * MB)
+    assert time.monotonic() - began < 10
+    rig.sluice.signal(signal.SIGUSR1)
+    began = time.monotonic()
+    rig.watch("raised", 3, size)
+    assert time.monotonic() - began < 4  # 25 MB would take 6 s
+    rig.sluice.signal(signal.SIGUSR1)
+
+
+def test_sluice_killed_in_the_middle_loses_nothing(rig: ReplicationRig) -> None:
+    assert rig.sluice is not None
+    reconfigure(rig, throttled="reassignments", leader_rate="2M", follower_rate="2M")
+    size = filled(rig, "killed", 12)
+    rig.create("beside", [[1, 2, 3]])
+    rig.reassign({"killed": [[1, 3]]})
+    rig.watch("killed", 3, 4 * MB)
+    rig.sluice.signal(signal.SIGKILL)
+    rig.sluice.stop()
+    rig.start_sluice()
+    assert rig.sluice is not None
+    rig.sluice.wait_ready()
+    watched = rig.watch("killed", 3, size)
+    assert watched.largest_second() <= 2 * MB + 2 * BATCH
+    until(lambda: rig.in_sync("killed") == {0: {1, 3}}, "in sync")
+    assert rig.in_sync("beside") == {0: {1, 2, 3}}
+
+
+def test_kafkas_windows_hold_the_rate_on_average(rig: ReplicationRig) -> None:
+    reconfigure(rig, throttled="reassignments", policy="kip73", leader_rate="2M", follower_rate="2M")
+    size = filled(rig, "windows", 16)
+    rig.reassign({"windows": [[1, 3]]})
+    watched = rig.watch("windows", 3, size)
+    assert watched.seconds >= 0.5 * size / (2 * MB)
+    assert watched.seconds <= 3 * size / (2 * MB)
+
+
+def test_brokers_authenticate_to_each_other_through_sluice(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    users = f'user_sluice="{password("sluice")}"'
+    properties = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "plain.sasl.jaas.config": (f'{module} username="sluice" password="{password("sluice")}" {users};'),
+    }
+    rig = ReplicationRig(
+        tmp_path,
+        {"throttled": "reassignments", "leader_rate": "2M"},
+        nodes=2,
+        protocol="SASL_PLAINTEXT",
+        listener_properties=properties,
+        properties={"sasl.mechanism.inter.broker.protocol": "PLAIN"},
+        cluster_options={"format_arguments": SASL_USERS},
+    )
+    with rig:
+        size = filled(rig, "sasl", 6)
+        rig.reassign({"sasl": [[1, 2]]})
+        assert rig.watch("sasl", 2, size).largest_second() <= 2 * MB + BATCH
