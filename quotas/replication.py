@@ -214,6 +214,8 @@ class ReplicationQuotas:
                 continue
             granted = self._grant(claim, least, most, len(order) - place, hopeless, now_ms)
             if granted:
+                # Whole batches: a leader fills up with the beginning of the next one, which a follower throws away.
+                granted -= granted % least if granted < most else 0
                 self._turn += 1
                 claim.turn = self._turn
                 claim.reserved = grants[index] = granted
