@@ -16,6 +16,7 @@ import pytest
 from proxy.cli import main
 from tests.cluster import tools
 from tests.cluster.sasl import SASL_USERS, password
+from tests.support.certificates import Authority
 from tests.support.replication_rig import ReplicationRig, reassignment_json
 
 MB = 1_000_000
@@ -149,6 +150,38 @@ def test_brokers_authenticate_to_each_other_through_sluice(tmp_path: Path) -> No
         size = filled(rig, "sasl", 6)
         rig.reassign({"sasl": [[1, 2]]})
         assert rig.watch("sasl", 2, size).largest_second() <= 2 * MB + BATCH
+
+
+def test_tls_between_brokers_ends_at_sluice(tmp_path: Path) -> None:
+    """Sluice shows a certificate of its own to followers and to leaders; each side trusts one authority."""
+    authority = Authority.make(tmp_path, "brokers")
+    broker, own = authority.issue("broker"), authority.issue("sluice", "/O=Example/CN=sluice")
+    properties = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(broker.store_file),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.cert_file),
+        "ssl.client.auth": "required",
+    }
+    tls = {"cert_file": str(own.cert_file), "key_file": str(own.key_file)}
+    rig = ReplicationRig(
+        tmp_path,
+        {"throttled": "reassignments", "leader_rate": "2M"},
+        nodes=2,
+        protocol="SSL",
+        listener_properties=properties,
+        sections={
+            "listeners.tls": {**tls, "client_ca_file": str(authority.cert_file)},
+            "cluster.tls": {**tls, "ca_file": str(authority.cert_file)},
+        },
+        bootstrap_internal=True,
+    )
+    with rig:
+        size = filled(rig, "tls", 6)
+        rig.reassign({"tls": [[1, 2]]})
+        assert rig.watch("tls", 2, size).largest_second() <= 2 * MB + BATCH
+        assert rig.sluice is not None
+        assert rig.sluice.metric("sluice_tls_handshakes_total", side="client") > 0
 
 
 def test_estimate_says_what_the_cluster_then_takes(

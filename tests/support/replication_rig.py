@@ -78,7 +78,9 @@ class ReplicationRig:
         properties: more settings of the brokers.
         listener: more keys of Sluice's listener.
         protocol: security protocol of the brokers' own listener, and its settings.
-        cluster_keys: more keys for `[cluster]`.
+        sections: more tables of Sluice's configuration.
+        cluster_options: more of the brokers' own.
+        bootstrap_internal: Sluice asks its questions at the brokers' own listener too.
     """
 
     def __init__(
@@ -94,6 +96,7 @@ class ReplicationRig:
         listener_properties: Mapping[str, str] | None = None,
         sections: Mapping[str, Mapping[str, object]] | None = None,
         cluster_options: Mapping[str, tuple[str, ...]] | None = None,
+        bootstrap_internal: bool = False,
     ) -> None:
         self.directory = directory
         self.ports = SluicePorts.free()
@@ -118,6 +121,7 @@ class ReplicationRig:
             )
         )
         self._proxied = proxied
+        self._bootstrap_internal = bootstrap_internal
         self._upstreams = {str(node): f"{HOST}:{port}" for node, port in enumerate(real, 1)}
         self.sluice: SluiceProcess | None = None
 
@@ -160,7 +164,10 @@ class ReplicationRig:
             **self._sections,
         }
         return SluiceSettings(
-            self.cluster.bootstrap(), self.ports, listener=self._listener, sections=sections
+            self.cluster.bootstrap(INTERNAL) if self._bootstrap_internal else self.cluster.bootstrap(),
+            self.ports,
+            listener=self._listener,
+            sections=sections,
         )
 
     def create(self, topic: str, assignment: Sequence[Sequence[int]], **configs: str) -> None:
