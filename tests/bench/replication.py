@@ -1,4 +1,4 @@
-"""`python -m tests.bench.replication`: the proposal's test plan, by Kafka's throttle and by Sluice's, in one run (KIP-73).
+"""`python -m tests.bench.replication`: the test plan of KIP-73, by Kafka's throttle and by Sluice's, in one run.
 
 Each front has a cluster of its own: `kafka` replicates directly and is throttled by kafka-reassign-partitions;
 `schedule` and `kip73` replicate through Sluice, which throttles what reassignments add. What a broker has is read off

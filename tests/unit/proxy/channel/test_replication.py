@@ -303,3 +303,48 @@ def test_partition_taken_away_and_given_back_before_the_leader_heard_of_it_is_no
     link.leader.ends[FREE] = 3
     assert link.round(510) == 3000
     assert asked_for(link) == {FREE}
+
+
+def test_new_replica_is_left_out_until_the_cluster_was_asked() -> None:
+    quotas = throttling(None, lists="")
+    quotas.fresh_ms = 0  # asked a moment ago
+    link = linked(quotas)
+    assert link.round(10) == 1000  # both are asked for a byte: the one that has news has a batch
+    assert link.leader.asked == {FREE: 1, MOVED: 1}
+    assert quotas.waited_for
+    assert link.round(11) == 0
+    assert asked_for(link) == {FREE}  # in sync, as is known now
+    assert link.leader.seen[-1].max_wait_ms == 30
+    quotas.fresh_ms = 12
+    assert link.round(13) == (PLENTY - 1) * 1000
+
+
+def test_new_replica_does_not_wait_for_ever() -> None:
+    quotas = throttling(None, lists="")
+    quotas.fresh_ms = 0
+    link = linked(quotas)
+    link.round(10)
+    assert link.round(2000) == 0
+    assert link.round(2011) == (PLENTY - 1) * 1000
+
+
+def test_nobody_waits_while_the_cluster_can_not_be_asked() -> None:
+    quotas = throttling(None, lists="")
+    quotas.fresh_ms = 0
+    link = linked(quotas)
+    link.round(10)
+    quotas.fresh_ms = None
+    assert link.round(11) == (PLENTY - 1) * 1000
+
+
+def test_new_replica_that_turns_out_to_be_throttled_has_had_one_batch() -> None:
+    quotas = throttling(None, lists="")
+    quotas.fresh_ms = 0
+    link = linked(quotas)
+    link.round(10)
+    quotas.limit(BrokerLimits(default=0), BrokerLimits())
+    quotas.throttle(ThrottledReplicas(leaders={"t2": EVERY_REPLICA}))
+    quotas.fresh_ms = 12
+    for now_ms in range(13, 5000, 100):
+        assert link.round(now_ms) == 0
+    assert link.follower.offsets[MOVED] == 1
