@@ -36,13 +36,13 @@ class Standing(NamedTuple):
 class ReplicaWalk(FetchWalk):
     """One walk; `found` grows with every partition whose header was seen, and is its reader's to empty."""
 
-    __slots__ = ("_error_code", "_high_watermark", "_index", "_topic_key", "found")
+    __slots__ = ("_error_code", "_high_watermark", "_index", "_topic_named", "found")
 
     def __init__(self, version: int, frame_length: int) -> None:
         """Take an answer by its request's version and the number in its length prefix."""
         super().__init__(version, frame_length)
         self.found: list[Standing] = []
-        self._topic_key = b""
+        self._topic_named = b""
         self._index = self._error_code = 0
         self._high_watermark = -1
 
@@ -53,7 +53,7 @@ class ReplicaWalk(FetchWalk):
             start, stop = string_span(buf, pos, limit, self._compact)
             stop = max(start, stop)
         partitions, after = count(buf, stop, limit, self._compact)
-        self._topic_key = bytes(buf[start:stop])
+        self._topic_named = bytes(buf[start:stop])
         self._begin_partitions(partitions)
         return after
 
@@ -69,7 +69,7 @@ class ReplicaWalk(FetchWalk):
         if size >= _BATCH_HEAD_BYTES:
             skip(at, _BATCH_HEAD_BYTES, limit)
             batch_bytes = max(0, _BATCH(buf, at)[1]) + _BATCH_HEAD_BYTES
-        key = (self._topic_key, self._index)
+        key = (self._topic_named, self._index)
         self.found.append(Standing(key, self._error_code, self._high_watermark, max(size, 0), batch_bytes))
         self._state = PARTITION_TAGS
         return at + max(size, 0)

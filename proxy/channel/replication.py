@@ -179,27 +179,21 @@ class ReplicaRequests(RequestSide):
 class ReplicaResponses(ResponseSide):
     """Answers of a leader on their way to its follower."""
 
-    __slots__ = ("_link", "_now_ms")
+    __slots__ = ("_link",)
 
     def __init__(self, state: ChannelState, link: ReplicaLink) -> None:
         super().__init__(state)
         self._link = link
-        self._now_ms = 0
 
-    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
-        """Decide over what the leader sent; see the package docstring."""
-        self._now_ms = now_ms
-        return super().receive(buf, start, end, now_ms)
-
-    def _walk_on(self, buf: Buffer, pos: int, end: int) -> int:
+    def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         walk = self.walk
         assert isinstance(walk, ReplicaWalk), "no other answer is walked here"
-        pos = super()._walk_on(buf, pos, end)
+        pos = super()._walk_on(buf, pos, end, now_ms)
         if walk.found:
-            self._link.seen(walk.found, self._now_ms)
+            self._link.seen(walk.found, now_ms)
             walk.found.clear()
         if self.walk is None:
-            self._link.answered(self._now_ms)
+            self._link.answered(now_ms)
             if self.state.full:  # a second Fetch waits
                 self._make_room()
         return pos

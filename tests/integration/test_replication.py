@@ -200,3 +200,40 @@ def test_estimate_says_what_the_cluster_then_takes(
     rig.reassign({"estimated": [[1, 2]]})
     watched = rig.watch("estimated", 2, size)
     assert 0.9 * report["seconds"] <= watched.seconds <= 2 * report["seconds"]
+
+
+def test_broker_bounced_in_the_middle_catches_up_within_the_quota(rig: ReplicationRig) -> None:
+    reconfigure(rig, throttled="reassignments", policy="schedule", leader_rate="2M", follower_rate="2M")
+    size = filled(rig, "bounced", 12)
+    rig.reassign({"bounced": [[1, 3]]})
+    rig.watch("bounced", 3, 3 * MB)
+    rig.cluster.stop_broker(3)
+    rig.cluster.start_broker(3)
+    watched = rig.watch("bounced", 3, size)
+    assert watched.largest_second() <= 2 * MB + 2 * BATCH
+    until(lambda: rig.in_sync("bounced") == {0: {1, 3}}, "in sync")
+
+
+def test_low_volume_partitions_stay_in_sync_beside_a_move(rig: ReplicationRig) -> None:
+    """KAFKA-4313: every replica is listed, the high-volume one is behind, and the others' ISR does not flap."""
+    reconfigure(
+        rig,
+        throttled="file",
+        policy="schedule",
+        leader_rate="500k",
+        follower_rate="500k",
+        leader_throttled_replicas={"high": "*", "low": "*"},
+        follower_throttled_replicas={"high": "*", "low": "*"},
+    )
+    rig.create("low", [[1, 3]] * 4)
+    filled(rig, "high", 30)
+    rig.reassign({"high": [[1, 3]]})
+    rig.watch("high", 3, 200_000)
+    deadline = time.monotonic() + 35  # longer than replica.lag.time.max.ms
+    while time.monotonic() < deadline:
+        rig.fill("low", 0.01, partitions=4)
+        assert rig.in_sync("low") == dict.fromkeys(range(4), {1, 3})
+        time.sleep(0.5)
+    assert rig.size("high", 3) < 25 * MB, "it is still being moved"
+    reconfigure(rig, throttled="off", leader_throttled_replicas={}, follower_throttled_replicas={})
+    rig.watch("high", 3, rig.size("high", 1))
