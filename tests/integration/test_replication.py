@@ -232,7 +232,7 @@ def test_low_volume_partitions_stay_in_sync_beside_a_move(rig: ReplicationRig) -
     deadline = time.monotonic() + 35  # longer than replica.lag.time.max.ms
     while time.monotonic() < deadline:
         rig.fill("low", 0.01, partitions=4)
-        assert rig.in_sync("low") == dict.fromkeys(range(4), {1, 3})
+        assert rig.in_sync("low") == {number: {1, 3} for number in range(4)}
         time.sleep(0.5)
     assert rig.size("high", 3) < 25 * MB, "it is still being moved"
     reconfigure(rig, throttled="off", leader_throttled_replicas={}, follower_throttled_replicas={})

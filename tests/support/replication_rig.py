@@ -160,7 +160,14 @@ class ReplicationRig:
         self._replication |= replication
         sections: dict[str, Mapping[str, object]] = {
             "listeners.upstreams": self._upstreams,
-            "replication": self._replication,
+            "replication": {
+                name: value for name, value in self._replication.items() if not isinstance(value, dict)
+            },
+            **{
+                f"replication.{name}": value
+                for name, value in self._replication.items()
+                if isinstance(value, dict)
+            },
             **self._sections,
         }
         return SluiceSettings(
