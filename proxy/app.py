@@ -127,6 +127,11 @@ class App:
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_ANSWER_SECONDS_MAX):
                 await self.poller.poll()
+        if self._source is not None:
+            self._source.configure(self._config.replication)
+            with suppress(TimeoutError):  # or a follower's first fetches would pass unthrottled
+                async with asyncio.timeout(_FIRST_ANSWER_SECONDS_MAX):
+                    await self._source.poll()
         for listener in self._listeners:
             listener.open()
         reuse_port = any(options.reuse_port for options in self._config.listeners)
@@ -146,7 +151,6 @@ class App:
         if self._mirror is not None:
             self._task(self._mirror.run())
         if self._source is not None:
-            self._source.configure(self._config.replication)
             self._task(self._source.run())
         await self._stopping.wait()
         await self._drain()

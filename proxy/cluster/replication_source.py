@@ -172,8 +172,8 @@ class ReplicationSource:
         keys = (LEADER_RATE, FOLLOWER_RATE)
         brokers = self._brokers.live()
         found = await asyncio.gather(*(self._describe_broker(broker, keys) for broker in brokers))
-        if brokers and all(described is None for described in found):
-            raise OSError("no broker describes its configs")
+        if all(described is None for described in found):
+            raise OSError("no broker describes its configs" if brokers else "no broker is known yet")
         for broker, described in zip(brokers, found, strict=True):
             if described is not None:
                 self._rates[broker] = (_rate(described, LEADER_RATE), _rate(described, FOLLOWER_RATE))

@@ -107,6 +107,10 @@ class Broker:
         return framed(kind(version=1, results=results), correlation_id=1)
 
 
+def nothing() -> None:
+    """Nobody waits."""
+
+
 @dataclass
 class World:
     """A source and whom it asks."""
@@ -242,3 +246,15 @@ async def test_rate_of_zero_is_one() -> None:
         found.broker.configs = {"1": {LEADER_RATE: "0"}}
         await found.source.poll()
         assert found.quotas.leader_limits.limit(1) == 0
+
+
+async def test_cluster_without_a_known_broker_is_a_problem() -> None:
+    source = ReplicationSource(
+        BrokerMap((), Stats()),
+        ReplicationQuotas(ReplicationOptions()),
+        ReplicationSettings(),
+        nothing,
+        lambda: 0,
+    )
+    await source.poll()
+    assert source.problem == "no broker is known yet"
