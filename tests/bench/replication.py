@@ -28,6 +28,10 @@ __all__ = ["main"]
 MB: Final = 1_000_000
 FRONTS: Final = ("kafka", "schedule", "kip73")
 DOCUMENT: Final = Path("docs/benchmarks.md")
+# Beside a partition that is left out nearly always, one that is never.
+_FREE: Final = "unthrottled beside throttled"
+_FREE_MB: Final = 300
+_HELD_RATE: Final = MB / 10
 _SETTLE_SECONDS: Final = 2.0
 _PRODUCE_RATE: Final = 0.25  # of the throttle
 
@@ -176,12 +180,33 @@ def run_scenario(rig: ReplicationRig, front: str, scenario: Scenario, number: in
     )
 
 
-def throttle(rig: ReplicationRig, rate: float) -> None:
+def run_free(rig: ReplicationRig, front: str) -> float:
+    """Move a partition that is not throttled beside one that is and falls behind, on one connection; gives MB/s."""
+    for topic, megabytes in (("held", 20), ("free", _FREE_MB)):
+        rig.create(topic, [[1]])
+        rig.fill(topic, megabytes, 1)
+    if front == "kafka":
+        rig.reassign({"held": [[1, 2]]}, int(_HELD_RATE))
+    else:
+        throttle(rig, _HELD_RATE, throttled="file", leader_throttled_replicas={"held": "*"})
+        rig.reassign({"held": [[1, 2]]})
+    rig.watch("held", 2, 1)
+    size = rig.size("free", 1)
+    starter = threading.Thread(
+        target=rig.reassign, args=({"free": [[1, 2]]}, None, "--execute", "--additional")
+    )
+    starter.start()
+    watched = rig.watch("free", 2, size)
+    starter.join()
+    return watched.rate / MB
+
+
+def throttle(rig: ReplicationRig, rate: float, **more: object) -> None:
     """Set Sluice's rates, and wait until they hold."""
     assert rig.sluice is not None, "this front has a Sluice"
     sluice = rig.sluice
     before = sluice.metric("sluice_reloads_total", result="ok")
-    rig.settings(leader_rate=int(rate), follower_rate=int(rate)).write(rig.directory)
+    rig.settings(leader_rate=int(rate), follower_rate=int(rate), **more).write(rig.directory)
     deadline = time.monotonic() + 20
     while sluice.metric("sluice_reloads_total", result="ok") <= before:
         if time.monotonic() > deadline:
@@ -267,14 +292,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     processes.exit_on_signals()
     chosen = [scenario for scenario in SCENARIOS if options.only in scenario.name]
     results = []
+    free: dict[str, float] = {}
     for front in options.fronts.split(","):
         with rig_of(front) as rig:
             for number, scenario in enumerate(chosen):
                 result = run_scenario(rig, front, scenario, number)
                 results.append(result)
                 print(" | ".join(result.row()), file=sys.stderr, flush=True)
+            if options.only in _FREE:
+                free[front] = run_free(rig, front)
+                print(f"{_FREE} | {front} | {free[front]:.0f} MB/s", file=sys.stderr, flush=True)
     results.sort(key=lambda result: SCENARIOS.index(result.scenario))
     outcome = judge(results)
+    outcome.tables.append(
+        Table(
+            "An unthrottled partition beside a throttled one, on the same connection",
+            ("front", "MB/s"),
+            tuple((front, f"{rate:.0f}") for front, rate in free.items()),
+        )
+    )
+    if "kafka" in free and "schedule" in free:
+        name = "schedule: unthrottled beside throttled, against no proxy"
+        outcome.bars.append(Bar(name, free["schedule"] / free["kafka"], 0.95, at_least=True))
     facts = machine.describe()
     report.show(report.screen(), facts, outcome)
     if not options.only and options.fronts == ",".join(FRONTS):
