@@ -21,8 +21,8 @@ import uvloop
 from proxy.admin import AdminServer, Site
 from proxy.certificates import Certificates
 from proxy.channel import ChannelSettings
-from proxy.cluster import BrokerMap, MapFile, Poller, QuotaMirror, TopicIds, login_of
-from proxy.config import Config, ListenerOptions
+from proxy.cluster import BrokerMap, MapFile, Poller, QuotaMirror, ReplicationSource, TopicIds, login_of
+from proxy.config import Address, Config, ListenerOptions
 from proxy.config.definitions import engine_options, unenforced
 from proxy.errors import StartError
 from proxy.logs import event
@@ -30,10 +30,12 @@ from proxy.metrics import Metrics
 from proxy.net import Connection, Listener, Shared, now_ms
 from proxy.quota_store import QuotaDesk, QuotaStore
 from proxy.reload import Reloader
+from proxy.replication_view import ReplicationView
 from proxy.stats import Stats
 from proxy.version import sluice_version
 from quotas.definitions import Definitions
 from quotas.engine import Engine
+from quotas.replication import ReplicationQuotas
 
 __all__ = ["App", "run"]
 
@@ -66,20 +68,37 @@ class App:
         self.shared.broker_tls = broker_tls = self._certificates.brokers
         self.connections: set[Connection] = set()
         self._map_file = MapFile(config.state.directory) if config.state.directory else None
-        upstreams = {
-            broker: address for listener in config.listeners for broker, address in listener.upstreams.items()
-        }
+        upstreams = _upstreams(config, replicates=False)
+        leaders = _upstreams(config, replicates=True)
+        if not upstreams and config.cluster.bootstrap == tuple(leaders.values()):
+            upstreams = leaders  # nobody has said where else the brokers listen
         bootstrap = config.cluster.bootstrap or tuple(upstreams.values())
         self.brokers = BrokerMap(bootstrap, self.stats)
         for broker, address in upstreams.items():
             self.brokers.learn(broker, *address)
         self.brokers.set_live(upstreams)
+        # What stands behind the brokers' own listener is another listener of theirs.
+        self.leaders = BrokerMap(tuple(leaders.values()), self.stats)
+        for broker, address in leaders.items():
+            self.leaders.learn(broker, *address)
+        self.replication = ReplicationQuotas(config.replication.options)
         login = login_of(config.cluster)
         tls = None if broker_tls is None else lambda: broker_tls.context
-        self.poller = Poller(self.brokers, self._map_file, follow=not upstreams, login=login, tls=tls)
+        self.poller = Poller(
+            self.brokers, self._map_file, follow=not upstreams, login=login, tls=tls, others=(self.leaders,)
+        )
         self._topic_ids = TopicIds(self.brokers, self.engine.topics.names, now_ms, login=login, tls=tls)
+        self._source = (
+            ReplicationSource(
+                self.brokers, self.replication, config.replication, self._reconsider, now_ms, login, tls
+            )
+            if leaders
+            else None
+        )
         self._listeners = [self._listener(options) for options in config.listeners]
-        metrics = Metrics(self.stats, self.engine, config.limits.metric_series_max, sluice_version())
+        series_max = config.limits.metric_series_max
+        view = ReplicationView(self.replication, self.stats, series_max // 4) if leaders else None
+        metrics = Metrics(self.stats, self.engine, series_max, sluice_version(), view)
         self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._desk.ask
@@ -108,6 +127,11 @@ class App:
         with suppress(TimeoutError):
             async with asyncio.timeout(_FIRST_ANSWER_SECONDS_MAX):
                 await self.poller.poll()
+        if self._source is not None:
+            self._source.configure(self._config.replication)
+            with suppress(TimeoutError):  # or a follower's first fetches would pass unthrottled
+                async with asyncio.timeout(_FIRST_ANSWER_SECONDS_MAX):
+                    await self._source.poll()
         for listener in self._listeners:
             listener.open()
         reuse_port = any(options.reuse_port for options in self._config.listeners)
@@ -126,6 +150,8 @@ class App:
         self._task(self._sweep())
         if self._mirror is not None:
             self._task(self._mirror.run())
+        if self._source is not None:
+            self._task(self._source.run())
         await self._stopping.wait()
         await self._drain()
         tasks = list(self._tasks)
@@ -145,6 +171,8 @@ class App:
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Take what a reload changed: quotas, policy, mode. No connection is touched; whoever waits is asked again."""
         self.engine.update(engine_options(config), definitions, now_ms())
+        if self._source is not None:
+            self._source.configure(config.replication)
         self._reconsider()
 
     def quotas_altered(self) -> None:
@@ -165,6 +193,7 @@ class App:
         """SIGUSR1: plain relay, or quotas again."""
         self._switched_on = not self._switched_on
         self.engine.switch(self._switched_on)
+        self.replication.enforcing = self._switched_on
         event(logger, logging.WARNING, "enforcement switched", enforcing=self.engine.enforcing)
         self._reconsider()
 
@@ -183,6 +212,7 @@ class App:
             return ChannelSettings(
                 broker=broker,
                 address_map=None if options.sidecar else partial(self.brokers.address_map, options),
+                replication=self.replication if options.replicates else None,
                 frame_bytes_max=self._config.limits.frame_bytes_max,
                 oauth_claim=options.oauth_claim,
                 answers_quotas=self._mirror is None,
@@ -190,7 +220,8 @@ class App:
             )
 
         tls = self._certificates.listeners.get(options.name)
-        return Listener(options, settings, self.brokers, self.shared, self.connections, tls)
+        routes = self.leaders if options.replicates else self.brokers
+        return Listener(options, settings, routes, self.shared, self.connections, tls)
 
     def _handle_signals(self) -> None:
         handlers: dict[int, Callable[[], None]] = {
@@ -231,6 +262,7 @@ class App:
         for listener in self._listeners:
             listener.close()
         self.engine.switch(False)
+        self.replication.enforcing = False
         event(logger, logging.INFO, "draining", connections=len(self.connections))
         until = now_ms() + int(self._config.limits.drain_seconds * 1000)
         while (self.connections or self.shared.arrivals) and now_ms() < until and self._signals < 2:
@@ -261,6 +293,16 @@ def run(config: Config) -> int:
         return 1 if app.failed else 0
 
     return uvloop.run(main())
+
+
+def _upstreams(config: Config, *, replicates: bool) -> dict[int, Address]:
+    """Where the brokers listen that stand behind the clients' listeners, or behind their own."""
+    return {
+        broker: address
+        for listener in config.listeners
+        if listener.replicates is replicates
+        for broker, address in listener.upstreams.items()
+    }
 
 
 def _raise_descriptor_limit() -> None:

@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from protocol.api import API_NAMES
 from proxy.client_families import of_clients, of_mutations, of_requests, of_topics
+from proxy.replication_view import ReplicationView
 from proxy.series import ClientSeries, portions
 from proxy.stats import LATENCY_BOUNDS_US, Stats
 from quotas.engine import QuotaView
@@ -64,9 +65,19 @@ class Metrics:
         quotas: the quotas engine.
         series_max: a bound on the series of all clients together.
         version: of Sluice, for `sluice_build_info`.
+        replication: what brokers replicate through this process; None where they do not.
     """
 
-    def __init__(self, stats: Stats, quotas: Quotas, series_max: int, version: str) -> None:
+    def __init__(
+        self,
+        stats: Stats,
+        quotas: Quotas,
+        series_max: int,
+        version: str,
+        replication: ReplicationView | None = None,
+    ) -> None:
+        self._replication = replication
+        self._now_ms = 0
         self._stats = stats
         self._quotas = quotas
         # What few do, and what is no client's bytes, must not compete with clients' bytes for a series.
@@ -99,6 +110,9 @@ class Metrics:
             for portion in portions(views(now_ms)):
                 series.take(portion)
                 yield
+        if self._replication is not None:
+            yield from self._replication.portions(now_ms)
+        self._now_ms = now_ms
         self._cluster_tokens = self._quotas.cluster_tokens(now_ms)
 
     def snapshot(self) -> Snapshot:
@@ -110,6 +124,7 @@ class Metrics:
             *of_topics(self._topics.rows()),
             *of_requests(requests),
             *_of_proxy(self._stats),
+            *self._of_replication(),
             *self._of_program(),
         )
         return Snapshot(families)
@@ -125,6 +140,17 @@ class Metrics:
         # OpenMetrics ends with a line of its own, so both parts must be written by one registry.
         registry.register(_Fixed(tuple(self._process.collect())))
         return encode(registry), content_type
+
+    def _of_replication(self) -> Iterator[Metric]:
+        if self._replication is None:
+            return
+        for name, kind, text, labels, rows in self._replication.families(self._now_ms):
+            family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
+                name, text, labels=labels
+            )
+            for values, value in rows:
+                family.add_metric(values, value)
+            yield family
 
     def _of_program(self) -> Iterator[Metric]:
         gauge = GaugeMetricFamily(

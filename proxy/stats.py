@@ -43,6 +43,10 @@ class Stats:
         "quota_requests",
         "refused",
         "reloads",
+        "replica_fetches_answered",
+        "replicas_left_out",
+        "replication_unknown_versions",
+        "replication_unmirrored",
         "requests",
         "sasl",
         "session_translations",
@@ -86,6 +90,10 @@ class Stats:
         self.topics_would_reject: Counter[str] = Counter()  # forwarded only because nothing is enforced
         self.topic_bytes_uncharged = 0  # of topics that are named by an id nobody knows
         self.topic_lookups = 0  # Metadata requests of our own, for the sizes of topics
+        self.replicas_left_out = 0  # times a throttled replica was left out of a Fetch
+        self.replica_fetches_answered = 0  # Fetches of followers that had nothing left to ask for
+        self.replication_unknown_versions: Counter[str] = Counter()  # Fetches that passed unthrottled
+        self.replication_unmirrored = 0  # Fetches that passed unthrottled: too many replicas to remember
         self.unnamed_brokers = 0  # times a broker without a port was left out of an answer
         self.pipe_fallbacks = 0
         # Result: described, altered, refused, failed, malformed.

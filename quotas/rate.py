@@ -84,6 +84,20 @@ class SampledRate:
             elapsed_ms += missing * self._sample_ms
         return max(1, elapsed_ms)
 
+    def elapsed_ms(self, now_ms: int) -> int:
+        """Time since the oldest sample began: Kafka's `SimpleRate` divides by it, unstretched (KIP-73)."""
+        if not self._starts:
+            return 0
+        if now_ms >= self.purge_at_ms:
+            self._purge(now_ms)
+        return now_ms - self._oldest_ms
+
+    def total_in(self, now_ms: int) -> int:
+        """S without what has left the window by now."""
+        if self._starts and now_ms >= self.purge_at_ms:
+            self._purge(now_ms)
+        return self.total
+
     def per_second(self, now_ms: int) -> float:
         """O: the observed rate."""
         window_ms = self.window_ms(now_ms)

@@ -91,7 +91,9 @@ def _read_old_request(buf: Buffer, body_pos: int, end: int, version: int) -> Fet
     return FetchFields(replica, wait, least, 0x7FFFFFFF, 0, FINAL_EPOCH, -1, -1)
 
 
-def empty_response(version: int, correlation_id: int, session_id: int, throttle_ms: int) -> bytes:
+def empty_response(
+    version: int, correlation_id: int, session_id: int, throttle_ms: int, error_code: int = 0
+) -> bytes:
     """A whole frame that answers with no topics: what a throttled client gets for records (KIP-219)."""
     if not 0 <= version <= VERSION_MAX:
         raise UnknownVersionError(f"no empty answer is known for Fetch version {version}")
@@ -101,7 +103,7 @@ def empty_response(version: int, correlation_id: int, session_id: int, throttle_
     if version >= 1:
         parts.append(_INT32.pack(throttle_ms))
     if version >= 7:
-        parts.append(b"\x00\x00" + _INT32.pack(session_id))
+        parts.append(error_code.to_bytes(2, "big") + _INT32.pack(session_id))
     parts.append(count_bytes(0, version >= FLEXIBLE))
     if version >= FLEXIBLE:
         parts.append(_ZERO)

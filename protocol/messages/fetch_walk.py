@@ -7,7 +7,8 @@ their length, unseen. Only versions from 16 can end in addresses, and only there
 How to feed it: `protocol.messages.walk`.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
 from protocol.api import FETCH
 from protocol.errors import UnknownVersionError
@@ -147,7 +148,7 @@ class FetchWalk(Walk):
             return self._frame_end
         return self._replace_tail(buf, pos, limit, fit_tags)
 
-    STEPS = (
+    STEPS: ClassVar[tuple[Callable[[Any, bytearray | memoryview, int, int], int], ...]] = (
         _head,
         _topic,
         _partition,

@@ -17,7 +17,19 @@ exception from here is a bug.
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Question
+from proxy.channel.replication import channel_for
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.side import MORE, PASS, REPLACE, WAIT, Side
 
-__all__ = ["MORE", "PASS", "REPLACE", "WAIT", "Channel", "ChannelSettings", "PeerError", "Question", "Side"]
+__all__ = [
+    "MORE",
+    "PASS",
+    "REPLACE",
+    "WAIT",
+    "Channel",
+    "ChannelSettings",
+    "PeerError",
+    "Question",
+    "Side",
+    "channel_for",
+]

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from quotas.replication import ReplicationQuotas
+
 __all__ = [
     "ANONYMOUS",
     "ANY_BROKER",
@@ -47,6 +49,7 @@ class ChannelSettings:
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
         answers_quotas: whether the quota API is answered here, from Sluice's own quotas, and not by the broker.
         trusted: whether whoever reaches this listener unauthenticated may alter quotas: it is bound to loopback.
+        replication: the quotas of leaders and followers, where brokers connect and not clients.
     """
 
     broker: int
@@ -56,3 +59,4 @@ class ChannelSettings:
     oauth_claim: str = "sub"
     answers_quotas: bool = False
     trusted: bool = False
+    replication: ReplicationQuotas | None = None

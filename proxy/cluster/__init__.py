@@ -5,6 +5,16 @@ from proxy.cluster.login import Login, login_of
 from proxy.cluster.map_file import MapFile
 from proxy.cluster.poller import Poller
 from proxy.cluster.quota_mirror import QuotaMirror
+from proxy.cluster.replication_source import ReplicationSource
 from proxy.cluster.topic_ids import TopicIds
 
-__all__ = ["BrokerMap", "Login", "MapFile", "Poller", "QuotaMirror", "TopicIds", "login_of"]
+__all__ = [
+    "BrokerMap",
+    "Login",
+    "MapFile",
+    "Poller",
+    "QuotaMirror",
+    "ReplicationSource",
+    "TopicIds",
+    "login_of",
+]

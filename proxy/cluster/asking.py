@@ -24,10 +24,10 @@ async def ask(
         OSError, asyncio.IncompleteReadError: the broker is gone.
         WireError: what came back is no answer to this.
     """
-    assert not flexible(api_key, version), "no tag sections are written here"
-    length = REQUEST_HEAD.size - 4 + len(CLIENT_ID) + len(body)
+    name = CLIENT_ID + b"\0" if flexible(api_key, version) else CLIENT_ID  # and a header without tags
+    length = REQUEST_HEAD.size - 4 + len(name) + len(body)
     head = REQUEST_HEAD.pack(length, api_key, version, CORRELATION_ID, len(CLIENT_ID))
-    return await exchange(reader, writer, head + CLIENT_ID + body)
+    return await exchange(reader, writer, head + name + body)
 
 
 async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes) -> bytes:

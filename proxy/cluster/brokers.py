@@ -52,6 +52,10 @@ class BrokerMap:
         """Remember which brokers are alive: the bootstrap port leads to these."""
         self._live = tuple(sorted(brokers))
 
+    def live(self) -> tuple[int, ...]:
+        """Give the brokers that are alive, as far as is known."""
+        return self._live
+
     def resolved(self, host: str, ip: str) -> None:
         """Remember a host's address."""
         self._ips[host] = ip

@@ -9,6 +9,7 @@ stay bound.
 import asyncio
 import logging
 import socket
+from collections.abc import Sequence
 from typing import Final
 
 from protocol.api import METADATA
@@ -39,6 +40,7 @@ class Poller:
         follow: whether the map follows what the cluster says; a sidecar's upstreams are fixed.
         login: authenticates each connection; None where brokers ask for no SASL.
         tls: gives the TLS context in force; None for plaintext.
+        others: maps whose host names are resolved too.
 
     Attributes:
         problem: why the cluster can not be served now; "" when it can.
@@ -52,8 +54,10 @@ class Poller:
         follow: bool,
         login: Login | None = None,
         tls: Tls | None = None,
+        others: Sequence[BrokerMap] = (),
     ) -> None:
         self._brokers = brokers
+        self._others = others
         self._map_file = map_file
         self._follow = follow
         self._login = login
@@ -105,13 +109,14 @@ class Poller:
 
     async def _resolve(self) -> None:
         loop = asyncio.get_running_loop()
-        for host in self._brokers.hosts():
-            try:
-                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-            except (OSError, TimeoutError):
-                continue
-            self._brokers.resolved(host, str(found[0][4][0]))
+        for brokers in (self._brokers, *self._others):
+            for host in brokers.hosts():
+                try:
+                    async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                        found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+                except (OSError, TimeoutError):
+                    continue
+                brokers.resolved(host, str(found[0][4][0]))
 
     async def _ask(self, host: str, port: int) -> list[tuple[int, str, int]]:
         """Ask one broker for all brokers: (id, host, port) each.

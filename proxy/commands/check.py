@@ -33,7 +33,12 @@ def run(options: argparse.Namespace) -> int:
     config = load(options.config, os.environ)
     definitions = read_definitions(config.quotas, config.source.quota_text)
     tls(config)
-    lines = [f"{options.config} is right.", *listeners(config), *quotas(config, definitions)]
+    lines = [
+        f"{options.config} is right.",
+        *listeners(config),
+        *quotas(config, definitions),
+        *replication(config),
+    ]
     lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
     lines += [f"warning: {warning}" for warning in (*config.warnings, *unenforced(definitions.entries()))]
     print("\n".join(lines))
@@ -49,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
 def listeners(config: Config) -> Iterator[str]:
     """Say which ports each listener binds and what clients see of them."""
     for listener in config.listeners:
-        kind = "sidecar" if listener.sidecar else "gateway"
+        kind = "replication" if listener.replicates else "sidecar" if listener.sidecar else "gateway"
         yield f'listener "{listener.name}": {kind} on {listener.bind}, {_ports(listener)}'
         if listener.tls is not None:
             yield f"  TLS, client certificates {listener.tls.client_auth}"
@@ -65,7 +70,7 @@ def listeners(config: Config) -> Iterator[str]:
 
 
 def _ports(listener: ListenerOptions) -> str:
-    bootstrap = f"bootstrap port {listener.bootstrap_port}"
+    bootstrap = "no bootstrap port" if listener.replicates else f"bootstrap port {listener.bootstrap_port}"
     if listener.sidecar:
         ports = ", ".join(f"{listener.broker_port(broker)}" for broker in listener.upstreams)
         return f"{bootstrap}, broker ports {ports}"
@@ -102,6 +107,28 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
     free = [key.removesuffix("_byte_rate") for key in BYTE_RATES if key not in default]
     if free:
         yield f"  every other client id: no {' and no '.join(free)} limit"
+
+
+def replication(config: Config) -> Iterator[str]:
+    """Say what of replication is throttled, where brokers connect at all."""
+    if not any(listener.replicates for listener in config.listeners):
+        return
+    settings = config.replication
+    if settings.throttled == "off":
+        yield "replication: not throttled"
+    elif settings.throttled == "cluster":
+        yield f"replication: policy {settings.policy}, throttled as the cluster's own configs say"
+    else:
+        what = (
+            "what reassignments add"
+            if settings.throttled == "reassignments"
+            else "the lists of the configuration"
+        )
+        rates = [
+            f"{side} {'unlimited' if limit is None else write_bytes(limit) + ' bytes/s'}"
+            for side, limit in (("leaders", settings.leader_rate), ("followers", settings.follower_rate))
+        ]
+        yield f"replication: policy {settings.policy}, throttled is {what}; {', '.join(rates)}"
 
 
 def _limits(definitions: Definitions) -> dict[Entity, dict[str, float]]:

@@ -3,6 +3,7 @@
     units, readers      single values
     keys, options       the option classes, each field with the description of its key
     tables, tls_options one table -> its options; the tables of TLS
+    replication_options the section of replication (KIP-73)
     environment         SLUICE_ADMIN__BIND and its like
     parser, checks      tables -> Config: pure
     loader              reads the file
@@ -28,6 +29,7 @@ from proxy.config.options import (
 )
 from proxy.config.parser import parse
 from proxy.config.readers import Address, Network
+from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tls_options import ClusterTls, ListenerTls
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "LogOptions",
     "Network",
     "QuotaSettings",
+    "ReplicationSettings",
     "Source",
     "StateOptions",
     "compare",

@@ -47,6 +47,9 @@ def check(config: Config) -> list[str]:
     for index, listener in enumerate(config.listeners):
         _check_brokers(f"listeners[{index}]", listener)
         _check_sources(f"listeners[{index}]", listener)
+        if listener.replicates and not listener.sidecar:
+            problem = "must say where the brokers really listen: they advertise Sluice to each other"
+            raise ConfigError(f"listeners[{index}].upstreams", problem)
     _check_burst(config)
     bound = list(_bound(config))
     _check_overlaps(bound, "is bound")
@@ -111,7 +114,8 @@ def _check_sources(path: str, listener: ListenerOptions) -> None:
 def _bound(config: Config) -> Iterator[PortRange]:
     for index, listener in enumerate(config.listeners):
         path, bind, first = f"listeners[{index}]", listener.bind, listener.first_broker_port
-        yield PortRange(bind, listener.bootstrap_port, listener.bootstrap_port, f"{path}.bootstrap_port")
+        if not listener.replicates:  # no broker asks for just any other
+            yield PortRange(bind, listener.bootstrap_port, listener.bootstrap_port, f"{path}.bootstrap_port")
         if not listener.sidecar:
             yield PortRange(bind, first, first + listener.broker_id_max, f"{path}.first_broker_port")
         for broker_id in listener.upstreams:

@@ -1,8 +1,8 @@
 """The options of one proxy, frozen: what `proxy.config.parser` makes and everything else reads.
 
 Each field carries its key (see `proxy.config.keys`); its name is the key's name. The tables of TLS are in
-`proxy.config.tls_options`. Options of later issues (replication, reassignment, capture) are not here, and their
-keys are refused.
+`proxy.config.tls_options`. Those of replication are in `proxy.config.replication_options`. Options of later
+issues (reassignment, capture) are not here, and their keys are refused.
 """
 
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from typing import Final
 from proxy.config import readers
 from proxy.config.keys import key
 from proxy.config.readers import Address, Network
+from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tls_options import ClusterTls, ListenerTls, read_cluster_tls, read_listener_tls
 from quotas.options import Mode, Policy, Scope
 
@@ -22,9 +23,6 @@ DAY_SECONDS: Final = 86400
 HOLD_SECONDS_SCHEDULE: Final = (
     15.0  # the default of `schedule`: below the request timeouts that clients come with
 )
-KIND_UNBUILT: Final = {
-    "replication": "the replication listener (KIP-73) is not built yet; leave this listener out"
-}
 
 
 def _no_rates() -> Mapping[str, int]:
@@ -73,7 +71,8 @@ class ListenerOptions:
 
     name: str = field(default="clients", metadata=key(readers.text, "text"))
     kind: str = field(
-        default="clients", metadata=key(readers.choice("clients", unbuilt=KIND_UNBUILT), '"clients"')
+        default="clients",
+        metadata=key(readers.choice("clients", "replication"), '"clients" or "replication"'),
     )
     bind: str = field(default="127.0.0.1", metadata=key(readers.host, "host"))
     advertised_host: str = field(default="", metadata=key(readers.host, "host", default="`bind`"))
@@ -100,6 +99,11 @@ class ListenerOptions:
     tls: ListenerTls | None = field(
         default=None, metadata=key(read_listener_tls, "table", default="none: plaintext")
     )
+
+    @property
+    def replicates(self) -> bool:
+        """True when brokers connect: it is their inter-broker listener (KIP-73)."""
+        return self.kind == "replication"
 
     @property
     def sidecar(self) -> bool:
@@ -316,6 +320,7 @@ class Config:
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     listeners: tuple[ListenerOptions, ...] = ()
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
+    replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     limits: LimitOptions = field(default_factory=LimitOptions)
     admin: AdminOptions = field(default_factory=AdminOptions)
     state: StateOptions = field(default_factory=StateOptions)

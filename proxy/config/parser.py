@@ -24,6 +24,7 @@ from proxy.config.options import (
     Source,
     StateOptions,
 )
+from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tables import build, refuse_unknown
 from proxy.errors import ConfigError
 
@@ -31,14 +32,13 @@ T = TypeVar("T")
 
 LISTENERS_MAX: Final = 64
 WILDCARDS: Final = ("0.0.0.0", "::")
-SECTIONS: Final = ("cluster", "listeners", "quotas", "limits", "admin", "state", "log")
+SECTIONS: Final = ("cluster", "listeners", "quotas", "replication", "limits", "admin", "state", "log")
 _SASL_OF_CLIENTS: Final = dict.fromkeys(
     ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
     "clients authenticate with the brokers, through Sluice",
 )
 NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
     "": {
-        "replication": "replication quotas (KIP-73) are not built yet",
         "reassignment": "reassignment in batches (KIP-435) is not built yet",
         "capture": "capture is not built yet",
     },
@@ -94,6 +94,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
             _held(replace(quotas, file=_under(base, quotas.file)), _table(tables, "quotas")),
             _table(tables, "quotas"),
         ),
+        replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
         admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
         state=replace(state, directory=_under(base, state.directory)),
@@ -102,6 +103,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     )
     warnings = check(config)
     warnings += _twice(config.quotas, quotas.file)
+    warnings += config.replication.warnings()
     if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
         warnings.append(
             "quotas.hold_seconds_max: has no effect with policy kip13, which never holds a request back"

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from protocol.errors import WireError
-from proxy.channel import Channel, ChannelSettings, PeerError
+from proxy.channel import ChannelSettings, PeerError, channel_for
 from proxy.logs import event
 from proxy.net.dial import Dial, Upstream
 from proxy.net.pump import Pump
@@ -93,7 +93,7 @@ class Connection:
         self._finished_ms = 0  # since when all is answered and the client has been told the end (drain)
         self._closed = False
         self.peer = peer
-        self.channel = Channel(settings, shared.engine, shared.sessions, shared.stats)
+        self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats)
         encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
         self.requests = Pump(self, shared, self.channel.requests, encrypted)
         self.responses = Pump(self, shared, self.channel.responses, encrypted)

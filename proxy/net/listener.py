@@ -73,7 +73,7 @@ class Listener:
             StartError: a port can not be bound.
         """
         options = self._options
-        ports = {ANY_BROKER: options.bootstrap_port}
+        ports = {} if options.replicates else {ANY_BROKER: options.bootstrap_port}
         ports.update({broker: options.broker_port(broker) for broker in options.broker_ids})
         for broker, port in ports.items():
             self._sockets[broker] = self._bind(port)

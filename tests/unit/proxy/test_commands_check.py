@@ -117,3 +117,24 @@ def test_wrong_configuration_is_one_line(
     assert captured.out == ""
     assert captured.err.startswith(line)
     assert captured.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("keys", "line"),
+    [
+        ("", "replication: policy schedule, throttled as the cluster's own configs say"),
+        ('throttled = "off"', "replication: not throttled"),
+        (
+            'throttled = "reassignments"\nleader_rate = "4M"\npolicy = "kip73"',
+            "replication: policy kip73, throttled is what reassignments add; leaders 4M bytes/s, followers unlimited",
+        ),
+    ],
+)
+def test_replication_is_described(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: str, line: str
+) -> None:
+    listener = 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
+    assert checked(tmp_path, SMALL + listener + f"[replication]\n{keys}\n", "--offline") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == 'listener "clients": replication on 127.0.0.1, no bootstrap port, broker ports 19101'
+    assert line in lines

@@ -128,8 +128,6 @@ def test_security_protocol_follows_from_what_is_set() -> None:
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ('kind = "replication"', "listeners[0].kind"),
-        ('[replication]\nthrottled = "cluster"', "replication"),
         ('[reassignment]\nmode = "pass"', "reassignment"),
         ('[capture]\ndirectory = "c"', "capture"),
     ],
@@ -173,3 +171,37 @@ def test_brokers_own_quotas_enforced_here_too_throttle_twice() -> None:
     assert config.quotas.mode == "enforce"
     assert ["throttled twice" in warning for warning in config.warnings] == [True]
     assert made(SMALL + '[quotas]\nsource = "cluster"\nmode = "observe"').warnings == ()
+
+
+def test_replication_listener_needs_upstreams_and_binds_no_bootstrap_port() -> None:
+    message = refused(SMALL + 'kind = "replication"')
+    assert message.startswith("listeners[0].upstreams: must say where the brokers really listen")
+    text = SMALL + 'kind = "replication"\nbootstrap_port = 19101\nupstreams = { 1 = "127.0.0.1:29391" }'
+    (listener,) = made(text).listeners
+    assert listener.replicates
+    assert listener.sidecar
+
+
+def test_malformed_replica_list_is_a_warning_and_the_rest_holds() -> None:
+    text = (
+        '[replication]\nthrottled = "file"\nleader_throttled_replicas = { a = "0:1,0-2" }\nleader_rate = "4M"'
+    )
+    config = made(SMALL + text)
+    (warning,) = config.warnings
+    expected = "replication.leader_throttled_replicas.a: entry 2, '0-2': not [partition]:[replica]; did you mean '0:2'?"
+    assert warning == expected + "; the rest of the list holds"
+    leaders, _ = config.replication.lists()
+    assert leaders["a"].holds(0, 1)
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", '"x"'])
+def test_replication_rate_that_is_none_is_refused(rate: str) -> None:
+    assert refused(SMALL + f"[replication]\nleader_rate = {rate}").startswith("replication.leader_rate")
+
+
+def test_what_has_no_effect_on_replication_is_said() -> None:
+    text = '[replication]\nfollower_rate = "4M"\nfollower_throttled_replicas = { a = "*" }'
+    assert [warning.partition(":")[0] for warning in made(SMALL + text).warnings] == [
+        "replication.follower_throttled_replicas",
+        "replication.follower_rate",
+    ]

@@ -9,13 +9,28 @@ from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.metrics import Metrics
+from proxy.replication_view import ReplicationView
 from proxy.stats import Stats
 from quotas.engine import QuotaView
+from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
 VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0)
 MUTATIONS = QuotaView("", "a", "ControllerMutation", 0.0, 2.0, 60, 5000, 1, 6000, 2, 0.0, -10.0)
 REQUESTS = QuotaView("", "a", "Request", 25.0, 12.5, 1_500_000, 3000, 4, 7000, 5, 0.0)
+
+
+class Link:
+    """150 records behind, and 50 fewer each time somebody looks."""
+
+    follower = 3
+
+    def __init__(self) -> None:
+        self._offset = 0
+
+    def standings(self) -> list[tuple[bytes, int, int, int]]:
+        self._offset += 50
+        return [(bytes(16), 0, self._offset, 200)]
 
 
 class Quotas:
@@ -61,8 +76,22 @@ class Quotas:
         return self.left
 
 
+def replicated(stats: Stats) -> ReplicationView:
+    """A follower that is behind, looked at 2 s before."""
+    replication = ReplicationQuotas(ReplicationOptions())
+    replication.limit(BrokerLimits(default=1000), BrokerLimits())
+    replication.leader(1, 0)
+    replication.name_topics({bytes(16): "t"})
+    replication.arrived(3, bytes(16), 0, 500)
+    replication.links.add(Link())
+    view = ReplicationView(replication, stats, 10)
+    for _ in view.portions(77 - 2000):
+        pass
+    return view
+
+
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
-    metrics = Metrics(stats, quotas, series_max, "1.2.3")
+    metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats))
     for _ in metrics.portions(77):
         pass
     return metrics.render(metrics.snapshot(), accept)[0].decode()
@@ -202,6 +231,19 @@ def test_data_path_is_told() -> None:
     assert found["sluice_reloads_total"] == {("refused",): 1}
 
 
+def test_replication_is_told() -> None:
+    stats = Stats()
+    stats.replicas_left_out = 7
+    found = samples(written(stats, Quotas()))
+    assert found["sluice_replication_throttled_byte_rate"] == {("1", "leader"): 0}
+    assert found["sluice_replication_quota_byte_rate"] == {("1", "leader"): 1000}
+    assert found["sluice_replication_partition_bytes_total"] == {("3", "0", "t"): 500}
+    assert found["sluice_replication_lag"] == {("3",): 100}
+    assert found["sluice_replica_lag"] == {("3", "0", "t"): 100}
+    assert found["sluice_replica_finish_seconds"] == {("3", "0", "t"): 4}  # 100 records, 50 in the last 2 s
+    assert found["sluice_replicas_left_out_total"] == {(): 7}
+
+
 def test_latency_buckets_add_up() -> None:
     stats = Stats()
     for microseconds in (5, 10, 11, 60_000):  # two up to 10 us, one up to 20 us, one beyond every bound
@@ -253,6 +295,7 @@ def test_documentation_names_every_metric_and_no_other() -> None:
     stats.handshakes["client"] = stats.certificate_reloads["ok"] = 1
     stats.certificate_ends["cluster.tls"] = 1.0
     stats.requests[0] = 1
+    stats.replication_unknown_versions["19"] = 1
     text = written(stats, Quotas([VIEW, MUTATIONS, REQUESTS], left=1.0))
     kinds = {
         family.name + ("_total" if family.type == "counter" else ""): family.type

@@ -1,0 +1,244 @@
+"""The channel of a follower: Fetches between brokers, with throttled partitions left out; all else passes (KIP-73).
+
+    follower ──► ReplicaRequests ──► leader      link: what the follower wants, what the leader was told
+                     │   ▲
+                    link │
+                     ▼   │
+    follower ◄── ReplicaResponses ◄── leader
+
+    request    Fetch 12-18 of a follower ──► as it is, or with partitions left out or limited
+    request    nothing left to ask for ────► WAIT (held) ─► asked again, or answered empty here
+    request    Fetch of another version ───► as it is, and counted; nothing can be left out of it
+    response   Fetch ──► walked: high watermarks and bytes; error and session id may be the follower's own
+
+Brokers know the versions of their peers by metadata.version and do not ask: so no version can be kept from them. It is
+a machine beside the clients' one, so that a client's request costs nothing for it; there are no client quotas here.
+Inter-broker SASL exchanges pass unread: brokers frame them since Kafka 1.0 (KIP-152).
+"""
+
+from struct import Struct
+from typing import Final
+
+from protocol.api import FETCH
+from protocol.header import REQUEST_HEAD
+from protocol.messages import fetch
+from protocol.messages.fetch_session import SessionTable
+from protocol.messages.replica_session import VERSION_MIN
+from protocol.messages.replica_walk import ReplicaWalk
+from proxy.channel.channel import Channel
+from proxy.channel.errors import PeerError, unreadable_length
+from proxy.channel.in_flight import LOCAL, Buffer, Entry
+from proxy.channel.replica_link import ReplicaLink
+from proxy.channel.requests import RequestSide
+from proxy.channel.responses import ResponseSide
+from proxy.channel.settings import ANY_BROKER, ChannelSettings
+from proxy.channel.side import PASS, WALK, Side, skip_header_tags
+from proxy.channel.state import ChannelState
+from proxy.stats import Stats
+from quotas.engine import Engine
+
+__all__ = ["ReplicaRequests", "ReplicaResponses", "ReplicationChannel", "channel_for"]
+
+_HEAD: Final = REQUEST_HEAD.unpack_from
+_HEAD_BYTES: Final = REQUEST_HEAD.size
+_LENGTH_MIN: Final = _HEAD_BYTES - 4
+# In an answer: length, correlation id and a tag section's count before the throttle time; error and session id after.
+_ERROR_AT: Final = 13
+_ANSWER_HEAD_BYTES: Final = 19
+_ERROR_AND_SESSION: Final = Struct(">hi")
+
+Head = tuple[int, int, int, int, int]
+
+
+class ReplicaRequests(RequestSide):
+    """Requests of a follower on their way to its leader."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, state: ChannelState, link: ReplicaLink) -> None:
+        super().__init__(state)
+        self._link = link
+
+    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
+        """Decide over what the follower sent; see the package docstring."""
+        pos = start
+        if self.unseen:
+            pos = self.past_unseen(start, end)
+            if self.unseen:
+                self.order = PASS
+                return end - start
+        state = self.state
+        while True:
+            if len(state.in_flight) >= state.in_flight_max:
+                self._wait_for_answers()
+                return pos - start
+            if end - pos < _HEAD_BYTES:
+                self._cut_header(buf, pos, end)
+                return pos - start
+            head = self._head(buf, pos)
+            if head[1] != FETCH or self._link.plain:
+                self._plain(*head[1:4])
+            elif self._fetch(buf, pos, end, head, now_ms):
+                return pos - start
+            pos += 4 + head[0]
+            if pos >= end:
+                self.unseen = pos - end
+                self.order = PASS
+                return end - start
+
+    def _head(self, buf: Buffer, pos: int) -> Head:
+        """Read a header.
+
+        Raises:
+            PeerError: no header looks like that.
+        """
+        head: Head = _HEAD(buf, pos)
+        length, client_id_length = head[0], head[4]
+        if not _LENGTH_MIN <= length <= self._length_max:
+            raise unreadable_length(bytes(buf[pos : pos + 4]), length, self._length_max)
+        if not -1 <= client_id_length <= length - _LENGTH_MIN:
+            raise PeerError("malformed", f"client id of {client_id_length} bytes in a frame of {length}")
+        return head
+
+    def _fetch(self, buf: Buffer, pos: int, end: int, head: Head, now_ms: int) -> int:
+        """Pass a Fetch on as it is (0), or give the order that does what else is to be done."""
+        length, key, version, correlation_id, client_id_length = head
+        link, state = self._link, self.state
+        if not VERSION_MIN <= version <= fetch.VERSION_MAX:
+            # Not to be understood, and not to be refused: replication goes on, unthrottled.
+            state.stats.replication_unknown_versions[str(version)] += 1
+            self._plain(key, version, correlation_id)
+            return 0
+        if not self.whole(end - pos, length):
+            return self.order
+        if link.under_way:  # brokers have one on its way; whoever has more waits for the answer
+            self._wait_for_answers()
+            return self.order
+        frame_end = pos + 4 + length
+        fields_at = skip_header_tags(buf, pos + _HEAD_BYTES + max(client_id_length, 0), frame_end)
+        fields = None if fields_at is None else fetch.read_request(buf, fields_at, frame_end, version)
+        if fields is None or fields_at is None:
+            raise PeerError(
+                "malformed", f"Fetch version {version} of {length} bytes ends before its fields do"
+            )
+        if fields.replica_id < 0:
+            self._plain(key, version, correlation_id)
+            return 0
+        frame = bytes(buf[pos:frame_end])
+        if not link.taken:
+            error = link.take(fields, frame, fields_at - pos, version, now_ms)
+            if error:
+                answer = fetch.empty_response(version, correlation_id, 0, 0, error)
+                return self._answer(head, answer)
+            if link.plain:
+                self._plain(key, version, correlation_id)
+                return 0
+        return self._decided(head, fields, frame, fields_at - pos, now_ms)
+
+    def _decided(
+        self, head: Head, fields: fetch.FetchFields, frame: bytes, fields_at: int, now_ms: int
+    ) -> int:
+        """Forward what is to be asked for, or wait, or answer that there is nothing."""
+        length, key, version, correlation_id, _ = head
+        link, state = self._link, self.state
+        limits, ready_ms = link.decide(now_ms)
+        max_wait_ms = None
+        if ready_ms is not None:
+            if not link.session.full and link.nothing_left(limits):
+                until_ms = link.wait_until(ready_ms, now_ms)
+                if until_ms:
+                    return self.wait(until_ms, held=True)
+                state.stats.replica_fetches_answered += 1
+                link.taken = False
+                session_id = link.session.answer_locally()
+                return self._answer(head, fetch.empty_response(version, correlation_id, session_id, 0))
+            # The leader has nothing better to do than to answer when more may be asked for.
+            max_wait_ms = min(fields.max_wait_ms, ready_ms - now_ms)
+        forwarded = link.session.forward(limits, max_wait_ms, frame, fields_at, version)
+        link.forwarded()
+        state.in_flight.append((correlation_id, _answered, version, link))
+        if forwarded is None:
+            self._counts[key] += 1
+            return 0
+        state.stats.requests[FETCH] += 1
+        return self.replace(length + 4, forwarded)
+
+    def _answer(self, head: Head, answer: bytes) -> int:
+        """Answer here."""
+        length, key, version, correlation_id, _ = head
+        self.state.in_flight.append((correlation_id, LOCAL, version, answer))
+        self._counts[key] += 1
+        self.signal = True
+        return self.replace(length + 4, b"")
+
+    def _wait_for_answers(self) -> None:
+        self.state.full = True
+        self.wait(0, held=False)
+
+
+class ReplicaResponses(ResponseSide):
+    """Answers of a leader on their way to its follower."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, state: ChannelState, link: ReplicaLink) -> None:
+        super().__init__(state)
+        self._link = link
+
+    def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+        walk = self.walk
+        assert isinstance(walk, ReplicaWalk), "no other answer is walked here"
+        pos = super()._walk_on(buf, pos, end, now_ms)
+        if walk.found:
+            self._link.seen(walk.found, now_ms)
+            walk.found.clear()
+        if self.walk is None:
+            self._link.answered(now_ms)
+            if self.state.full:  # a second Fetch waits
+                self._make_room()
+        return pos
+
+
+class ReplicationChannel(Channel):
+    """The two sides of a connection between brokers."""
+
+    __slots__ = ("link",)
+
+    def __init__(
+        self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats
+    ) -> None:
+        super().__init__(settings, engine, sessions, stats)
+        assert settings.replication is not None, "a listener of another kind"
+        self.link = ReplicaLink(settings.replication, settings.broker, stats)
+        # Behind a port that stands for no one broker nobody is a leader.
+        self.link.plain = settings.broker == ANY_BROKER
+        self.requests = ReplicaRequests(self.state, self.link)
+        self.responses = ReplicaResponses(self.state, self.link)
+
+    def close(self, now_ms: int) -> None:
+        """The connection is over: what was reserved is given back."""
+        super().close(now_ms)
+        self.link.close(now_ms)
+
+
+def channel_for(settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats) -> Channel:
+    """Make the channel of a connection: of a client, or of a follower."""
+    kind = Channel if settings.replication is None else ReplicationChannel
+    return kind(settings, engine, sessions, stats)
+
+
+def _answered(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
+    """Take the head of a Fetch answer, put the follower's session id into it, and have the rest walked."""
+    length = side.frame_bytes - 4
+    if end - pos < _ANSWER_HEAD_BYTES:
+        return side.more(end - pos, length)
+    if buf[pos + 8]:
+        raise PeerError("malformed", "a Fetch answer with tags in its header, which no broker has")
+    link: ReplicaLink = entry[3]
+    error_code, session_id = _ERROR_AND_SESSION.unpack_from(buf, pos + _ERROR_AT)
+    told = link.session.answered(error_code, session_id)
+    if told != (error_code, session_id):
+        _ERROR_AND_SESSION.pack_into(buf, pos + _ERROR_AT, *told)
+        side.state.stats.session_translations += 1
+    side.walk = ReplicaWalk(entry[2], length)
+    return WALK

@@ -1,0 +1,294 @@
+"""What of replication is throttled, learned from the cluster or from Sluice's own file (KIP-73).
+
+    throttled       lists                                     rates
+    cluster         topics' dynamic configs                   brokers' dynamic configs
+    file            [replication] *_throttled_replicas        [replication] leader_rate, follower_rate
+    reassignments   replicas that reassignments are adding    [replication] leader_rate, follower_rate
+
+Asked every second, and at once when a follower begins to fetch a partition: until the answer is here, that partition is
+not asked for if it is behind. So nothing slips through between a reassignment's begin and the next look. Each broker
+describes its own rates; topics are asked about only while any rate is set, since without one their lists mean nothing,
+and only those that are replicated through this process. What can not be asked stays as it was: a broker that is down
+has its last rate, and no throttle ends because Sluice can not see.
+
+It needs DescribeConfigs on the cluster and on topics, Describe on topics. It sets nothing anywhere.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from protocol.api import METADATA
+from protocol.errors import WireError
+from protocol.messages import describe_configs, reassignments
+from protocol.messages.describe_configs import Described
+from protocol.messages.metadata_topics import BY_ID_VERSION, read_topics
+from protocol.primitives import count_bytes
+from proxy.cluster.asking import ask
+from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.dialling import Tls, dial
+from proxy.cluster.login import Login, LoginError
+from proxy.config import ReplicationSettings
+from proxy.logs import event
+from quotas.replication import TOPIC_IDS_MAX, BrokerLimits, ReplicationQuotas
+from quotas.throttled_replicas import ReplicaList, ThrottledReplicas, parse_replicas
+
+__all__ = ["ReplicationSource"]
+
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
+
+_POLL_SECONDS: Final = 1.0
+_LOOK_SECONDS: Final = 0.02  # whether somebody waits for an answer
+_ANSWER_SECONDS_MAX: Final = 5.0
+_TOPICS_A_REQUEST: Final = 1000
+_UNLIMITED: Final = 2**63 - 1  # Kafka's default
+# A topic that was just created is not known to every broker at once; one that was deleted never again.
+_TRIES_MAX: Final = 60
+_WARNED_MAX: Final = 1000
+
+_Target = tuple[str, int]
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+_FAILURES: Final = (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError)
+
+logger = logging.getLogger(__name__)
+
+
+class ReplicationSource:
+    """Keeps the replication quotas true.
+
+    Args:
+        changed: called when anything differs: whoever waits is to be asked again.
+        now_ms: the clock of the quotas.
+        login: authenticates each connection; None where brokers ask for no SASL.
+        tls: gives the TLS context in force; None for plaintext.
+
+    Attributes:
+        problem: why the cluster can not be asked now; "" when it can.
+    """
+
+    def __init__(
+        self,
+        brokers: BrokerMap,
+        quotas: ReplicationQuotas,
+        settings: ReplicationSettings,
+        changed: Callable[[], None],
+        now_ms: Callable[[], int],
+        login: Login | None = None,
+        tls: Tls | None = None,
+    ) -> None:
+        self._brokers = brokers
+        self._quotas = quotas
+        self._settings = settings
+        self._changed = changed
+        self._now_ms = now_ms
+        self._login = login
+        self._tls = tls
+        self._connections: dict[_Target, _Streams] = {}
+        self._rates: dict[int, tuple[float | None, float | None]] = {}
+        self._tries: dict[bytes, int] = {}
+        self._warned: set[str] = set()
+        self.problem = ""
+
+    def configure(self, settings: ReplicationSettings) -> None:
+        """Take settings; what they say of the file's lists and rates holds at once."""
+        if settings.throttled != self._settings.throttled:
+            self._quotas.fresh_ms = None
+        self._settings = settings
+        self._quotas.configure(settings.options)
+        if settings.throttled == "off":
+            self._take(BrokerLimits(), BrokerLimits(), ThrottledReplicas())
+        elif settings.throttled == "file":
+            leaders, followers = settings.lists()
+            self._take(*self._own_rates(), ThrottledReplicas(leaders=leaders, followers=followers))
+
+    async def run(self) -> None:
+        """Ask for ever; the application cancels it."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                await self.poll()
+                until = loop.time() + _POLL_SECONDS
+                while loop.time() < until and not self._quotas.waited_for:  # noqa: ASYNC110 - a pure flag tells nobody
+                    await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            for _, writer in self._connections.values():
+                writer.close()
+
+    async def poll(self) -> None:
+        """Ask once."""
+        settings, quotas = self._settings, self._quotas
+        quotas.waited_for = False
+        if settings.throttled == "off":
+            return
+        begun_ms = self._now_ms()
+        problem = ""
+        try:
+            await self._name_topics()
+            if settings.throttled == "cluster":
+                await self._mirror()
+            elif settings.throttled == "reassignments":
+                await self._follow_reassignments()
+        except _FAILURES as error:
+            problem = str(error) or type(error).__name__
+        if settings is not self._settings:
+            return
+        # While nobody can be asked, nobody is kept waiting for an answer.
+        quotas.fresh_ms = None if problem else begun_ms
+        if problem != self.problem:
+            level = logging.WARNING if problem else logging.INFO
+            event(
+                logger,
+                level,
+                "what is throttled of replication",
+                problem=problem or "none: it is known again",
+            )
+        self.problem = problem
+
+    async def _name_topics(self) -> None:
+        quotas = self._quotas
+        for topic in quotas.unknown_topics:
+            if len(self._tries) < TOPIC_IDS_MAX:
+                self._tries.setdefault(topic, 0)
+        wanted = [topic for topic, tries in self._tries.items() if tries < _TRIES_MAX]
+        names = dict(quotas.topic_names)
+        for chunk in _chunks(wanted):
+            topics = b"".join(topic + b"\0\0" for topic in chunk)
+            body = count_bytes(len(chunk), True) + topics + bytes(3)
+            for seen in read_topics(await self._ask_any(METADATA, BY_ID_VERSION, body), BY_ID_VERSION):
+                if seen.name:
+                    names[seen.topic_id] = seen.name
+                    self._tries.pop(seen.topic_id, None)
+            for topic in chunk:
+                if topic in self._tries:
+                    self._tries[topic] += 1
+        quotas.name_topics(names)
+
+    async def _mirror(self) -> None:
+        """Take the brokers' own rates, and their topics' lists while there is any rate."""
+        keys = (LEADER_RATE, FOLLOWER_RATE)
+        brokers = self._brokers.live()
+        found = await asyncio.gather(*(self._describe_broker(broker, keys) for broker in brokers))
+        if all(described is None for described in found):
+            raise OSError("no broker describes its configs" if brokers else "no broker is known yet")
+        for broker, described in zip(brokers, found, strict=True):
+            if described is not None:
+                self._rates[broker] = (_rate(described, LEADER_RATE), _rate(described, FOLLOWER_RATE))
+        leaders = BrokerLimits(of_broker={broker: rates[0] for broker, rates in self._rates.items()})
+        followers = BrokerLimits(of_broker={broker: rates[1] for broker, rates in self._rates.items()})
+        lists = ThrottledReplicas()
+        if any(rate is not None for rates in self._rates.values() for rate in rates):
+            lists = await self._topic_lists()
+        self._take(leaders, followers, lists)
+
+    async def _describe_broker(self, broker: int, keys: Sequence[str]) -> Described | None:
+        _, target = self._brokers.upstream(broker)
+        if target is None:
+            return None
+        try:
+            found = await self._describe(target, describe_configs.BROKER, (str(broker),), keys)
+        except _FAILURES:
+            return None
+        return found[0] if found and not found[0].error_code else None
+
+    async def _topic_lists(self) -> ThrottledReplicas:
+        names = sorted(set(self._quotas.topic_names.values()))
+        leaders: dict[str, ReplicaList] = {}
+        followers: dict[str, ReplicaList] = {}
+        for chunk in _chunks(names):
+            keys = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+            body = describe_configs.request_body(describe_configs.TOPIC, chunk, keys)
+            frame = await self._ask_any(describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
+            for topic in describe_configs.read_answer(frame):
+                for key, lists in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
+                    if topic.configs.get(key):
+                        lists[topic.name] = self._parsed(f"{key} of topic {topic.name}", topic.configs[key])
+        return ThrottledReplicas(leaders=leaders, followers=followers)
+
+    async def _follow_reassignments(self) -> None:
+        api_key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.VERSION
+        found = reassignments.read_answer(await self._ask_any(api_key, version, reassignments.EVERYTHING))
+        if found.error_code:
+            raise OSError(
+                f"ListPartitionReassignments: error {found.error_code} {found.error_message}".strip()
+            )
+        self._take(*self._own_rates(), ThrottledReplicas(adding=found.adding))
+
+    def _own_rates(self) -> tuple[BrokerLimits, BrokerLimits]:
+        settings = self._settings
+        return BrokerLimits(default=settings.leader_rate), BrokerLimits(default=settings.follower_rate)
+
+    def _take(self, leaders: BrokerLimits, followers: BrokerLimits, lists: ThrottledReplicas) -> None:
+        limited = self._quotas.limit(leaders, followers)
+        if self._quotas.throttle(lists) or limited:
+            event(
+                logger,
+                logging.INFO,
+                "replication throttles changed",
+                topics=len({*lists.leaders, *lists.followers}),
+                adding=len(lists.adding),
+            )
+            self._changed()
+
+    def _parsed(self, where: str, text: str) -> ReplicaList:
+        found, problems = parse_replicas(text)
+        for problem in problems:
+            warning = f"{where}: {problem}"
+            if warning not in self._warned and len(self._warned) < _WARNED_MAX:
+                self._warned.add(warning)
+                event(logger, logging.WARNING, "malformed list of throttled replicas", problem=warning)
+        return found
+
+    async def _describe(
+        self, target: _Target, kind: int, names: Sequence[str], keys: Sequence[str]
+    ) -> list[Described]:
+        body = describe_configs.request_body(kind, names, keys)
+        frame = await self._ask(target, describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
+        return describe_configs.read_answer(frame)
+
+    async def _ask_any(self, api_key: int, version: int, body: bytes) -> bytes:
+        """Ask the first broker that answers; the one that answered last first."""
+        targets = self._brokers.targets()
+        targets.sort(key=lambda target: target not in self._connections)
+        problems = []
+        for target in targets:
+            try:
+                return await self._ask(target, api_key, version, body)
+            except _FAILURES as error:
+                problems.append(f"{target[0]}:{target[1]}: {str(error) or type(error).__name__}")
+        raise OSError("; ".join(problems[:3]) or "no broker is known")
+
+    async def _ask(self, target: _Target, api_key: int, version: int, body: bytes) -> bytes:
+        """Ask on a connection that is kept; one question at a time on each, which `poll` sees to."""
+        streams = self._connections.get(target)
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                if streams is None:
+                    streams = await dial(self._brokers, *target, self._tls)
+                    if self._login is not None:
+                        await self._login(*streams)
+                    self._connections[target] = streams
+                return await ask(*streams, api_key, version, body)
+        except BaseException:
+            self._connections.pop(target, None)
+            if streams is not None:
+                streams[1].close()
+            raise
+
+
+def _chunks(items: Sequence[bytes] | Sequence[str]) -> Iterator[list]:  # type: ignore[type-arg]  # of either
+    for start in range(0, len(items), _TOPICS_A_REQUEST):
+        yield list(items[start : start + _TOPICS_A_REQUEST])
+
+
+def _rate(described: Described, key: str) -> float | None:
+    """A broker's rate; None where it is unlimited, or no number."""
+    configs: Mapping[str, str] = described.configs
+    try:
+        rate = int(configs.get(key, _UNLIMITED))
+    except ValueError:
+        return None
+    return None if rate >= _UNLIMITED or rate < 0 else float(rate)

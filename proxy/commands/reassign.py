@@ -1,0 +1,203 @@
+"""`sluice reassign estimate`: what a reassignment moves, how long it takes, and which throttle it needs (KIP-73).
+
+It asks and changes nothing. Exit code 0 also where the move would never finish: that is what was asked; the warning
+says so, and `--json` has it under `warnings`.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from proxy.config import read_text
+from proxy.config.readers import addresses, rate, seconds
+from proxy.errors import ConfigError, UsageError
+from quotas.move_estimate import WINDOW_SECONDS, Estimate, Partition, Replicated, estimate
+
+__all__ = ["DESCRIPTION", "add_arguments"]
+
+DESCRIPTION: Final = (
+    "Plan reassignments: what a file of kafka-reassign-partitions moves, how long that takes at a throttle, "
+    "and which throttle a wanted duration needs."
+)
+_LOADS_SHOWN_MAX: Final = 50
+_SAMPLE_SECONDS: Final = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the commands and their arguments."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    text = "Say what a reassignment moves, how long it takes, and whether it ends."
+    command = commands.add_parser("estimate", help=text, description=text, allow_abbrev=False)
+    command.set_defaults(command=run)
+    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="the brokers")
+    command.add_argument(
+        "--reassignment-json-file",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="as kafka-reassign-partitions takes it",
+    )
+    command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
+    command.add_argument("--throttle", metavar="BYTES", help="bytes/s of each broker, as 4M")
+    command.add_argument("--duration", metavar="SECONDS", help="suggest the throttle for this time")
+    command.add_argument("--network", metavar="BYTES", help="what a broker's network carries, bytes/s")
+    command.add_argument(
+        "--sample-seconds",
+        metavar="SECONDS",
+        default=str(_SAMPLE_SECONDS),
+        help="how long growth is measured",
+    )
+    command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Estimate; give the exit code."""
+    # Imported late: `--version` and `check` need no sockets.
+    from proxy.commands.reassign_cluster import Security, read_cluster, read_command_config
+
+    throttle = None if options.throttle is None else rate("--throttle", options.throttle)
+    network = None if options.network is None else rate("--network", options.network)
+    duration = None if options.duration is None else seconds(1, 1e9)("--duration", options.duration)
+    sample = seconds(0, 3600)("--sample-seconds", options.sample_seconds)
+    plan = read_plan(options.reassignment_json_file)
+    security = read_command_config(options.command_config) if options.command_config else Security()
+    servers = addresses("--bootstrap-server", options.bootstrap_server)
+    found = asyncio.run(read_cluster(servers, security, sample))
+    judge(plan, found.partitions, found.brokers)
+    moved = estimate(found.partitions, plan, len(found.brokers))
+    report = describe(moved, throttle, duration, network, found.response_bytes)
+    print(json.dumps(report, indent=2) if options.json else "\n".join(table(report)))
+    return 0
+
+
+def read_plan(path: Path) -> dict[Partition, tuple[int, ...]]:
+    """Read Kafka's file of a reassignment.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    try:
+        content = json.loads(read_text(path))
+        plan = {
+            (str(entry["topic"]), int(entry["partition"])): tuple(int(broker) for broker in entry["replicas"])
+            for entry in content["partitions"]
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        problem = f'must be {{"partitions": [{{"topic", "partition", "replicas"}}, …]}}: {error!r}'
+        raise ConfigError(str(path), problem) from None
+    for (topic, partition), replicas in plan.items():
+        if not replicas or len(set(replicas)) != len(replicas):
+            raise ConfigError(
+                f"{path}: {topic}-{partition}", "needs brokers, each of them once", list(replicas)
+            )
+    return plan
+
+
+def judge(
+    plan: Mapping[Partition, Sequence[int]],
+    partitions: Mapping[Partition, Replicated],
+    brokers: Mapping[int, object],
+) -> None:
+    """Refuse a plan that is about something else than this cluster.
+
+    Raises:
+        UsageError: partitions or brokers that it does not have.
+    """
+    unknown = [f"{topic}-{number}" for topic, number in plan if (topic, number) not in partitions]
+    if unknown:
+        raise UsageError(f"the cluster has no partition {', '.join(unknown[:5])}")
+    strangers = sorted({broker for replicas in plan.values() for broker in replicas} - set(brokers))
+    if strangers:
+        raise UsageError(f"the cluster has no broker {', '.join(map(str, strangers[:5]))} that is alive")
+
+
+def describe(
+    moved: Estimate,
+    throttle: float | None,
+    duration: float | None,
+    network: float | None,
+    response_bytes: int,
+) -> dict[str, object]:
+    """Make the report, as JSON has it."""
+    lower, upper = moved.bounds(network)
+    report: dict[str, object] = {
+        "partitions_moved": moved.partitions_moved,
+        "partitions": moved.partitions,
+        "move_ratio": moved.move_ratio,
+        "replicas_added": moved.replicas_added,
+        "bytes_moved": moved.size,
+        "bytes_in_per_second_max": moved.bytes_in_max,
+        "throttle_over": lower,
+        "throttle_under": upper,
+        "brokers": [
+            {"broker": load.broker, "side": load.side, "bytes": load.size, "bytes_in_per_second": load.rate}
+            for load in moved.loads
+        ],
+    }
+    if throttle is not None:
+        report["throttle"] = throttle
+        report["move_time_seconds"] = _finite(moved.move_seconds(throttle))
+        report["seconds"] = _finite(moved.seconds(throttle))
+        report["response_seconds"] = moved.response_seconds(throttle, response_bytes, network)
+    if duration is not None:
+        report["duration_seconds"] = duration
+        report["suggested_throttle"] = math.ceil(moved.throttle_for(duration))
+    report["warnings"] = list(_warnings(moved, throttle, network, response_bytes))
+    return report
+
+
+def _warnings(
+    moved: Estimate, throttle: float | None, network: float | None, response_bytes: int
+) -> Iterator[str]:
+    if throttle is None:
+        return
+    for load in moved.stuck(throttle)[:_LOADS_SHOWN_MAX]:
+        yield (
+            f"the move never finishes: broker {load.broker} as a {load.side} gets {load.rate:.0f} new bytes/s "
+            f"of what is moved, and the throttle is {throttle:.0f}"
+        )
+    lower, upper = moved.bounds(network)
+    if throttle <= lower and not moved.stuck(throttle):
+        yield f"the throttle is not over the largest inbound rate of a broker, {lower:.0f} bytes/s (IN < T)"
+    if upper is not None and throttle >= upper:
+        yield f"the throttle leaves too little for clients: it should be under {upper:.0f} (T < N - IN/R)"
+    response = moved.response_seconds(throttle, response_bytes, network)
+    if response >= WINDOW_SECONDS:
+        yield (
+            f"the first answers of {response_bytes} bytes take {response:.1f} s, more than Kafka's windows of "
+            f"{WINDOW_SECONDS:.0f} s: lower replica.fetch.response.max.bytes, or use Sluice's policy schedule"
+        )
+
+
+def table(report: Mapping[str, object]) -> Iterator[str]:
+    """Write the report for people."""
+    for name, value in report.items():
+        if name == "brokers":
+            assert isinstance(value, list), "made above"
+            yield f"{'broker':>8} {'side':>9} {'bytes':>16} {'written, bytes/s':>18}"
+            for load in value[:_LOADS_SHOWN_MAX]:
+                rate_text = f"{load['bytes_in_per_second']:.0f}"
+                yield f"{load['broker']:>8} {load['side']:>9} {load['bytes']:>16} {rate_text:>18}"
+            if len(value) > _LOADS_SHOWN_MAX:
+                yield f"         and {len(value) - _LOADS_SHOWN_MAX} more"
+        elif name == "warnings":
+            assert isinstance(value, list), "made above"
+            yield from (f"warning: {warning}" for warning in value)
+        else:
+            yield f"{name.replace('_', ' ')}: {_written(value)}"
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return "unknown"
+    if isinstance(value, float):
+        return f"{value:.3f}" if value < 10 else f"{value:.0f}"
+    return str(value)
+
+
+def _finite(value: float) -> float | str:
+    return value if math.isfinite(value) else "never"

@@ -1,0 +1,175 @@
+"""What `sluice reassign` asks a cluster: who holds which partition, how large it is, and how fast it grows.
+
+One connection a broker, one question at a time. Growth is measured: log sizes are asked for twice, some seconds apart.
+`--command-config` is a file of Kafka's own clients, as their tools take it; of its keys those of SASL PLAIN and SCRAM
+and of a PEM trust store are known, and others of security are refused rather than ignored.
+"""
+
+import asyncio
+import re
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from protocol.api import METADATA
+from protocol.errors import WireError
+from protocol.messages import describe_configs, replica_sizes
+from proxy.cluster import Login
+from proxy.cluster.asking import ask
+from proxy.cluster.login import LoginError
+from proxy.config import Address, read_text
+from proxy.errors import ConfigError, ServerError
+from quotas.move_estimate import RESPONSE_BYTES, Partition, Replicated
+
+__all__ = ["Found", "Security", "read_cluster", "read_command_config"]
+
+_SECONDS_MAX: Final = 60.0
+_RESPONSE_BYTES_KEY: Final = "replica.fetch.response.max.bytes"
+_JAAS: Final = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_KNOWN: Final = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+)
+_FAILURES: Final = (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError)
+
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Security(NamedTuple):
+    """How connections are made."""
+
+    login: Login | None = None
+    tls: ssl.SSLContext | None = None
+
+
+class Found(NamedTuple):
+    """A cluster, as it was read."""
+
+    brokers: Mapping[int, tuple[str, int]]
+    partitions: Mapping[Partition, Replicated]
+    response_bytes: int
+
+
+def read_command_config(path: Path) -> Security:
+    """Read a Java client's properties.
+
+    Raises:
+        ConfigError: a key of security that is not known here, or one that is missing.
+    """
+    values: dict[str, str] = {}
+    for line in read_text(path).replace("\\\n", "").splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.lstrip().startswith(("#", "!")):
+            values[key.strip()] = value.strip()
+    for key in values:
+        if key.startswith(("sasl.", "ssl.", "security.")) and key not in _KNOWN:
+            raise ConfigError(f"{path}: {key}", f"is not known here; known: {', '.join(_KNOWN)}")
+    protocol = values.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise ConfigError(f"{path}: security.protocol", "is none of Kafka's", protocol)
+    login = None
+    if protocol.startswith("SASL"):
+        mechanism = values.get("sasl.mechanism", "")
+        if mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            raise ConfigError(
+                f"{path}: sasl.mechanism", "must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", mechanism
+            )
+        jaas = dict(_JAAS.findall(values.get("sasl.jaas.config", "")))
+        if set(jaas) != {"username", "password"}:
+            raise ConfigError(f"{path}: sasl.jaas.config", 'must hold username="…" and password="…"')
+        login = Login(mechanism, jaas["username"], jaas["password"])
+    return Security(login, _tls(path, values) if protocol.endswith("SSL") else None)
+
+
+def _tls(path: Path, values: Mapping[str, str]) -> ssl.SSLContext:
+    location = values.get("ssl.truststore.location")
+    if location and values.get("ssl.truststore.type", "").upper() != "PEM":
+        raise ConfigError(f"{path}: ssl.truststore.type", "must be PEM: Java's own formats can not be read")
+    try:
+        return ssl.create_default_context(cafile=location)
+    except OSError as error:
+        raise ConfigError(f"{path}: ssl.truststore.location", f"can not be read: {error}", location) from None
+
+
+async def read_cluster(servers: Sequence[Address], security: Security, sample_seconds: float) -> Found:
+    """Read a whole cluster.
+
+    Raises:
+        ServerError: it can not be asked.
+    """
+    streams = await _connect_any(servers, security)
+    try:
+        frame = await _asked(streams, METADATA, replica_sizes.METADATA_VERSION, replica_sizes.ALL_TOPICS)
+        brokers, placed = replica_sizes.read_metadata(frame)
+    finally:
+        streams[1].close()
+    connections = {}
+    try:
+        for broker, (host, port) in brokers.items():
+            connections[broker] = await _connect_any([Address(host, port)], security)
+        first, began = await _sizes(connections), time.monotonic()
+        await asyncio.sleep(sample_seconds)
+        second, ended = await _sizes(connections), time.monotonic()
+        response_bytes = await _response_bytes(connections)
+    finally:
+        for _, writer in connections.values():
+            writer.close()
+    partitions = {}
+    for partition, (leader, replicas) in placed.items():
+        holder = leader if leader in connections else replicas[0]
+        before, after = (sizes.get(holder, {}).get(partition, 0) for sizes in (first, second))
+        rate = max(0, after - before) / (ended - began)
+        partitions[partition] = Replicated(replicas, leader, after, rate)
+    return Found(brokers, partitions, response_bytes)
+
+
+async def _sizes(connections: Mapping[int, _Streams]) -> dict[int, dict[Partition, int]]:
+    found = {}
+    for broker, streams in connections.items():
+        frame = await _asked(
+            streams,
+            replica_sizes.DESCRIBE_LOG_DIRS,
+            replica_sizes.LOG_DIRS_VERSION,
+            replica_sizes.ALL_LOG_DIRS,
+        )
+        found[broker] = replica_sizes.read_log_dirs(frame)
+    return found
+
+
+async def _response_bytes(connections: Mapping[int, _Streams]) -> int:
+    """The largest answer that any follower asks for."""
+    largest = 0
+    for broker, streams in connections.items():
+        body = describe_configs.request_body(describe_configs.BROKER, (str(broker),), (_RESPONSE_BYTES_KEY,))
+        frame = await _asked(streams, describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
+        for described in describe_configs.read_answer(frame):
+            value = described.configs.get(_RESPONSE_BYTES_KEY, "")
+            largest = max(largest, int(value) if value.isdecimal() else 0)
+    return largest or RESPONSE_BYTES
+
+
+async def _connect_any(servers: Sequence[Address], security: Security) -> _Streams:
+    problems = []
+    for server in servers:
+        try:
+            async with asyncio.timeout(_SECONDS_MAX):
+                streams = await asyncio.open_connection(server.host, server.port, ssl=security.tls)
+                if security.login is not None:
+                    await security.login(*streams)
+                return streams
+        except _FAILURES as error:
+            problems.append(f"{server}: {str(error) or type(error).__name__}")
+    raise ServerError("; ".join(problems))
+
+
+async def _asked(streams: _Streams, api_key: int, version: int, body: bytes) -> bytes:
+    try:
+        async with asyncio.timeout(_SECONDS_MAX):
+            return await ask(*streams, api_key, version, body)
+    except _FAILURES as error:
+        raise ServerError(f"no answer from the cluster: {str(error) or type(error).__name__}") from error

@@ -1,0 +1,191 @@
+"""What /metrics shows of replication: rates, lag, bytes by partition, and when a moving replica will be done (KIP-73).
+
+The proposal's four figures, and two that it leaves to arithmetic by hand. A lag is counted in records, as offsets are;
+so a time to finish is lag over how fast it fell lately, and infinite where it does not fall: the throttle is below
+what is written (the proposal's SumReplicaLag that stops reducing). It is plain data: `proxy.metrics` writes it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from proxy.series import OTHER, label
+from proxy.stats import Stats
+from quotas.replication import ReplicationQuotas
+
+__all__ = ["Family", "ReplicationView"]
+
+_PORTION: Final = 2000
+# How far back the speed of a replica is measured, and the least that tells anything.
+_BASE_MS_MAX: Final = 30_000
+_BASE_MS_MIN: Final = 500
+
+Labels = tuple[str, ...]
+_Key = tuple[int, bytes, int]  # follower, topic, partition
+
+
+class Family(NamedTuple):
+    """One metric; `kind` is "counter" or "gauge"."""
+
+    name: str
+    kind: str
+    text: str
+    labels: Labels
+    rows: Sequence[tuple[Labels, float]]
+
+
+class ReplicationView:
+    """Looks through what is followed, a portion at a time, and keeps what was seen for the next look.
+
+    Args:
+        series_max: how many partitions get a series of their own; the rest is summed a broker.
+    """
+
+    def __init__(self, quotas: ReplicationQuotas, stats: Stats, series_max: int) -> None:
+        self._quotas = quotas
+        self._stats = stats
+        self._series_max = series_max
+        self._bases: dict[_Key, tuple[int, int, int]] = {}  # when, fetch offset, high watermark
+        self._lags: dict[int, int] = {}
+        self._behind: list[tuple[int, _Key, float | None]] = []
+
+    def portions(self, now_ms: int) -> Iterator[None]:
+        """Look through everything that is followed; whoever iterates may let others run between two portions."""
+        lags: dict[int, int] = {}
+        behind: list[tuple[int, _Key, float | None]] = []
+        bases: dict[_Key, tuple[int, int, int]] = {}
+        seen = 0
+        for link in list(self._quotas.links):
+            follower = link.follower
+            for topic, partition, offset, high_watermark in link.standings():
+                lag = max(0, high_watermark - offset)
+                lags[follower] = lags.get(follower, 0) + lag
+                if lag:
+                    key = (follower, topic, partition)
+                    base = self._bases.get(key, (now_ms, offset, high_watermark))
+                    behind.append((lag, key, _finish_seconds(base, now_ms, offset, high_watermark)))
+                    bases[key] = (
+                        base if now_ms - base[0] <= _BASE_MS_MAX else (now_ms, offset, high_watermark)
+                    )
+                seen += 1
+                if seen % _PORTION == 0:
+                    yield
+        behind.sort(reverse=True, key=lambda row: row[0])
+        self._lags, self._bases = lags, bases
+        self._behind = behind[: self._series_max]
+
+    def families(self, now_ms: int) -> list[Family]:
+        """Give the metrics, with what `portions` saw."""
+        rates = [((side, str(broker)), rate) for side, broker, rate in self._quotas.rates()]
+        sides = ("side", "broker")
+        place = ("broker", "topic", "partition")
+        return [
+            Family(
+                "sluice_replication_throttled_byte_rate",
+                "gauge",
+                "Bytes/s of throttled replicas, in sync or not, that a broker sends (leader) or receives (follower)",
+                sides,
+                [(labels, rate.per_second(now_ms)) for labels, rate in rates],
+            ),
+            Family(
+                "sluice_replication_quota_byte_rate",
+                "gauge",
+                "The throttled rate in bytes/s; absent: none",
+                sides,
+                [(labels, rate.limit) for labels, rate in rates if rate.limit is not None],
+            ),
+            Family(
+                "sluice_replication_lag",
+                "gauge",
+                "Records that a broker's replicas are behind their leaders, all together",
+                ("broker",),
+                [((str(broker),), lag) for broker, lag in sorted(self._lags.items())],
+            ),
+            Family(
+                "sluice_replication_partition_bytes",
+                "counter",
+                "Bytes of a partition that a broker has received as a follower, throttled or not",
+                place,
+                self._bytes(),
+            ),
+            Family(
+                "sluice_replica_lag",
+                "gauge",
+                "Records that a replica is behind; only of those that are",
+                place,
+                [(self._labels(key), lag) for lag, key, _ in self._behind],
+            ),
+            Family(
+                "sluice_replica_finish_seconds",
+                "gauge",
+                "When a replica that is behind will have caught up, at the pace of the last half minute",
+                place,
+                [(self._labels(key), left) for _, key, left in self._behind if left is not None],
+            ),
+            *self._counts(),
+        ]
+
+    def _counts(self) -> Iterator[Family]:
+        stats = self._stats
+        for name, text, value in (
+            (
+                "sluice_replicas_left_out",
+                "Times a throttled replica was left out of a Fetch",
+                stats.replicas_left_out,
+            ),
+            (
+                "sluice_replica_fetches_answered",
+                "Fetches of followers that had nothing left to ask for, answered here",
+                stats.replica_fetches_answered,
+            ),
+            (
+                "sluice_replication_unmirrored",
+                "Fetches that passed unthrottled: too many replicas to remember",
+                stats.replication_unmirrored,
+            ),
+        ):
+            yield Family(name, "counter", text, (), [((), value)])
+        versions = sorted(stats.replication_unknown_versions.items())
+        yield Family(
+            "sluice_replication_unknown_versions",
+            "counter",
+            "Fetches that passed unthrottled: of a version that is not known here",
+            ("version",),
+            [((version,), count) for version, count in versions],
+        )
+
+    def _labels(self, key: _Key) -> Labels:
+        follower, topic, partition = key
+        name = self._quotas.topic_names.get(topic)
+        if name is None:
+            name = topic.hex() if len(topic) == 16 else topic.decode("utf-8", "replace")
+        return str(follower), label(name), str(partition)
+
+    def _bytes(self) -> list[tuple[Labels, float]]:
+        """The first partitions have series of their own, so that no series ever falls."""
+        rows: list[tuple[Labels, float]] = []
+        rest: dict[int, int] = {}
+        for key, size in self._quotas.bytes_in.items():
+            if len(rows) < self._series_max:
+                rows.append((self._labels(key), size))
+            else:
+                rest[key[0]] = rest.get(key[0], 0) + size
+        return rows + [((str(follower), OTHER, ""), size) for follower, size in rest.items()]
+
+
+def _finish_seconds(
+    base: tuple[int, int, int], now_ms: int, offset: int, high_watermark: int
+) -> float | None:
+    """How long a lag lasts; None where it was seen for too short a time to say.
+
+    >>> _finish_seconds((0, 0, 1000), 2000, 300, 1100)  # 150 records/s come, 50 are written: 800 / 100
+    8.0
+    >>> _finish_seconds((0, 0, 1000), 2000, 100, 1100)
+    inf
+    """
+    since_ms, offset_then, high_watermark_then = base
+    if now_ms - since_ms < _BASE_MS_MIN:
+        return None
+    gained = (offset - offset_then) - (high_watermark - high_watermark_then)
+    if gained <= 0:
+        return float("inf")
+    return (high_watermark - offset) / gained * (now_ms - since_ms) / 1000

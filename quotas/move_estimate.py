@@ -1,0 +1,164 @@
+"""How long a reassignment takes at a throttle, and which throttle it needs (KIP-73, Q&A 1, 4 and 5).
+
+The proposal's own figures are given as it defines them. Its MoveTime takes partitions for equally large and evenly
+spread, so beside it stands a time by brokers: each added replica is sent by its partition's leader and received by its
+broker, together with what is written to it meanwhile, and the broker that is done last decides. It knows no cluster:
+sizes and rates are its arguments.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+Partition = tuple[str, int]
+
+# Kafka's windows: replication.quota.window.num times their length, of which the proposal takes the full ones.
+WINDOW_SECONDS: Final = 10.0
+RESPONSE_BYTES: Final = 10 * 1024 * 1024  # replica.fetch.response.max.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Replicated:
+    """A partition as it is.
+
+    Attributes:
+        replicas: its brokers; the first is taken for the leader where there is none.
+        leader: -1 for none.
+        size: bytes of its log.
+        rate: bytes/s that are written to it.
+    """
+
+    replicas: tuple[int, ...]
+    leader: int
+    size: int
+    rate: float
+
+    @property
+    def sender(self) -> int:
+        """The broker that added replicas fetch from."""
+        return self.leader if self.leader >= 0 else self.replicas[0]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLoad:
+    """What the move asks of one broker in one direction ("leader" sends, "follower" receives)."""
+
+    broker: int
+    side: str
+    size: int
+    rate: float
+
+    def seconds(self, throttle: float) -> float:
+        """How long it takes; infinite where what is written alone fills the throttle."""
+        if not self.size:
+            return 0.0
+        return self.size / (throttle - self.rate) if throttle > self.rate else float("inf")
+
+    def throttle_for(self, seconds: float) -> float:
+        """The throttle that is done in this time."""
+        return self.size / seconds + self.rate if self.size else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Everything that can be said of a move without a throttle.
+
+    Attributes:
+        partitions_moved, partitions: MoveRatio is their quotient.
+        size: bytes that are sent.
+        log_size: bytes of all replicas of all brokers (TotalLogSizePerBroker times brokers).
+        bytes_in_max: the largest rate at which any broker is written to as a leader (max(BytesInPerSec)).
+        loads: by broker and side, the largest first.
+    """
+
+    partitions_moved: int
+    partitions: int
+    replicas_added: int
+    brokers: int
+    size: int
+    log_size: int
+    bytes_in_max: float
+    replication_factor: float
+    loads: tuple[BrokerLoad, ...]
+
+    @property
+    def move_ratio(self) -> float:
+        """MoveRatio = #partitions-to-be-moved / #total-partition-count."""
+        return self.partitions_moved / self.partitions if self.partitions else 0.0
+
+    def move_seconds(self, throttle: float) -> float:
+        """MoveTime = MoveRatio · TotalLogSizePerBroker · #Brokers / (quota - max(BytesInPerSec))."""
+        amount = self.move_ratio * self.log_size
+        if not amount:
+            return 0.0
+        return amount / (throttle - self.bytes_in_max) if throttle > self.bytes_in_max else float("inf")
+
+    def seconds(self, throttle: float) -> float:
+        """The time by brokers."""
+        return max((load.seconds(throttle) for load in self.loads), default=0.0)
+
+    def stuck(self, throttle: float) -> list[BrokerLoad]:
+        """The loads that would never be done."""
+        return [load for load in self.loads if load.seconds(throttle) == float("inf")]
+
+    def throttle_for(self, seconds: float) -> float:
+        """The smallest throttle with which the move takes no longer."""
+        return max((load.throttle_for(seconds) for load in self.loads), default=0.0)
+
+    def bounds(self, network: float | None) -> tuple[float, float | None]:
+        """Q&A 4: IN < T < N - IN / R; no upper bound where the network's throughput is not known."""
+        upper = None if network is None else network - self.bytes_in_max / max(self.replication_factor, 1.0)
+        return self.bytes_in_max, upper
+
+    def response_seconds(self, throttle: float, response_bytes: int, network: float | None) -> float:
+        """Q&A 5: #brokers · response / min(quota · #brokers, network), which must lie below the window."""
+        speed = throttle * self.brokers
+        if network is not None:
+            speed = min(speed, network)
+        return self.brokers * response_bytes / speed
+
+
+def estimate(
+    cluster: Mapping[Partition, Replicated], plan: Mapping[Partition, Sequence[int]], brokers: int
+) -> Estimate:
+    """Say what a plan moves.
+
+    Args:
+        cluster: every partition of the cluster.
+        plan: partition -> its brokers afterwards; all of them are in the cluster.
+        brokers: how many there are.
+
+    >>> before = {("t", n): Replicated((1,), 1, 50_000_000, 0.0) for n in range(4)}
+    >>> moved = estimate(before, {("t", 0): (2,), ("t", 1): (2,)}, brokers=2)
+    >>> moved.move_ratio, moved.move_seconds(10_000_000), moved.seconds(10_000_000)
+    (0.5, 10.0, 10.0)
+    """
+    sizes: Counter[tuple[int, str]] = Counter()
+    rates: dict[tuple[int, str], float] = {}
+    moved = added = 0
+    for partition, target in plan.items():
+        now = cluster[partition]
+        new = [broker for broker in target if broker not in now.replicas]
+        moved += bool(set(target) ^ set(now.replicas))
+        added += len(new)
+        for broker in new:
+            for key in ((now.sender, "leader"), (broker, "follower")):
+                sizes[key] += now.size
+                rates[key] = rates.get(key, 0.0) + now.rate
+    loads = [BrokerLoad(broker, side, size, rates[broker, side]) for (broker, side), size in sizes.items()]
+    written: dict[int, float] = {}
+    for now in cluster.values():
+        written[now.sender] = written.get(now.sender, 0.0) + now.rate
+    replicas = sum(len(now.replicas) for now in cluster.values())
+    return Estimate(
+        partitions_moved=moved,
+        partitions=len(cluster),
+        replicas_added=added,
+        brokers=brokers,
+        size=sum(load.size for load in loads if load.side == "follower"),
+        log_size=sum(now.size * len(now.replicas) for now in cluster.values()),
+        bytes_in_max=max(written.values(), default=0.0),
+        replication_factor=replicas / len(cluster) if cluster else 1.0,
+        loads=tuple(sorted(loads, key=lambda load: (-load.size, load.broker, load.side))),
+    )

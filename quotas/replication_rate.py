@@ -1,0 +1,203 @@
+"""The rate of one leader or one follower (KIP-73): Kafka's windows, or a pace that never runs ahead.
+
+Both answer one question, how much a Fetch may ask for, and are told what it brought:
+
+- `WindowRate` (`kip73`): Kafka's `ReplicationQuotaManager`. While the bytes of the last N windows, over the time since
+  the oldest began (one window at least), are not more than the quota, everything may be asked for; what came is
+  recorded afterwards. So the first second, or the one after a pause, may bring a whole response a follower too much.
+  Kafka records nothings too, which keeps its window always full and lets ten times the quota through at once
+  (reference/replication.md §2.3); not here.
+- `PacedRate` (`schedule`): bytes are reserved before they are asked for and given back if they do not come. As soon as
+  what is reserved and what came in the last second are one second's quota, nothing more is asked for; so no second
+  exceeds it by more than one batch. A bucket beside it, a quarter of a second deep, spreads that second and remembers
+  debts. A batch larger than the bucket passes when nothing else is under way, and is paid for before the next one.
+
+They know neither partitions nor brokers (`replication`), nor a clock.
+"""
+
+import math
+from collections import deque
+from typing import Final
+
+from quotas.rate import SampledRate
+
+# Waiting longer than this for room is waiting for somebody to raise the quota.
+READY_MS_MAX: Final = 60_000
+# In the meantime an answer may come that makes room.
+RESERVED_MS: Final = 20
+_SECOND_MS: Final = 1000
+# How deep the pace's bucket is. Deep enough that a follower that is busy writing for as long loses nothing.
+_BURST_SECONDS: Final = 0.25
+# What in-sync replicas took is forgotten beyond this, as Kafka's windows forget it: they cannot be slowed down, and
+# one that was far over the quota must not stop the others for ever.
+_DEBT_SECONDS_MAX: Final = 10.0
+# Room for less than this share of a second is not worth a request, unless a batch is as small.
+_SHARE_MIN: Final = 0.02
+
+
+class WindowRate:
+    """Kafka's arithmetic: recorded afterwards, compared before.
+
+    >>> rate = WindowRate(limit=100, samples=10, sample_ms=1000)
+    >>> rate.record(150, 0)  # 150 B in 1.5 s are 100 B/s
+    >>> rate.per_second(1500), rate.grant(1, 1000, 1500)
+    (100.0, 1000)
+    >>> rate.record(1, 1500)
+    >>> rate.grant(1, 1000, 1500), rate.grant(1, 1000, 2000)  # 151 / 1.5 s = 100.67; 151 / 2 s = 75.5
+    (0, 1000)
+    """
+
+    __slots__ = ("_rate", "_sample_ms", "limit")
+
+    def __init__(self, limit: float | None, samples: int, sample_ms: int) -> None:
+        self.limit = limit
+        self._sample_ms = sample_ms
+        self._rate = SampledRate(samples, sample_ms)
+
+    def per_second(self, now_ms: int) -> float:
+        """Give the observed rate: the simple one, without stretching the window."""
+        return self._rate.total_in(now_ms) / (self._window_ms(now_ms) / 1000)
+
+    def room(self, now_ms: int) -> int | None:
+        """Give how much may be asked for; None for whatever there is."""
+        return None if self.limit is None or self.per_second(now_ms) <= self.limit else 0
+
+    def grant(self, least: int, most: int, now_ms: int) -> int:  # noqa: ARG002 - the pace needs it
+        """Give how many bytes a partition may be asked for, up to `most`: all or nothing."""
+        return most if self.room(now_ms) is None else 0
+
+    def reserve(self, size: int) -> None:
+        """Kafka reserves nothing."""
+
+    def settle(self, reserved: int, size: int, now_ms: int) -> None:  # noqa: ARG002 - the pace needs it
+        """Take what a grant has brought."""
+        self.record(size, now_ms)
+
+    def record(self, size: int, now_ms: int) -> None:
+        """Count bytes of a throttled replica, in sync or not."""
+        if size:
+            self._rate.record(size, now_ms)
+
+    def ready_in_ms(self, least: int, now_ms: int) -> int:  # noqa: ARG002 - the pace needs it
+        """Give how long it takes until there is room again, if nothing more comes."""
+        if self.room(now_ms) is None:
+            return 0
+        assert self.limit is not None, "without a limit there is room"
+        if self.limit <= 0:
+            return min(READY_MS_MAX, max(1, self._rate.empty_in_ms(now_ms)))
+        needed_ms = math.ceil(self._rate.total_in(now_ms) / self.limit * 1000) - self._window_ms(now_ms)
+        return max(1, min(needed_ms, self._rate.empty_in_ms(now_ms), READY_MS_MAX))
+
+    def _window_ms(self, now_ms: int) -> int:
+        return max(self._rate.elapsed_ms(now_ms), self._sample_ms)
+
+
+class PacedRate:
+    """Bytes reserved before they are asked for: no second brings more than the quota and one batch.
+
+    >>> rate = PacedRate(limit=1_000_000, now_ms=0)
+    >>> rate.grant(16_384, 1_048_576, 0)  # a quarter of a second's quota at once
+    250000
+    >>> rate.reserve(250_000)
+    >>> rate.settle(250_000, 200_000, 0)  # 50,000 did not come
+    >>> rate.grant(16_384, 1_048_576, 0), rate.ready_in_ms(100_000, 0)
+    (50000, 50)
+    """
+
+    __slots__ = ("_delivered", "_filled_ms", "_in_second", "_observed", "_reserved", "_tokens", "limit")
+
+    def __init__(self, limit: float | None, now_ms: int) -> None:
+        self.limit = limit
+        self._observed = SampledRate(11, _SECOND_MS)  # for /metrics
+        self._delivered: deque[tuple[int, int]] = deque()  # (when, bytes) of the last second
+        self._in_second = 0
+        self._reserved = 0
+        self._tokens = (limit or 0) * _BURST_SECONDS
+        self._filled_ms = now_ms
+
+    def per_second(self, now_ms: int) -> float:
+        """Give the observed rate over eleven seconds."""
+        total = self._observed.total_in(now_ms)
+        return total / (max(self._observed.elapsed_ms(now_ms), _SECOND_MS) / 1000)
+
+    def room(self, now_ms: int) -> int | None:
+        """Give how much may be asked for; None for whatever there is."""
+        if self.limit is None:
+            return None
+        self._refill(now_ms, self.limit)
+        return max(0, math.floor(min(self.limit - self._in_second - self._reserved, self._tokens)))
+
+    def grant(self, least: int, most: int, now_ms: int) -> int:
+        """Give how many bytes a partition may be asked for: 0, or at least `least` (a batch) and at most `most`."""
+        limit = self.limit
+        if limit is None:
+            return most
+        self._refill(now_ms, limit)
+        free = limit - self._in_second - self._reserved
+        if free <= 0:
+            return 0
+        # The last batch of a second may reach beyond it, or what is left of every second would be lost.
+        allowed = min(most, max(math.floor(free), least))
+        worth = min(max(least, math.ceil(limit * _SHARE_MIN)), allowed)
+        if self._tokens >= worth:
+            return min(allowed, math.floor(self._tokens))
+        # A batch larger than the bucket: nothing else may be under way, and the debt comes after it.
+        burst = limit * _BURST_SECONDS
+        alone = worth > burst and not self._reserved and self._tokens >= burst
+        return worth if alone else 0
+
+    def reserve(self, size: int) -> None:
+        """Take a grant."""
+        self._reserved += size
+        self._tokens -= size
+
+    def settle(self, reserved: int, size: int, now_ms: int) -> None:
+        """Take what a grant has brought, and give back what not."""
+        if self.limit is not None:
+            self._refill(now_ms, self.limit)  # first: what is given back to a full bucket would be lost
+        self._reserved -= reserved
+        self._tokens += reserved
+        self.record(size, now_ms)
+
+    def record(self, size: int, now_ms: int) -> None:
+        """Count bytes of a throttled replica that were not reserved: it is in sync, or had no limit."""
+        if not size:
+            return
+        self._observed.record(size, now_ms)
+        limit = self.limit
+        if limit is None:
+            return
+        self._refill(now_ms, limit)
+        self._delivered.append((now_ms, size))
+        self._in_second += size
+        # One batch is paid for whatever it takes.
+        self._tokens = max(self._tokens - size, -max(limit * _DEBT_SECONDS_MAX, size))
+
+    def ready_in_ms(self, least: int, now_ms: int) -> int:
+        """Give how long it takes until `least` bytes may be asked for, if nothing more comes."""
+        limit = self.limit
+        if limit is None:
+            return 0
+        if limit <= 0:
+            return READY_MS_MAX
+        self._refill(now_ms, limit)
+        worth = max(least, math.ceil(limit * _SHARE_MIN))
+        burst = limit * _BURST_SECONDS
+        tokens_ms = math.ceil((min(worth, burst) - self._tokens) / limit * 1000)
+        over = self._in_second + self._reserved - limit
+        second_ms = RESERVED_MS if over >= 0 or (worth > burst and self._reserved) else 0
+        for when_ms, size in self._delivered:
+            if over < 0:
+                break
+            over -= size
+            second_ms = when_ms + _SECOND_MS - now_ms
+        return max(0, min(max(tokens_ms, second_ms), READY_MS_MAX))
+
+    def _refill(self, now_ms: int, limit: float) -> None:
+        delivered = self._delivered
+        while delivered and delivered[0][0] <= now_ms - _SECOND_MS:
+            self._in_second -= delivered.popleft()[1]
+        if now_ms > self._filled_ms:
+            gained = self._tokens + limit * (now_ms - self._filled_ms) / 1000
+            self._tokens = min(limit * _BURST_SECONDS, gained)
+            self._filled_ms = now_ms

@@ -1,0 +1,239 @@
+"""Brokers that replicate through Sluice: throttled by Kafka's tool, by Sluice alone, and not at all (KIP-73).
+
+Three brokers of their own, whose inter-broker listener is advertised at one Sluice. Sizes are read off log files.
+Bounds: no second over the quota and one batch (100,000 bytes), and the whole not faster than the quota; how much
+slower it may be is generous, since this machine runs other tests too.
+"""
+
+import json
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import main
+from tests.cluster import tools
+from tests.cluster.sasl import SASL_USERS, password
+from tests.support.certificates import Authority
+from tests.support.replication_rig import ReplicationRig, reassignment_json
+
+MB = 1_000_000
+BATCH = 110_000
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicationRig]:
+    with ReplicationRig(tmp_path_factory.mktemp("replication")) as rig:
+        yield rig
+
+
+def until(condition, what: str, seconds: float = 40.0) -> None:  # type: ignore[no-untyped-def]  # any callable
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+def reconfigure(rig: ReplicationRig, **keys: object) -> None:
+    """Change `[replication]` and wait until it holds."""
+    assert rig.sluice is not None
+    before = rig.sluice.metric("sluice_reloads_total", result="ok")
+    rig.settings(**keys).write(rig.directory)
+    rig.sluice.signal(signal.SIGHUP)
+    sluice = rig.sluice
+    until(lambda: sluice.metric("sluice_reloads_total", result="ok") > before, "a reload")
+
+
+def filled(rig: ReplicationRig, topic: str, megabytes: float) -> int:
+    rig.create(topic, [[1]])
+    rig.fill(topic, megabytes)
+    return rig.size(topic, 1)
+
+
+def test_reassignment_tool_throttles_and_verify_takes_it_away(rig: ReplicationRig) -> None:
+    assert rig.sluice is not None
+    reconfigure(rig, throttled="cluster", policy="schedule")
+    size = filled(rig, "tool", 12)
+    said = rig.reassign({"tool": [[1, 3]]}, 2 * MB)
+    assert "inter-broker throttle limit was set to 2000000 B/s" in said
+    watched = rig.watch("tool", 3, size)
+    assert watched.largest_second() <= 2 * MB + BATCH
+    assert watched.seconds >= 0.95 * (size - 0.5 * MB) / (2 * MB)
+    assert watched.seconds <= 3 * size / (2 * MB)
+    assert rig.sluice.metric("sluice_replicas_left_out_total") > 0
+    came = rig.sluice.metric("sluice_replication_partition_bytes_total", topic="tool", broker="3")
+    assert size <= came <= 1.1 * size  # a leader may end an answer in the middle of a batch
+    until(lambda: rig.in_sync("tool") == {0: {1, 3}}, "in sync")
+    assert "is completed" in rig.reassign({"tool": [[1, 3]]}, None, "--verify")
+    sluice = rig.sluice
+    until(lambda: not sluice.metric("sluice_replication_quota_byte_rate"), "no quota")
+
+
+def test_replicas_being_added_are_throttled_without_any_config(rig: ReplicationRig) -> None:
+    reconfigure(rig, throttled="reassignments", leader_rate="2M", follower_rate="3M")
+    size = filled(rig, "added", 12)
+    rig.reassign({"added": [[1, 2, 3]]})
+    watched = rig.watch("added", 3, size)
+    assert watched.largest_second() <= 2 * MB + BATCH
+    until(lambda: rig.in_sync("added") == {0: {1, 2, 3}}, "in sync")
+    listed = tools.run(
+        tools.CONFIGS,
+        *("--bootstrap-server", rig.cluster.bootstrap(), "--describe", "--entity-type", "topics"),
+        *("--entity-name", "added"),
+    )
+    assert "throttled" not in listed, "nothing is left behind"
+
+
+def test_throttle_is_raised_and_switched_off_in_flight(rig: ReplicationRig) -> None:
+    assert rig.sluice is not None
+    reconfigure(rig, throttled="reassignments", leader_rate="200k", follower_rate="200k")
+    size = filled(rig, "raised", 30)
+    rig.reassign({"raised": [[1, 3]]})
+    rig.watch("raised", 3, 300_000)
+    reconfigure(rig, leader_rate="4M", follower_rate="4M")
+    began = time.monotonic()
+    rig.watch("raised", 3, 5 * MB)
+    assert time.monotonic() - began < 10
+    rig.sluice.signal(signal.SIGUSR1)
+    began = time.monotonic()
+    rig.watch("raised", 3, size)
+    assert time.monotonic() - began < 4  # 25 MB would take 6 s
+    rig.sluice.signal(signal.SIGUSR1)
+
+
+def test_sluice_killed_in_the_middle_loses_nothing(rig: ReplicationRig) -> None:
+    assert rig.sluice is not None
+    reconfigure(rig, throttled="reassignments", leader_rate="2M", follower_rate="2M")
+    size = filled(rig, "killed", 12)
+    rig.create("beside", [[1, 2, 3]])
+    rig.reassign({"killed": [[1, 3]]})
+    rig.watch("killed", 3, 4 * MB)
+    rig.sluice.signal(signal.SIGKILL)
+    rig.sluice.stop()
+    rig.start_sluice()
+    assert rig.sluice is not None
+    rig.sluice.wait_ready()
+    watched = rig.watch("killed", 3, size)
+    assert watched.largest_second() <= 2 * MB + 2 * BATCH
+    until(lambda: rig.in_sync("killed") == {0: {1, 3}}, "in sync")
+    assert rig.in_sync("beside") == {0: {1, 2, 3}}
+
+
+def test_kafkas_windows_hold_the_rate_on_average(rig: ReplicationRig) -> None:
+    reconfigure(rig, throttled="reassignments", policy="kip73", leader_rate="2M", follower_rate="2M")
+    size = filled(rig, "windows", 16)
+    rig.reassign({"windows": [[1, 3]]})
+    watched = rig.watch("windows", 3, size)
+    assert watched.seconds >= 0.5 * size / (2 * MB)
+    assert watched.seconds <= 3 * size / (2 * MB)
+
+
+def test_brokers_authenticate_to_each_other_through_sluice(tmp_path: Path) -> None:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    users = f'user_sluice="{password("sluice")}"'
+    properties = {
+        "sasl.enabled.mechanisms": "PLAIN",
+        "plain.sasl.jaas.config": (f'{module} username="sluice" password="{password("sluice")}" {users};'),
+    }
+    rig = ReplicationRig(
+        tmp_path,
+        {"throttled": "reassignments", "leader_rate": "2M"},
+        nodes=2,
+        protocol="SASL_PLAINTEXT",
+        listener_properties=properties,
+        properties={"sasl.mechanism.inter.broker.protocol": "PLAIN"},
+        cluster_options={"format_arguments": SASL_USERS},
+    )
+    with rig:
+        size = filled(rig, "sasl", 6)
+        rig.reassign({"sasl": [[1, 2]]})
+        assert rig.watch("sasl", 2, size).largest_second() <= 2 * MB + BATCH
+
+
+def test_tls_between_brokers_ends_at_sluice(tmp_path: Path) -> None:
+    """Sluice shows a certificate of its own to followers and to leaders; each side trusts one authority."""
+    authority = Authority.make(tmp_path, "brokers")
+    broker, own = authority.issue("broker"), authority.issue("sluice", "/O=Example/CN=sluice")
+    properties = {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(broker.store_file),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(authority.cert_file),
+        "ssl.client.auth": "required",
+    }
+    tls = {"cert_file": str(own.cert_file), "key_file": str(own.key_file)}
+    rig = ReplicationRig(
+        tmp_path,
+        {"throttled": "reassignments", "leader_rate": "2M"},
+        nodes=2,
+        protocol="SSL",
+        listener_properties=properties,
+        sections={
+            "listeners.tls": {**tls, "client_ca_file": str(authority.cert_file)},
+            "cluster.tls": {**tls, "ca_file": str(authority.cert_file)},
+        },
+        bootstrap_internal=True,
+    )
+    with rig:
+        size = filled(rig, "tls", 6)
+        rig.reassign({"tls": [[1, 2]]})
+        assert rig.watch("tls", 2, size).largest_second() <= 2 * MB + BATCH
+        assert rig.sluice is not None
+        assert rig.sluice.metric("sluice_tls_handshakes_total", side="client") > 0
+
+
+def test_estimate_says_what_the_cluster_then_takes(
+    rig: ReplicationRig, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    reconfigure(rig, throttled="reassignments", policy="schedule", leader_rate="2M", follower_rate="2M")
+    size = filled(rig, "estimated", 12)
+    plan = tmp_path / "plan.json"
+    plan.write_text(reassignment_json({"estimated": [[1, 2]]}))
+    words = ["reassign", "estimate", "--bootstrap-server", rig.cluster.bootstrap(), "--json"]
+    words += ["--reassignment-json-file", str(plan), "--throttle", "2M", "--sample-seconds", "1"]
+    assert main(words) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["bytes_moved"] == size
+    assert report["seconds"] == pytest.approx(size / (2 * MB), rel=0.01)
+    rig.reassign({"estimated": [[1, 2]]})
+    watched = rig.watch("estimated", 2, size)
+    assert 0.9 * report["seconds"] <= watched.seconds <= 2 * report["seconds"]
+
+
+def test_broker_bounced_in_the_middle_catches_up_within_the_quota(rig: ReplicationRig) -> None:
+    reconfigure(rig, throttled="reassignments", policy="schedule", leader_rate="2M", follower_rate="2M")
+    size = filled(rig, "bounced", 12)
+    rig.reassign({"bounced": [[1, 3]]})
+    rig.watch("bounced", 3, 3 * MB)
+    rig.cluster.stop_broker(3)
+    rig.cluster.start_broker(3)
+    watched = rig.watch("bounced", 3, size)
+    assert watched.largest_second() <= 2 * MB + 2 * BATCH
+    until(lambda: rig.in_sync("bounced") == {0: {1, 3}}, "in sync")
+
+
+def test_low_volume_partitions_stay_in_sync_beside_a_move(rig: ReplicationRig) -> None:
+    """KAFKA-4313: every replica is listed, the high-volume one is behind, and the others' ISR does not flap."""
+    reconfigure(
+        rig,
+        throttled="file",
+        policy="schedule",
+        leader_rate="500k",
+        follower_rate="500k",
+        leader_throttled_replicas={"high": "*", "low": "*"},
+        follower_throttled_replicas={"high": "*", "low": "*"},
+    )
+    rig.create("low", [[1, 3]] * 4)
+    filled(rig, "high", 30)
+    rig.reassign({"high": [[1, 3]]})
+    rig.watch("high", 3, 200_000)
+    deadline = time.monotonic() + 35  # longer than replica.lag.time.max.ms
+    while time.monotonic() < deadline:
+        rig.fill("low", 0.01, partitions=4)
+        assert rig.in_sync("low") == {number: {1, 3} for number in range(4)}
+        time.sleep(0.5)
+    assert rig.size("high", 3) < 25 * MB, "it is still being moved"
+    reconfigure(rig, throttled="off", leader_throttled_replicas={}, follower_throttled_replicas={})
+    rig.watch("high", 3, rig.size("high", 1))

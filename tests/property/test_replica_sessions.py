@@ -1,0 +1,162 @@
+"""A follower and a leader with Sluice between them, in any order: nothing is ever lost from a session (KIP-73).
+
+The follower and the leader of `tests.support.replicas` judge: a follower raises where Kafka's would throw its session
+away. What must hold after every request that reaches the leader: its session is exactly what the follower wants less
+what was left out, with the follower's offsets; and in the end, with the throttle gone, the follower has everything.
+"""
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
+from quotas.throttled_replicas import ThrottledReplicas, parse_replicas
+from tests.support.replicas import Follower, Leader, Link, Partition, SessionError, topic_names
+
+PARTITIONS = st.tuples(st.integers(1, 3), st.integers(0, 2))
+LISTS = st.sampled_from(["", "*", "0:1", "0:1,1:1", "2:1,0:3"])
+EVERY = [(topic, partition) for topic in (1, 2, 3) for partition in (0, 1, 2)]
+
+
+class ReplicaSessions(RuleBasedStateMachine):
+    """Time moves only by `time`, so that quotas hold between."""
+
+    @initialize(
+        version=st.sampled_from([12, 13, 15, 18]),
+        policy=st.sampled_from(["kip73", "schedule"]),
+        wanted=st.sets(PARTITIONS, min_size=1),
+    )
+    def begin(self, version: int, policy: str, wanted: set[Partition]) -> None:
+        self.now_ms = 0
+        self.quotas = ReplicationQuotas(
+            ReplicationOptions(policy="kip73" if policy == "kip73" else "schedule")
+        )
+        self.quotas.name_topics(topic_names([1, 2, 3]))
+        every = parse_replicas("*")[0]
+        self.quotas.throttle(ThrottledReplicas(leaders={"t1": every, "t2": every}, followers={"t2": every}))
+        self.quotas.limit(BrokerLimits(default=5000), BrokerLimits(default=3000))
+        self.leader = Leader(ends=dict.fromkeys(EVERY, 100))
+        self.follower = Follower(version=version, offsets=dict.fromkeys(wanted, 0))
+        self.link = Link(self.quotas, self.follower, self.leader)
+        self.sent: bytes | None = None
+        self.waiting = False
+
+    @rule(after_ms=st.sampled_from([1, 30, 400, 3000]))
+    def time(self, after_ms: int) -> None:
+        self.now_ms += after_ms
+
+    @rule(key=st.sampled_from(EVERY), count=st.integers(1, 40))
+    def produced(self, key: Partition, count: int) -> None:
+        self.leader.ends[key] += count
+
+    @rule(key=st.sampled_from(EVERY))
+    def assigned(self, key: Partition) -> None:
+        self.follower.offsets.setdefault(key, 0)
+
+    @rule(key=st.sampled_from(EVERY))
+    def taken_away(self, key: Partition) -> None:
+        if len(self.follower.offsets) > 1:  # a fetcher without partitions sends nothing
+            self.follower.offsets.pop(key, None)
+
+    @rule(key=st.sampled_from(EVERY))
+    def truncated(self, key: Partition) -> None:
+        if key in self.follower.offsets:
+            self.follower.offsets[key] = 0
+
+    @rule(topic=st.integers(1, 3), text=LISTS, leaders=st.booleans())
+    def throttled(self, topic: int, text: str, leaders: bool) -> None:
+        lists = {f"t{topic}": parse_replicas(text)[0]}
+        self.quotas.throttle(
+            ThrottledReplicas(leaders=lists) if leaders else ThrottledReplicas(followers=lists)
+        )
+
+    @rule(leader=st.sampled_from([None, 0, 1, 5000]), follower=st.sampled_from([None, 0, 1, 5000]))
+    def limited(self, leader: int | None, follower: int | None) -> None:
+        self.quotas.limit(BrokerLimits(default=leader), BrokerLimits(default=follower))
+
+    @rule(on=st.booleans())
+    def switched(self, on: bool) -> None:
+        self.quotas.enforcing = on
+
+    @rule(keeps=st.booleans())
+    def leader_drops_sessions(self, keeps: bool) -> None:
+        self.leader.drop_sessions()
+        self.leader.keeps_sessions = keeps
+
+    @rule()
+    def reconnected(self) -> None:
+        self.sent, self.waiting = None, False
+        self.link.connect()
+
+    @rule(times=st.integers(1, 4))
+    def goes_on(self, times: int) -> None:
+        for _ in range(times):
+            self.asks()
+            self.answers(1 << 30)
+            self.now_ms += 50
+
+    @rule()
+    def asks(self) -> None:
+        if self.sent is not None:
+            return
+        outcome = self.link.show(b"", self.now_ms) if self.waiting else self.link.send(self.now_ms)
+        self.waiting = isinstance(outcome, int)
+        if isinstance(outcome, bytes):
+            self.sent = outcome
+
+    @rule(piece_bytes=st.sampled_from([3, 50, 1 << 30]))
+    def answers(self, piece_bytes: int) -> None:
+        if self.sent is None:
+            return
+        frame, self.sent = self.sent, None
+        answer, _ = self.leader.answer(self.follower.version, frame)
+        refused = self.leader.seen[-1].session_epoch > 0 and not self.leader.sessions
+        if not refused:
+            self.judge_leader()
+        self.link.relay(answer, self.now_ms, piece_bytes)
+
+    def judge_leader(self) -> None:
+        """Compare what the leader was asked for with what the follower wants."""
+        session = self.link.channel.link.session
+        wanted = {
+            (int.from_bytes(key[0], "big") if len(key[0]) == 16 else int(key[0][1:]), key[1]): replica
+            for key, replica in session.replicas.items()
+        }
+        assert set(wanted) == set(self.follower.session)
+        asked = self.leader.asked
+        assert set(asked) <= set(wanted)
+        for key, replica in wanted.items():
+            assert (key in asked) == (replica.told is not None), key
+            if key not in asked:
+                assert not replica.in_sync, f"{key} is in sync and was left out"
+                assert 0 <= replica.fetch_offset < replica.high_watermark
+            assert replica.fetch_offset == self.follower.session[key]
+
+    @invariant()
+    def nothing_is_reserved_without_a_fetch(self) -> None:
+        if getattr(self, "sent", None) is None and hasattr(self, "quotas"):
+            for _, _, rate in self.quotas.rates():
+                assert getattr(rate, "_reserved", 0) == 0
+
+    def teardown(self) -> None:
+        """Without a throttle the follower gets everything, over the session it has."""
+        if not hasattr(self, "link"):
+            return
+        self.quotas.enforcing = False
+        if self.sent is not None:
+            self.answers(1 << 30)
+        for _ in range(12):
+            self.asks()
+            self.answers(1 << 30)
+        for key, offset in self.follower.offsets.items():
+            assert offset == self.leader.ends[key], key
+
+
+TestReplicaSessions = ReplicaSessions.TestCase
+TestReplicaSessions.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def test_session_error_is_what_a_follower_raises() -> None:
+    assert issubclass(SessionError, AssertionError)

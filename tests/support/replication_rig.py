@@ -1,0 +1,262 @@
+"""Real brokers that replicate through Sluice: their inter-broker listener is advertised at it (KIP-73).
+
+    with ReplicationRig(directory, {"throttled": "reassignments", "leader_rate": "4M"}) as rig:
+        rig.create("t", [[1]])
+        rig.fill("t", megabytes=40)
+        rig.reassign({"t": [[1, 3]]})
+        sizes = rig.watch("t", broker=3, until_bytes=40_000_000)
+
+One Sluice stands in front of all brokers, so that a follower's rate holds over all its leaders. What a follower has is
+read off its log files, so nothing measured depends on Sluice or on the brokers' own counters.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-defined]  # theirs
+
+from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports, tools
+from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
+
+INTERNAL: Final = "INTERNAL"
+RECORD_BYTES: Final = 10_000
+_SAMPLE_SECONDS: Final = 0.02
+
+
+@dataclass(slots=True)
+class Watched:
+    """What one follower had when: (seconds, bytes), from the first byte on."""
+
+    samples: list[tuple[float, int]] = field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        return self.samples[-1][0] - self.samples[0][0]
+
+    @property
+    def bytes(self) -> int:
+        return self.samples[-1][1] - self.samples[0][1]
+
+    @property
+    def rate(self) -> float:
+        return self.bytes / self.seconds
+
+    def largest_second(self) -> int:
+        """The most bytes that came in any one second."""
+        largest, first = 0, 0
+        for at, size in self.samples:
+            while self.samples[first][0] < at - 1.0:
+                first += 1
+            largest = max(largest, size - self.samples[first][1])
+        return largest
+
+    def seconds_of(self, share: float) -> float:
+        """How long it took until this share of the bytes was there."""
+        wanted = self.samples[0][1] + share * self.bytes
+        for (_, _), (at, size) in pairwise(self.samples):
+            if size >= wanted:
+                return at - self.samples[0][0]
+        return self.seconds
+
+
+class ReplicationRig:
+    """A cluster and its Sluice.
+
+    Args:
+        directory: for Sluice's files.
+        replication: the keys of `[replication]`.
+        nodes: brokers, ids from 1.
+        proxied: False: brokers replicate from each other directly.
+        properties: more settings of the brokers.
+        listener: more keys of Sluice's listener.
+        protocol: security protocol of the brokers' own listener, and its settings.
+        sections: more tables of Sluice's configuration.
+        cluster_options: more of the brokers' own.
+        bootstrap_internal: Sluice asks its questions at the brokers' own listener too.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        replication: Mapping[str, object] | None = None,
+        *,
+        nodes: int = 3,
+        proxied: bool = True,
+        properties: Mapping[str, str] | None = None,
+        listener: Mapping[str, object] | None = None,
+        protocol: str = "PLAINTEXT",
+        listener_properties: Mapping[str, str] | None = None,
+        sections: Mapping[str, Mapping[str, object]] | None = None,
+        cluster_options: Mapping[str, tuple[str, ...]] | None = None,
+        bootstrap_internal: bool = False,
+    ) -> None:
+        self.directory = directory
+        self.ports = SluicePorts.free()
+        self._replication = dict(replication or {})
+        self._listener = {"kind": "replication", "name": "brokers", **(listener or {})}
+        self._sections = dict(sections or {})
+        real = tuple(free_ports(nodes))
+        advertised = tuple((HOST, self.ports.first_broker + node) for node in range(1, nodes + 1))
+        own = Listener(
+            INTERNAL,
+            ports=real,
+            advertised=advertised if proxied else (),
+            protocol=protocol,
+            properties=listener_properties or {},
+        )
+        self.cluster = Cluster(
+            ClusterOptions(
+                nodes=nodes,
+                listeners=(own,),
+                properties={"inter.broker.listener.name": INTERNAL, **(properties or {})},
+                format_arguments=(cluster_options or {}).get("format_arguments", ()),
+            )
+        )
+        self._proxied = proxied
+        self._bootstrap_internal = bootstrap_internal
+        self._upstreams = {str(node): f"{HOST}:{port}" for node, port in enumerate(real, 1)}
+        self.sluice: SluiceProcess | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            if self._proxied:
+                self.start_sluice()
+            self.cluster.start()
+            if self.sluice is not None:
+                self.sluice.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+        self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap()})
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None and self.sluice is not None:
+            print(self.sluice.log())
+        self.stop()
+
+    def stop(self) -> None:
+        """End brokers and Sluice."""
+        self.cluster.stop()
+        if self.sluice is not None:
+            self.sluice.stop()
+
+    def start_sluice(self) -> None:
+        """Start it, or start it again."""
+        self.sluice = SluiceProcess.configured(self.settings(), self.directory)
+
+    def settings(self, **replication: object) -> SluiceSettings:
+        """Sluice's configuration, with these keys of `[replication]` changed."""
+        self._replication |= replication
+        sections: dict[str, Mapping[str, object]] = {
+            "listeners.upstreams": self._upstreams,
+            "replication": {
+                name: value for name, value in self._replication.items() if not isinstance(value, dict)
+            },
+            **{
+                f"replication.{name}": value
+                for name, value in self._replication.items()
+                if isinstance(value, dict)
+            },
+            **self._sections,
+        }
+        return SluiceSettings(
+            self.cluster.bootstrap(INTERNAL) if self._bootstrap_internal else self.cluster.bootstrap(),
+            self.ports,
+            listener=self._listener,
+            sections=sections,
+        )
+
+    def create(self, topic: str, assignment: Sequence[Sequence[int]], **configs: str) -> None:
+        """Create a topic with these replicas, a list a partition."""
+        replicas = [list(brokers) for brokers in assignment]
+        new = _NewTopic(topic, len(replicas), replica_assignment=replicas, config=configs)
+        for done in self.admin.create_topics([new]).values():
+            done.result(30)
+
+    def fill(self, topic: str, megabytes: float, partitions: int = 1, batch_bytes: int = 100_000) -> None:
+        """Write records of 10,000 bytes, as much to each partition."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.cluster.bootstrap(),
+                "batch.size": batch_bytes,
+                "linger.ms": 20,
+                "acks": "all",
+                "queue.buffering.max.kbytes": 200_000,
+            }
+        )
+        value = bytes(RECORD_BYTES)
+        for number in range(int(megabytes * 1e6 / RECORD_BYTES)):
+            for partition in range(partitions):
+                producer.produce(topic, value, partition=partition)
+            if number % 500 == 0:
+                producer.flush()
+        assert producer.flush(60) == 0, "every record is written"
+
+    def reassign(
+        self, plan: Mapping[str, Sequence[Sequence[int]]], throttle: int | None = None, *words: str
+    ) -> str:
+        """Begin a reassignment with Kafka's own tool."""
+        path = self.directory / "reassignment.json"
+        path.write_text(reassignment_json(plan))
+        limits = () if throttle is None else ("--throttle", str(throttle))
+        return tools.run(
+            tools.REASSIGN_PARTITIONS,
+            *("--bootstrap-server", self.cluster.bootstrap(), "--reassignment-json-file", str(path)),
+            *(words or ("--execute",)),
+            *limits,
+        )
+
+    def size(self, topic: str, broker: int) -> int:
+        """Bytes of a topic in a broker's log files."""
+        data = self.cluster.directory / str(broker) / "data"
+        total = 0
+        for path in data.glob(f"{topic}-*/*.log"):
+            try:
+                total += path.stat().st_size
+            except FileNotFoundError:  # rolled or deleted meanwhile
+                continue
+        return total
+
+    def watch(self, topic: str, broker: int, until_bytes: int, seconds: float = 120.0) -> Watched:
+        """Watch a follower's log grow until it has so much."""
+        found = Watched()
+        deadline = time.monotonic() + seconds
+        before = (time.monotonic(), self.size(topic, broker))
+        while True:
+            now, size = time.monotonic(), self.size(topic, broker)
+            if size > before[1] and not found.samples:
+                found.samples.append(before)
+            if found.samples:
+                found.samples.append((now, size))
+            before = (now, size)
+            if size >= until_bytes:
+                return found
+            if now > deadline:
+                raise TimeoutError(f"{topic} on {broker}: {size} of {until_bytes} bytes")
+            time.sleep(_SAMPLE_SECONDS)
+
+    def in_sync(self, topic: str) -> dict[int, set[int]]:
+        """The replicas in sync of each partition."""
+        (description,) = self.admin.list_topics(topic, timeout=10).topics.values()
+        return {number: set(partition.isrs) for number, partition in description.partitions.items()}
+
+
+def reassignment_json(plan: Mapping[str, Sequence[Sequence[int]]]) -> str:
+    """Kafka's file of a reassignment."""
+    partitions = [
+        {"topic": topic, "partition": number, "replicas": list(replicas)}
+        for topic, assignment in plan.items()
+        for number, replicas in enumerate(assignment)
+    ]
+    return json.dumps({"version": 1, "partitions": partitions})

@@ -1,0 +1,260 @@
+"""What is throttled, asked of a scripted broker: configs, reassignments, names; and what holds without an answer."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    ListPartitionReassignmentsResponse,
+)
+
+from proxy.cluster import BrokerMap, ReplicationSource
+from proxy.cluster.replication_source import (
+    FOLLOWER_RATE,
+    FOLLOWER_REPLICAS,
+    LEADER_RATE,
+    LEADER_REPLICAS,
+)
+from proxy.config import Address, ReplicationSettings
+from proxy.stats import Stats
+from quotas.replication import ReplicationOptions, ReplicationQuotas
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
+from tests.unit.protocol.kafka_frames import struct as entry
+
+HOST = "127.0.0.1"
+TOPIC = bytes(range(16))
+METADATA, DESCRIBE_CONFIGS, REASSIGNMENTS = 3, 32, 46
+
+
+@dataclass
+class Broker:
+    """What a broker answers.
+
+    Attributes:
+        configs: resource -> its configs.
+        adding: of partition 0 of topic `t`.
+        asked: the names asked about, in order.
+    """
+
+    configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    adding: list[int] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    silent: bool = False
+
+    def answer(self, api_key: int, frame: bytes) -> bytes:
+        if api_key == METADATA:
+            return self._metadata(decoded(REQUESTS[3], 12, frame))
+        if api_key == DESCRIBE_CONFIGS:
+            return self._configs(decoded(DescribeConfigsRequest, 1, frame))
+        kind = ListPartitionReassignmentsResponse
+        partition = entry(
+            kind,
+            0,
+            "OngoingPartitionReassignment",
+            partition_index=0,
+            replicas=[1, *self.adding],
+            adding_replicas=self.adding,
+            removing_replicas=[],
+        )
+        topic = entry(kind, 0, "OngoingTopicReassignment", name="t", partitions=[partition])
+        return framed(kind(version=0, error_code=0, topics=[topic] if self.adding else []), correlation_id=1)
+
+    def _metadata(self, request: Any) -> bytes:
+        self.asked.append("names")
+        kind = RESPONSES[3]
+        topics = [
+            entry(kind, 12, "MetadataResponseTopic", name="t", topic_id=topic.topic_id, partitions=[])
+            for topic in request.topics
+        ]
+        return framed(kind(version=12, brokers=[], topics=topics), correlation_id=1)
+
+    def _configs(self, request: Any) -> bytes:
+        kind = DescribeConfigsResponse
+        results = []
+        for resource in request.resources:
+            self.asked.append(resource.resource_name)
+            configs = [
+                entry(
+                    kind,
+                    1,
+                    "DescribeConfigsResourceResult",
+                    name=key,
+                    value=value,
+                    read_only=False,
+                    config_source=1,
+                    is_sensitive=False,
+                    synonyms=[],
+                )
+                for key, value in self.configs.get(resource.resource_name, {}).items()
+            ]
+            results.append(
+                entry(
+                    kind,
+                    1,
+                    "DescribeConfigsResult",
+                    error_code=0,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                    configs=configs,
+                )
+            )
+        return framed(kind(version=1, results=results), correlation_id=1)
+
+
+def nothing() -> None:
+    """Nobody waits."""
+
+
+@dataclass
+class World:
+    """A source and whom it asks."""
+
+    broker: Broker
+    quotas: ReplicationQuotas
+    source: ReplicationSource
+    changes: list[int]
+    stop: Callable[[], None]
+
+
+@asynccontextmanager
+async def world(settings: ReplicationSettings) -> AsyncIterator[World]:
+    broker = Broker()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while True:
+                prefix = await reader.readexactly(4)
+                body = await reader.readexactly(struct.unpack(">i", prefix)[0])
+                if broker.silent:
+                    break
+                writer.write(broker.answer(int.from_bytes(body[:2], "big"), prefix + body))
+        except asyncio.IncompleteReadError:
+            pass
+        writer.close()
+
+    server = await asyncio.start_server(serve, HOST, 0)
+    address = Address(HOST, server.sockets[0].getsockname()[1])
+    brokers = BrokerMap((address,), Stats())
+    brokers.learn(1, *address)
+    brokers.set_live([1])
+    quotas = ReplicationQuotas(ReplicationOptions())
+    changes: list[int] = []
+    source = ReplicationSource(brokers, quotas, settings, lambda: changes.append(1), lambda: 77)
+    source.configure(settings)
+    async with server:
+        yield World(broker, quotas, source, changes, server.close)
+        task = asyncio.create_task(source.run())  # closes its connections when it is cancelled
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
+    async with world(ReplicationSettings()) as found:
+        found.quotas.unknown_topics.add(TOPIC)
+        found.broker.configs = {
+            "1": {LEADER_RATE: "4000000", FOLLOWER_RATE: "9223372036854775807"},
+            "t": {LEADER_REPLICAS: "0:1,nonsense", FOLLOWER_REPLICAS: "*"},
+        }
+        await found.source.poll()
+        quotas = found.quotas
+        assert quotas.leader_limits.limit(1) == 4_000_000
+        assert quotas.follower_limits.limit(1) is None
+        assert quotas.topic_names == {TOPIC: "t"}
+        assert quotas.lists.leaders["t"].holds(0, 1)
+        assert quotas.lists.followers["t"].every
+        assert quotas.fresh_ms == 77
+        assert found.changes == [1]
+        await found.source.poll()
+        assert found.changes == [1], "nothing has changed"
+        assert found.broker.asked == ["names", "1", "t", "1", "t"]
+
+
+async def test_topics_are_not_asked_about_without_a_rate() -> None:
+    async with world(ReplicationSettings()) as found:
+        found.quotas.name_topics({TOPIC: "t"})
+        await found.source.poll()
+        assert found.broker.asked == ["1"]
+
+
+async def test_throttle_stays_when_nobody_answers() -> None:
+    async with world(ReplicationSettings()) as found:
+        found.quotas.name_topics({TOPIC: "t"})
+        found.broker.configs = {"1": {LEADER_RATE: "1000"}, "t": {LEADER_REPLICAS: "*"}}
+        await found.source.poll()
+        found.broker.silent = True
+        await found.source.poll()
+        assert found.source.problem
+        assert found.quotas.leader_limits.limit(1) == 1000
+        assert found.quotas.lists.leaders["t"].every
+        assert found.quotas.fresh_ms is None, "nobody waits for an answer that may not come"
+        found.broker.silent = False
+        await found.source.poll()
+        assert not found.source.problem
+
+
+async def test_replicas_being_added_are_taken() -> None:
+    settings = ReplicationSettings(throttled="reassignments", leader_rate=5, follower_rate=6)
+    async with world(settings) as found:
+        found.broker.adding = [3, 4]
+        await found.source.poll()
+        assert found.quotas.lists.adding == {("t", 0): frozenset({3, 4})}
+        assert found.quotas.leader_limits.limit(9) == 5
+        assert found.quotas.follower_limits.limit(9) == 6
+        found.broker.adding = []
+        await found.source.poll()
+        assert not found.quotas.lists.adding
+
+
+async def test_file_says_it_all_but_names() -> None:
+    settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
+    async with world(settings) as found:
+        assert found.quotas.lists.leaders["t"].holds(0, 1)
+        found.quotas.unknown_topics.add(TOPIC)
+        await found.source.poll()
+        assert found.quotas.topic_names == {TOPIC: "t"}
+        assert found.broker.asked == ["names"]
+
+
+async def test_off_takes_every_throttle_away() -> None:
+    settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
+    async with world(settings) as found:
+        found.source.configure(ReplicationSettings(throttled="off"))
+        await found.source.poll()
+        assert not found.quotas.lists.leaders
+        assert found.quotas.leader_limits.limit(1) is None
+        assert found.quotas.fresh_ms is None
+        assert not found.broker.asked
+
+
+@pytest.mark.parametrize("value", ["x", "-1", ""])
+async def test_rate_that_is_none_is_no_throttle(value: str) -> None:
+    async with world(ReplicationSettings()) as found:
+        found.broker.configs = {"1": {LEADER_RATE: value}}
+        await found.source.poll()
+        assert found.quotas.leader_limits.limit(1) is None
+
+
+async def test_rate_of_zero_is_one() -> None:
+    async with world(ReplicationSettings()) as found:
+        found.broker.configs = {"1": {LEADER_RATE: "0"}}
+        await found.source.poll()
+        assert found.quotas.leader_limits.limit(1) == 0
+
+
+async def test_cluster_without_a_known_broker_is_a_problem() -> None:
+    source = ReplicationSource(
+        BrokerMap((), Stats()),
+        ReplicationQuotas(ReplicationOptions()),
+        ReplicationSettings(),
+        nothing,
+        lambda: 0,
+    )
+    await source.poll()
+    assert source.problem == "no broker is known yet"

@@ -1,0 +1,113 @@
+"""`sluice reassign estimate`: what it reads, what it says, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import main
+from proxy.commands.reassign import describe, judge, read_plan, table
+from proxy.commands.reassign_cluster import read_command_config
+from proxy.errors import ConfigError, UsageError
+from quotas.move_estimate import Replicated, estimate
+
+MB = 1_000_000
+PARTITIONS = {("t", number): Replicated((1,), 1, 10 * MB, 1000.0) for number in range(2)}
+
+
+def written(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_plan_is_read(tmp_path: Path) -> None:
+    text = (
+        '{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
+    )
+    assert read_plan(written(tmp_path / "f", text)) == {("t", 0): (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{", "must be"),
+        ('{"partitions":[{"topic":"t","partition":0}]}', "'replicas'"),
+        ('{"partitions":[{"topic":"t","partition":0,"replicas":[]}]}', "needs brokers"),
+        ('{"partitions":[{"topic":"t","partition":0,"replicas":[1,1]}]}', "each of them once"),
+    ],
+)
+def test_malformed_plan_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read_plan(written(tmp_path / "f", text))
+
+
+def test_plan_about_something_else_is_refused() -> None:
+    judge({("t", 0): (1, 2)}, PARTITIONS, {1: None, 2: None})
+    with pytest.raises(UsageError, match="no partition t-9"):
+        judge({("t", 9): (1,)}, PARTITIONS, {1: None})
+    with pytest.raises(UsageError, match="no broker 2 "):
+        judge({("t", 0): (1, 2)}, PARTITIONS, {1: None})
+
+
+def test_report_says_how_long_and_what_is_needed() -> None:
+    moved = estimate(PARTITIONS, {("t", 0): (2,)}, brokers=2)
+    report = describe(moved, 1_001_000, 5, None, 1000)
+    assert report["move_ratio"] == 0.5
+    assert report["seconds"] == 10  # 10 MB / (1,001,000 - 1,000)
+    assert report["suggested_throttle"] == 2_001_000  # 10 MB / 5 s + 1,000
+    assert report["throttle_over"] == 2000
+    assert report["warnings"] == []
+    lines = list(table(report))
+    assert "move ratio: 0.500" in lines
+    assert ["1", "leader", "10000000", "1000"] in [line.split() for line in lines]
+
+
+def test_move_that_never_ends_is_a_warning_and_the_answers_size_too() -> None:
+    moved = estimate(PARTITIONS, {("t", 0): (2,)}, brokers=2)
+    report = describe(moved, 1000, None, 1_500, 10 * MB)
+    assert report["seconds"] == "never"
+    warnings = report["warnings"]
+    assert isinstance(warnings, list)
+    assert warnings[0].startswith("the move never finishes: broker 1 as a leader gets 1000 new bytes/s")
+    assert any("replica.fetch.response.max.bytes" in warning for warning in warnings)
+    assert any("T < N - IN/R" in warning for warning in describe(moved, 1400, None, 1_500, 1)["warnings"])  # type: ignore[attr-defined]  # a list
+
+
+def test_command_config_is_read(tmp_path: Path) -> None:
+    text = (
+        "# Kafka's own\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nclient.id=x\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+        '  username="a" password="b";\n'
+    )
+    security = read_command_config(written(tmp_path / "f", text))
+    assert security.login is not None
+    assert security.tls is None
+    assert read_command_config(written(tmp_path / "g", "client.id=x\n")) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("ssl.keystore.location=k\n", "ssl.keystore.location: is not known here"),
+        ("security.protocol=X\n", "security.protocol"),
+        ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\n", "sasl.mechanism"),
+        ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n", "sasl.jaas.config"),
+        ("security.protocol=SSL\nssl.truststore.location=k.jks\n", "must be PEM"),
+    ],
+)
+def test_command_config_that_can_not_be_followed_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        read_command_config(written(tmp_path / "f", text))
+
+
+def test_cluster_that_does_not_answer_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = written(tmp_path / "f", '{"partitions":[]}')
+    words = [
+        "reassign",
+        "estimate",
+        "--bootstrap-server",
+        "127.0.0.1:1",
+        "--reassignment-json-file",
+        str(plan),
+    ]
+    assert main(words) == 1
+    assert capsys.readouterr().err.startswith("sluice: 127.0.0.1:1: ")
