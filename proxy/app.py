@@ -216,7 +216,8 @@ class App:
                 frame_bytes_max=self._config.limits.frame_bytes_max,
                 oauth_claim=options.oauth_claim,
                 answers_quotas=self._mirror is None,
-                trusted=options.loopback and not self._config.cluster.sasl_mechanism,
+                sasl=bool(self._config.cluster.sasl_mechanism),
+                trusted=self._config.trusts(options),
             )
 
         tls = self._certificates.listeners.get(options.name)

@@ -16,11 +16,10 @@ or the default user. Nothing is applied here.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 
 from quotas.definitions import ENTITIES_MAX, IP_KEYS, LONG_MAX, WHOLE_KEYS, Definitions, keys_of
-from quotas.entities import DEFAULT, Entity, Name
+from quotas.entities import DEFAULT, Entity, Name, canonical, ip_name
 
 __all__ = ["PARTS", "Alteration", "Outcome", "Parts", "alter", "entity_of_parts", "parts_of"]
 
@@ -105,7 +104,7 @@ def entity_of_parts(parts: Parts) -> Entity | None:
     names: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
     if not names or not set(names) <= set(PARTS):
         return None
-    return Entity(*(names.get(kind) for kind in PARTS))
+    return canonical(Entity(*(names.get(kind) for kind in PARTS)))
 
 
 def _withdraw(changes: dict[Entity, Mapping[str, float]], parts: Parts) -> None:
@@ -139,9 +138,10 @@ def _entity(parts: Parts) -> Entity:
     if TOPIC in names and len(names) > 1:
         raise _RefusedError("Invalid quota entity combination, topic should not be combined with other types")
     ip = names.get(IP)
-    if ip is not None and not _is_ip(ip):
+    if ip is not None and ip_name(ip) is None:
         raise _RefusedError(f"{ip} is not a valid IP or resolvable host.")
-    return Entity(*(DEFAULT if kind in names and names[kind] is None else names.get(kind) for kind in PARTS))
+    named = (DEFAULT if kind in names and names[kind] is None else names.get(kind) for kind in PARTS)
+    return canonical(Entity(*named))
 
 
 def _altered(
@@ -174,14 +174,6 @@ def _value(key: str, value: float) -> float:
     if value > LONG_MAX:  # infinity among them
         raise _RefusedError(f"Proposed value for {key} is too large.")
     return value
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _shown(parts: Parts) -> str:

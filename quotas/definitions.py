@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, get_args
 
-from quotas.entities import DEFAULT, BucketKey, Entity, code, entity_of, ip_name
+from quotas.entities import DEFAULT, BucketKey, Entity, canonical, code, entity_of
 from quotas.errors import DefinitionError
 
 QuotaKey = Literal[
@@ -114,7 +114,7 @@ class Definitions:
     as it is now. A new limit counts for clients when `Engine.update` was told.
     """
 
-    __slots__ = ("_addresses", "_codes", "_defaults", "_overrides", "_rates", "_static", "_topics", "_users")
+    __slots__ = ("_codes", "_defaults", "_overrides", "_rates", "_static", "_topics", "_users")
 
     def __init__(
         self,
@@ -128,7 +128,6 @@ class Definitions:
         """
         self.static = static or StaticQuotas()
         self._codes: dict[str, None] = {}  # in the order of definition
-        self._addresses: dict[str, str] = {}  # one form of each address -> the code of its entity
         self._users: dict[str, int] = {}  # how many entities name each
         self._topics: dict[str, int] = dict.fromkeys(TOPIC_KEYS, 0)  # topics that each key limits
         self._rates: dict[str, dict[str, float]] = {key: {} for key in _KEYS}
@@ -156,7 +155,7 @@ class Definitions:
         return len(self._codes)
 
     def __contains__(self, entity: Entity) -> bool:
-        return code(*entity) in self._codes
+        return code(*canonical(entity)) in self._codes
 
     def put(self, entity: Entity, values: Mapping[str, float], path: str = "") -> None:
         """Set all limits of one entity; none at all takes it away.
@@ -167,7 +166,7 @@ class Definitions:
         check_entity(entity, path)
         for key, value in values.items():
             check_value(entity, key, value, f"{path}.{key}")
-        text = code(*entity)
+        text = code(*canonical(entity))
         if text not in self._codes and len(self._codes) >= ENTITIES_MAX:
             raise DefinitionError(path, f"more than {ENTITIES_MAX} entities")
         if entity.topic is not None:
@@ -178,8 +177,6 @@ class Definitions:
                 rates[text] = float(values[key])
             else:
                 rates.pop(text, None)
-        if isinstance(entity.ip, str):
-            self._addresses[ip_name(entity.ip) or entity.ip] = text
         known = text in self._codes
         if values and not known:
             self._codes[text] = None
@@ -190,7 +187,7 @@ class Definitions:
 
     def values(self, entity: Entity) -> dict[str, float]:
         """The limits of one entity; empty where it has none. Static settings do not count."""
-        return self._values(code(*entity))
+        return self._values(code(*canonical(entity)))
 
     def entries(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:
         """Every `[[quota]]` entry, in the order it was defined; static settings are in `.static`."""
@@ -228,7 +225,7 @@ class Definitions:
         return (self._defaults.get(key) if found is None else found), own
 
     def connection_rate(self, ip: str) -> float | None:
-        """How many connections a second an address may create; `None`: as many as it likes.
+        """How many connections a second an address, in its one form, may create; `None`: as many as it likes.
 
         >>> key = "connection_creation_rate"
         >>> rates = {Entity(ip=DEFAULT): {key: 10}, Entity(ip="2001:DB8::0:1"): {key: 99}}
@@ -238,7 +235,7 @@ class Definitions:
         rates = self._rates[CONNECTION_CREATION_RATE]
         if not rates:
             return None
-        found = rates.get(self._addresses.get(ip, ""))
+        found = rates.get(code(None, None, ip))
         return rates.get(_DEFAULT_ADDRESS) if found is None else found
 
     def user_connection_rate(self, user: str, *, exactly: bool = False) -> float | None:

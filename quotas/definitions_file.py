@@ -20,7 +20,7 @@ from typing import Final
 
 from quotas.definitions import WHOLE_KEYS, Definitions, StaticQuotas, check_entity, check_value
 from quotas.definitions_text import blocks, is_preamble, table
-from quotas.entities import DEFAULT, Entity, Name
+from quotas.entities import DEFAULT, Entity, Name, canonical
 from quotas.errors import DefinitionError, FormError
 
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(k|M|G|Ki|Mi|Gi)?")
@@ -161,7 +161,7 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
         if not isinstance(value, str):
             raise DefinitionError(f"{path}.{key}", f"must be a text, not {value!r}")
         names[key] = DEFAULT if value == _DEFAULT_TEXT else value
-    entity = Entity(**names)
+    entity = canonical(Entity(**names))
     check_entity(entity, path)
     for key, value in table.items():
         if key not in _PARTS:

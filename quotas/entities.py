@@ -100,6 +100,17 @@ def ip_name(text: str) -> str | None:
     return str(mapped or found)
 
 
+def canonical(entity: Entity) -> Entity:
+    """The entity with an address in its one form, so that two spellings of it are one entity.
+
+    >>> canonical(Entity(ip="2001:DB8::0:1")).ip
+    '2001:db8::1'
+    """
+    if not isinstance(entity.ip, str):
+        return entity
+    return entity._replace(ip=ip_name(entity.ip) or entity.ip)
+
+
 class BucketKey(NamedTuple):
     """Which budget a request counts against: the parts that the matching entity has; `None` = shared over
     that part.

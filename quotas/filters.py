@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from quotas.alterations import IP, PARTS, TOPIC
 from quotas.definitions import Definitions
-from quotas.entities import DEFAULT, Entity, Name
+from quotas.entities import DEFAULT, Entity, Name, ip_name
 
 __all__ = ["ANY", "DEFAULT_NAME", "EXACT", "Component", "Filter", "FilterError", "filter_of", "matching"]
 
@@ -51,7 +51,8 @@ def filter_of(components: Iterable[Component], strict: bool) -> Filter:
             raise FilterError(f"Entity type {kind} cannot appear more than once in the filter.")
         if kind not in PARTS:
             raise FilterError(f"Unsupported entity type {kind}", unsupported=True)
-        names[kind] = _name(match_type, match)
+        name = _name(match_type, match)
+        names[kind] = ip_name(name) or name if kind == IP and isinstance(name, str) else name
     if IP in names and len(names) > 1:
         raise FilterError(
             "Invalid entity filter component combination. IP filter component should not be used with user or "

@@ -37,6 +37,12 @@ Alteration: TypeAlias = tuple[Parts, Sequence[tuple[str, float | None]]]
 Component: TypeAlias = tuple[str, int, str | None]
 """Entity type, match type (0 exact, 1 default, 2 any), and the name to match."""
 
+# Arrays longer than these are refused before they are read: an entity and a filter have one part a type, an entity a
+# handful of keys, and a KRaft controller takes 10,000 changes at once.
+PARTS_MAX: Final = 16
+OPS_MAX: Final = 64
+ENTRIES_MAX: Final = 10_000
+
 _FLOAT64: Final = Struct(">d")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
@@ -52,7 +58,7 @@ def read_describe(buf: Buffer, pos: int, end: int, version: int) -> tuple[list[C
     """
     compact = _compact(DESCRIBE_CLIENT_QUOTAS, version)
     components: list[Component] = []
-    size, pos = _array(buf, pos, end, compact)
+    size, pos = _array(buf, pos, end, compact, PARTS_MAX)
     for _ in range(size):
         kind, pos = _text(buf, pos, end, compact)
         match_type, pos = _byte(buf, pos, end), pos + 1
@@ -86,11 +92,11 @@ class AlterRequest:
             WireError: the fields are not what this version has.
         """
         buf, end, compact = self._buf, self._end, self._compact
-        entries, pos = _array(buf, self._pos, end, compact)
+        entries, pos = _array(buf, self._pos, end, compact, ENTRIES_MAX)
         for _ in range(entries):
             parts, pos = read_parts(buf, pos, end, compact)
             ops: list[tuple[str, float | None]] = []  # given as a tuple: see the module
-            size, pos = _array(buf, pos, end, compact)
+            size, pos = _array(buf, pos, end, compact, OPS_MAX)
             for _ in range(size):
                 key, pos = _text(buf, pos, end, compact)
                 if pos + 9 > end:
@@ -108,7 +114,7 @@ class AlterRequest:
 def read_parts(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Parts, int]:
     """An entity, and the position after it."""
     parts: list[tuple[str, str | None]] = []
-    size, pos = _array(buf, pos, end, compact)
+    size, pos = _array(buf, pos, end, compact, PARTS_MAX)
     for _ in range(size):
         kind, pos = _text(buf, pos, end, compact)
         name, pos = string(buf, pos, end, compact)
@@ -192,8 +198,10 @@ def _compact(key: int, version: int) -> bool:
     return flexible(key, version)
 
 
-def _array(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[int, int]:
+def _array(buf: Buffer, pos: int, end: int, compact: bool, most: int) -> tuple[int, int]:
     size, after = count(buf, pos, end, compact)
+    if size > most:
+        raise MalformedFieldError(f"an array of {size} at byte {pos}, at most {most} are taken")
     if size < 0:
         raise MalformedFieldError(f"a null array at byte {pos}")
     return size, after

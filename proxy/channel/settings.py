@@ -48,7 +48,8 @@ class ChannelSettings:
         user: the principal's name before any SASL exchange; ANONYMOUS without a client certificate.
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
         answers_quotas: whether the quota API is answered here, from Sluice's own quotas, and not by the broker.
-        trusted: whether whoever reaches this listener unauthenticated may alter quotas: it is bound to loopback.
+        sasl: whether brokers ask for SASL, so that who has not said who he is, is nobody yet.
+        trusted: whether whoever reaches this listener unauthenticated may alter quotas (`Config.trusts`).
         replication: the quotas of leaders and followers, where brokers connect and not clients.
     """
 
@@ -58,5 +59,6 @@ class ChannelSettings:
     user: str = ANONYMOUS
     oauth_claim: str = "sub"
     answers_quotas: bool = False
+    sasl: bool = False
     trusted: bool = False
     replication: ReplicationQuotas | None = None

@@ -127,9 +127,11 @@ def _read_jikkou(text: str) -> Definitions:
     for index, resource in enumerate(_resources(documents)):
         path = f"resource {index + 1}"
         spec = resource.get("spec")
-        if not isinstance(spec, dict) or spec.get("type") not in _TYPES:
+        if not isinstance(spec, dict) or not isinstance(spec.get("type"), str) or spec["type"] not in _TYPES:
             raise DefinitionError(f"{path}: spec.type", f"must be one of {', '.join(_TYPES)}")
-        named = spec.get("entity") or {}
+        named, configs = spec.get("entity") or {}, spec.get("configs") or {}
+        if not isinstance(named, dict) or not isinstance(configs, dict):
+            raise DefinitionError(f"{path}: spec", "entity and configs must be maps")
         user, client_id = _TYPES[spec["type"]]
         entity = Entity(
             _name(named.get("user"), path) if user == "" else user,
@@ -137,7 +139,7 @@ def _read_jikkou(text: str) -> Definitions:
         )
         if (user == "" and entity.user is None) or (client_id == "" and entity.client_id is None):
             raise DefinitionError(f"{path}: spec.entity", f"names too little for type {spec['type']}")
-        values = {_KEYS.get(key, key): value for key, value in (spec.get("configs") or {}).items()}
+        values = {_KEYS.get(str(key), str(key)): value for key, value in configs.items()}
         _put(found, entity, values, path)
     return found
 

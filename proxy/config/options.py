@@ -327,3 +327,10 @@ class Config:
     log: LogOptions = field(default_factory=LogOptions)
     source: Source = field(default_factory=Source, compare=False, repr=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    def trusts(self, listener: ListenerOptions) -> bool:
+        """Whether whoever reaches this listener unauthenticated may alter quotas: only this machine's users do.
+
+        Behind the PROXY protocol stands a balancer that takes connections from elsewhere.
+        """
+        return listener.loopback and not listener.proxy_protocol and not self.cluster.sasl_mechanism

@@ -29,6 +29,7 @@ UNSUPPORTED_VERSION: Final = 35
 INVALID_REQUEST: Final = 42
 KAFKA_STORAGE_ERROR: Final = 56
 _MESSAGE_CHARACTERS_MAX: Final = 1000  # it may repeat a name of 32,767 bytes
+_PRINCIPAL_CHARACTERS_MAX: Final = 64
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,8 @@ def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> A
     # All of it before anything is done: it may end before its fields do.
     alterations = list(paced(request))
     if not permissions.may_alter(question):
-        problem = f"Cluster authorization failed: {question.user!r} is not in [quotas] alter_principals."
+        who = question.user[:_PRINCIPAL_CHARACTERS_MAX]  # said once for every entity
+        problem = f"Cluster authorization failed: {who!r} is not in [quotas] alter_principals."
         code = CLUSTER_AUTHORIZATION_FAILED
         return _results(question, ((parts, code, problem) for parts, _ in paced(alterations)), "refused")
     try:

@@ -22,7 +22,7 @@ from proxy.files import Signature, locked, replace, signature
 from proxy.logs import event
 from proxy.quota_store.pace import paced
 from quotas.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
-from quotas.definitions import Definitions
+from quotas.definitions import Definitions, keys_of
 from quotas.definitions_edit import Change, Document
 from quotas.definitions_file import parse
 from quotas.entities import Entity, code, entity_of
@@ -36,6 +36,9 @@ _REST_SECONDS: Final = 0.2  # a file that was the same for so long is not being 
 _REST_SECONDS_MAX: Final = 2.0
 
 logger = logging.getLogger(__name__)
+
+
+_GIVEN: Final = "The entity was given on the command line (--quota), which beats the file."
 
 
 class StoreError(Exception):
@@ -99,7 +102,7 @@ class QuotaStore:
             with locked(self._path):
                 self._catch_up(self._path)
                 outcome = alter(self.definitions, alterations)
-                self._refuse_given(outcome)
+                outcome = self._without_given(outcome)
                 if outcome.changes and not validate_only:
                     self._write(self._path, outcome)
         except OSError as error:
@@ -109,7 +112,7 @@ class QuotaStore:
     def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
         """Have the quotas be those of the brokers; tell whether anything differed.
 
-        What can not be here (a key or a kind of entity that a newer Kafka has) is left out.
+        What can not be here (a key or a kind of entity that a newer Kafka has) is left out, and no more than that.
         """
         found = Definitions()
         left_out = 0
@@ -117,7 +120,8 @@ class QuotaStore:
             entity = entity_of_parts(parts)
             try:
                 if entity is not None:
-                    found.put(entity, values)
+                    known = keys_of(entity)
+                    found.put(entity, {key: value for key, value in values.items() if key in known})
             except DefinitionError:
                 entity = None
             left_out += entity is None
@@ -138,11 +142,17 @@ class QuotaStore:
         document.apply(edit)
         self._apply(outcome.changes.items())
 
-    def _refuse_given(self, outcome: Outcome) -> None:
-        """What the command line says would beat what the file is made to say."""
-        refused = [entity for entity in self._given if entity in outcome.changes]
-        if refused:
-            raise StoreError(f"{refused[0]} was given on the command line (--quota), which beats the file")
+    def _without_given(self, outcome: Outcome) -> Outcome:
+        """Refuse entities of the command line's: what it says would beat what the file is made to say."""
+        refused = {entity for entity in self._given if entity in outcome.changes}
+        if not refused:
+            return outcome
+        results = [
+            (parts, _GIVEN if not problem and entity_of_parts(parts) in refused else problem)
+            for parts, problem in outcome.results
+        ]
+        changes = {entity: values for entity, values in outcome.changes.items() if entity not in refused}
+        return Outcome(results, changes)
 
     def _catch_up(self, path: Path) -> None:
         """Read what others have written, when they have finished."""

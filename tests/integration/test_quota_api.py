@@ -204,10 +204,11 @@ def test_rate_of_a_running_producer_follows_within_two_seconds(
         producer.wait_for(2000)
         free = rate(2)
         low = free / 10
-        set_rates(sluice.bootstrap, **{name: float(int(low))})
+        entity = ("--entity-type", "clients", "--entity-name", name)
+        configs(sluice.bootstrap, "--alter", *entity, "--add-config", f"producer_byte_rate={int(low)}")
         time.sleep(2)  # within two seconds
         limited = rate(4)
-        set_rates(sluice.bootstrap, **{name: None})
+        configs(sluice.bootstrap, "--alter", *entity, "--delete-config", "producer_byte_rate")
         time.sleep(2)
         assert limited < 2 * low
         assert rate(2) > free / 2

@@ -3,7 +3,8 @@
 Behavior: answered from Sluice's own quotas, and no broker sees them. Reading 10,000 alterations, finding entities
 among 100,000, and a file on a disk all take longer than a channel may hold others up, so the request goes to the
 shell as it is, and its answer is owed later. What is asked, who may ask, and what is wrong with it is judged there.
-Where the brokers' own quotas are mirrored, both pass on.
+Where the brokers' own quotas are mirrored, both pass on; and where brokers ask for SASL, what comes before it does,
+since a broker closes on that.
 
 Version notes: 1 is flexible. A later one was never offered, and would be answered in a layout we do not know.
 """
@@ -25,7 +26,7 @@ def request(
     length, key, version, correlation_id, _ = head
     state = side.state
     settings = state.settings
-    if not settings.answers_quotas:
+    if not settings.answers_quotas or (settings.sasl and state.user == ANONYMOUS):
         state.in_flight.append((correlation_id, None, version, None))
         return 0
     if not 0 <= version <= MAX_VERSION[key]:

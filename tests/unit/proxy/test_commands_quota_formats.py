@@ -129,3 +129,13 @@ def test_without_yaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_entities_have_names() -> None:
     assert describe(Entity("ann", DEFAULT)) == "user 'ann', client id <default>"
     assert plain(Entity(ip=DEFAULT)) == {"ip": "<default>"}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    ["type: [USER]", "type: USER\n  entity: [a]", "type: USERS_DEFAULT\n  configs: [1]"],
+)
+def test_jikkou_spec_of_another_form_is_refused(spec: str) -> None:
+    text = f"apiVersion: kafka.jikkou.io/v1\nkind: KafkaClientQuota\nspec:\n  {spec}\n"
+    with pytest.raises(ConfigError, match="resource 1: spec"):
+        read(text, "jikkou")

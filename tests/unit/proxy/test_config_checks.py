@@ -89,6 +89,31 @@ def test_what_does_not_meet_is_taken(text: str) -> None:
     assert made(text).warnings == ()
 
 
+@pytest.mark.parametrize(
+    ("listener", "cluster", "trusted"),
+    [
+        ('bind = "127.0.0.1"', "", True),
+        ('bind = "10.0.0.9"', "", False),
+        # A balancer on this machine takes connections from everywhere.
+        (
+            'bind = "127.0.0.1"\nproxy_protocol = true\nproxy_protocol_sources = "127.0.0.1"',
+            "",
+            False,
+        ),
+        (
+            'bind = "127.0.0.1"',
+            'sasl_mechanism = "PLAIN"\nusername = "sluice"\npassword_file = "/etc/hostname"\n',
+            False,
+        ),
+    ],
+)
+def test_only_who_is_on_this_machine_may_alter_quotas_unnamed(
+    listener: str, cluster: str, trusted: bool
+) -> None:
+    config = made(f"{cluster}[[listeners]]\n{listener}")
+    assert config.trusts(config.listeners[0]) == trusted
+
+
 def test_sidecar_advertises_nothing_that_could_overlap() -> None:
     sidecars = (
         '[[listeners]]\nupstreams = { 1 = "a:1" }\nadvertised_host = "h"\n'

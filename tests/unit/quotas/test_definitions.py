@@ -5,6 +5,7 @@ import math
 import pytest
 
 from quotas.definitions import (
+    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
     Definitions,
@@ -151,3 +152,11 @@ def test_static_setting_that_cannot_be_names_its_key() -> None:
         Definitions(static=StaticQuotas(producer_override={"a": 0}))
     with pytest.raises(DefinitionError, match="consumer_default: must be greater than 0"):
         Definitions(static=StaticQuotas(consumer_default=-1))
+
+
+def test_two_spellings_of_an_address_are_one_entity() -> None:
+    found = Definitions({Entity(ip="2001:db8::1"): {CONNECTION_CREATION_RATE: 5}})
+    found.put(Entity(ip="2001:DB8::0:1"), {CONNECTION_CREATION_RATE: 9})
+    assert dict(found.entries()) == {Entity(ip="2001:db8::1"): {CONNECTION_CREATION_RATE: 9}}
+    found.put(Entity(ip="2001:DB8::0:1"), {})
+    assert (len(found), found.connection_rate("2001:db8::1")) == (0, None)

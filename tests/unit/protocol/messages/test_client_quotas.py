@@ -40,3 +40,18 @@ def test_answers_are_whole_frames() -> None:
     assert client_quotas.alter_answer(0, 9, [([("user", None)], 0, None)]) == (
         (12 + len(result)).to_bytes(4, "big") + bytes.fromhex("000000090000000000000001") + result
     )
+
+
+LONG = b"\xff" * 2 + b"\x7f"  # a compact array of two million
+
+
+@pytest.mark.parametrize("before", [b"", b"\x02", b"\x02\x01"], ids=["entries", "parts", "operations"])
+def test_arrays_no_request_needs_are_refused_before_they_are_read(before: bytes) -> None:
+    body = before + LONG
+    with pytest.raises(MalformedFieldError, match="are taken"):
+        list(client_quotas.AlterRequest(body, 0, len(body), 1))
+
+
+def test_filter_of_many_parts_is_refused_before_it_is_read() -> None:
+    with pytest.raises(MalformedFieldError, match="at most 16 are taken"):
+        client_quotas.read_describe(LONG, 0, len(LONG), 1)

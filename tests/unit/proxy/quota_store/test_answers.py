@@ -124,6 +124,11 @@ def test_alteration_by_who_may_not(store: QuotaStore) -> None:
     assert store.definitions.values(Entity("ann")) == {RATE: 1000}
 
 
+def test_refusal_repeats_little_of_a_long_principal(store: QuotaStore) -> None:
+    asked = alter(*([((), ())] * 10_000), trusted=False)._replace(user="x" * 1000)
+    assert len(answer(store, NOBODY, asked).frame) < 10_000 * 150
+
+
 def test_alteration_without_a_file_tells_the_reason() -> None:
     made = answer(QuotaStore(QuotaSettings()), NOBODY, alter((USER, ((RATE, 5.0),))))
     ((_, code, message),) = results(made)

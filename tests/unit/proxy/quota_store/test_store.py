@@ -177,8 +177,11 @@ def test_command_line_beats_the_file_and_is_not_altered(path: Path) -> None:
     edit(path, FILE + '[[quota]]\nclient_id = "b"\nproducer_byte_rate = 1\n')
     kept = store(path, GIVEN)
     assert kept.definitions.values(B) == {RATE: 7}
-    with pytest.raises(StoreError, match="was given on the command line"):
-        alter(kept, rate("b", 5.0))
+    refused, done = alter(kept, rate("b", 5.0), rate("a", 5.0))
+    assert "was given on the command line" in refused
+    assert not done
+    assert (kept.definitions.values(B), kept.definitions.values(A)) == ({RATE: 7}, {RATE: 5})
+    assert "producer_byte_rate = 1\n" in path.read_text()
     edit(path, FILE)
     assert kept.read(QuotaSettings(file=path)).values(B) == {RATE: 7}
 
@@ -264,3 +267,9 @@ def test_mirror_leaves_out_what_it_does_not_know() -> None:
         [([("group", "g")], {RATE: 5.0}), ([("user", "u")], {"new_key": 5.0}), ([("user", "v")], {RATE: 5.0})]
     )
     assert list(dict(kept.definitions.entries())) == [Entity("v")]
+
+
+def test_mirror_leaves_out_no_more_than_the_key_it_does_not_know() -> None:
+    kept = store(None)
+    kept.mirror([([("user", "u")], {"new_key": 5.0, RATE: 6.0})])
+    assert kept.definitions.values(Entity("u")) == {RATE: 6}

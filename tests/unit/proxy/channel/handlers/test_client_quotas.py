@@ -28,11 +28,20 @@ FULL = Wait(0, held=False)
 
 
 def talking(
-    user: str = "ANONYMOUS", *, trusted: bool = False, frame_bytes_max: int = FRAME_BYTES_MAX
+    user: str = "ANONYMOUS",
+    *,
+    trusted: bool = False,
+    sasl: bool = False,
+    frame_bytes_max: int = FRAME_BYTES_MAX,
 ) -> Playbook:
     state = channel_machine().state
     settings = replace(
-        state.settings, answers_quotas=True, user=user, trusted=trusted, frame_bytes_max=frame_bytes_max
+        state.settings,
+        answers_quotas=True,
+        user=user,
+        trusted=trusted,
+        sasl=sasl,
+        frame_bytes_max=frame_bytes_max,
     )
     return Playbook(Channel(settings, state.engine, state.sessions, state.stats))
 
@@ -50,6 +59,16 @@ def test_request_is_given_to_the_shell_whole() -> None:
     asked = question(talk)
     assert asked == Question(DESCRIBE_CLIENT_QUOTAS, 1, 2, DESCRIBE, len(DESCRIBE) - 6, "ann", trusted=False)
     assert asked.frame[asked.body_at :] == b"fields"
+
+
+@pytest.mark.parametrize(("user", "asked_here"), [("ANONYMOUS", False), ("ann", True)])
+def test_who_has_not_authenticated_is_the_brokers_business(user: str, asked_here: bool) -> None:
+    talk = talking(user, sasl=True)
+    if asked_here:
+        talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
+    else:
+        talk.client(0, DESCRIBE, Pass(DESCRIBE))  # brokers close on what comes before SASL
+    assert (talk.channel.take_question() is not None) == asked_here
 
 
 @pytest.mark.parametrize("version", [0, 1])
