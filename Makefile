@@ -88,6 +88,10 @@ demo: jars ## Three brokers, the proxy, three clients with quotas: watch them fo
 bench: jars ## What the proxy costs, beside no proxy and HAProxy; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: bench-identities
+bench-identities: jars ## What SASL, TLS and many quota entities cost; writes docs/benchmarks.md
+	$(BIN)/python -m tests.bench --identities $(ARGS)
+
 .PHONY: replication
 replication: jars ## How well replication is throttled, beside Kafka's own
 	$(BIN)/python -m tests.bench.replication $(ARGS)

@@ -11,7 +11,8 @@ from tests.bench.accuracy import options as accuracy
 def test_whole_run_is_written() -> None:
     whole = options.parse([])
     assert whole.write
-    assert whole.only == frozenset(options.SECTIONS)
+    assert whole.only == frozenset(options.DATA_PATH)
+    assert whole.block == "bench"
     assert whole.rounds == 3
 
 
@@ -19,6 +20,12 @@ def test_part_of_a_run_is_not_written_unasked() -> None:
     assert not options.parse(["--quick"]).write
     assert not options.parse(["--only", "produce"]).write
     assert options.parse(["--only", "produce", "--write"]).write
+
+
+def test_identities_are_a_run_of_their_own() -> None:
+    whole = options.parse(["--identities"])
+    assert (whole.block, whole.only, whole.write) == ("identities", frozenset(options.IDENTITIES), True)
+    assert not options.parse(["--identities", "--only", "tls"]).write
 
 
 def test_quick_run_has_one_round_unless_told_otherwise() -> None:
