@@ -11,6 +11,7 @@ loop finds each entity as it was or as it is. Everything here blocks and belongs
 
 import logging
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
@@ -130,6 +131,7 @@ class QuotaStore:
         gone = self._gone(found)
         before = self._differ
         self._apply(found.entries())
+        deque(self._pace(found.drain()), 0)
         self._apply((entity_of(name), {}) for name in gone)
         return self._differ != before
 

@@ -160,3 +160,12 @@ def test_two_spellings_of_an_address_are_one_entity() -> None:
     assert dict(found.entries()) == {Entity(ip="2001:db8::1"): {CONNECTION_CREATION_RATE: 9}}
     found.put(Entity(ip="2001:DB8::0:1"), {})
     assert (len(found), found.connection_rate("2001:db8::1")) == (0, None)
+
+
+def test_drained_definitions_are_empty() -> None:
+    found = Definitions(
+        {Entity("u", "c"): {PRODUCER_BYTE_RATE: 5}, Entity(client_id="d"): {PRODUCER_BYTE_RATE: 6}}
+    )
+    assert len(list(found.drain())) == 3  # two entities, one user
+    assert found == Definitions()
+    assert not found.names_user("u")
