@@ -5,10 +5,8 @@ address of the cluster will do; the first one that can be reached is asked. Name
 """
 
 import asyncio
-import ssl
 import struct
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -20,8 +18,8 @@ from protocol.messages.client_quotas_calls import (
     describe_request,
     read_alter_answer,
 )
-from proxy.cluster import Login
 from proxy.cluster.login import LoginError
+from proxy.commands.command_config import Security
 from proxy.config import Address
 from proxy.errors import ServerError
 
@@ -38,14 +36,12 @@ class QuotaClient:
 
     Args:
         servers: asked in turn until one is reached.
-        login: authenticates the connection; None for no SASL.
-        tls_ca_file: whose certificates to trust; None for plaintext.
+        security: how the connection is made.
     """
 
-    def __init__(self, servers: Sequence[Address], login: Login | None, tls_ca_file: Path | None) -> None:
+    def __init__(self, servers: Sequence[Address], security: Security) -> None:
         self._servers = servers
-        self._login = login
-        self._tls_ca_file = tls_ca_file
+        self._security = security
         self._correlation_id = 0
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -108,10 +104,9 @@ class QuotaClient:
         return refused
 
     async def _connect(self, server: Address) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        context = None if self._tls_ca_file is None else ssl.create_default_context(cafile=self._tls_ca_file)
-        streams = await asyncio.open_connection(server.host, server.port, ssl=context)
-        if self._login is not None:
-            await self._login(*streams)
+        streams = await asyncio.open_connection(server.host, server.port, ssl=self._security.tls)
+        if self._security.login is not None:
+            await self._security.login(*streams)
         return streams
 
     async def _ask(self, frame: bytes) -> bytes:

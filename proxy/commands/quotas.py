@@ -35,7 +35,6 @@ DESCRIPTION: Final = (
     "--client-id (or both), --ip or --topic (of Sluice alone); the name <default> is the default entity."
 )
 DIFFERS: Final = 3
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _REFUSED_SHOWN_MAX: Final = 10
 
 Work = Callable[[argparse.Namespace, "QuotaClient"], Awaitable[int]]
@@ -68,20 +67,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run one command; give the exit code."""
-    if options.sasl_mechanism and not (options.username and options.password_file):
-        raise UsageError("--sasl-mechanism needs --username and --password-file")
     # Imported late: `--version` and `check` need no sockets.
-    from proxy.cluster import Login
+    from proxy.commands.command_config import Security, read_command_config
     from proxy.commands.quota_client import QuotaClient
 
-    login = None
-    if options.sasl_mechanism:
-        login = Login(options.sasl_mechanism, options.username, options.password_file)
+    security = read_command_config(options.command_config) if options.command_config else Security()
     servers = addresses("--bootstrap-server", options.bootstrap_server)
     work: Work = options.work
 
     async def main() -> int:
-        async with QuotaClient(servers, login, options.tls_ca_file) as client:
+        async with QuotaClient(servers, security) as client:
             return await work(options, client)
 
     return asyncio.run(main())
@@ -236,12 +231,7 @@ def _add(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Sluice, or brokers"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--sasl-mechanism", choices=_MECHANISMS, help="authenticate")
-    parser.add_argument("--username", metavar="NAME", help="with --sasl-mechanism")
-    parser.add_argument("--password-file", type=Path, metavar="FILE", help="with --sasl-mechanism")
-    parser.add_argument(
-        "--tls-ca-file", type=Path, metavar="FILE", help="speak TLS, and trust these authorities"
-    )
+    parser.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
     if entity:
         for option in ("--user", "--client-id", "--ip", "--topic"):
             parser.add_argument(option, metavar="NAME", help="<default> for the default entity")

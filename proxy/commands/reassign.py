@@ -57,7 +57,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Estimate; give the exit code."""
     # Imported late: `--version` and `check` need no sockets.
-    from proxy.commands.reassign_cluster import Security, read_cluster, read_command_config
+    from proxy.commands.command_config import Security, read_command_config
+    from proxy.commands.reassign_cluster import read_cluster
 
     throttle = None if options.throttle is None else rate("--throttle", options.throttle)
     network = None if options.network is None else rate("--network", options.network)

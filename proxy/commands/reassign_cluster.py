@@ -1,50 +1,30 @@
 """What `sluice reassign` asks a cluster: who holds which partition, how large it is, and how fast it grows.
 
 One connection a broker, one question at a time. Growth is measured: log sizes are asked for twice, some seconds apart.
-`--command-config` is a file of Kafka's own clients, as their tools take it; of its keys those of SASL PLAIN and SCRAM
-and of a PEM trust store are known, and others of security are refused rather than ignored.
 """
 
 import asyncio
-import re
-import ssl
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from protocol.api import METADATA
 from protocol.errors import WireError
 from protocol.messages import describe_configs, replica_sizes
-from proxy.cluster import Login
 from proxy.cluster.asking import ask
 from proxy.cluster.login import LoginError
-from proxy.config import Address, read_text
-from proxy.errors import ConfigError, ServerError
+from proxy.commands.command_config import Security
+from proxy.config import Address
+from proxy.errors import ServerError
 from quotas.move_estimate import RESPONSE_BYTES, Partition, Replicated
 
-__all__ = ["Found", "Security", "read_cluster", "read_command_config"]
+__all__ = ["Found", "read_cluster"]
 
 _SECONDS_MAX: Final = 60.0
 _RESPONSE_BYTES_KEY: Final = "replica.fetch.response.max.bytes"
-_JAAS: Final = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
-_KNOWN: Final = (
-    "security.protocol",
-    "sasl.mechanism",
-    "sasl.jaas.config",
-    "ssl.truststore.type",
-    "ssl.truststore.location",
-)
 _FAILURES: Final = (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError)
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-
-
-class Security(NamedTuple):
-    """How connections are made."""
-
-    login: Login | None = None
-    tls: ssl.SSLContext | None = None
 
 
 class Found(NamedTuple):
@@ -53,47 +33,6 @@ class Found(NamedTuple):
     brokers: Mapping[int, tuple[str, int]]
     partitions: Mapping[Partition, Replicated]
     response_bytes: int
-
-
-def read_command_config(path: Path) -> Security:
-    """Read a Java client's properties.
-
-    Raises:
-        ConfigError: a key of security that is not known here, or one that is missing.
-    """
-    values: dict[str, str] = {}
-    for line in read_text(path).replace("\\\n", "").splitlines():
-        key, equals, value = line.partition("=")
-        if equals and not line.lstrip().startswith(("#", "!")):
-            values[key.strip()] = value.strip()
-    for key in values:
-        if key.startswith(("sasl.", "ssl.", "security.")) and key not in _KNOWN:
-            raise ConfigError(f"{path}: {key}", f"is not known here; known: {', '.join(_KNOWN)}")
-    protocol = values.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        raise ConfigError(f"{path}: security.protocol", "is none of Kafka's", protocol)
-    login = None
-    if protocol.startswith("SASL"):
-        mechanism = values.get("sasl.mechanism", "")
-        if mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-            raise ConfigError(
-                f"{path}: sasl.mechanism", "must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", mechanism
-            )
-        jaas = dict(_JAAS.findall(values.get("sasl.jaas.config", "")))
-        if set(jaas) != {"username", "password"}:
-            raise ConfigError(f"{path}: sasl.jaas.config", 'must hold username="…" and password="…"')
-        login = Login(mechanism, jaas["username"], jaas["password"])
-    return Security(login, _tls(path, values) if protocol.endswith("SSL") else None)
-
-
-def _tls(path: Path, values: Mapping[str, str]) -> ssl.SSLContext:
-    location = values.get("ssl.truststore.location")
-    if location and values.get("ssl.truststore.type", "").upper() != "PEM":
-        raise ConfigError(f"{path}: ssl.truststore.type", "must be PEM: Java's own formats can not be read")
-    try:
-        return ssl.create_default_context(cafile=location)
-    except OSError as error:
-        raise ConfigError(f"{path}: ssl.truststore.location", f"can not be read: {error}", location) from None
 
 
 async def read_cluster(servers: Sequence[Address], security: Security, sample_seconds: float) -> Found:

@@ -235,6 +235,11 @@ def test_refusal_is_one_line(tool: Tool) -> None:
     assert "describe_principals" in tool.err
 
 
+def test_command_config_that_is_not_there_is_one_line(tool: Tool) -> None:
+    tool("show", "--command-config", "/nowhere", code=1)
+    assert tool.err == "sluice: /nowhere: cannot be read: No such file or directory\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -242,7 +247,6 @@ def test_refusal_is_one_line(tool: Tool) -> None:
         (["set", "--ip", "::1", "--user", "u", "connection_creation_rate=1"], "name an entity"),
         (["set", "--topic", "t", "--user", "u", "producer_byte_rate=1"], "name an entity"),
         (["set", "--user", "u", "producer_byte_rate"], "is not KEY=VALUE"),
-        (["show", "--sasl-mechanism", "PLAIN"], "needs --username and --password-file"),
     ],
 )
 def test_wrong_arguments(tool: Tool, words: list[str], said: str) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from proxy.cli import main
 from proxy.commands.reassign import describe, judge, read_plan, table
-from proxy.commands.reassign_cluster import read_command_config
 from proxy.errors import ConfigError, UsageError
 from quotas.move_estimate import Replicated, estimate
 
@@ -70,33 +69,6 @@ def test_move_that_never_ends_is_a_warning_and_the_answers_size_too() -> None:
     assert warnings[0].startswith("the move never finishes: broker 1 as a leader gets 1000 new bytes/s")
     assert any("replica.fetch.response.max.bytes" in warning for warning in warnings)
     assert any("T < N - IN/R" in warning for warning in describe(moved, 1400, None, 1_500, 1)["warnings"])  # type: ignore[attr-defined]  # a list
-
-
-def test_command_config_is_read(tmp_path: Path) -> None:
-    text = (
-        "# Kafka's own\nsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nclient.id=x\n"
-        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
-        '  username="a" password="b";\n'
-    )
-    security = read_command_config(written(tmp_path / "f", text))
-    assert security.login is not None
-    assert security.tls is None
-    assert read_command_config(written(tmp_path / "g", "client.id=x\n")) == (None, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("ssl.keystore.location=k\n", "ssl.keystore.location: is not known here"),
-        ("security.protocol=X\n", "security.protocol"),
-        ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\n", "sasl.mechanism"),
-        ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n", "sasl.jaas.config"),
-        ("security.protocol=SSL\nssl.truststore.location=k.jks\n", "must be PEM"),
-    ],
-)
-def test_command_config_that_can_not_be_followed_is_refused(tmp_path: Path, text: str, problem: str) -> None:
-    with pytest.raises(ConfigError, match=problem):
-        read_command_config(written(tmp_path / "f", text))
 
 
 def test_cluster_that_does_not_answer_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,85 @@
+"""`--command-config`: a file of Kafka's own clients, as their tools take it.
+
+Of its keys those of SASL PLAIN and SCRAM and of PEM stores are known; others of security are refused rather than
+ignored, and what is not about security is ignored.
+"""
+
+import re
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from proxy.cluster import Login
+from proxy.config import read_text
+from proxy.errors import ConfigError
+
+__all__ = ["Security", "read_command_config"]
+
+_JAAS: Final = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_KNOWN: Final = (
+    "security.protocol",
+    "sasl.mechanism",
+    "sasl.jaas.config",
+    "ssl.truststore.type",
+    "ssl.truststore.location",
+    "ssl.keystore.type",
+    "ssl.keystore.location",
+    "ssl.key.password",
+)
+
+
+class Security(NamedTuple):
+    """How connections are made."""
+
+    login: Login | None = None
+    tls: ssl.SSLContext | None = None
+
+
+def read_command_config(path: Path) -> Security:
+    """Read a Java client's properties.
+
+    Raises:
+        ConfigError: a key of security that is not known here, or one that is missing.
+    """
+    values: dict[str, str] = {}
+    for line in read_text(path).replace("\\\n", "").splitlines():
+        key, equals, value = line.partition("=")
+        if equals and not line.lstrip().startswith(("#", "!")):
+            values[key.strip()] = value.strip()
+    for key in values:
+        if key.startswith(("sasl.", "ssl.", "security.")) and key not in _KNOWN:
+            raise ConfigError(f"{path}: {key}", f"is not known here; known: {', '.join(_KNOWN)}")
+    protocol = values.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise ConfigError(f"{path}: security.protocol", "is none of Kafka's", protocol)
+    login = None
+    if protocol.startswith("SASL"):
+        mechanism = values.get("sasl.mechanism", "")
+        if mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
+            raise ConfigError(
+                f"{path}: sasl.mechanism", "must be PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", mechanism
+            )
+        jaas = dict(_JAAS.findall(values.get("sasl.jaas.config", "")))
+        if set(jaas) != {"username", "password"}:
+            raise ConfigError(f"{path}: sasl.jaas.config", 'must hold username="…" and password="…"')
+        login = Login(mechanism, jaas["username"], jaas["password"])
+    return Security(login, _tls(path, values) if protocol.endswith("SSL") else None)
+
+
+def _tls(path: Path, values: Mapping[str, str]) -> ssl.SSLContext:
+    trusted, own = _pem(path, values, "ssl.truststore"), _pem(path, values, "ssl.keystore")
+    try:
+        context = ssl.create_default_context(cafile=trusted)
+        if own is not None:
+            context.load_cert_chain(own, password=values.get("ssl.key.password", ""))
+    except OSError as error:  # ssl.SSLError is one
+        raise ConfigError(str(path), f"its TLS files can not be read: {error}") from None
+    return context
+
+
+def _pem(path: Path, values: Mapping[str, str], store: str) -> str | None:
+    location = values.get(f"{store}.location")
+    if location and values.get(f"{store}.type", "").upper() != "PEM":
+        raise ConfigError(f"{path}: {store}.type", "must be PEM: Java's own formats can not be read")
+    return location or None
