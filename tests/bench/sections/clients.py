@@ -27,7 +27,7 @@ FEW: Final = 10
 LIMIT: Final = 1.1
 POLICIES: Final[tuple[Policy, ...]] = ("kip13", "schedule")
 DECISIONS: Final = 40_000
-_REPEATS: Final = 11
+_REPEATS: Final = 41  # the best of them counts: other work on the machine comes in bursts
 _BYTES: Final = 1000
 
 Asked = Sequence[tuple[Throttle, Turn]]

@@ -25,7 +25,7 @@ COUNTS: Final = (1, 1_000, 100_000)
 LIMIT: Final = 1.1
 POLICIES: Final[tuple[Policy, ...]] = ("kip13", "schedule")
 DECISIONS: Final = 40_000
-_REPEATS: Final = 11
+_REPEATS: Final = 41  # the best of them counts: other work on the machine comes in bursts
 _RATE: Final = 10.0**12  # never reached: every decision is the usual one
 
 # Who asks: (user, client id). Users u0, client ids c0 and pairs of them have entities of their own.
