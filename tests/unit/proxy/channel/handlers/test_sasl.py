@@ -266,6 +266,28 @@ def test_session_that_is_renewed_may_be_muted_again() -> None:
     assert talk.channel.state.mute(identity.quota.produce, 110_000, 8_500) == 9_000
 
 
+def test_session_of_who_can_not_be_read_lasts_as_the_last_answer_says() -> None:
+    # Kafka tells 0 in every answer but the last, and which one that is can not be read (GSSAPI: three tokens).
+    talk = shaken("GSSAPI", channel=channel_machine(producer_default=1000, gateway=False))
+    exchange(talk, token(b"\x60gss"), verdict(b"\x60"))
+    exchange(talk, token(b""), verdict(b"\x05\x04"))
+    exchange(talk, token(b"\x05\x04"), verdict(lifetime_ms=10_000))
+    state = talk.channel.state
+    identity = state.identify(b"a", 0)
+    assert state.mute(identity.quota.produce, 110_000, 0) == 9_000
+    assert (user(talk), counted(talk)) == ("", {("GSSAPI", "unknown"): 1})
+
+
+def test_late_refusal_of_who_can_not_be_read_is_counted() -> None:
+    talk = shaken("GSSAPI")
+    exchange(talk, token(b"\x60gss"), verdict(b"\x60"))
+    asked = request(LIST_OFFSETS, 7, size=60)
+    talk.client(0, token(b"") + asked, Pass(token(b"")), Wait(0))
+    talk.broker(0, verdict(error=FAILED), Pass(verdict(error=FAILED)))
+    assert (talk.channel.state.sasl, user(talk)) == (None, "")
+    assert counted(talk) == {("GSSAPI", "unknown"): 1, ("GSSAPI", "failed"): 1}
+
+
 @pytest.mark.parametrize(("lifetime_ms", "hold_ms"), [(0, HOLD_MS_UNBOUNDED), (10_000, 500)])
 def test_no_hold_is_long_in_a_short_session(lifetime_ms: int, hold_ms: int) -> None:
     talk = shaken("PLAIN")
