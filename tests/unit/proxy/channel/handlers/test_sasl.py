@@ -8,6 +8,7 @@ import pytest
 
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.channel import Channel
+from proxy.channel.settings import RAW_TOKENS_MAX
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import Entity
@@ -409,6 +410,21 @@ def test_cut_request_behind_bare_tokens_is_kept_until_it_can_be_told() -> None:
     asked = request(LIST_OFFSETS, 7, size=60)
     talk.client(0, asked[:6], More(14))
     talk.client(0, asked[6:], Pass(asked))
+
+
+def test_bare_tokens_wait_where_too_many_are_owed() -> None:
+    talk = shaken("CUSTOM", 0)
+    empty, most = frame(b""), RAW_TOKENS_MAX
+    talk.client(0, empty * most, Pass(empty * most))
+    talk.client(0, empty * 3, Wait(0))
+    assert len(talk.channel.state.in_flight) == most
+    answered = frame(b"yes") * (most // 2)
+    signals = []
+    for part in (answered[:-7], answered[-7:]):
+        talk.broker(0, part, Pass(part))
+        signals.append(talk.channel.responses.signal)
+    assert signals == [False, True], "who waits is to be woken"
+    talk.client(0, b"", Pass(empty * 3))
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"xyz", b"xyza", b"xyzabcdef"])
