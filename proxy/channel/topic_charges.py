@@ -1,10 +1,12 @@
 """What a walk has measured is charged to the topics, and the channel is muted for the one that is most over its quota.
 
 Kafka has no quotas on topics; the rest is KIP-219: the channel is muted at the end of the frame that was too much.
-A Produce's answer, which is yet to come, tells the time. A Fetch's answer has told its throttle time at its head, long
-before it was known: there the mute alone holds back the next request. Not charged, but counted, are topics that are
-named by an id nobody knows the name of (yet), by a name no topic can have, and those beyond `walk.TOPICS_MAX` in one
-frame. Where nothing limits topics no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topics`).
+A Produce's answer, which is yet to come, tells the time; it gives nothing back, though the broker may have refused
+the records: with acks=0 there is none, and until it comes every request's topics would have to be kept. A Fetch's
+answer has told its throttle time at its head, long before it was known: there the mute alone holds back the next
+request. Not charged, but counted, are topics that are named by an id nobody knows the name of (yet), by a name no
+topic can have, and those beyond `walk.TOPICS_MAX` in one frame. Where nothing limits topics no walk is begun
+(`Engine.charges_produced_topics`, `charges_fetched_topics`).
 """
 
 import string
