@@ -88,7 +88,7 @@ class Stats:
         self.session_translations = 0
         self.topics_rejected: Counter[str] = Counter()  # over the mutation quota and never forwarded, by API
         self.topics_would_reject: Counter[str] = Counter()  # forwarded only because nothing is enforced
-        self.topic_bytes_uncharged = 0  # of topics that are named by an id nobody knows
+        self.topic_bytes_uncharged = 0  # of topics that are named by an id nobody knows, or as none can be
         self.topic_lookups = 0  # Metadata requests of our own, for the sizes of topics
         self.replicas_left_out = 0  # times a throttled replica was left out of a Fetch
         self.replica_fetches_answered = 0  # Fetches of followers that had nothing left to ask for

@@ -10,12 +10,16 @@ Every topic that has a limit has a throttle from its first bytes on, for an hour
 throttles of topics that an entry names are bounded by those entries; of the others, which the default topic limits,
 there are at most `TOPICS_MAX`: what is beyond them shares one, `<other>`. Who walks through requests is
 `proxy.channel.topic_charges`.
+
+Requests may name topics that do not exist; answers show real ones. So a throttle of the others that owes nothing is
+forgotten after a minute without traffic (or the time of all windows, if that is longer: then nothing is lost)
+where only requests charge it, and whoever charges it where there is no room left.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
 
-from quotas.definitions import Definitions
+from quotas.definitions import PRODUCER_BYTE_RATE, Definitions
 from quotas.limiters import Rules, brought_up
 from quotas.topic_names import TopicNames
 from quotas.turn import Limiter, Turn
@@ -25,7 +29,9 @@ __all__ = ["OTHER", "TOPICS_MAX", "Source", "TopicQuotas", "TopicThrottle"]
 OTHER: Final = "<other>"  # no topic's name: "<" is not allowed in one
 TOPICS_MAX: Final = 20_000
 _EXPIRE_MS: Final = 3_600_000  # as clients: Kafka's sensors live as long
-_EXPIRE_AT_ONCE: Final = 100
+_EXPIRE_SOON_MS: Final = 60_000
+_EXPIRE_AT_ONCE: Final = 1000  # a second, so that a round takes 20 s at most
+_MAKE_ROOM_MS: Final = 1000  # all are looked at no more often
 _EVERYWHERE: Final = -1  # in place of a broker, where one budget spans all
 
 
@@ -91,6 +97,16 @@ class TopicThrottle:
         self.throttle_ms_total += wait_ms
         return wait_ms
 
+    def idle(self, now_ms: int) -> bool:
+        """Whether it is as a new one would be: it has lived for a while without traffic, and nothing is owed."""
+        idle_ms = now_ms - self.seen_ms
+        if idle_ms < _EXPIRE_SOON_MS:
+            return False
+        options = self._source.options
+        return idle_ms >= options.window_samples * options.window_seconds * 1000 and not self.debt_bytes(
+            now_ms
+        )
+
     def rate(self) -> float | None:
         """The limit in force; None: unlimited."""
         return self._source.definitions.topic_limit(self.key, self.topic)
@@ -114,13 +130,14 @@ class TopicQuotas:
         names: of topics that traffic names by id.
     """
 
-    __slots__ = ("_source", "_throttles", "_visits", "names")
+    __slots__ = ("_made_room_ms", "_source", "_throttles", "_visits", "names")
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.names = TopicNames()
         self._throttles: dict[tuple[str, str, int], TopicThrottle] = {}
         self._visits: list[tuple[str, str, int]] = []  # of the round of expiry under way
+        self._made_room_ms: int | None = None
 
     def charge(
         self, key: str, broker: int, sizes: Mapping[str, int], now_ms: int
@@ -139,7 +156,7 @@ class TopicQuotas:
         """
         longest: tuple[TopicThrottle, int] | None = None
         for topic, size in sizes.items():
-            throttle = self._throttle(key, topic, broker)
+            throttle = self._throttle(key, topic, broker, now_ms)
             if throttle is None:
                 continue
             wait_ms = throttle.charge(size, now_ms)
@@ -152,18 +169,39 @@ class TopicQuotas:
         return iter(list(self._throttles.values()))
 
     def expire(self, now_ms: int) -> None:
-        """Forget topics without traffic for an hour; a bounded number of them is looked at in one call."""
+        """Forget topics without traffic; call it about once a second, since it looks at a bounded number of them."""
         if not self._visits:
             self._visits = list(self._throttles)
         for _ in range(min(len(self._visits), _EXPIRE_AT_ONCE)):
             place = self._visits.pop()
-            if now_ms - self._throttles[place].seen_ms >= _EXPIRE_MS:
+            throttle = self._throttles.get(place)
+            if throttle is None:  # gone, to make room
+                continue
+            soon = place[0] == PRODUCER_BYTE_RATE and not self._names(place)
+            if now_ms - throttle.seen_ms >= _EXPIRE_MS or (soon and throttle.idle(now_ms)):
                 del self._throttles[place]
 
     def __len__(self) -> int:
         return len(self._throttles)
 
-    def _throttle(self, key: str, topic: str, broker: int) -> TopicThrottle | None:
+    def _names(self, place: tuple[str, str, int]) -> bool:
+        """Whether an entry names this topic."""
+        return self._source.definitions.names_topic(place[0], place[1])
+
+    def _has_room(self, now_ms: int) -> bool:
+        """Whether one more is to be kept; where there are too many, those that are idle are forgotten."""
+        if len(self._throttles) < TOPICS_MAX:
+            return True
+        if self._made_room_ms is None or now_ms - self._made_room_ms >= _MAKE_ROOM_MS:
+            self._made_room_ms = now_ms
+            idle = [
+                place for place, one in self._throttles.items() if one.idle(now_ms) and not self._names(place)
+            ]
+            for place in idle:
+                del self._throttles[place]
+        return len(self._throttles) < TOPICS_MAX
+
+    def _throttle(self, key: str, topic: str, broker: int, now_ms: int) -> TopicThrottle | None:
         """The throttle of a topic that has a limit."""
         place = (key, topic, _EVERYWHERE if self._source.options.scope == "gateway" else broker)
         found = self._throttles.get(place)
@@ -172,7 +210,7 @@ class TopicQuotas:
         definitions = self._source.definitions
         if definitions.topic_limit(key, topic) is None:
             return None
-        if len(self._throttles) >= TOPICS_MAX and not definitions.names_topic(key, topic) and topic != OTHER:
-            return self._throttle(key, OTHER, broker)
+        if topic != OTHER and not definitions.names_topic(key, topic) and not self._has_room(now_ms):
+            return self._throttle(key, OTHER, broker, now_ms)
         found = self._throttles[place] = TopicThrottle(self._source, key, topic)
         return found

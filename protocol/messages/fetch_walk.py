@@ -62,7 +62,7 @@ class FetchWalk(Walk):
             start, stop = string_span(buf, pos, limit, self._compact)
         partitions, after = count(buf, max(start, stop), limit, self._compact)
         if self.sizes is not None:
-            self._topic_begins(bytes(buf[start:stop]), pos)
+            self._topic_begins(buf, start, stop, pos)
         self._begin_partitions(partitions)
         return after
 

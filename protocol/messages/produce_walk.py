@@ -58,7 +58,7 @@ class ProduceWalk(Walk):
         else:
             start, stop = string_span(buf, pos, limit, self._compact)
         partitions, after = count(buf, max(start, stop), limit, self._compact)
-        self._topic_begins(bytes(buf[start:stop]), pos)
+        self._topic_begins(buf, start, stop, pos)
         self._begin_partitions(partitions)
         return after
 

@@ -63,7 +63,7 @@ class ShareWalk(Walk):
         stop = skip(pos, 16, limit)
         partitions, after = uvarint(buf, stop, limit)
         if self.sizes is not None:
-            self._topic_begins(bytes(buf[pos:stop]), pos)
+            self._topic_begins(buf, pos, stop, pos)
         self._begin_partitions(partitions - 1)
         return after
 

@@ -39,9 +39,11 @@ HEAD, TOPIC, PARTITION, PARTITION_TAGS, TOPIC_TAGS, TAIL = range(6)
 # names.
 PART_MAX: Final = 65536
 
-# Topics whose sizes are noted of one frame: a frame of 100 MB could name millions. Clients with more than a few
-# thousand topics in one request are not known. What is beyond is noted under OTHER_TOPICS, which is no topic's name.
-TOPICS_MAX: Final = 10_000
+# Topics whose sizes are noted of one frame: a frame of 100 MB could name millions. What is beyond, and what no
+# topic can be called for its length (Kafka: 249 characters of ASCII), is noted under OTHER_TOPICS, which is no
+# topic's name.
+TOPICS_MAX: Final = 1000
+NAME_BYTES_MAX: Final = 249
 OTHER_TOPICS: Final = b""
 
 Sizes = dict[bytes, int]
@@ -171,10 +173,10 @@ class Walk:
             self._topic_over(pos)
         return pos
 
-    def _topic_begins(self, name: bytes, pos: int) -> None:
-        """From here on the bytes are this topic's; to be called where `sizes` is given."""
+    def _topic_begins(self, buf: bytearray | memoryview, start: int, stop: int, pos: int) -> None:
+        """From `pos` on the bytes are the topic's whose name or id lies there; to be called where `sizes` is given."""
         self._topic_over(pos)
-        self._topic_key = name
+        self._topic_key = bytes(buf[start:stop]) if stop - start <= NAME_BYTES_MAX else OTHER_TOPICS
         self._topic_left = self._frame_end - pos
 
     def _topic_over(self, pos: int) -> None:

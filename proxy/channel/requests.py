@@ -17,7 +17,7 @@ from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import OVER, raw_token
 from proxy.channel.in_flight import Buffer
 from proxy.channel.request_time import measure
-from proxy.channel.settings import AWAIT_VERDICT, RAW_TOKENS
+from proxy.channel.settings import RAW_TOKENS, RAW_TOKENS_MAX
 from proxy.channel.side import MORE, PASS, REPLACE, SHOWN, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import produced
@@ -145,14 +145,14 @@ class RequestSide(Side):
         return pos
 
     def _no_request(self, buf: Buffer, pos: int, end: int) -> int:
-        """No request may be handled: too many are in flight, or a SASL exchange is under way.
+        """No request may be handled: too many answers are owed, or a SASL exchange is under way.
 
         Returns the size of a bare token that passes, OVER where a request follows after all, or 0 with an order.
         """
         state = self.state
-        if state.in_flight_max == RAW_TOKENS:
+        if state.in_flight_max == RAW_TOKENS and len(state.in_flight) < RAW_TOKENS_MAX:
             return raw_token(self, buf, pos, end)
-        if state.in_flight_max == AWAIT_VERDICT and pos == end:
+        if state.in_flight_max < 0 and pos == end:
             self.order = PASS
             return 0
         state.full = True

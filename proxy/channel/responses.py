@@ -9,6 +9,7 @@ from typing import Final
 
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer
+from proxy.channel.settings import RAW_TOKENS, RAW_TOKENS_MAX
 from proxy.channel.side import MORE, PASS, REPLACE, WALK, Side
 from proxy.channel.topic_charges import fetched
 
@@ -127,7 +128,8 @@ class ResponseSide(Side):
     def _make_room(self) -> None:
         """Have requests taken again, if they wait because of answers owed and enough of those were given."""
         state = self.state
-        if state.full and len(state.in_flight) <= state.in_flight_max // 2:
+        most = RAW_TOKENS_MAX if state.in_flight_max == RAW_TOKENS else state.in_flight_max
+        if state.full and len(state.in_flight) <= most // 2:
             state.full = False
             self.signal = True
 

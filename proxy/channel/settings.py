@@ -12,6 +12,7 @@ __all__ = [
     "AWAIT_VERDICT",
     "IN_FLIGHT_MAX",
     "RAW_TOKENS",
+    "RAW_TOKENS_MAX",
     "WHOLE_FRAME_BYTES_MAX",
     "AddressMap",
     "ChannelSettings",
@@ -35,6 +36,10 @@ IN_FLIGHT_MAX: Final = 4096
 # handled before the broker's verdict is here; or what comes next may be a token without a Kafka header.
 AWAIT_VERDICT: Final = -1
 RAW_TOKENS: Final = -2
+
+# Bare tokens on their way. An exchange goes step by step, so one is what a client sends; who sends empty ones would
+# have an entry kept for every four bytes.
+RAW_TOKENS_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,11 +1,16 @@
 """What a walk has measured is charged to the topics, and the channel is muted for the one that is most over its quota.
 
 Kafka has no quotas on topics; the rest is KIP-219: the channel is muted at the end of the frame that was too much.
-A Produce's answer, which is yet to come, tells the time. A Fetch's answer has told its throttle time at its head, long
-before it was known: there the mute alone holds back the next request. Not charged, but counted, are topics that are
-named by an id nobody knows the name of (yet), and those beyond `walk.TOPICS_MAX` in one frame. Where nothing limits
-topics no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topics`).
+A Produce's answer, which is yet to come, tells the time; it gives nothing back, though the broker may have refused
+the records: with acks=0 there is none, and until it comes every request's topics would have to be kept. A Fetch's
+answer has told its throttle time at its head, long before it was known: there the mute alone holds back the next
+request. Not charged, but counted, are topics that are named by an id nobody knows the name of (yet), by a name no
+topic can have, and those beyond `walk.TOPICS_MAX` in one frame. Where nothing limits topics no walk is begun
+(`Engine.charges_produced_topics`, `charges_fetched_topics`).
 """
+
+import string
+from typing import Final
 
 from protocol.messages.walk import OTHER_TOPICS, Walk
 from proxy.channel.request_time import Measured
@@ -13,6 +18,9 @@ from proxy.channel.state import ChannelState
 from quotas.client_bandwidth import FETCH, PRODUCE
 
 __all__ = ["fetched", "produced"]
+
+# What Kafka lets a topic's name consist of. A client may send anything, and a name may become a throttle.
+_NAME_BYTES: Final = (string.ascii_letters + string.digits + "._-").encode()
 
 
 def produced(state: ChannelState, walk: Walk, now_ms: int, *, answered: bool) -> None:
@@ -44,8 +52,10 @@ def _charge(state: ChannelState, key: str, walk: Walk, now_ms: int) -> int:
             name = None
         elif walk.by_id:
             name = topics.names.name(raw, now_ms)
+        elif raw.translate(None, _NAME_BYTES):
+            name = None
         else:
-            name = raw.decode("utf-8", "replace")
+            name = raw.decode("ascii")
         if name is None:
             state.stats.topic_bytes_uncharged += size
         else:

@@ -166,8 +166,11 @@ class Arrival:
         if self._let_go():
             self._admitted(TlsSocket(sock), self._peer, user)
 
-    def _insecure(self, error: OSError) -> None:
+    def _insecure(self, error: Exception) -> None:
         self._handshake = None
+        if not isinstance(error, OSError) or self not in self._shared.arrivals:
+            self._fail("internal", type(error).__name__)
+            return
         refused = getattr(error, "reason", None) == "PEER_DID_NOT_RETURN_A_CERTIFICATE"
         refused = refused or isinstance(error, ssl.SSLCertVerificationError)
         self._count("client_certificate" if refused else "tls_handshake", handshake_problem(error))

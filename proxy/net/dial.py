@@ -110,11 +110,15 @@ class Dial:
         self._handshake = self._shared.handshakes.begin(secured, "broker", secure, self._insecure)
 
     def _secured(self, broker: ssl.SSLSocket) -> None:
+        stream = TlsSocket(broker)
         self._handshake = self._socket = None
-        self._joined(TlsSocket(broker))
+        self._joined(stream)
 
-    def _insecure(self, error: OSError) -> None:
+    def _insecure(self, error: Exception) -> None:
         self._handshake = None
+        if not isinstance(error, OSError):
+            self._failed("internal", type(error).__name__)
+            return
         assert self._upstream is not None, "somebody was connected to"
         where = f"{self._host or self._upstream[0]}:{self._upstream[1]}"
         self._failed("broker_tls", f"{where}: {handshake_problem(error)}")

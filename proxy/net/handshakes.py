@@ -3,10 +3,11 @@
 A step costs half a millisecond with a key on P-256 and two with RSA 2048 (docs/benchmarks.md), and a restarted
 listener meets hundreds at once. So steps stand in one queue, and a turn of the loop takes from it for
 TURN_MS at most, or one step: those who are served wait no longer than that. Who bounds their number and how long
-they may take is whoever begins them.
+they may take is whoever begins them. A step that raises what nobody expects ends its own handshake and no other.
 """
 
 import asyncio
+import logging
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -17,10 +18,12 @@ from proxy.stats import Stats
 
 __all__ = ["Handshake", "Handshakes", "handshake_problem"]
 
+logger = logging.getLogger(__name__)
+
 TURN_MS: Final = 2
 
 Done = Callable[[], None]
-Failed = Callable[[OSError], None]
+Failed = Callable[[Exception], None]
 
 
 class Handshakes:
@@ -39,7 +42,7 @@ class Handshakes:
             sock: connected and non-blocking, its handshake not begun.
             side: "client" or "broker", under which it is counted.
             done: the handshake has succeeded.
-            failed: the handshake has failed.
+            failed: the handshake has failed, or `done` has: an error that is no OSError is a bug of ours.
         """
         handshake = Handshake(self._loop, sock, side, done, failed, self.queue)
         self.queue(handshake)
@@ -58,7 +61,11 @@ class Handshakes:
         stats = self._stats
         while self._ready:
             handshake = self._ready.popleft()
-            done = handshake.step()
+            try:
+                done = handshake.step()
+            except Exception as error:  # noqa: BLE001 - the edge of a handshake: the others must go on
+                done = False
+                handshake.fail(error)
             now_ns = monotonic_ns()
             stats.handshake_us_total += (now_ns - before_ns) // 1000
             if done:
@@ -121,6 +128,15 @@ class Handshake:
         self._sock = None
         self._done()
         return True
+
+    def fail(self, error: Exception) -> None:
+        """A step has raised what it should not: end this one."""
+        logger.error("a bug of ours ends a handshake", exc_info=error)
+        self._sock = None
+        try:
+            self._failed(error)
+        except Exception:
+            logger.exception("a handshake that failed can not be ended")
 
     def _ready(self) -> None:
         self._stop_waiting()

@@ -35,6 +35,8 @@ _KEYWORDS: Final = {
 }
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _LENGTH_BYTES_MAX: Final = 4
+# Java takes 4,096; real ones have ten or so, with a UUID twenty. A number that fills this has 540 digits.
+_OID_BYTES_MAX: Final = 256
 
 Item = tuple[int, int, int]  # tag, where its content begins, where it ends
 
@@ -116,6 +118,10 @@ def _oid(content: bytes) -> str:
     >>> _oid(bytes.fromhex("550403"))
     '2.5.4.3'
     """
+    if len(content) > _OID_BYTES_MAX:
+        raise CertificateError(
+            f"an object identifier of {len(content)} bytes, at most {_OID_BYTES_MAX} are read"
+        )
     numbers: list[int] = []
     value = 0
     for byte in content:

@@ -86,7 +86,7 @@ def test_exchange_in_any_pieces_names_its_user(frames: Frames, pieces: list[int]
     assert state.user in ("alice", "")
     assert (state.user == "") == (b"GSSAPI" in frames[0][0])
     assert not state.in_flight
-    assert state.sasl is None
+    assert state.sasl is None or not state.sasl.readable  # whose last answer it was can not be read
 
 
 @FUZZ

@@ -19,7 +19,7 @@ def encoded(tag: int, content: bytes) -> bytes:
 
 def object_identifier(dotted: str) -> bytes:
     """A type, written with dots."""
-    first, second, *rest = map(int, dotted.split("."))
+    first, second, *rest = (int(number, 0) for number in dotted.split("."))
     content = b""
     for number in (40 * first + second, *rest):
         septets = [number & 0x7F]

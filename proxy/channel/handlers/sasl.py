@@ -5,6 +5,8 @@ answer on; a refused exchange leaves nothing. An exchange goes step by step: wha
 token waits for the broker's verdict, or it would pass in nobody's name. Another exchange on the same connection
 is the same again: Kafka refuses a changed principal, so the broker's answer decides here too.
 A session's lifetime bounds mutes, since a broker closes on what arrives after it.
+Who speaks a mechanism that can not be read is nobody known from the first answer without an error on, and which
+answer is the last one nothing tells: so every further one is read too, for the error and the session's lifetime.
 Ignored: the broker's list of mechanisms.
 
 Version notes: after SaslHandshake 0 tokens go both ways as bare frames, length and bytes, until the exchange is
@@ -152,6 +154,10 @@ def _authenticate_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Ent
     conversation: Conversation = entry[3]
     if verdict.error_code or conversation.refused(verdict.start, verdict.stop):
         _end(side, conversation, "failed")
+    elif not conversation.readable:
+        _let_in_unread(side, conversation, now_ms)
+        side.state.begin_session(verdict.session_lifetime_ms, now_ms)
+        _go_on(side, IN_FLIGHT_MAX)
     elif conversation.succeeded(buf, verdict.start, verdict.stop):
         _believe(side, conversation, now_ms)
         side.state.begin_session(verdict.session_lifetime_ms, now_ms)
@@ -166,15 +172,20 @@ def _raw_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_m
     if not side.whole(end - pos, length):
         return side.order
     conversation: Conversation = entry[3]
-    if not conversation.readable:  # who knows which token was the last one
-        if conversation.tokens == 1:
-            side.state.stats.sasl[conversation.label, "unknown"] += 1
-        side.state.become(UNKNOWN_USER, now_ms)
+    if not conversation.readable:
+        _let_in_unread(side, conversation, now_ms)
     elif conversation.succeeded(buf, pos + 4, pos + 4 + length):
         _believe(side, conversation, now_ms)
     else:
         _go_on(side, RAW_TOKENS)
     return 0
+
+
+def _let_in_unread(side: Side, conversation: Conversation, now_ms: int) -> None:
+    """The broker goes on or is content; the exchange stays, since who knows which token was the last one."""
+    if conversation.tokens == 1:
+        side.state.stats.sasl[conversation.label, "unknown"] += 1
+    side.state.become(UNKNOWN_USER, now_ms)
 
 
 def _believe(side: Side, conversation: Conversation, now_ms: int) -> None:

@@ -151,6 +151,71 @@ def test_topics_without_traffic_are_forgotten_after_an_hour() -> None:
     assert [view.client_id for view in quotas.topic_views(EXPIRE_MS)] == ["b"]
 
 
+def expired(quotas: Engine, now_ms: int) -> list[str]:
+    """Whom the default topic's quota still holds."""
+    quotas.topics.expire(now_ms)
+    return [throttle.topic for throttle in quotas.topics.throttles()]
+
+
+def test_topic_that_only_requests_name_is_forgotten_after_a_minute() -> None:
+    quotas = Engine(
+        EngineOptions(),
+        Definitions(
+            {Entity(topic=DEFAULT): {PRODUCE: 1000, FETCH: 1000}, Entity(topic="own"): {PRODUCE: 1000}}
+        ),
+    )
+    wait_ms(quotas, "invented", 9000)
+    wait_ms(quotas, "own", 1)
+    quotas.topics.charge(FETCH, 1, {"fetched": 1}, 0)
+    assert expired(quotas, 59_999) == ["invented", "own", "fetched"]
+    assert expired(quotas, 60_000) == ["own", "fetched"]
+    assert expired(quotas, EXPIRE_MS) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "size", "until_ms"),
+    [
+        (EngineOptions(window_samples=10, window_seconds=10), 1, 100_000),  # as long as the window remembers
+        (
+            EngineOptions(policy="schedule", mute_seconds_max=200),
+            100_000,
+            99_000,
+        ),  # what is beyond the burst takes 99 s to be paid
+    ],
+    ids=["window", "debt"],
+)
+def test_topic_that_owes_is_kept(options: EngineOptions, size: int, until_ms: int) -> None:
+    quotas = engine(DEFAULT, options=options)
+    wait_ms(quotas, "t", size)
+    assert expired(quotas, until_ms - 1) == ["t"]
+    assert expired(quotas, until_ms) == []
+
+
+def test_idle_topics_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_quotas, "TOPICS_MAX", 3)
+    entries = {Entity(topic=DEFAULT): {PRODUCE: 1000, FETCH: 1000}, Entity(topic="own"): {PRODUCE: 1000}}
+    quotas = Engine(EngineOptions(), Definitions(entries))
+    for topic in ("own", "a"):
+        wait_ms(quotas, topic, 1)
+    quotas.topics.charge(FETCH, 1, {"a": 1}, 0)
+    for topic, now_ms in (("b", 0), ("a", 1000), ("b", 59_000), ("b", 60_000)):
+        wait_ms(quotas, topic, 1, now_ms)
+    # At 60,000 ms what was fetched from a has gone, and b has its own; `<other>`, used the moment before, has not.
+    kept = [(throttle.key, throttle.topic) for throttle in quotas.topics.throttles()]
+    assert kept == [(PRODUCE, "own"), (PRODUCE, "a"), (PRODUCE, topic_quotas.OTHER)]
+
+
+def test_invented_topics_push_no_real_one_out_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_quotas, "TOPICS_MAX", 50)
+    quotas = engine(DEFAULT)
+    for number in range(60):
+        wait_ms(quotas, f"invented-{number}", 1)
+    wait_ms(quotas, "real", 1)
+    assert "real" not in expired(quotas, 0)
+    wait_ms(quotas, "real", 1, now_ms=60_000)
+    assert "real" in expired(quotas, 60_000)
+
+
 def test_view_has_every_figure() -> None:
     quotas = engine("t")
     wait_ms(quotas, "t", 12_000)

@@ -53,6 +53,13 @@ def test_topics_beyond_the_bound_are_summed(monkeypatch: pytest.MonkeyPatch) -> 
     assert found[walks.OTHER_TOPICS] == 2 * found[b"a"]
 
 
+@pytest.mark.parametrize("version", [3, 9])
+def test_name_longer_than_any_is_not_kept(version: int) -> None:
+    found = measured(produce_to(version, {"a": [1], "b" * 249: [1], "c" * 250: [1], "d" * 999: [1]}), version)
+    assert list(found) == [b"a", b"b" * 249, walks.OTHER_TOPICS]
+    assert found[walks.OTHER_TOPICS] > 250 + 999
+
+
 def test_records_that_have_not_come_are_unseen() -> None:
     frame = produce_to(9, {"a": [1_000_000]})
     walk = ProduceWalk(9, len(frame) - 4, {})

@@ -180,6 +180,25 @@ def test_unknown_id_is_not_charged_and_is_asked_for() -> None:
     assert talk.channel.mute_left_ms(0) == 2014  # 12,014 bytes
 
 
+@pytest.mark.parametrize("name", ["", "a b", "\u00e4", "<other>", "a\0", "a/b", "t" * 250, "t" * 9000])
+def test_what_no_topic_is_called_leaves_nothing(name: str) -> None:
+    quotas = engine(DEFAULT)
+    talk = limited(quotas)
+    asked = produce_to(3, {name: [20_000]})
+    talk.client(0, asked, Pass(asked))
+    assert len(quotas.topics) == 0
+    # Name and its length, partitions, one of them: index, length, records.
+    assert talk.channel.state.stats.topic_bytes_uncharged == 2 + len(name.encode()) + 4 + 4 + 4 + 20_000
+
+
+def test_longest_name_of_a_topic_is_charged() -> None:
+    quotas = engine(DEFAULT)
+    name = "Az09._-" + "t" * 242
+    talk = limited(quotas)
+    talk.orders("client", 0, produce_to(3, {name: [20_000]}))
+    assert [throttle.topic for throttle in quotas.topics.throttles()] == [name]
+
+
 @pytest.mark.parametrize("gateway", [True, False])
 @pytest.mark.parametrize("version", [4, 11, 12, 13, 16, 18])
 def test_fetch_answer_over_the_topics_quota_passes_and_mutes(version: int, gateway: bool) -> None:

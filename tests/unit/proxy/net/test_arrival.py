@@ -9,7 +9,9 @@ import pytest
 from proxy.config import ClusterTls, ListenerTls
 from proxy.config.options import LimitOptions
 from proxy.config.readers import networks
-from proxy.net import now_ms
+from proxy.net import dial, now_ms
+from proxy.net.stream import Stream
+from proxy.net.tls import ServerTls
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import Entity
@@ -115,6 +117,39 @@ async def test_subject_that_no_rule_names_is_refused(papers: Papers) -> None:
     async with TlsRig(papers.listener("required", "RULE:^CN=bob$/bob/")).running() as rig:
         await closed(await rig.client(papers.client_context(papers.alice)))
         assert rig.stats.errors == {"principal_unmapped": 1}
+
+
+async def test_bug_of_ours_ends_one_handshake_with_a_client(
+    papers: Papers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def user(_tls: ServerTls, _sock: ssl.SSLSocket) -> str:
+        raise ValueError
+
+    async with TlsRig(papers.listener()).running() as rig:
+        with monkeypatch.context() as patched:
+            patched.setattr(ServerTls, "user", user)
+            await closed(await rig.client(papers.client_context()))
+            assert (rig.stats.errors, not rig.shared.arrivals) == ({"internal": 1}, True)
+        assert await let_in(rig, papers.client_context()) == "ANONYMOUS"
+    assert "a bug of ours ends a handshake" in caplog.text
+
+
+async def test_bug_of_ours_ends_one_handshake_with_a_broker(
+    papers: Papers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def secured(_sock: ssl.SSLSocket) -> Stream:
+        raise ValueError
+
+    brokers = papers.cluster()
+    async with TlsRig(None, brokers, broker_context=papers.broker_context()).running() as rig:
+        with monkeypatch.context() as patched:
+            patched.setattr(dial, "TlsSocket", secured)
+            client = await rig.client()
+            await send(client, ASKED)
+            assert await closed(client) == b""
+            assert rig.stats.errors == {"internal": 1}
+        await rig.broker()
+        assert await let_in(rig, None) == "ANONYMOUS"
 
 
 async def test_client_that_does_not_believe_the_proxy_is_counted(papers: Papers) -> None:

@@ -30,7 +30,7 @@ class Ends:
         )
         self.client = context.wrap_socket(theirs, server_hostname="127.0.0.1", do_handshake_on_connect=False)
         self.done: list[str] = []
-        self.failed: list[OSError] = []
+        self.failed: list[Exception] = []
         self.handshakes = [
             handshakes.begin(sock, side, lambda side=side: self.done.append(side), self.failed.append)  # type: ignore[misc]  # bound early
             for sock, side in ((self.server, "client"), (self.client, "broker"))
@@ -90,9 +90,35 @@ async def test_handshake_that_fails_is_told_and_not_counted(papers: Papers) -> N
     ends.handshakes[1].cancel()
     ends.client.close()
     await until(lambda: len(ends.failed) == 1, "it has failed")
-    assert handshake_problem(ends.failed[0]) == "the other side closed in the middle of it"
+    (error,) = ends.failed
+    assert isinstance(error, OSError)
+    assert handshake_problem(error) == "the other side closed in the middle of it"
     assert not stats.handshakes
     ends.close()
+
+
+@pytest.mark.parametrize("end_fails", [False, True])
+async def test_step_that_raises_anything_ends_that_one_alone(
+    papers: Papers, monkeypatch: pytest.MonkeyPatch, end_fails: bool
+) -> None:
+    """The broken one stands first in the queue, and nothing else would begin another turn."""
+    stats = Stats()
+    handshakes = Handshakes(asyncio.get_running_loop(), stats)
+    broken, sound = Ends(papers, handshakes), Ends(papers, handshakes)
+    error = ValueError("Exceeds the limit (4300 digits)")
+
+    def step() -> None:
+        raise error
+
+    monkeypatch.setattr(broken.server, "do_handshake", step)
+    if end_fails:
+        monkeypatch.setattr(broken.handshakes[0], "_failed", lambda _error: step())
+    await until(lambda: len(sound.done) == 2, "the others are done")
+    assert stats.handshakes == {"client": 1, "broker": 1}
+    assert broken.failed == ([] if end_fails else [error])
+    broken.handshakes[1].cancel()
+    broken.close()
+    sound.close()
 
 
 @pytest.mark.parametrize(

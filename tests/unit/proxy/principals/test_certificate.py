@@ -57,6 +57,15 @@ def test_what_is_no_certificate_is_refused(data: bytes) -> None:
         subject(data)
 
 
+def test_object_identifier_is_bounded() -> None:
+    # Numbers of more than 4,300 digits are not written by Python: a ValueError that is no CertificateError.
+    written = subject(certificate([[(f"1.2.{1 << 7 * 255 - 1}", UTF8, b"a")]]))
+    assert len(written) == len("1.2.=#0c0161") + 538
+    for size in (256, 2300):
+        with pytest.raises(CertificateError, match=f"object identifier of {size + 1} bytes"):
+            subject(certificate([[(f"1.2.{1 << 7 * size - 1:#x}", UTF8, b"a")]]))
+
+
 def test_time_that_is_none_is_refused() -> None:
     with pytest.raises(CertificateError, match="no time"):
         expires_at(certificate([], (0x17, b"4912312359")))

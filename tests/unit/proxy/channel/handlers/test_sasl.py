@@ -8,6 +8,7 @@ import pytest
 
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.channel import Channel
+from proxy.channel.settings import RAW_TOKENS_MAX
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import Entity
@@ -266,6 +267,28 @@ def test_session_that_is_renewed_may_be_muted_again() -> None:
     assert talk.channel.state.mute(identity.quota.produce, 110_000, 8_500) == 9_000
 
 
+def test_session_of_who_can_not_be_read_lasts_as_the_last_answer_says() -> None:
+    # Kafka tells 0 in every answer but the last, and which one that is can not be read (GSSAPI: three tokens).
+    talk = shaken("GSSAPI", channel=channel_machine(producer_default=1000, gateway=False))
+    exchange(talk, token(b"\x60gss"), verdict(b"\x60"))
+    exchange(talk, token(b""), verdict(b"\x05\x04"))
+    exchange(talk, token(b"\x05\x04"), verdict(lifetime_ms=10_000))
+    state = talk.channel.state
+    identity = state.identify(b"a", 0)
+    assert state.mute(identity.quota.produce, 110_000, 0) == 9_000
+    assert (user(talk), counted(talk)) == ("", {("GSSAPI", "unknown"): 1})
+
+
+def test_late_refusal_of_who_can_not_be_read_is_counted() -> None:
+    talk = shaken("GSSAPI")
+    exchange(talk, token(b"\x60gss"), verdict(b"\x60"))
+    asked = request(LIST_OFFSETS, 7, size=60)
+    talk.client(0, token(b"") + asked, Pass(token(b"")), Wait(0))
+    talk.broker(0, verdict(error=FAILED), Pass(verdict(error=FAILED)))
+    assert (talk.channel.state.sasl, user(talk)) == (None, "")
+    assert counted(talk) == {("GSSAPI", "unknown"): 1, ("GSSAPI", "failed"): 1}
+
+
 @pytest.mark.parametrize(("lifetime_ms", "hold_ms"), [(0, HOLD_MS_UNBOUNDED), (10_000, 500)])
 def test_no_hold_is_long_in_a_short_session(lifetime_ms: int, hold_ms: int) -> None:
     talk = shaken("PLAIN")
@@ -387,6 +410,21 @@ def test_cut_request_behind_bare_tokens_is_kept_until_it_can_be_told() -> None:
     asked = request(LIST_OFFSETS, 7, size=60)
     talk.client(0, asked[:6], More(14))
     talk.client(0, asked[6:], Pass(asked))
+
+
+def test_bare_tokens_wait_where_too_many_are_owed() -> None:
+    talk = shaken("CUSTOM", 0)
+    empty, most = frame(b""), RAW_TOKENS_MAX
+    talk.client(0, empty * most, Pass(empty * most))
+    talk.client(0, empty * 3, Wait(0))
+    assert len(talk.channel.state.in_flight) == most
+    answered = frame(b"yes") * (most // 2)
+    signals = []
+    for part in (answered[:-7], answered[-7:]):
+        talk.broker(0, part, Pass(part))
+        signals.append(talk.channel.responses.signal)
+    assert signals == [False, True], "who waits is to be woken"
+    talk.client(0, b"", Pass(empty * 3))
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"xyz", b"xyza", b"xyzabcdef"])
