@@ -46,8 +46,8 @@ def _package(name: str) -> str:
         return "not installed"
 
 
-def describe() -> list[tuple[str, str]]:
-    """Return pairs of a name and a value."""
+def describe(cluster: str = "one broker, one replica") -> list[tuple[str, str]]:
+    """Return pairs of a name and a value; `cluster` says what Kafka's part in the run was."""
     proxy = haproxy.find()
     packages = ", ".join(f"{name} {_package(name)}" for name in _PACKAGES)
     return [
@@ -59,6 +59,6 @@ def describe() -> list[tuple[str, str]]:
         ),
         ("kernel", f"Linux {platform.release()}"),
         ("Python", f"{platform.python_version()}; {packages}"),
-        ("Kafka", f"{_kafka()} (one broker, one replica); {_first_line(java(), '-version')}"),
+        ("Kafka", f"{_kafka()} ({cluster}); {_first_line(java(), '-version')}"),
         ("HAProxy", _first_line(proxy, "-v") if proxy else haproxy.HINT),
     ]

@@ -314,7 +314,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "kafka" in free and "schedule" in free:
         name = "schedule: unthrottled beside throttled, against no proxy"
         outcome.bars.append(Bar(name, free["schedule"] / free["kafka"], 0.95, at_least=True))
-    facts = machine.describe()
+    facts = machine.describe("up to three brokers")
     report.show(report.screen(), facts, outcome)
     if not options.only and options.fronts == ",".join(FRONTS):
         report.write(DOCUMENT, "replication", facts, outcome)
