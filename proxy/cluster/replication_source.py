@@ -49,6 +49,7 @@ _UNLIMITED: Final = 2**63 - 1  # Kafka's default
 # A topic that was just created is not known to every broker at once; one that was deleted never again.
 _TRIES_MAX: Final = 60
 _WARNED_MAX: Final = 1000
+_SAID_MAX: Final = 20
 
 _Target = tuple[str, int]
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -231,7 +232,20 @@ class ReplicationSource:
                 topics=len({*lists.leaders, *lists.followers}),
                 adding=len(lists.adding),
             )
+            self._warn_of_unknown_brokers(lists)
             self._changed()
+
+    def _warn_of_unknown_brokers(self, lists: ThrottledReplicas) -> None:
+        live = self._brokers.live()
+        unknown = sorted(lists.brokers().difference(live)) if live else []
+        if unknown:
+            event(
+                logger,
+                logging.WARNING,
+                "throttled replicas of brokers that are down or do not exist",
+                brokers=",".join(map(str, unknown[:_SAID_MAX])),
+                count=len(unknown),
+            )
 
     def _parsed(self, where: str, text: str) -> ReplicaList:
         found, problems = parse_replicas(text)

@@ -18,7 +18,8 @@ from proxy.cli import main
 from tests.cluster import tools
 from tests.cluster.sasl import SASL_USERS, password
 from tests.support.certificates import Authority
-from tests.support.replication_rig import ReplicationRig, Watched, reassignment_json
+from tests.support.growth import Growth
+from tests.support.replication_rig import ReplicationRig, reassignment_json
 
 MB = 1_000_000
 BATCH = 110_000
@@ -49,7 +50,7 @@ def reconfigure(rig: ReplicationRig, **keys: object) -> None:
     until(lambda: sluice.metric("sluice_reloads_total", result="ok") > before, "a reload")
 
 
-def assert_held(watched: Watched, rate: int) -> None:
+def assert_held(watched: Growth, rate: int) -> None:
     """Nothing came faster than a throttle allows; see the bounds above."""
     assert watched.largest_second() <= 2 * rate + 3 * BATCH
 

@@ -22,6 +22,7 @@ from proxy.cluster.replication_source import (
     LEADER_REPLICAS,
 )
 from proxy.config import Address, ReplicationSettings
+from proxy.logs import FIELDS
 from proxy.stats import Stats
 from quotas.replication import ReplicationOptions, ReplicationQuotas
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
@@ -174,6 +175,16 @@ async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
         await found.source.poll()
         assert found.changes == [1], "nothing has changed"
         assert found.broker.asked == ["names", "1", "t", "1", "t"]
+
+
+async def test_brokers_that_are_not_there_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    async with world(ReplicationSettings()) as found:
+        found.quotas.name_topics({TOPIC: "t"})
+        found.broker.configs = {"1": {LEADER_RATE: "1000"}, "t": {LEADER_REPLICAS: "0:1,1:99,2:98"}}
+        await found.source.poll()
+        assert found.quotas.lists.leaders["t"].holds(0, 1), "the rest of the list holds"
+    (said,) = [record for record in caplog.records if "do not exist" in record.getMessage()]
+    assert said.__dict__[FIELDS] == {"brokers": "98,99", "count": 2}
 
 
 async def test_topics_are_not_asked_about_without_a_rate() -> None:
