@@ -99,6 +99,7 @@ class ReplicationQuotas:
         unknown_topics: ids that followers have named and nobody knows; whoever asks the cluster empties it.
         fresh_ms: when the cluster was last asked what is throttled, and has answered; None where it is not asked.
         waited_for: somebody waits for it to be asked again.
+        asked_in_vain: how often it has not answered, or not told; what was known holds on.
         replicas: how many are followed through this process, by all followers together; bounded by REPLICAS_MAX.
         links: who fetches from whom now.
         bytes_in: (follower, topic, partition) -> bytes of records, throttled or not (PartitionBytesInRate).
@@ -118,6 +119,7 @@ class ReplicationQuotas:
         self.replicas = 0
         self.fresh_ms: int | None = None
         self.waited_for = False
+        self.asked_in_vain = 0
         self.links: set[Followed] = set()
         self.bytes_in: Counter[tuple[int, bytes, int]] = Counter()
         self._turn = 0

@@ -139,6 +139,7 @@ class ReplicationSource:
             return
         # While nobody can be asked, nobody is kept waiting for an answer.
         quotas.fresh_ms = None if problem else begun_ms
+        quotas.asked_in_vain += bool(problem)
         if problem != self.problem:
             level = logging.WARNING if problem else logging.INFO
             event(

@@ -202,6 +202,7 @@ async def test_throttle_stays_when_nobody_answers() -> None:
         found.broker.silent = True
         await found.source.poll()
         assert found.source.problem
+        assert found.quotas.asked_in_vain == 1
         assert found.quotas.leader_limits.limit(1) == 1000
         assert found.quotas.lists.leaders["t"].every
         assert found.quotas.fresh_ms is None, "nobody waits for an answer that may not come"
