@@ -234,6 +234,20 @@ async def test_file_says_it_all_but_names() -> None:
         assert found.broker.asked == ["names"]
 
 
+async def test_answer_to_an_older_question_changes_nothing() -> None:
+    """The settings change while the cluster is being asked."""
+    settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
+    async with world(ReplicationSettings(throttled="reassignments", leader_rate=7)) as found:
+        found.broker.adding = [3]
+        polling = asyncio.ensure_future(found.source.poll())
+        await asyncio.sleep(0)  # it has asked, and there is no answer yet
+        found.source.configure(settings)
+        await polling
+        assert found.quotas.lists.leaders["t"].holds(0, 1)
+        assert not found.quotas.lists.adding
+        assert found.quotas.leader_limits.limit(1) == 5
+
+
 async def test_off_takes_every_throttle_away() -> None:
     settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
     async with world(settings) as found:
