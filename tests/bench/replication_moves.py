@@ -201,7 +201,9 @@ def producing(rig: ReplicationRig, topic: str, partitions: int, rate: float) -> 
     ended = threading.Event()
 
     def produce() -> None:
-        producer = Producer({"bootstrap.servers": rig.cluster.bootstrap(), "linger.ms": 5, "acks": "1"})
+        producer = Producer(
+            {"bootstrap.servers": rig.cluster.bootstrap(), "linger.ms": 5, "acks": "1", "log_level": 0}
+        )
         started, sent = time.monotonic(), 0
         while not ended.wait(0.02):
             while sent * RECORD_BYTES < (time.monotonic() - started) * rate:

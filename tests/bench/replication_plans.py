@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +24,7 @@ from confluent_kafka import Producer
 from tests.bench.replication_throttles import MB, set_rates, throttled_topics
 from tests.bench.results import Bar, Table
 from tests.bench.verified_producer import VerifiedProducer
-from tests.support.growth import Growth, watch
+from tests.support.growth import watch
 from tests.support.replication_rig import ReplicationRig
 
 __all__ = ["NODES", "bars", "run_plans", "tables"]
@@ -107,7 +108,12 @@ def _fill(
     rig: ReplicationRig, topic: str, partitions: Sequence[int], records: int, record_bytes: int
 ) -> None:
     producer = Producer(
-        {"bootstrap.servers": rig.cluster.bootstrap(), "acks": "1", "queue.buffering.max.kbytes": 400_000}
+        {
+            "bootstrap.servers": rig.cluster.bootstrap(),
+            "acks": "1",
+            "queue.buffering.max.kbytes": 400_000,
+            "log_level": 0,
+        }
     )
     for _ in range(records):
         for partition in partitions:
@@ -140,36 +146,32 @@ def _quotas_test(rig: ReplicationRig, plans: Plans, *, leaders: bool) -> None:
     throttled = sum(_partition_size(rig, topic, number, leader) for number, leader in enumerate(_LEADERS))
     free = _partition_size(rig, topic, 6, 1) + _partition_size(rig, topic, 7, 2)
     chosen = (lists[0], "") if leaders else ("", lists[1])
-    with throttled_topics(
-        rig, plans.front, {topic: chosen}, rate if leaders else None, None if leaders else rate
+    with (
+        throttled_topics(
+            rig, plans.front, {topic: chosen}, rate if leaders else None, None if leaders else rate
+        ),
+        ThreadPoolExecutor(max_workers=2) as pool,
     ):
-        free_growth: list[Growth] = []
-
-        def follow_free() -> None:
-            free_growth.append(
-                watch(
-                    lambda: _partition_size(rig, topic, 6, 7) + _partition_size(rig, topic, 7, 8),
-                    lambda size: size >= free,
-                    120,
-                )
-            )
-
-        watcher = threading.Thread(target=follow_free)
-        watcher.start()
-        starters = [threading.Thread(target=rig.cluster.start_broker, args=(broker,)) for broker in _LATE]
-        for starter in starters:
-            starter.start()
-        growth = watch(
+        freely = pool.submit(
+            watch,
+            lambda: _partition_size(rig, topic, 6, 7) + _partition_size(rig, topic, 7, 8),
+            lambda size: size >= free,
+            120,
+        )
+        held = pool.submit(
+            watch,
             lambda: sum(
                 _partition_size(rig, topic, number, follower) for number, follower in enumerate(late)
             ),
             lambda size: size >= throttled,
             120,
         )
-        for thread in (watcher, *starters):
-            thread.join()
+        for broker in _LATE:
+            rig.cluster.start_broker(broker, wait=False)
+        rig.cluster.wait_ready()
+        growth, free_growth = held.result(), freely.result()
     plan = "ReplicationQuotasTest, " + ("leaders at 1 MB/s" if leaders else "followers at 3 MB/s")
-    seconds, free_seconds = growth.seconds, free_growth[0].seconds
+    seconds, free_seconds = growth.seconds, free_growth.seconds
     share = growth.rate / (rate * (len(_LEADERS) if leaders else len(_LATE)))
     plans.add(plan, "free partitions, s", f"{free_seconds:.1f}", "< 9", free_seconds < 9)
     plans.add(plan, "throttled partitions, s", f"{seconds:.1f}", "9 to 30", 9 <= seconds <= 30)
@@ -182,11 +184,13 @@ def _old_segments(rig: ReplicationRig, plans: Plans) -> None:
     rig.cluster.kill_broker(8)
     _fill(rig, "segments", (0,), 200, _RECORD_BYTES)
     size = rig.size("segments", 1)
-    with throttled_topics(rig, plans.front, {"segments": ("0:1", "")}, 5 * MB, None):
-        starter = threading.Thread(target=rig.cluster.start_broker, args=(8,))
-        starter.start()
-        growth = watch(lambda: rig.size("segments", 8), lambda have: have >= size, 60)
-        starter.join()
+    with (
+        throttled_topics(rig, plans.front, {"segments": ("0:1", "")}, 5 * MB, None),
+        ThreadPoolExecutor(max_workers=1) as pool,
+    ):
+        watching = pool.submit(watch, lambda: rig.size("segments", 8), lambda have: have >= size, 60)
+        rig.cluster.start_broker(8)
+        growth = watching.result()
     # Kafka's test reads the clock after the first fetches; here the first bytes begin it, so it is a little longer.
     plans.add(
         "ReplicationQuotasTest, old segments",
@@ -215,13 +219,18 @@ def _throttling_test(rig: ReplicationRig, plans: Plans, bounced: Sequence[int]) 
         began = time.monotonic()
         starter = threading.Thread(target=rig.reassign, args=(after, throttled))
         starter.start()
-        bouncer = threading.Thread(target=_bounce, args=(rig, bounced))
-        bouncer.start()
-        growth = watch(
-            lambda: sum(rig.size(topic, broker) for broker in (4, 5, 6)), lambda have: have >= 2 * size, 300
-        )
+        with ThreadPoolExecutor(max_workers=1) as pool:
+            watching = pool.submit(
+                watch,
+                lambda: sum(rig.size(topic, broker) for broker in (4, 5, 6)),
+                lambda have: have >= 2 * size,
+                300,
+            )
+            for broker in bounced:
+                rig.cluster.stop_broker(broker)
+                rig.cluster.start_broker(broker)
+            growth = watching.result()
         starter.join()
-        bouncer.join()
         _until_settled(rig, topic, {0: {4, 5}, 1: {5, 6}, 2: {6, 4}})
         whole = time.monotonic() - began
     if throttled is not None:
@@ -247,12 +256,6 @@ def _throttling_test(rig: ReplicationRig, plans: Plans, bounced: Sequence[int]) 
     plans.add(
         plan, "records acknowledged, lost", f"{len(verified.acknowledged)}, {lost}", "none lost", not lost
     )
-
-
-def _bounce(rig: ReplicationRig, brokers: Sequence[int]) -> None:
-    for broker in brokers:
-        rig.cluster.stop_broker(broker)
-        rig.cluster.start_broker(broker)
 
 
 def _until_settled(rig: ReplicationRig, topic: str, wanted: dict[int, set[int]]) -> None:

@@ -96,5 +96,6 @@ def _resource(kind: int, name: str, configs: Mapping[str, str | None]) -> Config
 
 
 def _alter(rig: ReplicationRig, resources: Sequence[ConfigResource]) -> None:
-    for done in rig.admin.incremental_alter_configs(list(resources)).values():
-        done.result(30)
+    for resource in resources:  # librdkafka takes one broker a call
+        for done in rig.admin.incremental_alter_configs([resource]).values():
+            done.result(30)

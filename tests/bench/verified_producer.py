@@ -31,7 +31,9 @@ class VerifiedProducer:
 
     def lost(self) -> int:
         """How many were acknowledged and cannot be read."""
-        consumer = Consumer({"bootstrap.servers": self._rig.cluster.bootstrap(), "group.id": "verifier"})
+        consumer = Consumer(
+            {"bootstrap.servers": self._rig.cluster.bootstrap(), "group.id": "verifier", "log_level": 0}
+        )
         consumer.assign([TopicPartition(self._topic, 0, 0)])
         read: set[int] = set()
         _, end = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), 10)
@@ -46,7 +48,12 @@ class VerifiedProducer:
 
     def _produce(self) -> None:
         producer = Producer(
-            {"bootstrap.servers": self._rig.cluster.bootstrap(), "acks": "all", "enable.idempotence": True}
+            {
+                "bootstrap.servers": self._rig.cluster.bootstrap(),
+                "acks": "all",
+                "enable.idempotence": True,
+                "log_level": 0,
+            }
         )
         began, sent = time.monotonic(), 0
 

@@ -4,10 +4,11 @@ Reading takes a while, and on a busy machine a long one: a sample is a size and 
 came in any one second is judged by the outer ends, so that a slow reader never makes a second look fuller than it was.
 """
 
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 __all__ = ["Growth", "Milestone", "Sample", "watch"]
@@ -24,7 +25,7 @@ class Sample(NamedTuple):
 
 
 class Milestone(NamedTuple):
-    """What is to be done, in a thread of its own, as soon as so many bytes are there."""
+    """What is to be done as soon as so many bytes are there; by the thread that watches: brokers end with theirs."""
 
     size: int
     action: Callable[[], None]
@@ -84,11 +85,26 @@ def watch(
 
     Raises:
         TimeoutError: it took longer than `seconds_max`.
+        Exception: what an action has raised.
     """
+    due: SimpleQueue[Milestone | None] = SimpleQueue()
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        found = pool.submit(_sample, read, done, seconds_max, list(milestones), due)
+        found.add_done_callback(lambda _: due.put(None))
+        while (milestone := due.get()) is not None:
+            milestone.action()
+        return found.result()
+
+
+def _sample(
+    read: Callable[[], int],
+    done: Callable[[int], bool],
+    seconds_max: float,
+    waiting: list[Milestone],
+    due: SimpleQueue[Milestone | None],
+) -> Growth:
     found = Growth()
     deadline = time.monotonic() + seconds_max
-    waiting = list(milestones)
-    acting: list[threading.Thread] = []
     before: Sample | None = None
     while True:
         begun = time.monotonic()
@@ -100,11 +116,8 @@ def watch(
             found.samples.append(now)
         before = now
         while waiting and size >= waiting[0].size:
-            acting.append(threading.Thread(target=waiting.pop(0).action))
-            acting[-1].start()
+            due.put(waiting.pop(0))
         if done(size):
-            for thread in acting:
-                thread.join()
             return found
         if begun > deadline:
             raise TimeoutError(f"{size} bytes after {seconds_max:.0f} s")

@@ -154,6 +154,7 @@ class ReplicationRig:
                 "linger.ms": 20,
                 "acks": "all",
                 "queue.buffering.max.kbytes": 200_000,
+                "log_level": 0,  # brokers come and go here
             }
         )
         value = bytes(RECORD_BYTES)
