@@ -217,7 +217,7 @@ class ReplicaLink:
         """Leave new replicas out that are behind; gives when to look for the news that says whether they may pass."""
         fresh_ms = self._quotas.fresh_ms
         for key, since_ms in list(self._new.items()):
-            told = fresh_ms is not None and fresh_ms > since_ms
+            told = fresh_ms is not None and fresh_ms > since_ms and self._quotas.is_named(key[0])
             if told or fresh_ms is None or now_ms - since_ms > _NEWS_MS_MAX:
                 del self._new[key]
                 self._stats.replicas_passed_unasked += not told

@@ -156,7 +156,8 @@ class ReplicationSource:
 
     async def _name_topics(self) -> None:
         quotas = self._quotas
-        for topic in quotas.unknown_topics:
+        while quotas.unknown_topics:  # taken now: while the cluster is asked more may come
+            topic = quotas.unknown_topics.pop()
             if len(self._tries) < TOPIC_IDS_MAX:
                 self._tries.setdefault(topic, 0)
         wanted = [topic for topic, tries in self._tries.items() if tries < _TRIES_MAX]

@@ -330,6 +330,19 @@ def test_new_replica_does_not_wait_for_ever() -> None:
     assert link.channel.state.stats.replicas_passed_unasked == 2  # the free one as well
 
 
+def test_new_replica_waits_for_its_topics_name_as_well() -> None:
+    """A broker that was just asked may not know a topic that was just created."""
+    quotas = throttling(None, lists="")
+    quotas.name_topics(topic_names([1]))
+    quotas.fresh_ms = 0
+    link = linked(quotas)
+    link.round(10)
+    quotas.fresh_ms = 12
+    assert link.round(13) == 0
+    quotas.name_topics(topic_names([1, 2]))
+    assert link.round(14) == (PLENTY - 1) * 1000
+
+
 def test_nobody_waits_while_the_cluster_can_not_be_asked() -> None:
     quotas = throttling(None, lists="")
     quotas.fresh_ms = 0

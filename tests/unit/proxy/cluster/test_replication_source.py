@@ -248,6 +248,17 @@ async def test_answer_to_an_older_question_changes_nothing() -> None:
         assert found.quotas.leader_limits.limit(1) == 5
 
 
+async def test_topic_that_is_met_while_the_cluster_is_asked_is_asked_for_next() -> None:
+    async with world(ReplicationSettings(throttled="file", leader_rate=5)) as found:
+        found.quotas.unknown_topics.add(bytes(16))
+        polling = asyncio.ensure_future(found.source.poll())
+        await asyncio.sleep(0)
+        found.quotas.unknown_topics.add(TOPIC)
+        await polling
+        await found.source.poll()
+        assert found.quotas.topic_names[TOPIC] == "t"
+
+
 async def test_off_takes_every_throttle_away() -> None:
     settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
     async with world(settings) as found:
