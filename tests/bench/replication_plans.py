@@ -135,16 +135,11 @@ def _quotas_test(rig: ReplicationRig, plans: Plans, *, leaders: bool) -> None:
         topic,
         [*([leader, follower] for leader, follower in zip(_LEADERS, late, strict=True)), [1, 7], [2, 8]],
     )
-    for broker in _LATE:
-        rig.cluster.kill_broker(broker)
-    _fill(rig, topic, range(8), _RECORDS, _RECORD_BYTES)
     lists = (
         ",".join(f"{number}:{leader}" for number, leader in enumerate(_LEADERS)),
         ",".join(f"{number}:{follower}" for number, follower in enumerate(late)),
     )
     rate = MB if leaders else 3 * MB
-    throttled = sum(_partition_size(rig, topic, number, leader) for number, leader in enumerate(_LEADERS))
-    free = _partition_size(rig, topic, 6, 1) + _partition_size(rig, topic, 7, 2)
     chosen = (lists[0], "") if leaders else ("", lists[1])
     with (
         throttled_topics(
@@ -152,6 +147,12 @@ def _quotas_test(rig: ReplicationRig, plans: Plans, *, leaders: bool) -> None:
         ),
         ThreadPoolExecutor(max_workers=2) as pool,
     ):
+        # The throttle comes before: whoever sets a broker's configs asks that broker.
+        for broker in _LATE:
+            rig.cluster.kill_broker(broker)
+        _fill(rig, topic, range(8), _RECORDS, _RECORD_BYTES)
+        throttled = sum(_partition_size(rig, topic, number, leader) for number, leader in enumerate(_LEADERS))
+        free = _partition_size(rig, topic, 6, 1) + _partition_size(rig, topic, 7, 2)
         freely = pool.submit(
             watch,
             lambda: _partition_size(rig, topic, 6, 7) + _partition_size(rig, topic, 7, 8),
@@ -181,13 +182,13 @@ def _quotas_test(rig: ReplicationRig, plans: Plans, *, leaders: bool) -> None:
 def _old_segments(rig: ReplicationRig, plans: Plans) -> None:
     """ReplicationQuotasTest: shouldThrottleOldSegments."""
     rig.create("segments", [[1, 8]], **{"segment.bytes": str(_MIB)})
-    rig.cluster.kill_broker(8)
-    _fill(rig, "segments", (0,), 200, _RECORD_BYTES)
-    size = rig.size("segments", 1)
     with (
         throttled_topics(rig, plans.front, {"segments": ("0:1", "")}, 5 * MB, None),
         ThreadPoolExecutor(max_workers=1) as pool,
     ):
+        rig.cluster.kill_broker(8)
+        _fill(rig, "segments", (0,), 200, _RECORD_BYTES)
+        size = rig.size("segments", 1)
         watching = pool.submit(watch, lambda: rig.size("segments", 8), lambda have: have >= size, 60)
         rig.cluster.start_broker(8)
         growth = watching.result()
