@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from proxy.config.checks import check
 from proxy.config.environment import Tables, merge, override
+from proxy.config.lease_options import LeaseOptions
 from proxy.config.options import (
     HOLD_SECONDS_SCHEDULE,
     AdminOptions,
@@ -32,7 +33,17 @@ T = TypeVar("T")
 
 LISTENERS_MAX: Final = 64
 WILDCARDS: Final = ("0.0.0.0", "::")
-SECTIONS: Final = ("cluster", "listeners", "quotas", "replication", "limits", "admin", "state", "log")
+SECTIONS: Final = (
+    "cluster",
+    "listeners",
+    "quotas",
+    "replication",
+    "leases",
+    "limits",
+    "admin",
+    "state",
+    "log",
+)
 _SASL_OF_CLIENTS: Final = dict.fromkeys(
     ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
     "clients authenticate with the brokers, through Sluice",
@@ -82,6 +93,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     state = _section(StateOptions, fields(StateOptions), "state", tables)
     cluster = _section(ClusterOptions, fields(ClusterOptions), "cluster", tables)
     listeners = _listeners(tables.get("listeners", []), base)
+    leases = _section(LeaseOptions, fields(LeaseOptions), "leases", tables)
     cluster = replace(
         cluster,
         password_file=_under(base, cluster.password_file),
@@ -95,6 +107,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
             _table(tables, "quotas"),
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
+        leases=replace(leases, secret_file=_under(base, leases.secret_file)),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
         admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
         state=replace(state, directory=_under(base, state.directory)),
@@ -104,6 +117,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     warnings = check(config)
     warnings += _twice(config.quotas, quotas.file)
     warnings += config.replication.warnings()
+    warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
     if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
         warnings.append(
             "quotas.hold_seconds_max: has no effect with policy kip13, which never holds a request back"

@@ -1,0 +1,81 @@
+"""quotas.lease_demand: two peers, a quota of 4 MB/s, looked at every 100 ms."""
+
+from dataclasses import dataclass
+from math import inf
+
+from quotas.lease_demand import Demands, Followed
+from quotas.lease_terms import FOLLOWERS_MAX, LeaseTerms, Wish
+
+TERMS = LeaseTerms(("a", "b"), 5000)
+Q = 4_000_000.0
+
+
+@dataclass
+class Rate:
+    """A rate that is set by hand."""
+
+    limit: float | None = Q / 2
+    total: int = 0
+    held_ms: int = -(1 << 60)
+
+
+def wanted(demands: Demands, rate: Rate, now_ms: int, quota: float | None = Q) -> float:
+    (wish,) = demands.wishes([Followed(3, quota, quota, rate)], now_ms)
+    assert wish.quota == (inf if quota is None else quota)
+    return wish.wanted
+
+
+def spend(demands: Demands, rate: Rate, since_ms: int, until_ms: int, per_second: int, held: bool) -> float:
+    found = 0.0
+    for now_ms in range(since_ms, until_ms, 100):
+        rate.total += per_second // 10
+        if held:
+            rate.held_ms = now_ms
+        found = wanted(demands, rate, now_ms)
+    return found
+
+
+def test_who_is_not_held_back_wants_half_as_much_again() -> None:
+    assert spend(Demands(TERMS), Rate(), 0, 3000, 1_000_000, False) == 1_500_000
+
+
+def test_who_is_held_back_and_uses_what_it_has_wants_everything() -> None:
+    assert spend(Demands(TERMS), Rate(limit=3_000_000.0), 0, 3000, 2_900_000, True) == Q
+
+
+def test_who_is_held_back_below_an_equal_share_wants_everything_at_once() -> None:
+    rate = Rate(limit=40_000.0, held_ms=0)  # the least share
+    assert wanted(Demands(TERMS), rate, 0) == Q
+
+
+def test_larger_share_that_is_not_used_is_wanted_no_more_after_two_seconds() -> None:
+    demands, rate = Demands(TERMS), Rate(limit=40_000.0)
+    assert spend(demands, rate, 0, 1000, 40_000, True) == Q
+    rate.limit = 0.98 * Q
+    assert spend(demands, rate, 1000, 2900, 400_000, True) == Q
+    assert spend(demands, rate, 2900, 4000, 400_000, True) == 600_000
+
+
+def test_load_that_stops_is_forgotten_within_three_seconds() -> None:
+    demands, rate = Demands(TERMS), Rate()
+    assert spend(demands, rate, 0, 3000, 2_000_000, True) == Q
+    assert spend(demands, rate, 3000, 6000, 0, False) == 0
+
+
+def test_follower_without_a_quota_wants_what_came() -> None:
+    demands, rate = Demands(TERMS), Rate(limit=None, held_ms=0)
+    wanted(demands, rate, 0, None)
+    rate.total = 1_000_000
+    assert wanted(demands, rate, 1000, None) == 1_500_000
+
+
+def test_follower_that_nothing_was_fetched_for_is_named_with_its_quota() -> None:
+    assert Demands(TERMS).wishes([Followed(9, Q, Q, None)], 0) == [Wish(9, Q, 0.0)]
+
+
+def test_greediest_are_named_where_not_all_can_be() -> None:
+    followed = [Followed(broker, Q, Q, None) for broker in range(FOLLOWERS_MAX)]
+    held = Followed(999, Q, Q, Rate(held_ms=0))
+    found = Demands(TERMS).wishes([*followed, held], 0)
+    assert len(found) == FOLLOWERS_MAX
+    assert found[0] == Wish(999, Q, Q)
