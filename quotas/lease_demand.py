@@ -1,25 +1,30 @@
 """How much of each follower's quota this process could use: what came lately, and whether more was held back.
 
-A peer that is held back, and does use what it has, wants the whole quota; the lease holder shares it out fairly. One
-that is not wants half as much again as came: so what its leader can not send is free for others, and it still finds
-room when it sends more. Held back is who was granted less than it asked for; that alone says little, since a follower
-asks for more than there is, so what came is looked at too (`_USED`).
+A peer that is held back, and does use what it has, wants the whole quota; the lease holder shares it out fairly. So
+does one that is held back and gets nothing at all. Everybody else wants twice what came: so what a leader can
+not send is free for others, and it still finds room when it sends more. Held back is who was granted less than it asked
+for; that alone says little, since a follower asks for more than there is, so what came is looked at too (`_USED`).
 """
 
 from collections import deque
 from collections.abc import Iterable
 from typing import Final, NamedTuple, Protocol
 
-from quotas.lease_terms import FOLLOWERS_MAX, LeaseTerms, Wish, of_quota
+from quotas.lease_terms import FOLLOWERS_MAX, Wish, of_quota
 
 __all__ = ["Demands", "Followed"]
 
-_WINDOW_MS: Final = 1000
+_WINDOW_MS: Final = 2000
 _SAMPLE_MS: Final = 100
-_HEADROOM: Final = 1.5
-_USED: Final = 0.5
-# A wish for everything holds so long: until what came of a larger share can be measured.
-_INSISTS_MS: Final = 2 * _WINDOW_MS
+# Held back is who was held back so lately: a Fetch that found nothing to ask for is repeated within half a second.
+_HELD_MS: Final = 1000
+_HEADROOM: Final = 2.0
+# More than what is left of a share that was asked for with headroom, or a slow leader would get and lose in turns.
+_USED: Final = 0.8
+# A wish for everything holds so long, until what came of a larger share can be measured; and so does the most that came
+# while it was held back, since a slow leader's answers are few and large.
+_INSISTS_MS: Final = _WINDOW_MS
+_PEAK_MS: Final = 3000
 
 
 class Measured(Protocol):
@@ -45,13 +50,38 @@ class Followed(NamedTuple):
     rate: Measured | None
 
 
+class _Seen:
+    """What came of one follower lately."""
+
+    __slots__ = ("_peak", "_peak_ms", "_samples", "insists_until_ms")
+
+    def __init__(self, now_ms: int, total: int) -> None:
+        self._samples = deque([(now_ms, total)])
+        self._peak = 0.0
+        self._peak_ms = now_ms
+        self.insists_until_ms = now_ms
+
+    def per_second(self, total: int, now_ms: int) -> float:
+        samples = self._samples
+        if now_ms >= samples[-1][0] + _SAMPLE_MS:
+            samples.append((now_ms, total))
+        while len(samples) > 1 and samples[1][0] <= now_ms - _WINDOW_MS:
+            samples.popleft()
+        since_ms, before = samples[0]
+        # Of a shorter time: of a second, or one batch would be a flood.
+        return max(0, total - before) * 1000 / max(now_ms - since_ms, 1000)
+
+    def peak(self, came: float, now_ms: int) -> float:
+        if came >= self._peak or now_ms >= self._peak_ms + _PEAK_MS:
+            self._peak, self._peak_ms = came, now_ms
+        return self._peak
+
+
 class Demands:
     """Looks at the rates now and then, and says what they want."""
 
-    def __init__(self, terms: LeaseTerms) -> None:
-        self._terms = terms
-        self._samples: dict[int, deque[tuple[int, int]]] = {}
-        self._insists_until_ms: dict[int, int] = {}
+    def __init__(self) -> None:
+        self._seen: dict[int, _Seen] = {}
 
     def wishes(self, followers: Iterable[Followed], now_ms: int) -> list[Wish]:
         """Give the wishes of all followers, the greediest first."""
@@ -67,22 +97,17 @@ class Demands:
         return found[:FOLLOWERS_MAX]
 
     def _wanted(self, followed: Followed, rate: Measured, now_ms: int) -> float:
-        follower, quota = followed.follower, followed.quota
-        came = self._per_second(follower, rate.total, now_ms)
+        seen = self._seen.get(followed.follower)
+        if seen is None:
+            seen = self._seen[followed.follower] = _Seen(now_ms, rate.total)
+        came = seen.per_second(rate.total, now_ms)
+        quota = followed.quota
         if quota is None or rate.limit is None:
             return came * _HEADROOM
-        held = now_ms - rate.held_ms < _WINDOW_MS
-        if held and (rate.limit <= quota * self._terms.equal or came >= rate.limit * _USED):
-            self._insists_until_ms[follower] = now_ms + _INSISTS_MS
-        if now_ms < self._insists_until_ms.get(follower, now_ms):
+        held = now_ms - rate.held_ms < _HELD_MS
+        peak = seen.peak(came, now_ms)
+        if held and (came >= rate.limit * _USED or not came):
+            seen.insists_until_ms = now_ms + _INSISTS_MS
+        if now_ms < seen.insists_until_ms:
             return quota
-        return min(quota, came * _HEADROOM)
-
-    def _per_second(self, follower: int, total: int, now_ms: int) -> float:
-        samples = self._samples.setdefault(follower, deque([(now_ms, total)]))
-        if now_ms >= samples[-1][0] + _SAMPLE_MS:
-            samples.append((now_ms, total))
-        while len(samples) > 1 and samples[1][0] <= now_ms - _WINDOW_MS:
-            samples.popleft()
-        since_ms, before = samples[0]
-        return max(0, total - before) * 1000 / max(now_ms - since_ms, _WINDOW_MS)
+        return min(quota, (peak if held else came) * _HEADROOM)

@@ -60,7 +60,7 @@ class LeaseClient:
         self._now_ms = now_ms
         self._changed = changed
         self._stats = stats
-        self._demands = Demands(peer.terms)
+        self._demands = Demands()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._secret = b""
         self._connected_to: Address | None = None
