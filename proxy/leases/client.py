@@ -64,8 +64,8 @@ class LeaseClient:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._secret = b""
         self._connected_to: Address | None = None
-        self.problem = ""
-        self._away = True
+        self.problem = "the holder was not asked yet"
+        self._leased: bool | None = None  # as was logged last
 
     async def run(self) -> None:
         """Ask for ever; the application cancels it."""
@@ -74,7 +74,7 @@ class LeaseClient:
                 await self.step()
                 await asyncio.sleep(_TICK_SECONDS)
         finally:
-            self._disconnect()
+            self.close()
 
     async def step(self) -> None:
         """Look at what is wanted, ask if it is time, and set the limits."""
@@ -110,33 +110,32 @@ class LeaseClient:
         except (OSError, TimeoutError, MessageError, asyncio.IncompleteReadError) as error:
             problem = str(error) or type(error).__name__
         if problem:
-            self._disconnect()
+            self.close()
         self._stats.lease_asks[result] += 1
         self._report(problem)
 
     def _report(self, problem: str) -> None:
-        """One line when the holder is lost or refuses, and one when there is a lease again."""
+        """One line when the holder is lost or refuses, and one when there are leases again."""
         self._stats.lease_holder_reachable = not problem
-        if problem and (not self.problem or self._away):
-            if problem != self.problem:
-                event(
-                    logger,
-                    logging.WARNING,
-                    "no leases from the holder; an equal share of every follower's quota within one lease",
-                    holder=str(self.holder),
-                    detail=problem,
-                    lease_left_ms=self._peer.left_ms(self._now_ms()),
-                )
-            self._away = False
-        elif not problem and self._peer.holding and (self.problem or self._away):
+        learning = "" if self._peer.holding else "the holder does not know yet what it may lend"
+        self.problem = problem or learning
+        if problem and self._leased is not False:
+            self._leased = False
+            event(
+                logger,
+                logging.WARNING,
+                "no leases from the holder: within one lease an equal share of every follower's quota",
+                holder=str(self.holder),
+                detail=problem,
+                lease_left_ms=self._peer.left_ms(self._now_ms()),
+            )
+        elif not self.problem and not self._leased:
+            self._leased = True
             event(logger, logging.INFO, "leases from the holder", holder=str(self.holder))
-            self._away = False
-        if problem or self._peer.holding:
-            self.problem = problem
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._streams is not None and self._connected_to != self.holder:
-            self._disconnect()
+            self.close()
         if self._streams is None:
             holder = self.holder
             self._secret = await read_secret(self._secret_file)
@@ -144,7 +143,8 @@ class LeaseClient:
             self._connected_to = holder
         return self._streams
 
-    def _disconnect(self) -> None:
+    def close(self) -> None:
+        """End the connection; the next request makes a new one."""
         streams, self._streams = self._streams, None
         if streams is not None:
             with suppress(OSError):

@@ -61,6 +61,7 @@ class LeaseHolder:
         self._request_seconds_max = request_seconds_max + terms.period_ms / 1000
         self._connections_max = _CONNECTIONS_A_PEER * len(terms.peers) + _CONNECTIONS_MORE
         self._writers: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     async def start(self, bind: Address) -> None:
@@ -72,7 +73,7 @@ class LeaseHolder:
         try:
             await read_secret(self._secret_file)
             self._server = await asyncio.start_server(
-                self._serve, bind.host, bind.port, limit=FRAME_BYTES_MAX
+                self._accept, bind.host, bind.port, limit=FRAME_BYTES_MAX
             )
         except OSError as error:
             raise StartError(f"leases.bind: {bind}: {error.strerror or error}") from None
@@ -85,6 +86,12 @@ class LeaseHolder:
         for writer in list(self._writers):
             writer.transport.abort()
         await self._server.wait_closed()
+        await asyncio.gather(*self._serving)  # they meet their ends at once
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._writers) >= self._connections_max:
