@@ -8,6 +8,7 @@ All times that travel are durations. Nothing here knows a socket or a clock.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from math import inf
 from typing import Final, NamedTuple
 
@@ -20,7 +21,7 @@ NEVER_LENT: Final = 0.02
 _PERIODS: Final = 5  # in one lease: so many requests may be lost but one
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, since what follows from it is kept
 class LeaseTerms:
     """Who shares, and for how long a lease holds; the same for all of them.
 
@@ -32,12 +33,12 @@ class LeaseTerms:
     peers: tuple[str, ...]
     lease_ms: int
 
-    @property
+    @cached_property
     def equal(self) -> float:
         """The share of whoever has no lease."""
         return 1 / len(self.peers)
 
-    @property
+    @cached_property
     def least(self) -> float:
         """The share that nobody is without."""
         return NEVER_LENT / len(self.peers)
@@ -47,7 +48,7 @@ class LeaseTerms:
         """How often a peer asks, at least."""
         return self.lease_ms // _PERIODS
 
-    @property
+    @cached_property
     def slack_ms(self) -> int:
         """By how much sooner what is borrowed ends than what was lent: clocks may differ by 1 % of a lease each."""
         return self.lease_ms // 50 + 10

@@ -21,7 +21,7 @@ The book holds one record a peer, of two answers each; both are bounded (`lease_
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Final, NamedTuple
 
 from quotas.errors import QuotaError
 from quotas.lease_terms import (
@@ -63,13 +63,19 @@ class _Said:
     grants: Mapping[int, Grant]
     sent_ms: int
 
-    def share(self, follower: int, terms: LeaseTerms, now_ms: int) -> float:
-        """The most that the peer uses now."""
+    def share(self, follower: int, others: float, terms: LeaseTerms, now_ms: int) -> float:
+        """The most that the peer uses of a follower's quota now; `others`: of those that the answer does not name."""
         grant = self.grants.get(follower)
-        share = terms.least if grant is None else grant.share
-        if grant is not None and share > terms.equal:
-            return share if now_ms < self.sent_ms + grant.hold_ms + terms.slack_ms else terms.equal
-        return share if now_ms < self.lends_until_ms else terms.equal
+        if grant is None:
+            return others
+        share, equal = grant.share, terms.equal
+        if share > equal:
+            return share if now_ms < self.sent_ms + grant.hold_ms + terms.slack_ms else equal
+        return share if now_ms < self.lends_until_ms else equal
+
+    def others(self, terms: LeaseTerms, now_ms: int) -> float:
+        """The most that it uses of each follower's quota that the answer does not name."""
+        return terms.least if now_ms < self.lends_until_ms else terms.equal
 
 
 _NOTHING: Final = _Said(0, -(1 << 60), {}, 0)
@@ -92,10 +98,6 @@ class _Peer:
     sent: _Said | None = None
     wishes: dict[int, Wish] = field(default_factory=dict)
     runs: list[int] = field(default_factory=list)
-
-    def share(self, follower: int, terms: LeaseTerms, now_ms: int) -> float:
-        share = self.taken.share(follower, terms, now_ms)
-        return share if self.sent is None else max(share, self.sent.share(follower, terms, now_ms))
 
     def lends_until_ms(self) -> int:
         until_ms = self.taken.lends_until_ms
@@ -131,8 +133,9 @@ class LeaseBook:
         terms = self._terms
         if now_ms < peer.first_ms + terms.lease_ms + terms.slack_ms:
             return LeaseAnswer(request.run, request.number, self._run, True, ())
+        others = [_Other.of(each, terms, now_ms) for each in self._peers.values() if each is not peer]
         grants = [
-            Grant(follower, quota, *self._give(peer, follower, quota, now_ms))
+            Grant(follower, quota, *self._give(peer.wishes[follower], others, quota, now_ms))
             for follower in peer.wishes
             if (quota := self._quota(follower, of_quota(quota_of(follower)), now_ms)) < inf
         ]
@@ -179,38 +182,65 @@ class LeaseBook:
                 own = wish.quota
         return own
 
-    def _give(self, asking: _Peer, follower: int, quota: float, now_ms: int) -> tuple[float, int]:
+    def _give(self, wish: Wish, others: list["_Other"], quota: float, now_ms: int) -> tuple[float, int]:
         """Choose a share, and for how long it holds."""
-        terms = self._terms
-        used = 0.0  # by the others
+        terms, follower = self._terms, wish.follower
+        equal = terms.equal
+        silent = (len(terms.peers) - 1 - len(others)) * equal
+        used = silent
         ends_ms = now_ms + terms.lease_ms
-        capacity = 1.0
-        demands = [_demand(asking, follower, quota, terms)]
-        heard = 0
-        for peer in self._peers.values():
-            if peer is asking:
-                continue
-            heard += 1
-            share = peer.share(follower, terms, now_ms)
+        capacity = 1.0 - silent
+        demands = [_demand(wish, quota, terms)]
+        for other in others:
+            share = other.share(follower, terms, now_ms)
             used += share
-            until_ms = peer.lends_until_ms()
-            if share < terms.equal:
-                ends_ms = min(ends_ms, until_ms)
-            if now_ms < until_ms:
-                demands.append(_demand(peer, follower, quota, terms))
+            if share < equal:
+                ends_ms = min(ends_ms, other.lends_until_ms)
+            if other.lends:
+                demands.append(_demand(other.wishes.get(follower), quota, terms))
             else:
-                capacity -= terms.equal
-        silent = (len(terms.peers) - 1 - heard) * terms.equal
-        target = fill(demands, capacity - silent)[0]
+                capacity -= equal
+        target = fill(demands, capacity)[0]
         # Never less than the least: it is part of what this peer itself was counted with.
-        share = max(terms.least, min(target, 1.0 - used - silent))
-        if abs(share - terms.equal) < _ROUNDING or (share > terms.equal and ends_ms <= now_ms):
-            share = terms.equal  # what is not borrowed needs nobody's promise
+        share = max(terms.least, min(target, 1.0 - used))
+        if abs(share - equal) < _ROUNDING or (share > equal and ends_ms <= now_ms):
+            share = equal  # what is not borrowed needs nobody's promise
         return share, max(0, ends_ms - now_ms)
 
 
-def _demand(peer: _Peer, follower: int, quota: float, terms: LeaseTerms) -> float:
-    wish = peer.wishes.get(follower)
+class _Other(NamedTuple):
+    """Another peer than the one that is answered, as it is at this moment.
+
+    Args:
+        lends: whether it has promised anything that still holds, so that its wishes are weighed.
+        taken, taken_others: the answer that it goes by, and what that means for followers it does not name.
+    """
+
+    wishes: Mapping[int, Wish]
+    lends_until_ms: int
+    lends: bool
+    taken: _Said
+    taken_others: float
+    sent: _Said | None
+    sent_others: float
+
+    @classmethod
+    def of(cls, peer: _Peer, terms: LeaseTerms, now_ms: int) -> "_Other":
+        until_ms = peer.lends_until_ms()
+        taken, sent = peer.taken, peer.sent
+        sent_others = 0.0 if sent is None else sent.others(terms, now_ms)
+        others = taken.others(terms, now_ms)
+        return cls(peer.wishes, until_ms, now_ms < until_ms, taken, others, sent, sent_others)
+
+    def share(self, follower: int, terms: LeaseTerms, now_ms: int) -> float:
+        """The larger of what it may use by either answer."""
+        share = self.taken.share(follower, self.taken_others, terms, now_ms)
+        if self.sent is None:
+            return share
+        return max(share, self.sent.share(follower, self.sent_others, terms, now_ms))
+
+
+def _demand(wish: Wish | None, quota: float, terms: LeaseTerms) -> float:
     if wish is None:
         return terms.least
     return max(terms.least, min(1.0, wish.wanted / quota if quota > 0 else 1.0))

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -37,6 +38,7 @@ class LeaseClient:
         quotas: whose followers' limits follow from it.
         holder: where the holder is.
         changed: called when any limit differs: whoever waits is to be asked again.
+        brokers: those that stand behind this process: it knows their quotas best, and tells them.
 
     Attributes:
         holder: as above; may be set at any time.
@@ -52,6 +54,7 @@ class LeaseClient:
         now_ms: Callable[[], int],
         changed: Callable[[], None],
         stats: Stats,
+        brokers: frozenset[int] = frozenset(),
     ) -> None:
         self._peer = peer
         self._quotas = quotas
@@ -60,6 +63,7 @@ class LeaseClient:
         self._now_ms = now_ms
         self._changed = changed
         self._stats = stats
+        self._brokers = brokers
         self._demands = Demands()
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._secret = b""
@@ -79,7 +83,12 @@ class LeaseClient:
     async def step(self) -> None:
         """Look at what is wanted, ask if it is time, and set the limits."""
         now_ms = self._now_ms()
-        wishes = self._demands.wishes(self._followed(now_ms), now_ms)
+        wishes = [
+            wish
+            for wish in self._demands.wishes(self._followed(now_ms), now_ms)
+            # Of whom nothing is wanted and nothing is to be said, the least share is meant by saying nothing.
+            if wish.wanted or wish.quota == inf or wish.follower in self._brokers
+        ]
         if self._peer.due(wishes, now_ms):
             await self._ask(wishes)
         if self._quotas.share(self._now_ms()):
@@ -88,7 +97,7 @@ class LeaseClient:
     def _followed(self, now_ms: int) -> Iterator[Followed]:
         limits = self._quotas.follower_limits
         rates = {broker: rate for side, broker, rate in self._quotas.rates() if side == "follower"}
-        for follower in sorted({*rates, *limits.of_broker}):
+        for follower in sorted({*rates, *self._brokers}):
             own, rate = limits.limit(follower), rates.get(follower)
             if own is not None or rate is not None:
                 quota = self._peer.quota(follower, own, limits.knows(follower), now_ms)

@@ -48,7 +48,7 @@ class LeaseSharing:
         if config.replicates and options.holder is not None:
             peer = quotas.shares = LeasePeer(terms, options.name, run, now_ms())
             self._client = LeaseClient(
-                peer, quotas, options.holder, options.secret_file, now_ms, changed, stats
+                peer, quotas, options.holder, options.secret_file, now_ms, changed, stats, _brokers(config)
             )
         if options.bind is not None:
             book = LeaseBook(terms, run)
@@ -82,3 +82,9 @@ class LeaseSharing:
         """Stop answering."""
         if self._holder is not None:
             await self._holder.close()
+
+
+def _brokers(config: Config) -> frozenset[int]:
+    return frozenset(
+        broker for listener in config.listeners if listener.replicates for broker in listener.upstreams
+    )
