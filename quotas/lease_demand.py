@@ -15,6 +15,7 @@ from quotas.lease_terms import FOLLOWERS_MAX, Wish, of_quota
 __all__ = ["Demands", "Followed"]
 
 _WINDOW_MS: Final = 2000
+_SHORT_MS: Final = 1000
 _SAMPLE_MS: Final = 100
 # Held back is who was held back so lately: a Fetch that found nothing to ask for is repeated within half a second.
 _HELD_MS: Final = 1000
@@ -61,20 +62,25 @@ class _Seen:
         self._peak_ms = now_ms
         self.insists_until_ms = now_ms
 
-    def per_second(self, total: int, now_ms: int) -> float:
+    def per_second(self, total: int, now_ms: int) -> tuple[float, float]:
+        """Give what came by the second, of the window and of the short one."""
         samples = self._samples
         if now_ms >= samples[-1][0] + _SAMPLE_MS:
             samples.append((now_ms, total))
         while len(samples) > 1 and samples[1][0] <= now_ms - _WINDOW_MS:
             samples.popleft()
-        since_ms, before = samples[0]
-        # Of a shorter time: of a second, or one batch would be a flood.
-        return max(0, total - before) * 1000 / max(now_ms - since_ms, 1000)
+        lately = next(sample for sample in samples if sample[0] > now_ms - _SHORT_MS - _SAMPLE_MS)
+        return _by_the_second(samples[0], total, now_ms), _by_the_second(lately, total, now_ms)
 
     def peak(self, came: float, now_ms: int) -> float:
         if came >= self._peak or now_ms >= self._peak_ms + _PEAK_MS:
             self._peak, self._peak_ms = came, now_ms
         return self._peak
+
+
+def _by_the_second(since: tuple[int, int], total: int, now_ms: int) -> float:
+    # Of a shorter time: of a second, or one batch would be a flood. After another policy rates begin at 0.
+    return max(0, total - since[1]) * 1000 / max(now_ms - since[0], 1000)
 
 
 class Demands:
@@ -100,14 +106,14 @@ class Demands:
         seen = self._seen.get(followed.follower)
         if seen is None:
             seen = self._seen[followed.follower] = _Seen(now_ms, rate.total)
-        came = seen.per_second(rate.total, now_ms)
+        came, lately = seen.per_second(rate.total, now_ms)
         quota = followed.quota
         if quota is None or rate.limit is None:
-            return came * _HEADROOM
+            return lately * _HEADROOM
         held = now_ms - rate.held_ms < _HELD_MS
         peak = seen.peak(came, now_ms)
         if held and (came >= rate.limit * _USED or not came):
             seen.insists_until_ms = now_ms + _INSISTS_MS
-        if now_ms < seen.insists_until_ms:
+        if held and now_ms < seen.insists_until_ms:
             return quota
-        return min(quota, (peak if held else came) * _HEADROOM)
+        return min(quota, (peak if held else lately) * _HEADROOM)

@@ -23,8 +23,9 @@ GAP_MS: Final = 100  # between two requests
 _NEVER_MS: Final = 1 << 62
 # An answer that takes so much of an equal share is acknowledged at once: others wait for it.
 _LOWERED: Final = 0.05
-# So much more must be wanted before it is asked for out of turn.
+# So much more, or less, must be wanted before it is said out of turn.
 _RISEN: Final = 1.25
+_FALLEN: Final = 0.5
 
 
 class LeasePeer:
@@ -85,7 +86,7 @@ class LeasePeer:
         return True
 
     def due(self, wishes: Sequence[Wish], now_ms: int) -> bool:
-        """Tell whether to ask now: it is time, or more is wanted than was."""
+        """Tell whether to ask now: it is time, or more is wanted than was, or others may have some of it."""
         if now_ms >= self._due_ms:
             return True
         if now_ms < self._sent_ms + GAP_MS:
@@ -95,7 +96,12 @@ class LeasePeer:
             before = 0.0 if wished is None else wished.wanted
             if wish.wanted > before * _RISEN and wish.wanted > self._rate(wish, now_ms):
                 return True
-        return False
+        wanted = {wish.follower: wish.wanted for wish in wishes}
+        return any(
+            wanted.get(follower, 0.0) < wished.wanted * _FALLEN
+            and self.share(follower, now_ms) > self.terms.least
+            for follower, wished in self._wished.items()
+        )
 
     def share(self, follower: int, now_ms: int) -> float:
         """Give the part of a follower's quota that may be used now."""

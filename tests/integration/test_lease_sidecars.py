@@ -62,6 +62,11 @@ def largest(grown: Growth, seconds: float) -> int:
     return most
 
 
+def most_of(grown: Growth) -> Growth:
+    """Until nine tenths were there: what comes last comes from one leader, who has only his part at first."""
+    return Growth([sample for sample in grown.samples if sample.size <= 0.9 * grown.samples[-1].size])
+
+
 def assert_held(grown: Growth) -> None:
     """The quota, a quarter of a second of it for the buckets, a batch of each leader; and a tenth for this machine."""
     print(
@@ -77,7 +82,7 @@ def test_two_leaders_together_send_no_more_than_the_quota(rig: SidecarRig) -> No
     size = total(rig, "both", 2)
     grown = watch(read, lambda found: found >= size, 60)
     assert_held(grown)
-    assert grown.rate >= 0.85 * QUOTA
+    assert most_of(grown).rate >= 0.85 * QUOTA
     until(lambda: rig.in_sync("both") == {0: {1, 3}, 1: {2, 3}}, "in sync")
     shares = [sidecar.metric("sluice_lease_share", broker="3") for sidecar in rig.sidecars.values()]
     assert sum(shares) <= 1.0001
