@@ -114,7 +114,8 @@ class ReplicationQuotas:
         version: changes with the lists and the names; claims of another version are out of date.
         topic_names: id -> name, as far as is known.
         unknown_topics: ids that followers have named and nobody knows; whoever asks the cluster takes them.
-        fresh_ms: when the cluster was last asked what is throttled, and has answered; None where it is not asked.
+        asked: how often the cluster was asked what is throttled.
+        told: which of these questions it has answered last; None where it is not asked, or does not answer.
         waited_for: somebody waits for it to be asked again.
         asked_in_vain: how often it has not answered, or not told; what was known holds on.
         replicas: how many are followed through this process, by all followers together; bounded by REPLICAS_MAX.
@@ -136,7 +137,8 @@ class ReplicationQuotas:
         self.topic_names: dict[bytes, str] = {}
         self.unknown_topics: set[bytes] = set()
         self.replicas = 0
-        self.fresh_ms: int | None = None
+        self.asked = 0
+        self.told: int | None = None
         self.waited_for = False
         self.asked_in_vain = 0
         self.links: set[Followed] = set()
