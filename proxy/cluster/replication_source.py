@@ -283,21 +283,24 @@ class ReplicationSource:
         raise OSError("; ".join(problems[:3]) or "no broker is known")
 
     async def _ask(self, target: _Target, api_key: int, version: int, body: bytes) -> bytes:
-        """Ask on a connection that is kept; one question at a time on each, which `poll` sees to."""
-        streams = self._connections.get(target)
+        """Ask on a connection that is kept; taken out meanwhile, as several brokers may be known by one address."""
+        streams = self._connections.pop(target, None)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                 if streams is None:
                     streams = await dial(self._brokers, *target, self._tls)
                     if self._login is not None:
                         await self._login(*streams)
-                    self._connections[target] = streams
-                return await ask(*streams, api_key, version, body)
+                answer = await ask(*streams, api_key, version, body)
         except BaseException:
-            self._connections.pop(target, None)
             if streams is not None:
                 streams[1].close()
             raise
+        if target in self._connections:
+            streams[1].close()
+        else:
+            self._connections[target] = streams
+        return answer
 
 
 def _chunks(items: Sequence[bytes] | Sequence[str]) -> Iterator[list]:  # type: ignore[type-arg]  # of either

@@ -1,6 +1,7 @@
 """What is throttled, asked of a scripted broker: configs, reassignments, names; and what holds without an answer."""
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import uvloop
 from kafka.protocol.admin import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -41,12 +43,14 @@ class Broker:
         configs: resource -> its configs.
         adding: of partition 0 of topic `t`.
         asked: the names asked about, in order.
+        writers: of its connections.
     """
 
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     adding: list[int] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     silent: bool = False
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     def answer(self, api_key: int, frame: bytes) -> bytes:
         if api_key == METADATA:
@@ -117,6 +121,7 @@ class World:
     """A source and whom it asks."""
 
     broker: Broker
+    brokers: BrokerMap
     quotas: ReplicationQuotas
     source: ReplicationSource
     changes: list[int]
@@ -128,6 +133,7 @@ async def world(settings: ReplicationSettings) -> AsyncIterator[World]:
     broker = Broker()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        broker.writers.append(writer)
         try:
             while True:
                 prefix = await reader.readexactly(4)
@@ -149,7 +155,7 @@ async def world(settings: ReplicationSettings) -> AsyncIterator[World]:
     source = ReplicationSource(brokers, quotas, settings, lambda: changes.append(1), lambda: 77)
     source.configure(settings)
     async with server:
-        yield World(broker, quotas, source, changes, server.close)
+        yield World(broker, brokers, quotas, source, changes, server.close)
         task = asyncio.create_task(source.run())  # closes its connections when it is cancelled
         await asyncio.sleep(0)
         task.cancel()
@@ -209,6 +215,40 @@ async def test_throttle_stays_when_nobody_answers() -> None:
         found.broker.silent = False
         await found.source.poll()
         assert not found.source.problem
+
+
+async def test_two_brokers_at_one_address_are_asked_at_once() -> None:
+    """A broker that came back with another id, or two behind one name."""
+    async with world(ReplicationSettings()) as found:
+        found.broker.configs = {"1": {LEADER_RATE: "1000"}, "2": {LEADER_RATE: "2000"}}
+        found.brokers.learn(2, *found.brokers.addresses()[1])
+        found.brokers.set_live([1, 2])
+        for _ in range(3):
+            await found.source.poll()
+            assert not found.source.problem
+        assert found.quotas.leader_limits.of_broker == {1: 1000, 2: 2000}
+
+
+def test_connection_that_was_reset_while_idle_is_made_anew() -> None:
+    """On the loop that Sluice runs on: uvloop raises RuntimeError from writes on a connection that is gone."""
+
+    async def polled() -> None:
+        async with world(ReplicationSettings()) as found:
+            found.broker.configs = {"1": {LEADER_RATE: "1000"}}
+            await found.source.poll()
+            linger = struct.pack("ii", 1, 0)
+            found.broker.writers[0].get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, linger
+            )
+            found.broker.writers[0].transport.abort()
+            await asyncio.sleep(0.05)
+            await found.source.poll()
+            assert found.source.problem
+            await found.source.poll()
+            assert not found.source.problem
+            assert found.quotas.leader_limits.limit(1) == 1000
+
+    uvloop.run(polled())
 
 
 async def test_replicas_being_added_are_taken() -> None:
