@@ -46,8 +46,9 @@ _LOOK_SECONDS: Final = 0.02  # whether somebody waits for an answer
 _ANSWER_SECONDS_MAX: Final = 5.0
 _TOPICS_A_REQUEST: Final = 1000
 _UNLIMITED: Final = 2**63 - 1  # Kafka's default
-# A topic that was just created is not known to every broker at once; one that was deleted never again.
-_TRIES_MAX: Final = 60
+# A topic that was just created is not known to every broker at once; one that was deleted never again. A time and no
+# number of questions: where somebody waits, they follow each other by some 20 ms.
+_ASKED_FOR_MS_MAX: Final = 60_000
 _WARNED_MAX: Final = 1000
 _SAID_MAX: Final = 20
 
@@ -91,7 +92,7 @@ class ReplicationSource:
         self._tls = tls
         self._connections: dict[_Target, _Streams] = {}
         self._rates: dict[int, tuple[float | None, float | None]] = {}
-        self._tries: dict[bytes, int] = {}
+        self._nameless: dict[bytes, int] = {}  # ids, and since when they are asked for
         self._warned: set[str] = set()
         self.problem = ""
 
@@ -155,12 +156,18 @@ class ReplicationSource:
         self.problem = problem
 
     async def _name_topics(self) -> None:
-        quotas = self._quotas
+        quotas, now_ms = self._quotas, self._now_ms()
+        nameless = {
+            topic: since_ms
+            for topic, since_ms in self._nameless.items()
+            if now_ms - since_ms < _ASKED_FOR_MS_MAX
+        }
+        self._nameless = nameless
         while quotas.unknown_topics:  # taken now: while the cluster is asked more may come
             topic = quotas.unknown_topics.pop()
-            if len(self._tries) < TOPIC_IDS_MAX:
-                self._tries.setdefault(topic, 0)
-        wanted = [topic for topic, tries in self._tries.items() if tries < _TRIES_MAX]
+            if len(nameless) < TOPIC_IDS_MAX:
+                nameless.setdefault(topic, now_ms)
+        wanted = list(nameless)
         names = dict(quotas.topic_names)
         for chunk in _chunks(wanted):
             topics = b"".join(topic + b"\0\0" for topic in chunk)
@@ -168,10 +175,7 @@ class ReplicationSource:
             for seen in read_topics(await self._ask_any(METADATA, BY_ID_VERSION, body), BY_ID_VERSION):
                 if seen.name:
                     names[seen.topic_id] = seen.name
-                    self._tries.pop(seen.topic_id, None)
-            for topic in chunk:
-                if topic in self._tries:
-                    self._tries[topic] += 1
+                    nameless.pop(seen.topic_id, None)
         quotas.name_topics(names)
 
     async def _mirrored(self) -> _Found:
@@ -210,8 +214,14 @@ class ReplicationSource:
             body = describe_configs.request_body(describe_configs.TOPIC, chunk, keys)
             frame = await self._ask_any(describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
             for topic in describe_configs.read_answer(frame):
-                for key, lists in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
-                    if topic.configs.get(key):
+                for key, lists, before in (
+                    (LEADER_REPLICAS, leaders, self._quotas.lists.leaders),
+                    (FOLLOWER_REPLICAS, followers, self._quotas.lists.followers),
+                ):
+                    if topic.error_code:  # a broker that does not know it yet, or must not tell
+                        if topic.name in before:
+                            lists[topic.name] = before[topic.name]
+                    elif topic.configs.get(key):
                         lists[topic.name] = self._parsed(f"{key} of topic {topic.name}", topic.configs[key])
         return ThrottledReplicas(leaders=leaders, followers=followers)
 

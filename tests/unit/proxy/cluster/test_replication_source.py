@@ -50,6 +50,7 @@ class Broker:
     adding: list[int] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     silent: bool = False
+    knows_topics: bool = True
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     def answer(self, api_key: int, frame: bytes) -> bytes:
@@ -74,7 +75,15 @@ class Broker:
         self.asked.append("names")
         kind = RESPONSES[3]
         topics = [
-            entry(kind, 12, "MetadataResponseTopic", name="t", topic_id=topic.topic_id, partitions=[])
+            entry(
+                kind,
+                12,
+                "MetadataResponseTopic",
+                error_code=0 if self.knows_topics else 100,
+                name="t" if self.knows_topics else None,
+                topic_id=topic.topic_id,
+                partitions=[],
+            )
             for topic in request.topics
         ]
         return framed(kind(version=12, brokers=[], topics=topics), correlation_id=1)
@@ -97,13 +106,14 @@ class Broker:
                     synonyms=[],
                 )
                 for key, value in self.configs.get(resource.resource_name, {}).items()
+                if self.knows_topics or resource.resource_type != 2
             ]
             results.append(
                 entry(
                     kind,
                     1,
                     "DescribeConfigsResult",
-                    error_code=0,
+                    error_code=0 if self.knows_topics or resource.resource_type != 2 else 3,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                     configs=configs,
@@ -249,6 +259,33 @@ def test_connection_that_was_reset_while_idle_is_made_anew() -> None:
             assert found.quotas.leader_limits.limit(1) == 1000
 
     uvloop.run(polled())
+
+
+async def test_throttle_stays_while_a_broker_does_not_know_the_topic() -> None:
+    """One that has just been started, or that lets nobody see the topic any more."""
+    async with world(ReplicationSettings()) as found:
+        found.quotas.name_topics({TOPIC: "t"})
+        found.broker.configs = {"1": {LEADER_RATE: "1000"}, "t": {LEADER_REPLICAS: "*"}}
+        await found.source.poll()
+        found.broker.knows_topics = False
+        await found.source.poll()
+        assert found.quotas.lists.leaders["t"].every
+        found.broker.knows_topics = True
+        found.broker.configs["t"] = {}
+        await found.source.poll()
+        assert not found.quotas.lists.leaders
+
+
+async def test_name_is_asked_for_a_minute_however_often_that_is() -> None:
+    """Where followers wait for news, questions follow each other by 20 ms."""
+    async with world(ReplicationSettings(throttled="file")) as found:
+        found.broker.knows_topics = False
+        found.quotas.unknown_topics.add(TOPIC)
+        for _ in range(70):
+            await found.source.poll()
+        found.broker.knows_topics = True
+        await found.source.poll()
+        assert found.quotas.topic_names == {TOPIC: "t"}
 
 
 async def test_replicas_being_added_are_taken() -> None:
