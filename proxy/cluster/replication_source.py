@@ -98,15 +98,17 @@ class ReplicationSource:
 
     def configure(self, settings: ReplicationSettings) -> None:
         """Take settings; what they say of the file's lists and rates holds at once."""
-        if settings.throttled != self._settings.throttled:
+        before, self._settings = self._settings, settings
+        if settings.throttled != before.throttled:
             self._quotas.told = None
-        self._settings = settings
         self._quotas.configure(settings.options)
         if settings.throttled == "off":
             self._take(BrokerLimits(), BrokerLimits(), ThrottledReplicas())
         elif settings.throttled == "file":
             leaders, followers = settings.lists()
             self._take(*self._own_rates(), ThrottledReplicas(leaders=leaders, followers=followers))
+        elif settings.throttled == "reassignments" == before.throttled:
+            self._take(*self._own_rates(), self._quotas.lists)  # though the cluster may not be there to ask
 
     async def run(self) -> None:
         """Ask for ever; the application cancels it."""

@@ -170,6 +170,9 @@ async def world(settings: ReplicationSettings) -> AsyncIterator[World]:
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        for writer in broker.writers:
+            writer.close()
+        await asyncio.sleep(0)
 
 
 async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
@@ -299,6 +302,17 @@ async def test_replicas_being_added_are_taken() -> None:
         found.broker.adding = []
         await found.source.poll()
         assert not found.quotas.lists.adding
+
+
+async def test_own_rates_hold_at_once_though_the_cluster_can_not_be_asked() -> None:
+    async with world(ReplicationSettings(throttled="reassignments", leader_rate=5)) as found:
+        found.broker.adding = [3]
+        await found.source.poll()
+        found.broker.silent = True
+        found.source.configure(ReplicationSettings(throttled="reassignments", leader_rate=2))
+        await found.source.poll()
+        assert found.quotas.leader_limits.limit(1) == 2
+        assert found.quotas.lists.adding == {("t", 0): frozenset({3})}
 
 
 async def test_file_says_it_all_but_names() -> None:
