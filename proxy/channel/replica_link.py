@@ -181,6 +181,10 @@ class ReplicaLink:
             if replica.high_watermark >= 0:
                 yield topic, partition, replica.fetch_offset, replica.high_watermark
 
+    def topics(self) -> set[bytes]:
+        """Give the topics of all replicas, by id, or by name where a version has names."""
+        return {topic for topic, _ in self.session.replicas}
+
     def close(self, now_ms: int) -> None:
         """The connection is over."""
         self.answered(now_ms)

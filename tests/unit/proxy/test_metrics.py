@@ -36,6 +36,9 @@ class Link:
         self._offset += 50
         return [(bytes(16), 0, self._offset, 200)]
 
+    def topics(self) -> set[bytes]:
+        return {bytes(16)}
+
 
 class Quotas:
     """A quotas engine with known clients."""
