@@ -1,9 +1,10 @@
 """The next steps over all partitions, within the limits (KIP-435, "Collecting a reassignment batch", put right).
 
-Leader movements first, up to their limit, then the others; but whoever has waited `PATIENCE_ROUNDS` goes first. A
-*round* is a batch that began at least one step. No partition whose step fits beside what is under way waits more than
-`PATIENCE_ROUNDS` + (partitions - 1) rounds: in each of them somebody who has waited at least as long begins, and then
-starts to wait anew. The one that has waited longest and does not fit has its place kept.
+Leader movements first, up to their limit, then the others; but whoever has waited `PATIENCE_ROUNDS` goes first, the
+longest before the others. A *round* is a batch that began at least one step. The one that has waited longest and does
+not fit has its place kept, so that two brokers that are never free together are free for it in the end. No partition
+whose step fits beside what is under way and that place waits more than `PATIENCE_ROUNDS` + (partitions - 1) rounds:
+in each of them somebody begins who has waited at least as long, and who then starts to wait anew.
 
 Nothing is remembered from one batch to the next but what the caller hands in, so limits may change at any time; they
 apply from the next step on, and a step under way holds its slots by being in `in_flight` and by nothing else.

@@ -71,7 +71,7 @@ class Step:
     Attributes:
         replicas: TR in the order to submit; the first becomes the preferred leader at once.
         adds: NR; all of them alive.
-        drops: DR.
+        drops: DR, and members of FTR on lost brokers: they are left out, and added when they are back.
         elects: the preferred leader to elect when the step is done.
         current: CR, what the step was computed from.
         leader: the leader then, from which the added replicas fetch.
@@ -110,6 +110,12 @@ class Step:
     def is_done(self, now: PartitionNow) -> bool:
         """Whether the cluster has done it: nothing is under way, TR is there, what was added is in sync."""
         return not now.is_reassigned and now.replicas == self.replicas and set(self.adds) <= set(now.isr)
+
+    def blocked_by(self, now: PartitionNow, lost: frozenset[int]) -> tuple[int, ...]:
+        """Give the lost brokers that keep a step under way from its end, under whichever rule Kafka has."""
+        behind = [replica for replica in self.adds if replica not in now.isr]
+        waited_for = behind or [replica for replica in self.replicas if replica not in now.isr]
+        return tuple(replica for replica in waited_for if replica in lost)
 
     def may_be_cancelled(self, now: PartitionNow) -> bool:
         """Whether a cancel leaves enough in sync: what was added goes, and with it its place in the ISR."""
