@@ -9,6 +9,7 @@ Version notes: 1 adds AllowReplicationFactorChange to both directions (KIP-860);
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from protocol.errors import MalformedFieldError, UnknownVersionError
 from protocol.header import REQUEST_HEAD, RESPONSE_HEAD, response_body_start
 from protocol.primitives import (
@@ -40,7 +41,6 @@ __all__ = [
     "write_answer",
 ]
 
-ALTER_PARTITION_REASSIGNMENTS: Final = 45
 # Of our own questions: brokers before 4.1 speak no other.
 VERSION: Final = 0
 _ALLOW_SINCE: Final = 1

@@ -9,6 +9,7 @@ the first list here is as Kafka ships it, the second as the proposal has it.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from protocol.api import LIST_PARTITION_REASSIGNMENTS
 from protocol.errors import MalformedFieldError
 from protocol.header import RESPONSE_HEAD, response_body_start
 from protocol.primitives import (
@@ -40,7 +41,6 @@ __all__ = [
     "write_answer",
 ]
 
-LIST_PARTITION_REASSIGNMENTS: Final = 46
 VERSION: Final = 0
 BATCH_VERSION: Final = 1
 # A request's fields: a minute's time, all topics, no tags.
