@@ -9,7 +9,7 @@ own registry, since the default one is shared with whatever else is imported.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from protocol.api import API_NAMES
 from proxy.client_families import of_clients, of_mutations, of_requests, of_topics
-from proxy.replication_view import ReplicationView
+from proxy.replication_view import Family, ReplicationView
 from proxy.series import ClientSeries, portions
 from proxy.stats import LATENCY_BOUNDS_US, Stats
 from quotas.engine import QuotaView
@@ -66,6 +66,7 @@ class Metrics:
         series_max: a bound on the series of all clients together.
         version: of Sluice, for `sluice_build_info`.
         replication: what brokers replicate through this process; None where they do not.
+        others: give more metrics.
     """
 
     def __init__(
@@ -75,7 +76,9 @@ class Metrics:
         series_max: int,
         version: str,
         replication: ReplicationView | None = None,
+        others: Sequence[Callable[[], Iterable[Family]]] = (),
     ) -> None:
+        self._others = others
         self._replication = replication
         self._now_ms = 0
         self._stats = stats
@@ -124,7 +127,7 @@ class Metrics:
             *of_topics(self._topics.rows()),
             *of_requests(requests),
             *_of_proxy(self._stats),
-            *self._of_replication(),
+            *self._of_families(),
             *self._of_program(),
         )
         return Snapshot(families)
@@ -141,10 +144,10 @@ class Metrics:
         registry.register(_Fixed(tuple(self._process.collect())))
         return encode(registry), content_type
 
-    def _of_replication(self) -> Iterator[Metric]:
-        if self._replication is None:
-            return
-        for name, kind, text, labels, rows in self._replication.families(self._now_ms):
+    def _of_families(self) -> Iterator[Metric]:
+        found = [] if self._replication is None else self._replication.families(self._now_ms)
+        found.extend(family for give in self._others for family in give())
+        for name, kind, text, labels, rows in found:
             family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
                 name, text, labels=labels
             )

@@ -213,7 +213,7 @@ class ReplicationSource:
         found = reassignments.read_answer(await self._ask_any(api_key, version, reassignments.EVERYTHING))
         if found.error_code:
             raise OSError(
-                f"ListPartitionReassignments: error {found.error_code} {found.error_message}".strip()
+                f"ListPartitionReassignments: error {found.error_code} {found.error_message or ''}".strip()
             )
         self._take(*self._own_rates(), ThrottledReplicas(adding=found.adding))
 

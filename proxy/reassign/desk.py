@@ -1,0 +1,287 @@
+"""Takes callers' requests: judged, journaled, their first steps sent over the caller's own connection (KIP-435).
+
+    request ─► look at the cluster ─► judge ─► first steps ─► journal: asked ─► Forward ─► the broker judges
+    its answer ─► journal: accepted, or struck out ─► what the caller is told
+
+What is asked for is on disk before anything is submitted, marked as not judged: it is no move yet, no step follows it,
+and after a refusal it is gone again. Who may reassign is the broker's to say, of every request: of one that can start
+nothing now an empty request is sent. A refusal of the whole comes back as the broker gave it, for every partition.
+What was not answered, or timed out at the broker, may have been done: the executor finds out.
+
+One request of a connection at a time; at most REQUESTS_MAX of all connections.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Final, NamedTuple
+
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, flexible
+from protocol.errors import WireError
+from protocol.header import REQUEST_HEAD
+from protocol.messages import alter_reassignments
+from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome, Target
+from proxy.channel import Forward, PeerError, Question
+from proxy.config import ReassignmentSettings
+from proxy.logs import event
+from proxy.reassign.cluster import Cluster, ClusterError, Seen
+from proxy.reassign.entries import Ended, Record
+from proxy.reassign.journal import ConflictError, JournalError
+from proxy.reassign.judge import Kind, Verdict, judge
+from proxy.reassign.keeper import Keeper
+from proxy.stats import Stats
+from quotas.reassignment_batch import next_batch
+from quotas.reassignment_step import Step, TopicPartition
+
+__all__ = ["ReassignmentDesk"]
+
+REQUESTS_MAX: Final = 100
+_CONFLICTS_MAX: Final = 20
+_TIMEOUT_MS_MAX: Final = 20_000  # below what the executor waits for an answer (`decide.ASKED_MS_MAX`)
+_REQUEST_TIMED_OUT: Final = 7
+_NOT_CONTROLLER: Final = 41
+_KAFKA_STORAGE_ERROR: Final = 56
+_NO_REASSIGNMENT_IN_PROGRESS: Final = 85
+_OPEN: Final = frozenset((_REQUEST_TIMED_OUT, _NOT_CONTROLLER))  # it may have been done
+
+Answered = Callable[[bytes | bytearray | Forward | Exception], None]
+
+logger = logging.getLogger(__name__)
+
+
+class _Plan(NamedTuple):
+    """One request, while the broker judges it."""
+
+    asked: AlterRequest
+    verdicts: Sequence[Verdict]
+    sent: Mapping[TopicPartition, Target]
+    by: str
+
+
+class ReassignmentDesk:
+    """Answers AlterPartitionReassignments.
+
+    Args:
+        run: starts work in the background.
+        settings: gives those in force.
+        wake: called when there is something new to carry out.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        cluster: Cluster,
+        settings: Callable[[], ReassignmentSettings],
+        run: Callable[[Coroutine[object, object, None]], object],
+        wake: Callable[[], None],
+        stats: Stats,
+    ) -> None:
+        self._keeper = keeper
+        self._cluster = cluster
+        self._settings = settings
+        self._run = run
+        self._wake = wake
+        self._stats = stats
+        self._numbers = count(1)
+        self._requests = 0
+
+    def ask(self, question: Question, answered: Answered) -> None:
+        """Have a request, or a broker's answer to one, answered."""
+        if question.plan is None and self._requests >= REQUESTS_MAX:
+            asyncio.get_running_loop().call_soon(
+                answered, PeerError("reassignment_requests_max", f"{self._requests} requests wait already")
+            )
+            return
+        self._run(self._answer(question, answered))
+
+    async def _answer(self, question: Question, answered: Answered) -> None:
+        self._requests += 1
+        try:
+            if question.plan is None:
+                answered(await self._begin(question))
+            else:
+                answered(await self._end(question))
+        except WireError as error:
+            self._stats.reassignment_requests["malformed"] += 1
+            answered(error)
+        except Exception as error:
+            logger.error("a bug of ours fails a reassignment", exc_info=error)
+            self._stats.reassignment_requests["failed"] += 1
+            answered(error)
+        finally:
+            self._requests -= 1
+
+    async def _begin(self, question: Question) -> bytes | Forward:
+        """Judge a request, and write down what of it is taken."""
+        asked = alter_reassignments.read_request(question.frame, question.body_at, question.version)
+        by = f"{self._keeper.process}/{next(self._numbers)}"
+        try:
+            async with self._keeper.planning:
+                plan = await self._planned(asked, by)
+        except (ClusterError, JournalError) as error:
+            return self._failed(question, asked, error)
+        sent = AlterRequest(min(asked.timeout_ms, _TIMEOUT_MS_MAX), True, list(plan.sent.items()))
+        if not any(verdict.entry for verdict in plan.verdicts):
+            # Nothing of ours: the caller's own words about what factor may be changed hold.
+            sent = sent._replace(timeout_ms=asked.timeout_ms, allow_factor_change=asked.allow_factor_change)
+        frame = alter_reassignments.request_frame(
+            sent, question.version, question.correlation_id, _client_id(question)
+        )
+        return Forward(ALTER_PARTITION_REASSIGNMENTS, frame, plan)
+
+    async def _planned(self, asked: AlterRequest, by: str) -> _Plan:
+        """Look, judge, choose first steps and journal; once more where another process was faster."""
+        for _ in range(_CONFLICTS_MAX):
+            known = await self._keeper.read()
+            topics = {topic for topic, _ in (*known.entries, *(key for key, _ in asked.wanted))}
+            seen = await self._cluster.look(sorted(topics), registered=True)
+            settings = self._settings()
+            verdicts = judge(asked, known.entries, seen, settings.moves_max, by)
+            steps = _first_steps(verdicts, self._keeper, seen, settings)
+            sent = _to_send(verdicts, steps, seen)
+            records = [_with_step(verdict, steps) for verdict in verdicts if verdict.entry is not None]
+            try:
+                await self._keeper.append(records, expected=known.sequence)
+            except ConflictError:
+                continue
+            return _Plan(asked, verdicts, sent, by)
+        raise JournalError("other processes write all the time")
+
+    async def _end(self, question: Question) -> bytes:
+        """The broker has judged: accept or strike out, and answer."""
+        plan = question.plan
+        assert isinstance(plan, _Plan), "the plan of the request that was sent"
+        answer = alter_reassignments.read_answer(question.frame, question.version)
+        told = _told(plan, answer)
+        known = await self._keeper.read()
+        records: list[Record] = []
+        for verdict in plan.verdicts:
+            entry = known.entries.get(verdict.key)
+            if entry is None or entry.asked is None or entry.asked.by != plan.by:
+                continue  # the executor has found out before
+            code = told[verdict.key].error_code
+            if not code:
+                records.append(entry.accepted())
+            elif code not in _OPEN:
+                records.append(entry.struck() or Ended(*verdict.key, "refused"))
+        try:
+            await self._keeper.append(records)
+        except JournalError as error:
+            problem = Outcome(_KAFKA_STORAGE_ERROR, f"Sluice can not write its journal: {error}")
+            told = {key: outcome if outcome.error_code else problem for key, outcome in told.items()}
+        self._count(plan, told)
+        self._wake()
+        return self._written(question, plan, answer, told)
+
+    def _written(
+        self,
+        question: Question,
+        plan: _Plan,
+        answer: AlterAnswer,
+        told: Mapping[TopicPartition, Outcome],
+    ) -> bytes:
+        """The answer for the caller: the broker's own where it says what is to be said."""
+        order = list(dict.fromkeys(key for key, _ in plan.asked.wanted))
+        said = list(answer.partitions)
+        if said == [(key, told[key]) for key in order]:
+            return question.frame
+        partitions = [(key, told[key]) for key in order]
+        written = answer._replace(partitions=partitions)
+        if question.version and not plan.asked.allow_factor_change:
+            written = written._replace(allow_factor_change=False)
+        return alter_reassignments.write_answer(written, question.version, question.correlation_id)
+
+    def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
+        """Nothing was done, and nothing could be: a caller that tries again may find it well."""
+        code = _KAFKA_STORAGE_ERROR if isinstance(error, JournalError) else _REQUEST_TIMED_OUT
+        where = "use its journal" if isinstance(error, JournalError) else "ask the cluster"
+        outcome = Outcome(code, f"Sluice can not {where}: {error}")
+        event(logger, logging.ERROR, "reassignment not taken", principal=question.user, problem=str(error))
+        self._stats.reassignment_requests["failed"] += 1
+        partitions = [(key, outcome) for key in dict.fromkeys(key for key, _ in asked.wanted)]
+        answer = AlterAnswer(0, asked.allow_factor_change, outcome, partitions)
+        return alter_reassignments.write_answer(answer, question.version, question.correlation_id)
+
+    def _count(self, plan: _Plan, told: Mapping[TopicPartition, Outcome]) -> None:
+        refused = sum(1 for outcome in told.values() if outcome.error_code)
+        self._stats.reassignment_requests["refused" if refused else "taken"] += 1
+        event(
+            logger,
+            logging.INFO,
+            "reassignment asked for",
+            partitions=len(told),
+            refused=refused,
+            taken=sum(1 for one in plan.verdicts if one.entry and not told[one.key].error_code),
+        )
+
+
+def _first_steps(
+    verdicts: Sequence[Verdict], keeper: Keeper, seen: Seen, settings: ReassignmentSettings
+) -> dict[TopicPartition, Step]:
+    """The steps of new moves that may begin now, beside everything that is in question already."""
+    in_flight = {}
+    for key, entry in keeper.known.entries.items():
+        step = entry.step if entry.asked is None or entry.asked.step is None else entry.asked.step
+        now = seen.now.get(key)
+        if step is not None and now is not None and not step.is_done(now):
+            in_flight[key] = step
+    moves = []
+    for verdict in verdicts:
+        if verdict.kind is Kind.TAKEN:
+            assert verdict.entry is not None, "what is taken has an entry"
+            moves.append(replace(verdict.entry, target=verdict.entry.wanted).move)
+    batch = next_batch(moves, seen.now, seen.live, settings.limits, in_flight, {})
+    return {step.key: step for step in batch.steps if step.submits}
+
+
+def _to_send(
+    verdicts: Sequence[Verdict], steps: Mapping[TopicPartition, Step], seen: Seen
+) -> dict[TopicPartition, Target]:
+    """What the broker gets to see: first steps, steps to take back, and what is none of our business."""
+    sent: dict[TopicPartition, Target] = {}
+    for key, target, kind, _, entry in verdicts:
+        if kind is Kind.PASSED:
+            sent[key] = target
+        elif kind is Kind.TAKEN and key in steps:
+            sent[key] = steps[key].replicas
+        elif kind is Kind.CANCELLED:
+            assert entry is not None, "it is a move of ours"
+            step, now = entry.step, seen.now[key]
+            if step is not None and step.is_under_way(now) and step.may_be_cancelled(now):
+                sent[key] = None
+    return sent
+
+
+def _with_step(verdict: Verdict, steps: Mapping[TopicPartition, Step]) -> Record:
+    entry = verdict.entry
+    assert entry is not None, "there is something to write"
+    assert entry.asked is not None, "it is asked for"
+    return replace(entry, asked=replace(entry.asked, step=steps.get(verdict.key)))
+
+
+def _told(plan: _Plan, answer: AlterAnswer) -> dict[TopicPartition, Outcome]:
+    """What became of each partition: as the broker says, or as was judged here."""
+    said = dict(answer.partitions)
+    told = {}
+    for verdict in plan.verdicts:
+        key = verdict.key
+        if answer.outcome.error_code:
+            told[key] = said.get(key, answer.outcome)
+        elif key not in plan.sent:
+            told[key] = verdict.outcome
+        else:
+            outcome = said.get(key, Outcome(-1, "The broker's answer does not name the partition."))
+            was_over = outcome.error_code == _NO_REASSIGNMENT_IN_PROGRESS and verdict.kind is Kind.CANCELLED
+            told[key] = Outcome() if was_over else outcome
+    return told
+
+
+def _client_id(question: Question) -> bytes | None:
+    """The caller's own, which quotas and logs of the broker go by."""
+    size = REQUEST_HEAD.unpack_from(question.frame)[4]
+    assert flexible(ALTER_PARTITION_REASSIGNMENTS, question.version), "every version has tags"
+    if size < 0:
+        return None
+    return question.frame[REQUEST_HEAD.size : REQUEST_HEAD.size + size]
