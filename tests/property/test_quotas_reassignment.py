@@ -134,6 +134,36 @@ def test_cancel_at_any_point_goes_back(world: World, limits: BatchLimits, data: 
         assert tuple(world.cluster.partitions[move.key].replicas) == wanted, "I12: the original"
 
 
+@settings(deadline=None, max_examples=100)
+@given(
+    world=worlds(), limits=all_limits, lost=st.sets(st.integers(0, _BROKERS - 1), max_size=4), data=st.data()
+)
+def test_lost_brokers_hold_nothing_up_but_what_is_to_be_on_them(
+    world: World, limits: BatchLimits, lost: set[int], data: st.DataObject
+) -> None:
+    executor, cluster = world.executor(limits), world.cluster
+    for _ in range(data.draw(st.integers(0, 6))):
+        executor.poll()
+        catch_one_up(cluster, data)
+    for broker in sorted(lost):
+        cluster.die(broker)
+    executor.lost = frozenset(lost)
+    for _ in range(_POLLS_MAX):
+        before = executor.poll()
+        cluster.catch_up_all()
+        if not before.steps and not executor.poll().steps:
+            break
+    for key, move in executor.moves.items():
+        partition, step = cluster.partitions[key], executor.journal.get(key)
+        if step is not None:
+            assert not step.may_be_cancelled(partition.now()), f"I15: {key} holds a slot for nothing"
+        elif partition.leader >= 0:
+            waiting = executor.last.waiting[key] if executor.last else None
+            assert waiting is not None, f"I15: {key} waits, and nobody knows why"
+            assert waiting.has_step or {*waiting.brokers} & lost, f"I15: {key}: {waiting}"
+            assert waiting.has_step or {*move.target} & lost, f"I15: {key} could go on: {waiting}"
+
+
 @settings(deadline=None, max_examples=60)
 @given(world=worlds(), limits=all_limits)
 def test_nobody_waits_longer_than_stated_where_batches_end_together(
