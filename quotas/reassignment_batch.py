@@ -29,7 +29,7 @@ from quotas.reassignment_step import (
     next_step,
 )
 
-__all__ = ["PATIENCE_ROUNDS", "Batch", "BatchLimits", "next_batch"]
+__all__ = ["PATIENCE_ROUNDS", "Batch", "BatchLimits", "choose_batch", "next_batch"]
 
 PATIENCE_ROUNDS: Final = 8
 
@@ -155,27 +155,35 @@ def next_batch(
         waited: `Batch.waited` of the call before.
         lost: brokers that are stepped around, as `next_step` has it.
     """
-    steps: list[Step] = []
-    waiting: dict[TopicPartition, Waiting] = {}
-    finished, gone = [], []
+    verdicts: dict[TopicPartition, Step | Finished | Waiting] = {}
+    gone = []
     for move in moves:
         key = move.key
         if key in in_flight:
             continue
-        if key not in now:
-            gone.append(key)
-            continue
-        verdict = next_step(move, now[key], live, limits.replica_count, lost)
-        if isinstance(verdict, Step):
-            steps.append(verdict)
-        elif isinstance(verdict, Finished):
-            finished.append(key)
+        if key in now:
+            verdicts[key] = next_step(move, now[key], live, limits.replica_count, lost)
         else:
-            waiting[key] = verdict
+            gone.append(key)
+    return choose_batch(verdicts, limits, in_flight, waited, tuple(gone))
+
+
+def choose_batch(
+    verdicts: Mapping[TopicPartition, Step | Finished | Waiting],
+    limits: BatchLimits,
+    in_flight: Mapping[TopicPartition, Step],
+    waited: Mapping[TopicPartition, int],
+    gone: tuple[TopicPartition, ...] = (),
+) -> Batch:
+    """Choose among verdicts of `next_step`, which must hold for these limits; the rest as in `next_batch`."""
+    steps = [verdict for verdict in verdicts.values() if isinstance(verdict, Step)]
+    finished = tuple(key for key, verdict in verdicts.items() if isinstance(verdict, Finished))
+    waiting = {key: verdict for key, verdict in verdicts.items() if isinstance(verdict, Waiting)}
     begun, postponed = _choose(steps, _Room(limits, in_flight.values()), waited)
     waiting.update(postponed)
-    rounds = {key: waited.get(key, 0) + bool(begun) for key in postponed}
-    return Batch(tuple(begun), waiting, tuple(finished), tuple(gone), rounds)
+    more = bool(begun)
+    rounds = {key: waited.get(key, 0) + more for key in postponed}
+    return Batch(tuple(begun), waiting, finished, gone, rounds)
 
 
 def _choose(
@@ -189,6 +197,7 @@ def _choose(
 
     begun: list[Step] = []
     postponed: dict[TopicPartition, Waiting] = {}
+    turns: dict[str, Waiting] = {}
     is_kept = False
     for step in sorted(steps, key=turn):
         limit = room.lacks(step)
@@ -196,7 +205,9 @@ def _choose(
             room.take(step)
             begun.append(step)
             continue
-        postponed[step.key] = Waiting(f"waits for its turn: reassignment.{limit} is reached", has_step=True)
+        if limit not in turns:
+            turns[limit] = Waiting(f"waits for its turn: reassignment.{limit} is reached", has_step=True)
+        postponed[step.key] = turns[limit]
         if not is_kept and waited.get(step.key, 0) >= PATIENCE_ROUNDS:
             room.keep(step)
             is_kept = True

@@ -9,8 +9,16 @@ Not here: time. How long copying takes is `move_estimate`'s to say.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from quotas.reassignment_batch import BatchLimits, next_batch
-from quotas.reassignment_step import Move, PartitionNow, Step, TopicPartition, Waiting
+from quotas.reassignment_batch import BatchLimits, choose_batch
+from quotas.reassignment_step import (
+    Finished,
+    Move,
+    PartitionNow,
+    Step,
+    TopicPartition,
+    Waiting,
+    next_step,
+)
 
 __all__ = ["Plan", "plan_moves", "succeeded"]
 
@@ -58,25 +66,29 @@ def plan_moves(
         live: the brokers that are alive.
         limits: how much may be under way at once.
     """
-    state = {move.key: now[move.key] for move in moves}
     remaining = {move.key: move for move in moves}
+    state = {key: now[key] for key in remaining}
+
+    def verdict(key: TopicPartition) -> Step | Finished | Waiting:
+        return next_step(remaining[key], state[key], live, limits.replica_count)
+
+    # Of thousands of partitions a batch changes a few: only they are looked at again.
+    verdicts = {key: verdict(key) for key in remaining}
     batches: list[tuple[Step, ...]] = []
     finished: list[TopicPartition] = []
     waiting: dict[TopicPartition, Waiting] = {}
     waited: Mapping[TopicPartition, int] = {}
-    while remaining:
-        batch = next_batch(list(remaining.values()), state, live, limits, {}, waited)
+    while verdicts:
+        batch = choose_batch(verdicts, limits, {}, waited)
+        waited = batch.waited
         finished += batch.finished
-        for key in batch.finished:
-            del remaining[key]
-        if not batch.steps:
-            return Plan(tuple(batches), tuple(finished), {**waiting, **batch.waiting})
-        for key, verdict in batch.waiting.items():
-            if not verdict.has_step:  # as if every step of the others succeeded: nothing changes for it
-                waiting[key] = verdict
-                del remaining[key]
-        batches.append(batch.steps)
+        # Who has no step gets none by the success of others.
+        waiting |= {key: found for key, found in batch.waiting.items() if not found.has_step}
+        for key in (*batch.finished, *waiting):
+            verdicts.pop(key, None)
+        if batch.steps:
+            batches.append(batch.steps)
         for step in batch.steps:
             state[step.key] = succeeded(state[step.key], step)
-        waited = batch.waited
+            verdicts[step.key] = verdict(step.key)
     return Plan(tuple(batches), tuple(finished), waiting)

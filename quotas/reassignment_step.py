@@ -114,7 +114,9 @@ class Step:
     def blocked_by(self, now: PartitionNow, lost: frozenset[int]) -> tuple[int, ...]:
         """Give the lost brokers that keep a step under way from its end, under whichever rule Kafka has."""
         behind = [replica for replica in self.adds if replica not in now.isr]
-        waited_for = behind or [replica for replica in self.replicas if replica not in now.isr]
+        waited_for: Sequence[int] = behind or [replica for replica in self.replicas if replica not in now.isr]
+        if now.leader < 0:  # nobody is there to copy from
+            waited_for = now.isr
         return tuple(replica for replica in waited_for if replica in lost)
 
     def may_be_cancelled(self, now: PartitionNow) -> bool:

@@ -278,6 +278,8 @@ def test_step_is_blocked_by_what_is_lost_and_not_by_what_is_slow() -> None:
     assert step.blocked_by(behind, frozenset({1})) == ()  # 3 is still copied; older Kafkas do not wait for 1
     caught_up = PartitionNow((3, 1, 2, 0), (0, 2, 3), 0, (3,), (0,), 1)
     assert step.blocked_by(caught_up, frozenset({1})) == (1,)
+    leaderless = PartitionNow((3, 1, 2, 0), (0,), -1, (3,), (0,), 1)
+    assert step.blocked_by(leaderless, frozenset({0})) == (0,)
 
 
 def test_move_goes_back_from_wherever_it_is() -> None:
