@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,14 +103,15 @@ def run_front(rig: Rig, front: Front, size: Size, number: int) -> Result:
         time.sleep(size.calm_seconds)
         calm = probe.times(0, time.monotonic())
         targets = [[broker + 3 for broker in replicas] for replicas in before]
-        starter = threading.Thread(target=rig.begin, args=(bootstrap, topic, size.partitions))
         timer.start()
-        starter.start()
-        try:
-            watched = rig.watch(topic, before, targets, late)
-        finally:
-            timer.cancel()
-            starter.join()
+        with ThreadPoolExecutor(1) as pool:  # the tool takes seconds to begin and to end
+            begun = pool.submit(rig.begin, bootstrap, topic, size.partitions)
+            begun.add_done_callback(lambda done: late.set() if done.exception() else None)
+            try:
+                watched = rig.watch(topic, before, targets, late)
+            finally:
+                timer.cancel()
+                begun.result()
         during = probe.times(watched.began, watched.ended)
     rig.delete(topic)
     time.sleep(_SETTLE_SECONDS)

@@ -29,6 +29,8 @@ _SAMPLE_SECONDS: Final = 0.05
 _PROBE_SECONDS: Final = 0.01
 _HEAP: Final = ("-Xms128m", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
+_QUIET: Final = 2  # brokers end before producers
+
 Replicas = list[list[int]]
 
 
@@ -80,7 +82,7 @@ class Probe:
         self.taken: list[tuple[float, float]] = []
         self.failed = 0
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "client.id": "probe"}
+            {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": _QUIET}
         )
         self._topic = topic
         self._partitions = partitions
@@ -152,7 +154,14 @@ class Rig:
         new = _NewTopic(topic, partitions, replica_assignment=replicas, config={"min.insync.replicas": "2"})
         for done in self.admin.create_topics([new]).values():
             done.result(60)
-        producer = Producer({"bootstrap.servers": self.cluster.bootstrap(), "acks": "all", "linger.ms": 20})
+        producer = Producer(
+            {
+                "bootstrap.servers": self.cluster.bootstrap(),
+                "acks": "all",
+                "linger.ms": 20,
+                "log_level": _QUIET,
+            }
+        )
         for number in range(int(megabytes * 1e6 / RECORD_BYTES)):
             for partition in range(partitions):
                 producer.produce(topic, bytes(RECORD_BYTES), partition=partition)
