@@ -247,8 +247,7 @@ def _state(step: Step, now: PartitionNow, memory: Memory, now_ms: int) -> _State
 
 def _is_to_be_cancelled(entry: Entry, step: Step, now: PartitionNow, found: Decision) -> bool:
     leads_away = entry.cancelled and not set(step.adds) <= set(entry.original)
-    blocked = not found.lost.isdisjoint(step.replicas)
-    return (leads_away or blocked) and step.may_be_cancelled(now)
+    return (leads_away or bool(step.blocked_by(now, found.lost))) and step.may_be_cancelled(now)
 
 
 def _needs_leader(step: Step, now: PartitionNow, memory: Memory) -> bool:

@@ -189,6 +189,10 @@ class ReassignmentDesk:
             return question.frame
         partitions = [(key, told[key]) for key in order]
         written = answer._replace(partitions=partitions)
+        if not answer.outcome.error_code:
+            written = written._replace(
+                outcome=Outcome()
+            )  # of an empty request a broker says "", of others null
         if question.version and not plan.asked.allow_factor_change:
             written = written._replace(allow_factor_change=False)
         return alter_reassignments.write_answer(written, question.version, question.correlation_id)
