@@ -10,10 +10,16 @@ It needs Describe and Alter on the cluster, Describe and DescribeConfigs on topi
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
-from protocol.api import DESCRIBE_CLUSTER, METADATA
+from protocol.api import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    DESCRIBE_CLUSTER,
+    LIST_PARTITION_REASSIGNMENTS,
+    METADATA,
+)
 from protocol.errors import WireError
 from protocol.messages import (
     alter_reassignments,
@@ -41,6 +47,7 @@ _UNKNOWN_TOPIC: Final = 3
 
 FAILURES: Final = (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError)
 
+T = TypeVar("T")
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -98,7 +105,7 @@ class Cluster:
         names = sorted(set(topics))
         for chunk in _chunks(names) or [[]]:
             body = partition_states.request_body(chunk)
-            seen = partition_states.read_answer(await self._ask(METADATA, partition_states.VERSION, body))
+            seen = await self._read(METADATA, partition_states.VERSION, body, partition_states.read_answer)
             live |= seen.live
             found.update(seen.topics)
         there = {name: topic for name, topic in found.items() if not topic.error_code}
@@ -108,18 +115,7 @@ class Cluster:
         min_isr = await self._min_isrs(sorted(there))
         # Last: a step that is not listed any more is done, and what was read before may be older.
         ongoing = await self._ongoing()
-        now = {}
-        for name, topic in there.items():
-            for index, one in topic.partitions.items():
-                move = ongoing.get((name, index))
-                now[name, index] = PartitionNow(
-                    replicas=one.replicas if move is None else move.replicas,
-                    isr=one.isr,
-                    leader=one.leader,
-                    adding=() if move is None else move.adding,
-                    removing=() if move is None else move.removing,
-                    min_isr=min_isr.get(name, 1),
-                )
+        now = await asyncio.to_thread(_now, there, ongoing, min_isr)
         known = live.union(*(one.replicas for topic in there.values() for one in topic.partitions.values()))
         if registered:
             known |= await self._registered()
@@ -134,12 +130,12 @@ class Cluster:
         """
         asked = AlterRequest(_TIMEOUT_MS, True, list(targets.items()))
         version = alter_reassignments.VERSION
-        frame = await self._ask(
-            alter_reassignments.ALTER_PARTITION_REASSIGNMENTS,
+        answer = await self._read(
+            ALTER_PARTITION_REASSIGNMENTS,
             version,
             alter_reassignments.request_body(asked, version),
+            partial(alter_reassignments.read_answer, version=version),
         )
-        answer = alter_reassignments.read_answer(frame, version)
         found = dict(answer.partitions)
         if answer.outcome.error_code:
             return {key: found.get(key, answer.outcome) for key in targets}
@@ -152,8 +148,9 @@ class Cluster:
             ClusterError: nobody has answered.
         """
         body = elect_leaders.request_body(partitions, _TIMEOUT_MS)
-        frame = await self._ask(elect_leaders.ELECT_LEADERS, elect_leaders.VERSION, body)
-        error_code, found = elect_leaders.read_answer(frame)
+        error_code, found = await self._read(
+            elect_leaders.ELECT_LEADERS, elect_leaders.VERSION, body, elect_leaders.read_answer
+        )
         return {key: found.get(key, (error_code, "")) for key in partitions}
 
     async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
@@ -188,8 +185,12 @@ class Cluster:
             self._streams = None
 
     async def _ongoing(self) -> dict[TopicPartition, reassignments.Ongoing]:
-        api_key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.VERSION
-        found = reassignments.read_answer(await self._ask(api_key, version, reassignments.EVERYTHING))
+        found = await self._read(
+            LIST_PARTITION_REASSIGNMENTS,
+            reassignments.VERSION,
+            reassignments.EVERYTHING,
+            reassignments.read_answer,
+        )
         if found.error_code:
             message = f"error {found.error_code} {found.error_message or ''}".strip()
             raise ClusterError(f"ListPartitionReassignments: {message}")
@@ -201,8 +202,8 @@ class Cluster:
         wanted = [topic for topic in topics if self._min_isr.get(topic, (old - 1, 0))[0] < old]
         for chunk in _chunks(wanted):
             body = describe_configs.request_body(describe_configs.TOPIC, chunk, (MIN_ISR,))
-            frame = await self._ask(describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
-            for described in describe_configs.read_answer(frame):
+            key, version = describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION
+            for described in await self._read(key, version, body, describe_configs.read_answer):
                 if described.error_code not in (0, _UNKNOWN_TOPIC):
                     # Without it nobody knows how few replicas are too few.
                     raise ClusterError(
@@ -219,16 +220,26 @@ class Cluster:
         if not self._tells_fenced:
             return frozenset()
         try:
-            frame = await self._ask(
-                DESCRIBE_CLUSTER, partition_states.CLUSTER_VERSION, partition_states.BROKERS_AND_FENCED
+            error_code, brokers = await self._read(
+                DESCRIBE_CLUSTER,
+                partition_states.CLUSTER_VERSION,
+                partition_states.BROKERS_AND_FENCED,
+                partition_states.read_brokers,
             )
-            error_code, brokers = partition_states.read_brokers(frame)
         except ClusterError:
             await self._ongoing()  # raises where it was not the question's fault
             error_code, brokers = 1, frozenset[int]()
         if error_code:
             self._tells_fenced = False
         return brokers
+
+    async def _read(self, api_key: int, version: int, body: bytes, read: Callable[[bytes], T]) -> T:
+        """Ask, and read the answer in a thread: thousands of partitions take longer than channels may wait."""
+        frame = await self._ask(api_key, version, body)
+        try:
+            return await asyncio.to_thread(read, frame)
+        except WireError as error:
+            raise ClusterError(f"an answer that can not be read: {error}") from error
 
     async def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
         async with self._one:
@@ -261,6 +272,27 @@ class Cluster:
             streams[1].close()
             raise
         return streams
+
+
+def _now(
+    topics: Mapping[str, partition_states.TopicPartitions],
+    ongoing: Mapping[TopicPartition, reassignments.Ongoing],
+    min_isr: Mapping[str, int],
+) -> dict[TopicPartition, PartitionNow]:
+    """Put together what several answers say of each partition."""
+    now = {}
+    for name, topic in topics.items():
+        for index, one in topic.partitions.items():
+            move = ongoing.get((name, index))
+            now[name, index] = PartitionNow(
+                replicas=one.replicas if move is None else move.replicas,
+                isr=one.isr,
+                leader=one.leader,
+                adding=() if move is None else move.adding,
+                removing=() if move is None else move.removing,
+                min_isr=min_isr.get(name, 1),
+            )
+    return now
 
 
 def _chunks(items: Sequence[str]) -> list[list[str]]:

@@ -27,8 +27,8 @@ from proxy.channel import Forward, PeerError, Question
 from proxy.config import ReassignmentSettings
 from proxy.logs import event
 from proxy.reassign.cluster import Cluster, ClusterError, Seen
-from proxy.reassign.entries import Ended, Record
-from proxy.reassign.journal import ConflictError, JournalError
+from proxy.reassign.entries import Ended, Entry, Record
+from proxy.reassign.journal import ConflictError, JournalError, Known
 from proxy.reassign.judge import Kind, Verdict, judge
 from proxy.reassign.keeper import Keeper
 from proxy.stats import Stats
@@ -52,10 +52,11 @@ logger = logging.getLogger(__name__)
 
 
 class _Plan(NamedTuple):
-    """One request, while the broker judges it."""
+    """One request, while the broker judges it; `entries` are what the journal holds of it."""
 
     asked: AlterRequest
     verdicts: Sequence[Verdict]
+    entries: Mapping[TopicPartition, Entry]
     sent: Mapping[TopicPartition, Target]
     by: str
 
@@ -115,7 +116,10 @@ class ReassignmentDesk:
 
     async def _begin(self, question: Question) -> bytes | Forward:
         """Judge a request, and write down what of it is taken."""
-        asked = alter_reassignments.read_request(question.frame, question.body_at, question.version)
+        # In a thread, as all else that grows with the partitions.
+        asked = await asyncio.to_thread(
+            alter_reassignments.read_request, question.frame, question.body_at, question.version
+        )
         by = f"{self._keeper.process}/{next(self._numbers)}"
         try:
             async with self._keeper.planning:
@@ -137,16 +141,12 @@ class ReassignmentDesk:
             known = await self._keeper.read()
             topics = {topic for topic, _ in (*known.entries, *(key for key, _ in asked.wanted))}
             seen = await self._cluster.look(sorted(topics), registered=True)
-            settings = self._settings()
-            verdicts = judge(asked, known.entries, seen, settings.moves_max, by)
-            steps = _first_steps(verdicts, self._keeper, seen, settings)
-            sent = _to_send(verdicts, steps, seen)
-            records = [_with_step(verdict, steps) for verdict in verdicts if verdict.entry is not None]
+            plan = await asyncio.to_thread(_plan, asked, known, seen, self._settings(), by)
             try:
-                await self._keeper.append(records, expected=known.sequence)
+                await self._keeper.append(list(plan.entries.values()), expected=known.sequence)
             except ConflictError:
                 continue
-            return _Plan(asked, verdicts, sent, by)
+            return plan
         raise JournalError("other processes write all the time")
 
     async def _end(self, question: Question) -> bytes:
@@ -155,25 +155,30 @@ class ReassignmentDesk:
         assert isinstance(plan, _Plan), "the plan of the request that was sent"
         answer = alter_reassignments.read_answer(question.frame, question.version)
         told = _told(plan, answer)
-        known = await self._keeper.read()
-        records: list[Record] = []
-        for verdict in plan.verdicts:
-            entry = known.entries.get(verdict.key)
-            if entry is None or entry.asked is None or entry.asked.by != plan.by:
-                continue  # the executor has found out before
-            code = told[verdict.key].error_code
-            if not code:
-                records.append(entry.accepted())
-            elif code not in _OPEN:
-                records.append(entry.struck() or Ended(*verdict.key, "refused"))
         try:
-            await self._keeper.append(records)
+            await self._settle(plan, told)
         except JournalError as error:
             problem = Outcome(_KAFKA_STORAGE_ERROR, f"Sluice can not write its journal: {error}")
             told = {key: outcome if outcome.error_code else problem for key, outcome in told.items()}
         self._count(plan, told)
         self._wake()
         return self._written(question, plan, answer, told)
+
+    async def _settle(self, plan: _Plan, told: Mapping[TopicPartition, Outcome]) -> None:
+        """Write down what the broker has judged; once more where another process was faster.
+
+        Raises:
+            JournalError: it can not be written.
+        """
+        for _ in range(_CONFLICTS_MAX):
+            known = await self._keeper.read()
+            records = await asyncio.to_thread(_judged, plan, told, known)
+            try:
+                await self._keeper.append(records, expected=known.sequence)
+            except ConflictError:
+                continue
+            return
+        raise JournalError("other processes write all the time")
 
     def _written(
         self,
@@ -221,12 +226,52 @@ class ReassignmentDesk:
         )
 
 
+def _plan(asked: AlterRequest, known: Known, seen: Seen, settings: ReassignmentSettings, by: str) -> _Plan:
+    """Judge, and choose first steps."""
+    verdicts = judge(asked, known.entries, seen, settings.moves_max, by)
+    steps = _first_steps(verdicts, known, seen, settings)
+    entries = {one.key: _with_step(one, steps) for one in verdicts if one.entry is not None}
+    return _Plan(asked, verdicts, entries, _to_send(verdicts, steps, seen), by)
+
+
+def _judged(plan: _Plan, told: Mapping[TopicPartition, Outcome], known: Known) -> list[Record]:
+    """What the journal is to hold after the broker's answer."""
+    records: list[Record] = []
+    for key, ours in plan.entries.items():
+        code, entry = told[key].error_code, known.entries.get(key)
+        is_open = entry is not None and entry.asked is not None and entry.asked.by == plan.by
+        if not code:
+            accepted = _accepted(ours, entry, is_open)
+            if accepted is not None:
+                records.append(accepted)
+        elif is_open and entry is not None and code not in _OPEN:
+            records.append(entry.struck() or Ended(*key, "refused"))
+    return records
+
+
+def _accepted(ours: Entry, entry: Entry | None, is_open: bool) -> Entry | None:
+    """The entry of what a broker has taken; None where there is nothing to write.
+
+    An answer may be so late (a muted channel, a slow broker) that the executor has struck the request out: then it is
+    written anew. Or it has seen the step and accepted it already.
+    """
+    asked = ours.asked
+    assert asked is not None, "it was asked for"
+    if entry is None:
+        return ours.accepted() if ours.target is None else None
+    if is_open:
+        return entry.accepted()
+    if entry.asked is not None or (entry.target, entry.cancelled) == (asked.target, asked.cancels):
+        return None
+    return replace(entry, asked=asked).accepted()
+
+
 def _first_steps(
-    verdicts: Sequence[Verdict], keeper: Keeper, seen: Seen, settings: ReassignmentSettings
+    verdicts: Sequence[Verdict], known: Known, seen: Seen, settings: ReassignmentSettings
 ) -> dict[TopicPartition, Step]:
     """The steps of new moves that may begin now, beside everything that is in question already."""
     in_flight = {}
-    for key, entry in keeper.known.entries.items():
+    for key, entry in known.entries.items():
         step = entry.step if entry.asked is None or entry.asked.step is None else entry.asked.step
         now = seen.now.get(key)
         if step is not None and now is not None and not step.is_done(now):
@@ -258,7 +303,7 @@ def _to_send(
     return sent
 
 
-def _with_step(verdict: Verdict, steps: Mapping[TopicPartition, Step]) -> Record:
+def _with_step(verdict: Verdict, steps: Mapping[TopicPartition, Step]) -> Entry:
     entry = verdict.entry
     assert entry is not None, "there is something to write"
     assert entry.asked is not None, "it is asked for"

@@ -48,6 +48,7 @@ class World:
         places: how many there have been.
         mute: whether submissions are carried out and not answered.
         sent: what the desk sent to the broker last.
+        late_rounds: rounds of the executor before a broker gets to see a request.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class World:
         self.settings = settings or ReassignmentSettings()
         self.kill_at = self.places = 0
         self.mute = False
+        self.late_rounds = 0
         self.now_ms = 1_000_000
         self.stats = Stats()
         self.topic_ids: dict[str, str] = {}
@@ -139,6 +141,9 @@ class World:
         assert found.frame[14:18] == b"tool", "the caller's own client id"
         sent = alter_reassignments.read_request(found.frame, body, version)
         self.sent = dict(sent.wanted)
+        for _ in range(self.late_rounds):
+            await self._round()
+            self.now_ms += _ROUND_MS
         self.place()
         said = refusal or AlterAnswer(0, True, Outcome(), list(self.carried_out(self.sent).items()))
         self.place()

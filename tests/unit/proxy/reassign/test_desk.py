@@ -178,3 +178,13 @@ def test_killed_while_a_request_is_answered_it_is_done_or_not_at_all(world: Worl
     assert set(world.cluster.copied.values()) <= {1}
     if place >= 4:
         assert now[0].replicas == (2, 3), "a broker has taken it"
+
+
+def test_answer_that_comes_after_all_hope_is_written_down_anew(world: World) -> None:
+    """A channel that was muted for a minute: the executor has struck the request out meanwhile."""
+    world.late_rounds = 40
+    assert told(world.request((ONE, (2, 3)))) == [0]
+    assert world.stats.reassignment_ends == {"refused": 1}
+    assert moves(world) == {ONE: (2, 3)}
+    world.run()
+    assert world.cluster.partitions[ONE].now().replicas == (2, 3)

@@ -73,7 +73,10 @@ def test_document_adds_up() -> None:
     settings = ReassignmentSettings(parallel_replica_count=2)
     document = status.describe([one(), one(now=HALF)], settings, 10.0)
     assert (document["moves"], document["steps"]) == (2, 1)
-    assert (document["bytes_done"], document["bytes_total"]) == (80, 280)  # a leader of 100 bytes, then one of 40
+    assert (document["bytes_done"], document["bytes_total"]) == (
+        80,
+        280,
+    )  # a leader of 100 bytes, then one of 40
     assert document["finish_seconds"] == 20.0  # 200 bytes are left
     limits, partitions = document["limits"], document["partitions"]
     assert isinstance(limits, dict)
