@@ -188,11 +188,15 @@ class ReassignmentDesk:
         told: Mapping[TopicPartition, Outcome],
     ) -> bytes:
         """The answer for the caller: the broker's own where it says what is to be said."""
-        order = list(dict.fromkeys(key for key, _ in plan.asked.wanted))
-        said = list(answer.partitions)
-        if said == [(key, told[key]) for key in order]:
+        partitions = [
+            (
+                one.key,
+                one.outcome if one.kind is Kind.REFUSED and not answer.outcome.error_code else told[one.key],
+            )
+            for one in plan.verdicts
+        ]
+        if list(answer.partitions) == partitions:
             return question.frame
-        partitions = [(key, told[key]) for key in order]
         written = answer._replace(partitions=partitions)
         if not answer.outcome.error_code:
             written = written._replace(
@@ -209,18 +213,18 @@ class ReassignmentDesk:
         outcome = Outcome(code, f"Sluice can not {where}: {error}")
         event(logger, logging.ERROR, "reassignment not taken", principal=question.user, problem=str(error))
         self._stats.reassignment_requests["failed"] += 1
-        partitions = [(key, outcome) for key in dict.fromkeys(key for key, _ in asked.wanted)]
+        partitions = [(key, outcome) for key, _ in asked.wanted]
         answer = AlterAnswer(0, asked.allow_factor_change, outcome, partitions)
         return alter_reassignments.write_answer(answer, question.version, question.correlation_id)
 
     def _count(self, plan: _Plan, told: Mapping[TopicPartition, Outcome]) -> None:
-        refused = sum(1 for outcome in told.values() if outcome.error_code)
+        refused = sum(one.kind is Kind.REFUSED or told[one.key].error_code != 0 for one in plan.verdicts)
         self._stats.reassignment_requests["refused" if refused else "taken"] += 1
         event(
             logger,
             logging.INFO,
             "reassignment asked for",
-            partitions=len(told),
+            partitions=len(plan.verdicts),
             refused=refused,
             taken=sum(1 for one in plan.verdicts if one.entry and not told[one.key].error_code),
         )
@@ -318,6 +322,10 @@ def _told(plan: _Plan, answer: AlterAnswer) -> dict[TopicPartition, Outcome]:
         key = verdict.key
         if answer.outcome.error_code:
             told[key] = said.get(key, answer.outcome)
+        elif verdict.kind in (Kind.REFUSED, Kind.REPLACED):
+            told.setdefault(
+                key, verdict.outcome
+            )  # of its own occurrence; what holds of the partition comes by itself
         elif key not in plan.sent:
             told[key] = verdict.outcome
         else:

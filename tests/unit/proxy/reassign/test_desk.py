@@ -188,3 +188,10 @@ def test_answer_that_comes_after_all_hope_is_written_down_anew(world: World) -> 
     assert moves(world) == {ONE: (2, 3)}
     world.run()
     assert world.cluster.partitions[ONE].now().replicas == (2, 3)
+
+
+def test_partition_twice_is_answered_twice_and_the_last_holds(world: World) -> None:
+    answer = world.request((ONE, (9,)), (ONE, (4, 5)), (ONE, (2, 3)), (ONE, (1, 1)))
+    assert world.sent == {ONE: (2, 0)}
+    assert told(answer) == [39, 0, 0, 39]
+    assert moves(world) == {ONE: (2, 3)}
