@@ -228,8 +228,11 @@ class Journal:
             os.close(descriptor)
         if fresh:
             self._sync_directory()
-        for line in lines:
-            self._take(line)
+        for line, record in zip(lines, records, strict=True):
+            self._apply(record)
+            self._sequence += 1
+            self._lines += 1
+            self._offset += len(line)
 
     def _is_history(self) -> bool:
         few = self._lines < _LINES_A_MOVE * (len(self._entries) + 1)
