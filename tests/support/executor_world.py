@@ -109,6 +109,7 @@ class World:
         self,
         *wanted: tuple[TopicPartition, Target],
         refusal: AlterAnswer | None = None,
+        denial: Outcome | None = None,
         version: int = 1,
         lost: bool = False,
     ) -> AlterAnswer:
@@ -116,12 +117,18 @@ class World:
 
         Args:
             refusal: what the broker says instead of doing anything.
+            denial: what it says to a caller who may not reassign.
             lost: the connection ends before the broker's answer is here.
         """
-        return asyncio.run(self._request(AlterRequest(60_000, True, wanted), refusal, version, lost))
+        return asyncio.run(self._request(AlterRequest(60_000, True, wanted), refusal, denial, version, lost))
 
     async def _request(
-        self, asked: AlterRequest, refusal: AlterAnswer | None, version: int, lost: bool
+        self,
+        asked: AlterRequest,
+        refusal: AlterAnswer | None,
+        denial: Outcome | None,
+        version: int,
+        lost: bool,
     ) -> AlterAnswer:
         loop = asyncio.get_running_loop()
         started: list[asyncio.Task[None]] = []
@@ -135,10 +142,16 @@ class World:
         )
         frame = alter_reassignments.request_frame(asked, version, 7, b"tool")
         body = len(frame) - len(alter_reassignments.request_body(asked, version))
-        found = await self._asked(desk, Question(KEY, version, 7, frame, body, "bob", False), started)
+        self.sent = {}
+        first = await self._asked(desk, Question(KEY, version, 7, frame, body, "bob", False), started)
+        assert isinstance(first, Forward), "a broker is asked before anything else"
+        assert first.frame[14:18] == b"tool", "the caller's own client id"
+        assert not alter_reassignments.read_request(first.frame, body, version).wanted
+        allowed = AlterAnswer(0, True, denial or Outcome(0, ""), [])
+        told = alter_reassignments.write_answer(allowed, version, 7)
+        found = await self._asked(desk, Question(KEY, version, 7, told, 0, "bob", False, first.plan), started)
         if not isinstance(found, Forward):
             return alter_reassignments.read_answer(found, version)
-        assert found.frame[14:18] == b"tool", "the caller's own client id"
         sent = alter_reassignments.read_request(found.frame, body, version)
         self.sent = dict(sent.wanted)
         for _ in range(self.late_rounds):
@@ -152,7 +165,7 @@ class World:
         told = alter_reassignments.write_answer(said, version, 7)
         question = Question(KEY, version, 7, told, 0, "bob", False, found.plan)
         answer = await self._asked(desk, question, started)
-        assert not isinstance(answer, Forward), "a broker is asked once"
+        assert not isinstance(answer, Forward), "a broker is asked twice at most"
         return alter_reassignments.read_answer(answer, version)
 
     async def _asked(

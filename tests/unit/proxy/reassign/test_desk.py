@@ -42,6 +42,17 @@ def test_first_steps_go_over_the_callers_connection_and_the_rest_waits(world: Wo
         assert world.cluster.partitions[key].now().replicas == (2, 3)
 
 
+def test_who_may_not_reassign_is_told_so_and_nothing_else_happens(world: World) -> None:
+    answer = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), denial=DENIED)
+    assert answer == AlterAnswer(0, True, DENIED, [(ONE, DENIED), (("nowhere", 0), DENIED)])
+    assert not list(world.directory.iterdir()), "nothing is journaled"
+    assert world.stats.reassignment_requests == {"refused": 1}
+
+
+def test_empty_request_is_answered_by_the_broker_alone(world: World) -> None:
+    assert world.request() == AlterAnswer(0, True, Outcome(0, ""), [])
+
+
 def test_refusal_of_all_comes_back_for_every_partition_and_nothing_stays(world: World) -> None:
     refusal = AlterAnswer(0, True, DENIED, [(ONE, DENIED)])
     answer = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), refusal=refusal)
@@ -52,7 +63,7 @@ def test_refusal_of_all_comes_back_for_every_partition_and_nothing_stays(world: 
 
 def test_request_that_can_start_nothing_is_judged_all_the_same(world: World) -> None:
     world.request((ONE, (2, 3)), (TWO, (2, 3)))
-    answer = world.request((THREE, (2, 3)), refusal=AlterAnswer(0, True, DENIED, []))
+    answer = world.request((THREE, (2, 3)), denial=DENIED)
     assert world.sent == {}
     assert answer.partitions == [(THREE, DENIED)]
     assert THREE not in moves(world)
@@ -112,7 +123,7 @@ def test_cancel_between_two_steps_goes_back_in_steps(world: World) -> None:
     world.request((ONE, (2, 3)))
     world.cluster.catch_up_all()
     answer = world.request((ONE, None))
-    assert world.sent == {}
+    assert world.sent == {}, "the broker was asked once, whether the caller may"
     assert told(answer) == [0]
     world.run()
     assert world.cluster.partitions[ONE].now().replicas == (0, 1)
@@ -120,7 +131,7 @@ def test_cancel_between_two_steps_goes_back_in_steps(world: World) -> None:
 
 def test_who_may_not_cancel_changes_nothing(world: World) -> None:
     world.request((ONE, (2, 3)))
-    answer = world.request((ONE, None), refusal=AlterAnswer(0, True, DENIED, []))
+    answer = world.request((ONE, None), denial=DENIED)
     assert told(answer) == [31]
     assert moves(world) == {ONE: (2, 3)}
     world.run()

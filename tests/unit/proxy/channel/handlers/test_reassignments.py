@@ -228,3 +228,17 @@ def test_version_1_of_the_list_is_offered_where_there_are_batches(batches: bool)
         )
         answers.append(framed(kind(version=3, error_code=0, api_keys=[entry], throttle_time_ms=0)))
     talk.broker(1, answers[0], Insert(answers[1]), Drop(len(answers[0])))
+
+
+def test_shell_may_ask_the_broker_more_than_once() -> None:
+    talk = talking()
+    talk.client(0, ALTER + LATER, Drop(len(ALTER)), FULL)
+    for plan in ("may the caller?", "the first step"):
+        question(talk)
+        talk.channel.ask_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, plan))
+        talk.client(1, b"", Insert(SENT), FULL)
+        talk.broker(2, SAID, Drop(len(SAID)))
+    assert question(talk).plan == "the first step"
+    talk.channel.answered(ANSWER)
+    talk.broker(3, b"", Insert(ANSWER))
+    talk.client(4, b"", Pass(LATER))
