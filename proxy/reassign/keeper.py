@@ -113,7 +113,7 @@ class Keeper:
                 self.problem = str(error)
                 raise
             self.problem = ""
-            if known.sequence != self.known.sequence:
+            if known is not self.known:
                 self.known = known
                 await self.show()
             return known

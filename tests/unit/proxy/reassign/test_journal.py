@@ -125,7 +125,16 @@ def test_damaged_journal_is_set_aside_and_read_as_far_as_it_goes(
         replace(SECOND, target=(5, 6), unsure=True),
     ]
     assert entries(Journal(tmp_path)) == list(known.entries.values())
+    assert known.sequence > 3, "no number is used twice"
     broken.append([Ended("t", 0, "lost")])
+
+
+def test_what_has_not_changed_is_the_same_object(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    known = journal.append([FIRST])
+    assert journal.read() is known
+    Journal(tmp_path).append([SECOND])
+    assert journal.read() is not known
 
 
 def test_second_damage_gets_a_name_of_its_own(tmp_path: Path) -> None:
