@@ -83,6 +83,8 @@ class Journal:
         self._directory = directory
         self._path = directory / _NAME
         self._compact_bytes_min = _COMPACT_BYTES_MIN
+        self._sequence = 0
+        self._told: Known | None = None
         self._forget()
 
     def read(self) -> Known:
@@ -172,7 +174,7 @@ class Journal:
         self._lines = 0
         self._inode = 0
         self._offset = 0
-        self._told: Known | None = None
+        self._told = None
 
     def _catch_up(self) -> None:
         """Read on from where one was, or anew where another file is there now."""
