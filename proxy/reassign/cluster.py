@@ -42,6 +42,7 @@ MIN_ISR: Final = "min.insync.replicas"
 _MIN_ISR_SECONDS: Final = 15.0  # a topic's config is asked for again after this time
 _TOPICS_A_REQUEST: Final = 500
 _ANSWER_SECONDS_MAX: Final = 15.0
+_CONNECT_SECONDS_MAX: Final = 3.0
 _TIMEOUT_MS: Final = 10_000
 _UNKNOWN_TOPIC: Final = 3
 
@@ -90,6 +91,7 @@ class Cluster:
         self._one = asyncio.Lock()
         self._min_isr: dict[str, tuple[float, int]] = {}
         self._tells_fenced = True
+        self._turn = 0
 
     async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
         """Read what is known of these topics.
@@ -244,22 +246,28 @@ class Cluster:
     async def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
         async with self._one:
             try:
+                if self._streams is None:
+                    self._streams = await self._connect()
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    if self._streams is None:
-                        self._streams = await self._connect()
                     return await ask(*self._streams, api_key, version, body)
             except BaseException as error:
                 self.close()
+                self._turn += 1
                 if isinstance(error, FAILURES):
                     raise ClusterError(str(error) or type(error).__name__) from error
                 raise
 
     async def _connect(self) -> _Streams:
+        """Connect to the next broker that can be reached: one whose machine is gone must not be the first each time."""
         problems = []
-        for target in self._brokers.targets():
+        targets = self._brokers.targets()
+        for _ in range(len(targets)):
+            target = targets[self._turn % len(targets)]
             try:
-                return await self._dial(target)
+                async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+                    return await self._dial(target)
             except FAILURES as error:
+                self._turn += 1
                 problems.append(f"{target[0]}:{target[1]}: {str(error) or type(error).__name__}")
         raise OSError("; ".join(problems[:3]) or "no broker is known")
 

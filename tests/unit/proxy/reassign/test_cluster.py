@@ -231,3 +231,30 @@ def test_election_tells_of_each() -> None:
         kind(version=1, throttle_time_ms=0, error_code=0, replica_election_results=[topic])
     )
     assert asking(broker, lambda cluster: cluster.elect([T0, T1])) == {T0: (0, "m"), T1: (80, "m")}
+
+
+def test_broker_that_fails_is_not_the_first_again() -> None:
+    broker = Broker()
+
+    async def run() -> None:
+        server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        brokers = BrokerMap((Address("127.0.0.1", 1), Address("127.0.0.1", port)), Stats())
+        cluster = Cluster(brokers)
+        dialled: list[tuple[str, int]] = []
+        dial = cluster._dial
+
+        async def watched(target: tuple[str, int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            dialled.append(target)
+            return await dial(target)
+
+        cluster._dial = watched  # type: ignore[method-assign]
+        await cluster.look(["t"])
+        cluster.close()
+        await cluster.look(["t"])
+        assert [target[1] for target in dialled] == [1, port, port]
+        cluster.close()
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(run())
