@@ -53,12 +53,13 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# Unit tests first: they say in seconds what the others would say in minutes. Then everything that needs brokers in one
-# run, so that three brokers start once.
+# Unit tests first: they say in seconds what the others would say in minutes. Then everything that needs brokers, in two
+# processes with three brokers each: these tests wait for brokers and clients most of the time. A module stays whole,
+# since what is dear in it is set up once.
 .PHONY: test
 test: jars languages ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit
-	$(PYTEST) tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
+	$(PYTEST) --numprocesses 2 --dist loadfile tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
 
 .PHONY: unit
 unit: $(VENV)/.stamp ## Unit, property and simulation tests, and the docstrings' examples; under a minute

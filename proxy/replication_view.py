@@ -142,6 +142,16 @@ class ReplicationView:
                 "Fetches that passed unthrottled: too many replicas to remember",
                 stats.replication_unmirrored,
             ),
+            (
+                "sluice_replicas_passed_unasked",
+                "New replicas that passed unthrottled: whether they are throttled could not be told in time",
+                stats.replicas_passed_unasked,
+            ),
+            (
+                "sluice_replication_asked_in_vain",
+                "Times the cluster did not tell what is throttled; what was known before holds on",
+                self._quotas.asked_in_vain,
+            ),
         ):
             yield Family(name, "counter", text, (), [((), value)])
         versions = sorted(stats.replication_unknown_versions.items())

@@ -48,6 +48,7 @@ class Stats:
         "reloads",
         "replica_fetches_answered",
         "replicas_left_out",
+        "replicas_passed_unasked",
         "replication_unknown_versions",
         "replication_unmirrored",
         "requests",
@@ -96,6 +97,7 @@ class Stats:
         self.replicas_left_out = 0  # times a throttled replica was left out of a Fetch
         self.replica_fetches_answered = 0  # Fetches of followers that had nothing left to ask for
         self.replication_unknown_versions: Counter[str] = Counter()  # Fetches that passed unthrottled
+        self.replicas_passed_unasked = 0  # new ones: nobody could tell in time
         self.replication_unmirrored = 0  # Fetches that passed unthrottled: too many replicas to remember
         self.unnamed_brokers = 0  # times a broker without a port was left out of an answer
         self.pipe_fallbacks = 0

@@ -26,6 +26,7 @@ REPLICAS_MAX: Final = 400_000
 # What a batch is taken for before one was seen: the Java producer's batch.size.
 BATCH_BYTES: Final = 16_384
 _LOOKED_AT_MAX: Final = 16
+_ID_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +97,10 @@ class ReplicationQuotas:
         lists: which replicas are throttled.
         version: changes with the lists and the names; claims of another version are out of date.
         topic_names: id -> name, as far as is known.
-        unknown_topics: ids that followers have named and nobody knows; whoever asks the cluster empties it.
+        unknown_topics: ids that followers have named and nobody knows; whoever asks the cluster takes them.
         fresh_ms: when the cluster was last asked what is throttled, and has answered; None where it is not asked.
         waited_for: somebody waits for it to be asked again.
+        asked_in_vain: how often it has not answered, or not told; what was known holds on.
         replicas: how many are followed through this process, by all followers together; bounded by REPLICAS_MAX.
         links: who fetches from whom now.
         bytes_in: (follower, topic, partition) -> bytes of records, throttled or not (PartitionBytesInRate).
@@ -118,6 +120,7 @@ class ReplicationQuotas:
         self.replicas = 0
         self.fresh_ms: int | None = None
         self.waited_for = False
+        self.asked_in_vain = 0
         self.links: set[Followed] = set()
         self.bytes_in: Counter[tuple[int, bytes, int]] = Counter()
         self._turn = 0
@@ -154,10 +157,13 @@ class ReplicationQuotas:
 
     def name_topics(self, names: Mapping[bytes, str]) -> None:
         """Replace what is known of topics' names."""
-        self.unknown_topics.clear()
         if names != self.topic_names:
             self.topic_names = dict(names)
             self.version += 1
+
+    def is_named(self, topic: bytes) -> bool:
+        """Whether it can be told if a topic is listed: it came with its name, or its id's name is known."""
+        return len(topic) != _ID_BYTES or topic in self.topic_names
 
     def leader(self, broker: int, now_ms: int) -> Rate:
         """Give the rate of what a broker sends."""
@@ -183,7 +189,7 @@ class ReplicationQuotas:
         """
         name = self.topic_names.get(topic)
         if name is None:
-            if len(topic) == 16 and topic not in self.unknown_topics:
+            if len(topic) == _ID_BYTES and topic not in self.unknown_topics:
                 if len(self.unknown_topics) < TOPIC_IDS_MAX:
                     self.unknown_topics.add(topic)
                 return None

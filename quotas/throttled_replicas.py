@@ -88,6 +88,11 @@ class ThrottledReplicas:
     followers: Mapping[str, ReplicaList] = field(default_factory=_none)
     adding: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=lambda: MappingProxyType({}))
 
+    def brokers(self) -> set[int]:
+        """Give every broker that is named, which need not exist: an entry of one that does not throttles nothing."""
+        listed = (*self.leaders.values(), *self.followers.values())
+        return {broker for replicas in listed for _, broker in replicas.pairs}.union(*self.adding.values())
+
     def sending(self, topic: str, partition: int, leader: int, follower: int) -> bool:
         """Whether what this leader sends this follower counts against the leader's rate."""
         if follower in self.adding.get((topic, partition), ()):

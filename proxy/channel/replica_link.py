@@ -216,13 +216,11 @@ class ReplicaLink:
     def _wait_for_news(self, limits: dict[TopicPartition, int], now_ms: int) -> int | None:
         """Leave new replicas out that are behind; gives when to look for the news that says whether they may pass."""
         fresh_ms = self._quotas.fresh_ms
-        known = [
-            key
-            for key, since_ms in self._new.items()
-            if fresh_ms is None or fresh_ms > since_ms or now_ms - since_ms > _NEWS_MS_MAX
-        ]
-        for key in known:
-            del self._new[key]
+        for key, since_ms in list(self._new.items()):
+            told = fresh_ms is not None and fresh_ms > since_ms and self._quotas.is_named(key[0])
+            if told or fresh_ms is None or now_ms - since_ms > _NEWS_MS_MAX:
+                del self._new[key]
+                self._stats.replicas_passed_unasked += not told
         waiting = False
         for key in self._new:
             replica = self.session.replicas[key]

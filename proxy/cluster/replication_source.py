@@ -49,8 +49,10 @@ _UNLIMITED: Final = 2**63 - 1  # Kafka's default
 # A topic that was just created is not known to every broker at once; one that was deleted never again.
 _TRIES_MAX: Final = 60
 _WARNED_MAX: Final = 1000
+_SAID_MAX: Final = 20
 
 _Target = tuple[str, int]
+_Found = tuple[BrokerLimits, BrokerLimits, ThrottledReplicas]
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _FAILURES: Final = (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError)
 
@@ -126,18 +128,22 @@ class ReplicationSource:
             return
         begun_ms = self._now_ms()
         problem = ""
+        found = None
         try:
             await self._name_topics()
             if settings.throttled == "cluster":
-                await self._mirror()
+                found = await self._mirrored()
             elif settings.throttled == "reassignments":
-                await self._follow_reassignments()
+                found = await self._reassigned()
         except _FAILURES as error:
             problem = str(error) or type(error).__name__
         if settings is not self._settings:
-            return
+            return  # what was asked for is not wanted any more, and something else holds by now
+        if found is not None:
+            self._take(*found)
         # While nobody can be asked, nobody is kept waiting for an answer.
         quotas.fresh_ms = None if problem else begun_ms
+        quotas.asked_in_vain += bool(problem)
         if problem != self.problem:
             level = logging.WARNING if problem else logging.INFO
             event(
@@ -150,7 +156,8 @@ class ReplicationSource:
 
     async def _name_topics(self) -> None:
         quotas = self._quotas
-        for topic in quotas.unknown_topics:
+        while quotas.unknown_topics:  # taken now: while the cluster is asked more may come
+            topic = quotas.unknown_topics.pop()
             if len(self._tries) < TOPIC_IDS_MAX:
                 self._tries.setdefault(topic, 0)
         wanted = [topic for topic, tries in self._tries.items() if tries < _TRIES_MAX]
@@ -167,8 +174,8 @@ class ReplicationSource:
                     self._tries[topic] += 1
         quotas.name_topics(names)
 
-    async def _mirror(self) -> None:
-        """Take the brokers' own rates, and their topics' lists while there is any rate."""
+    async def _mirrored(self) -> _Found:
+        """Ask for the brokers' own rates, and for their topics' lists while there is any rate."""
         keys = (LEADER_RATE, FOLLOWER_RATE)
         brokers = self._brokers.live()
         found = await asyncio.gather(*(self._describe_broker(broker, keys) for broker in brokers))
@@ -182,7 +189,7 @@ class ReplicationSource:
         lists = ThrottledReplicas()
         if any(rate is not None for rates in self._rates.values() for rate in rates):
             lists = await self._topic_lists()
-        self._take(leaders, followers, lists)
+        return leaders, followers, lists
 
     async def _describe_broker(self, broker: int, keys: Sequence[str]) -> Described | None:
         _, target = self._brokers.upstream(broker)
@@ -208,14 +215,15 @@ class ReplicationSource:
                         lists[topic.name] = self._parsed(f"{key} of topic {topic.name}", topic.configs[key])
         return ThrottledReplicas(leaders=leaders, followers=followers)
 
-    async def _follow_reassignments(self) -> None:
+    async def _reassigned(self) -> _Found:
+        """Ask for the reassignments under way."""
         api_key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.VERSION
         found = reassignments.read_answer(await self._ask_any(api_key, version, reassignments.EVERYTHING))
         if found.error_code:
             raise OSError(
                 f"ListPartitionReassignments: error {found.error_code} {found.error_message or ''}".strip()
             )
-        self._take(*self._own_rates(), ThrottledReplicas(adding=found.adding))
+        return *self._own_rates(), ThrottledReplicas(adding=found.adding)
 
     def _own_rates(self) -> tuple[BrokerLimits, BrokerLimits]:
         settings = self._settings
@@ -231,7 +239,20 @@ class ReplicationSource:
                 topics=len({*lists.leaders, *lists.followers}),
                 adding=len(lists.adding),
             )
+            self._warn_of_unknown_brokers(lists)
             self._changed()
+
+    def _warn_of_unknown_brokers(self, lists: ThrottledReplicas) -> None:
+        live = self._brokers.live()
+        unknown = sorted(lists.brokers().difference(live)) if live else []
+        if unknown:
+            event(
+                logger,
+                logging.WARNING,
+                "throttled replicas of brokers that are down or do not exist",
+                brokers=",".join(map(str, unknown[:_SAID_MAX])),
+                count=len(unknown),
+            )
 
     def _parsed(self, where: str, text: str) -> ReplicaList:
         found, problems = parse_replicas(text)

@@ -38,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
         *listeners(config),
         *quotas(config, definitions),
         *replication(config),
+        *reassignment(config),
     ]
     lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
     lines += [f"warning: {warning}" for warning in (*config.warnings, *unenforced(definitions.entries()))]
@@ -129,6 +130,19 @@ def replication(config: Config) -> Iterator[str]:
             for side, limit in (("leaders", settings.leader_rate), ("followers", settings.follower_rate))
         ]
         yield f"replication: policy {settings.policy}, throttled is {what}; {', '.join(rates)}"
+
+
+def reassignment(config: Config) -> Iterator[str]:
+    """Say how reassignments are carried out, where they do not pass as they are."""
+    settings = config.reassignment
+    if not settings.batches:
+        return
+    limits = settings.limits
+    yield (
+        f"reassignments: {limits.parallel_replica_count} replicas of a partition, "
+        f"{limits.parallel_partition_count} partitions, {limits.parallel_leader_movements} leaders, "
+        f"{limits.max_concurrent_replica_movements} replicas in all at once; journal in {settings.journal}"
+    )
 
 
 def _limits(definitions: Definitions) -> dict[Entity, dict[str, float]]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from proxy.commands import reassign_plan
+from proxy.commands import reassign_plan, reassign_status
 from proxy.commands.reassign_file import read_reassignment
 from proxy.config.readers import addresses, rate, seconds
 from proxy.errors import UsageError
@@ -54,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--json", action="store_true", help="print JSON")
     reassign_plan.add_arguments(commands)
+    reassign_status.add_arguments(commands)
 
 
 def run(options: argparse.Namespace) -> int:

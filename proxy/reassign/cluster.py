@@ -10,10 +10,16 @@ It needs Describe and Alter on the cluster, Describe and DescribeConfigs on topi
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
 
-from protocol.api import DESCRIBE_CLUSTER, METADATA
+from protocol.api import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    DESCRIBE_CLUSTER,
+    LIST_PARTITION_REASSIGNMENTS,
+    METADATA,
+)
 from protocol.errors import WireError
 from protocol.messages import (
     alter_reassignments,
@@ -36,11 +42,13 @@ MIN_ISR: Final = "min.insync.replicas"
 _MIN_ISR_SECONDS: Final = 15.0  # a topic's config is asked for again after this time
 _TOPICS_A_REQUEST: Final = 500
 _ANSWER_SECONDS_MAX: Final = 15.0
+_CONNECT_SECONDS_MAX: Final = 3.0
 _TIMEOUT_MS: Final = 10_000
 _UNKNOWN_TOPIC: Final = 3
 
 FAILURES: Final = (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError)
 
+T = TypeVar("T")
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -83,6 +91,7 @@ class Cluster:
         self._one = asyncio.Lock()
         self._min_isr: dict[str, tuple[float, int]] = {}
         self._tells_fenced = True
+        self._turn = 0
 
     async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
         """Read what is known of these topics.
@@ -98,7 +107,7 @@ class Cluster:
         names = sorted(set(topics))
         for chunk in _chunks(names) or [[]]:
             body = partition_states.request_body(chunk)
-            seen = partition_states.read_answer(await self._ask(METADATA, partition_states.VERSION, body))
+            seen = await self._read(METADATA, partition_states.VERSION, body, partition_states.read_answer)
             live |= seen.live
             found.update(seen.topics)
         there = {name: topic for name, topic in found.items() if not topic.error_code}
@@ -108,18 +117,7 @@ class Cluster:
         min_isr = await self._min_isrs(sorted(there))
         # Last: a step that is not listed any more is done, and what was read before may be older.
         ongoing = await self._ongoing()
-        now = {}
-        for name, topic in there.items():
-            for index, one in topic.partitions.items():
-                move = ongoing.get((name, index))
-                now[name, index] = PartitionNow(
-                    replicas=one.replicas if move is None else move.replicas,
-                    isr=one.isr,
-                    leader=one.leader,
-                    adding=() if move is None else move.adding,
-                    removing=() if move is None else move.removing,
-                    min_isr=min_isr.get(name, 1),
-                )
+        now = await asyncio.to_thread(_now, there, ongoing, min_isr)
         known = live.union(*(one.replicas for topic in there.values() for one in topic.partitions.values()))
         if registered:
             known |= await self._registered()
@@ -134,12 +132,12 @@ class Cluster:
         """
         asked = AlterRequest(_TIMEOUT_MS, True, list(targets.items()))
         version = alter_reassignments.VERSION
-        frame = await self._ask(
-            alter_reassignments.ALTER_PARTITION_REASSIGNMENTS,
+        answer = await self._read(
+            ALTER_PARTITION_REASSIGNMENTS,
             version,
             alter_reassignments.request_body(asked, version),
+            partial(alter_reassignments.read_answer, version=version),
         )
-        answer = alter_reassignments.read_answer(frame, version)
         found = dict(answer.partitions)
         if answer.outcome.error_code:
             return {key: found.get(key, answer.outcome) for key in targets}
@@ -152,8 +150,9 @@ class Cluster:
             ClusterError: nobody has answered.
         """
         body = elect_leaders.request_body(partitions, _TIMEOUT_MS)
-        frame = await self._ask(elect_leaders.ELECT_LEADERS, elect_leaders.VERSION, body)
-        error_code, found = elect_leaders.read_answer(frame)
+        error_code, found = await self._read(
+            elect_leaders.ELECT_LEADERS, elect_leaders.VERSION, body, elect_leaders.read_answer
+        )
         return {key: found.get(key, (error_code, "")) for key in partitions}
 
     async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
@@ -188,8 +187,12 @@ class Cluster:
             self._streams = None
 
     async def _ongoing(self) -> dict[TopicPartition, reassignments.Ongoing]:
-        api_key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.VERSION
-        found = reassignments.read_answer(await self._ask(api_key, version, reassignments.EVERYTHING))
+        found = await self._read(
+            LIST_PARTITION_REASSIGNMENTS,
+            reassignments.VERSION,
+            reassignments.EVERYTHING,
+            reassignments.read_answer,
+        )
         if found.error_code:
             message = f"error {found.error_code} {found.error_message or ''}".strip()
             raise ClusterError(f"ListPartitionReassignments: {message}")
@@ -201,8 +204,8 @@ class Cluster:
         wanted = [topic for topic in topics if self._min_isr.get(topic, (old - 1, 0))[0] < old]
         for chunk in _chunks(wanted):
             body = describe_configs.request_body(describe_configs.TOPIC, chunk, (MIN_ISR,))
-            frame = await self._ask(describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
-            for described in describe_configs.read_answer(frame):
+            key, version = describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION
+            for described in await self._read(key, version, body, describe_configs.read_answer):
                 if described.error_code not in (0, _UNKNOWN_TOPIC):
                     # Without it nobody knows how few replicas are too few.
                     raise ClusterError(
@@ -219,10 +222,12 @@ class Cluster:
         if not self._tells_fenced:
             return frozenset()
         try:
-            frame = await self._ask(
-                DESCRIBE_CLUSTER, partition_states.CLUSTER_VERSION, partition_states.BROKERS_AND_FENCED
+            error_code, brokers = await self._read(
+                DESCRIBE_CLUSTER,
+                partition_states.CLUSTER_VERSION,
+                partition_states.BROKERS_AND_FENCED,
+                partition_states.read_brokers,
             )
-            error_code, brokers = partition_states.read_brokers(frame)
         except ClusterError:
             await self._ongoing()  # raises where it was not the question's fault
             error_code, brokers = 1, frozenset[int]()
@@ -230,25 +235,39 @@ class Cluster:
             self._tells_fenced = False
         return brokers
 
+    async def _read(self, api_key: int, version: int, body: bytes, read: Callable[[bytes], T]) -> T:
+        """Ask, and read the answer in a thread: thousands of partitions take longer than channels may wait."""
+        frame = await self._ask(api_key, version, body)
+        try:
+            return await asyncio.to_thread(read, frame)
+        except WireError as error:
+            raise ClusterError(f"an answer that can not be read: {error}") from error
+
     async def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
         async with self._one:
             try:
+                if self._streams is None:
+                    self._streams = await self._connect()
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    if self._streams is None:
-                        self._streams = await self._connect()
                     return await ask(*self._streams, api_key, version, body)
             except BaseException as error:
                 self.close()
+                self._turn += 1
                 if isinstance(error, FAILURES):
                     raise ClusterError(str(error) or type(error).__name__) from error
                 raise
 
     async def _connect(self) -> _Streams:
+        """Connect to the next broker that can be reached: one whose machine is gone must not be the first each time."""
         problems = []
-        for target in self._brokers.targets():
+        targets = self._brokers.targets()
+        for _ in range(len(targets)):
+            target = targets[self._turn % len(targets)]
             try:
-                return await self._dial(target)
+                async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+                    return await self._dial(target)
             except FAILURES as error:
+                self._turn += 1
                 problems.append(f"{target[0]}:{target[1]}: {str(error) or type(error).__name__}")
         raise OSError("; ".join(problems[:3]) or "no broker is known")
 
@@ -261,6 +280,27 @@ class Cluster:
             streams[1].close()
             raise
         return streams
+
+
+def _now(
+    topics: Mapping[str, partition_states.TopicPartitions],
+    ongoing: Mapping[TopicPartition, reassignments.Ongoing],
+    min_isr: Mapping[str, int],
+) -> dict[TopicPartition, PartitionNow]:
+    """Put together what several answers say of each partition."""
+    now = {}
+    for name, topic in topics.items():
+        for index, one in topic.partitions.items():
+            move = ongoing.get((name, index))
+            now[name, index] = PartitionNow(
+                replicas=one.replicas if move is None else move.replicas,
+                isr=one.isr,
+                leader=one.leader,
+                adding=() if move is None else move.adding,
+                removing=() if move is None else move.removing,
+                min_isr=min_isr.get(name, 1),
+            )
+    return now
 
 
 def _chunks(items: Sequence[str]) -> list[list[str]]:

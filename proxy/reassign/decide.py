@@ -11,15 +11,15 @@ A partition with a step in question gets no other, so nothing is ever overridden
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from proxy.reassign.cluster import Seen
 from proxy.reassign.entries import Ended, Entry, Record
-from quotas.reassignment_batch import BatchLimits, next_batch
-from quotas.reassignment_step import PartitionNow, Step, TopicPartition, Waiting
+from quotas.reassignment_batch import BatchLimits, choose_batch
+from quotas.reassignment_step import Finished, PartitionNow, Step, TopicPartition, Waiting, next_step
 
 __all__ = ["ASKED_MS_MAX", "Decision", "Memory", "decide"]
 
@@ -31,6 +31,9 @@ _UNSETTLED_MS: Final = 10_000  # until a state that no step of ours explains is 
 _GONE_MS: Final = 10_000  # until a topic that no broker knows is believed to be deleted
 _ELECTIONS_MAX: Final = 5
 _RETRY_MS: Final = (1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
+
+
+_Verdict: TypeAlias = Step | Finished | Waiting
 
 
 @dataclass(slots=True)
@@ -55,6 +58,23 @@ class Memory:
     unsettled_ms: dict[TopicPartition, int] = field(default_factory=dict)
     elections: Counter[TopicPartition] = field(default_factory=Counter)
     waited: Mapping[TopicPartition, int] = field(default_factory=dict)
+    _verdicts: dict[TopicPartition, tuple[Entry, PartitionNow, _Verdict]] = field(default_factory=dict)
+    _basis: tuple[frozenset[int], int, frozenset[int]] | None = None
+
+    def verdicts(
+        self, entries: Sequence[Entry], seen: Seen, replica_count: int, lost: frozenset[int]
+    ) -> dict[TopicPartition, _Verdict]:
+        """The planner's verdicts: of thousands that wait most are as they were, and are not thought of again."""
+        basis = (seen.live, replica_count, lost)
+        known = self._verdicts if basis == self._basis else {}
+        self._basis, self._verdicts = basis, {}
+        for entry in entries:
+            key, now = entry.key, seen.now[entry.key]
+            before = known.get(key)
+            if before is None or before[0] is not entry or before[1] != now:
+                before = (entry, now, next_step(entry.move, now, seen.live, replica_count, lost))
+            self._verdicts[key] = before
+        return {key: verdict for key, (_, _, verdict) in self._verdicts.items()}
 
     def failed(self, key: TopicPartition, problem: str, now_ms: int) -> None:
         """A submission was refused: try again later, and later still."""
@@ -122,7 +142,7 @@ def decide(
     """Decide what to do now."""
     memory.forget(entries)
     found = Decision(lost=_lost(entries, seen, memory, dead_target_ms, now_ms))
-    moves = []
+    open_entries = []
     for key, entry in entries.items():
         now = seen.now.get(key)
         if now is None or seen.topic_ids.get(entry.topic) != entry.topic_id:
@@ -134,8 +154,9 @@ def decide(
         elif entry.asked is not None:
             _judged(found, entry, now, memory, now_ms)
         elif _goes_on(found, entry, now, memory, now_ms):
-            moves.append(entry.move)
-    batch = next_batch(moves, seen.now, seen.live, limits, found.in_flight, memory.waited, found.lost)
+            open_entries.append(entry)
+    verdicts = memory.verdicts(open_entries, seen, limits.replica_count, found.lost)
+    batch = choose_batch(verdicts, limits, found.in_flight, memory.waited)
     memory.waited = batch.waited
     found.waiting.update(batch.waiting)
     for key in batch.finished:
@@ -247,8 +268,7 @@ def _state(step: Step, now: PartitionNow, memory: Memory, now_ms: int) -> _State
 
 def _is_to_be_cancelled(entry: Entry, step: Step, now: PartitionNow, found: Decision) -> bool:
     leads_away = entry.cancelled and not set(step.adds) <= set(entry.original)
-    blocked = not found.lost.isdisjoint(step.replicas)
-    return (leads_away or blocked) and step.may_be_cancelled(now)
+    return (leads_away or bool(step.blocked_by(now, found.lost))) and step.may_be_cancelled(now)
 
 
 def _needs_leader(step: Step, now: PartitionNow, memory: Memory) -> bool:

@@ -1,11 +1,13 @@
 """Takes callers' requests: judged, journaled, their first steps sent over the caller's own connection (KIP-435).
 
-    request ─► look at the cluster ─► judge ─► first steps ─► journal: asked ─► Forward ─► the broker judges
-    its answer ─► journal: accepted, or struck out ─► what the caller is told
+    request ─► Forward: an empty request ─► may the caller reassign at all? no: told so, and nothing else happens
+       yes  ─► look at the cluster ─► judge ─► first steps ─► journal: asked ─► Forward: the first steps
+    answer  ─► journal: accepted, or struck out ─► what the caller is told
 
-What is asked for is on disk before anything is submitted, marked as not judged: it is no move yet, no step follows it,
-and after a refusal it is gone again. Who may reassign is the broker's to say, of every request: of one that can start
-nothing now an empty request is sent. A refusal of the whole comes back as the broker gave it, for every partition.
+Who may reassign is the broker's to say, of every request: so an empty one goes first, in the caller's name. A refusal
+of it comes back for every partition as the broker would give it, with nothing read, written or submitted for it.
+What is asked for is then on disk before anything is submitted, marked as not judged: it is no move yet, no step follows
+it, and if a broker refuses it, it is gone again. What can begin nothing now is accepted without a second question.
 What was not answered, or timed out at the broker, may have been done: the executor finds out.
 
 One request of a connection at a time; at most REQUESTS_MAX of all connections.
@@ -13,51 +15,43 @@ One request of a connection at a time; at most REQUESTS_MAX of all connections.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
 from typing import Final, NamedTuple
 
-from protocol.api import ALTER_PARTITION_REASSIGNMENTS, flexible
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD
 from protocol.messages import alter_reassignments
-from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome, Target
+from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome
 from proxy.channel import Forward, PeerError, Question
 from proxy.config import ReassignmentSettings
 from proxy.logs import event
-from proxy.reassign.cluster import Cluster, ClusterError, Seen
-from proxy.reassign.entries import Ended, Record
+from proxy.reassign.cluster import Cluster, ClusterError
 from proxy.reassign.journal import ConflictError, JournalError
-from proxy.reassign.judge import Kind, Verdict, judge
+from proxy.reassign.judge import Kind
 from proxy.reassign.keeper import Keeper
+from proxy.reassign.planning import REQUEST_TIMED_OUT, Plan, outcomes_of, plan_request, records_of
 from proxy.stats import Stats
-from quotas.reassignment_batch import next_batch
-from quotas.reassignment_step import Step, TopicPartition
+from quotas.reassignment_step import TopicPartition
 
-__all__ = ["ReassignmentDesk"]
+__all__ = ["Answered", "ReassignmentDesk"]
 
 REQUESTS_MAX: Final = 100
 _CONFLICTS_MAX: Final = 20
 _TIMEOUT_MS_MAX: Final = 20_000  # below what the executor waits for an answer (`decide.ASKED_MS_MAX`)
-_REQUEST_TIMED_OUT: Final = 7
-_NOT_CONTROLLER: Final = 41
 _KAFKA_STORAGE_ERROR: Final = 56
-_NO_REASSIGNMENT_IN_PROGRESS: Final = 85
-_OPEN: Final = frozenset((_REQUEST_TIMED_OUT, _NOT_CONTROLLER))  # it may have been done
 
 Answered = Callable[[bytes | bytearray | Forward | Exception], None]
 
 logger = logging.getLogger(__name__)
 
 
-class _Plan(NamedTuple):
-    """One request, while the broker judges it."""
+class _Asked(NamedTuple):
+    """A request, while the broker says whether its caller may reassign."""
 
-    asked: AlterRequest
-    verdicts: Sequence[Verdict]
-    sent: Mapping[TopicPartition, Target]
-    by: str
+    question: Question
+    request: AlterRequest
 
 
 class ReassignmentDesk:
@@ -101,6 +95,8 @@ class ReassignmentDesk:
         try:
             if question.plan is None:
                 answered(await self._begin(question))
+            elif isinstance(question.plan, _Asked):
+                answered(await self._go_on(question, question.plan))
             else:
                 answered(await self._end(question))
         except WireError as error:
@@ -113,175 +109,128 @@ class ReassignmentDesk:
         finally:
             self._requests -= 1
 
-    async def _begin(self, question: Question) -> bytes | Forward:
-        """Judge a request, and write down what of it is taken."""
-        asked = alter_reassignments.read_request(question.frame, question.body_at, question.version)
-        by = f"{self._keeper.process}/{next(self._numbers)}"
+    async def _begin(self, question: Question) -> Forward:
+        """Have the broker say whether the caller may reassign."""
+        # In a thread, as all else that grows with the partitions.
+        asked = await asyncio.to_thread(
+            alter_reassignments.read_request, question.frame, question.body_at, question.version
+        )
+        return _forward(question, asked._replace(wanted=()), _Asked(question, asked))
+
+    async def _go_on(self, question: Question, asked: _Asked) -> bytes | Forward:
+        """The broker has said whether the caller may: if so judge the request, and write down what of it is taken."""
+        request = asked.request
+        answer = alter_reassignments.read_answer(question.frame, question.version)
+        if not request.wanted:
+            return question.frame
+        if answer.outcome.error_code:
+            self._stats.reassignment_requests["refused"] += 1
+            return _answer_of(question, request, answer._replace(partitions=_all(request, answer.outcome)))
         try:
             async with self._keeper.planning:
-                plan = await self._planned(asked, by)
+                plan = await self._planned(request)
+            if plan.sent:
+                sent = AlterRequest(min(request.timeout_ms, _TIMEOUT_MS_MAX), True, list(plan.sent.items()))
+                if not plan.entries:
+                    # Nothing of ours: the caller's own words about what factor may be changed hold.
+                    sent = sent._replace(allow_factor_change=request.allow_factor_change)
+                return _forward(asked.question, sent, plan)
+            return await self._settled(question, plan, answer)
         except (ClusterError, JournalError) as error:
-            return self._failed(question, asked, error)
-        sent = AlterRequest(min(asked.timeout_ms, _TIMEOUT_MS_MAX), True, list(plan.sent.items()))
-        if not any(verdict.entry for verdict in plan.verdicts):
-            # Nothing of ours: the caller's own words about what factor may be changed hold.
-            sent = sent._replace(timeout_ms=asked.timeout_ms, allow_factor_change=asked.allow_factor_change)
-        frame = alter_reassignments.request_frame(
-            sent, question.version, question.correlation_id, _client_id(question)
-        )
-        return Forward(ALTER_PARTITION_REASSIGNMENTS, frame, plan)
+            return self._failed(question, request, error)
 
-    async def _planned(self, asked: AlterRequest, by: str) -> _Plan:
+    async def _planned(self, request: AlterRequest) -> Plan:
         """Look, judge, choose first steps and journal; once more where another process was faster."""
+        by = f"{self._keeper.process}/{next(self._numbers)}"
         for _ in range(_CONFLICTS_MAX):
             known = await self._keeper.read()
-            topics = {topic for topic, _ in (*known.entries, *(key for key, _ in asked.wanted))}
+            topics = {topic for topic, _ in (*known.entries, *(key for key, _ in request.wanted))}
             seen = await self._cluster.look(sorted(topics), registered=True)
-            settings = self._settings()
-            verdicts = judge(asked, known.entries, seen, settings.moves_max, by)
-            steps = _first_steps(verdicts, self._keeper, seen, settings)
-            sent = _to_send(verdicts, steps, seen)
-            records = [_with_step(verdict, steps) for verdict in verdicts if verdict.entry is not None]
+            plan = await asyncio.to_thread(plan_request, request, known, seen, self._settings(), by)
+            try:
+                await self._keeper.append(list(plan.entries.values()), expected=known.sequence)
+            except ConflictError:
+                continue
+            return plan
+        raise JournalError("other processes write all the time")
+
+    async def _end(self, question: Question) -> bytes:
+        """The broker has judged the first steps."""
+        plan = question.plan
+        assert isinstance(plan, Plan), "the plan of the request that was sent"
+        answer = alter_reassignments.read_answer(question.frame, question.version)
+        try:
+            return await self._settled(question, plan, answer)
+        except JournalError as error:
+            return self._failed(question, plan.asked, error)
+
+    async def _settled(self, question: Question, plan: Plan, answer: AlterAnswer) -> bytes:
+        """Accept or strike out, and answer.
+
+        Raises:
+            JournalError: it can not be written down; the executor finds out what became of it.
+        """
+        told = outcomes_of(plan, answer)
+        for _ in range(_CONFLICTS_MAX):
+            known = await self._keeper.read()
+            records = await asyncio.to_thread(records_of, plan, told, known)
             try:
                 await self._keeper.append(records, expected=known.sequence)
             except ConflictError:
                 continue
-            return _Plan(asked, verdicts, sent, by)
-        raise JournalError("other processes write all the time")
-
-    async def _end(self, question: Question) -> bytes:
-        """The broker has judged: accept or strike out, and answer."""
-        plan = question.plan
-        assert isinstance(plan, _Plan), "the plan of the request that was sent"
-        answer = alter_reassignments.read_answer(question.frame, question.version)
-        told = _told(plan, answer)
-        known = await self._keeper.read()
-        records: list[Record] = []
-        for verdict in plan.verdicts:
-            entry = known.entries.get(verdict.key)
-            if entry is None or entry.asked is None or entry.asked.by != plan.by:
-                continue  # the executor has found out before
-            code = told[verdict.key].error_code
-            if not code:
-                records.append(entry.accepted())
-            elif code not in _OPEN:
-                records.append(entry.struck() or Ended(*verdict.key, "refused"))
-        try:
-            await self._keeper.append(records)
-        except JournalError as error:
-            problem = Outcome(_KAFKA_STORAGE_ERROR, f"Sluice can not write its journal: {error}")
-            told = {key: outcome if outcome.error_code else problem for key, outcome in told.items()}
+            break
+        else:
+            raise JournalError("other processes write all the time")
         self._count(plan, told)
         self._wake()
-        return self._written(question, plan, answer, told)
-
-    def _written(
-        self,
-        question: Question,
-        plan: _Plan,
-        answer: AlterAnswer,
-        told: Mapping[TopicPartition, Outcome],
-    ) -> bytes:
-        """The answer for the caller: the broker's own where it says what is to be said."""
-        order = list(dict.fromkeys(key for key, _ in plan.asked.wanted))
-        said = list(answer.partitions)
-        if said == [(key, told[key]) for key in order]:
-            return question.frame
-        partitions = [(key, told[key]) for key in order]
-        written = answer._replace(partitions=partitions)
-        if question.version and not plan.asked.allow_factor_change:
-            written = written._replace(allow_factor_change=False)
-        return alter_reassignments.write_answer(written, question.version, question.correlation_id)
+        failed = answer.outcome.error_code
+        partitions = [
+            (one.key, one.outcome if one.kind is Kind.REFUSED and not failed else told[one.key])
+            for one in plan.verdicts
+        ]
+        # Of an empty request a broker says "", of others null.
+        outcome = answer.outcome if failed else Outcome()
+        return _answer_of(question, plan.asked, answer._replace(outcome=outcome, partitions=partitions))
 
     def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
-        """Nothing was done, and nothing could be: a caller that tries again may find it well."""
-        code = _KAFKA_STORAGE_ERROR if isinstance(error, JournalError) else _REQUEST_TIMED_OUT
+        """It could not be taken or written down: a caller that tries again may find it well."""
+        code = _KAFKA_STORAGE_ERROR if isinstance(error, JournalError) else REQUEST_TIMED_OUT
         where = "use its journal" if isinstance(error, JournalError) else "ask the cluster"
         outcome = Outcome(code, f"Sluice can not {where}: {error}")
         event(logger, logging.ERROR, "reassignment not taken", principal=question.user, problem=str(error))
         self._stats.reassignment_requests["failed"] += 1
-        partitions = [(key, outcome) for key in dict.fromkeys(key for key, _ in asked.wanted)]
-        answer = AlterAnswer(0, asked.allow_factor_change, outcome, partitions)
-        return alter_reassignments.write_answer(answer, question.version, question.correlation_id)
+        return _answer_of(question, asked, AlterAnswer(0, True, outcome, _all(asked, outcome)))
 
-    def _count(self, plan: _Plan, told: Mapping[TopicPartition, Outcome]) -> None:
-        refused = sum(1 for outcome in told.values() if outcome.error_code)
+    def _count(self, plan: Plan, told: Mapping[TopicPartition, Outcome]) -> None:
+        refused = sum(one.kind is Kind.REFUSED or told[one.key].error_code != 0 for one in plan.verdicts)
         self._stats.reassignment_requests["refused" if refused else "taken"] += 1
         event(
             logger,
             logging.INFO,
             "reassignment asked for",
-            partitions=len(told),
+            partitions=len(plan.verdicts),
             refused=refused,
             taken=sum(1 for one in plan.verdicts if one.entry and not told[one.key].error_code),
         )
 
 
-def _first_steps(
-    verdicts: Sequence[Verdict], keeper: Keeper, seen: Seen, settings: ReassignmentSettings
-) -> dict[TopicPartition, Step]:
-    """The steps of new moves that may begin now, beside everything that is in question already."""
-    in_flight = {}
-    for key, entry in keeper.known.entries.items():
-        step = entry.step if entry.asked is None or entry.asked.step is None else entry.asked.step
-        now = seen.now.get(key)
-        if step is not None and now is not None and not step.is_done(now):
-            in_flight[key] = step
-    moves = []
-    for verdict in verdicts:
-        if verdict.kind is Kind.TAKEN:
-            assert verdict.entry is not None, "what is taken has an entry"
-            moves.append(replace(verdict.entry, target=verdict.entry.wanted).move)
-    batch = next_batch(moves, seen.now, seen.live, settings.limits, in_flight, {})
-    return {step.key: step for step in batch.steps if step.submits}
+def _all(asked: AlterRequest, outcome: Outcome) -> list[tuple[TopicPartition, Outcome]]:
+    return [(key, outcome) for key, _ in asked.wanted]
 
 
-def _to_send(
-    verdicts: Sequence[Verdict], steps: Mapping[TopicPartition, Step], seen: Seen
-) -> dict[TopicPartition, Target]:
-    """What the broker gets to see: first steps, steps to take back, and what is none of our business."""
-    sent: dict[TopicPartition, Target] = {}
-    for key, target, kind, _, entry in verdicts:
-        if kind is Kind.PASSED:
-            sent[key] = target
-        elif kind is Kind.TAKEN and key in steps:
-            sent[key] = steps[key].replicas
-        elif kind is Kind.CANCELLED:
-            assert entry is not None, "it is a move of ours"
-            step, now = entry.step, seen.now[key]
-            if step is not None and step.is_under_way(now) and step.may_be_cancelled(now):
-                sent[key] = None
-    return sent
+def _answer_of(question: Question, asked: AlterRequest, answer: AlterAnswer) -> bytes:
+    """The answer for the caller; the broker's own where that says the same."""
+    told = answer._replace(allow_factor_change=asked.allow_factor_change)
+    if question.plan is not None and told == alter_reassignments.read_answer(
+        question.frame, question.version
+    ):
+        return question.frame
+    return alter_reassignments.write_answer(told, question.version, question.correlation_id)
 
 
-def _with_step(verdict: Verdict, steps: Mapping[TopicPartition, Step]) -> Record:
-    entry = verdict.entry
-    assert entry is not None, "there is something to write"
-    assert entry.asked is not None, "it is asked for"
-    return replace(entry, asked=replace(entry.asked, step=steps.get(verdict.key)))
-
-
-def _told(plan: _Plan, answer: AlterAnswer) -> dict[TopicPartition, Outcome]:
-    """What became of each partition: as the broker says, or as was judged here."""
-    said = dict(answer.partitions)
-    told = {}
-    for verdict in plan.verdicts:
-        key = verdict.key
-        if answer.outcome.error_code:
-            told[key] = said.get(key, answer.outcome)
-        elif key not in plan.sent:
-            told[key] = verdict.outcome
-        else:
-            outcome = said.get(key, Outcome(-1, "The broker's answer does not name the partition."))
-            was_over = outcome.error_code == _NO_REASSIGNMENT_IN_PROGRESS and verdict.kind is Kind.CANCELLED
-            told[key] = Outcome() if was_over else outcome
-    return told
-
-
-def _client_id(question: Question) -> bytes | None:
-    """The caller's own, which quotas and logs of the broker go by."""
+def _forward(question: Question, request: AlterRequest, plan: object) -> Forward:
+    """What goes to the broker in the caller's name: with its client id, which quotas and logs there go by."""
     size = REQUEST_HEAD.unpack_from(question.frame)[4]
-    assert flexible(ALTER_PARTITION_REASSIGNMENTS, question.version), "every version has tags"
-    if size < 0:
-        return None
-    return question.frame[REQUEST_HEAD.size : REQUEST_HEAD.size + size]
+    client_id = None if size < 0 else question.frame[REQUEST_HEAD.size : REQUEST_HEAD.size + size]
+    frame = alter_reassignments.request_frame(request, question.version, question.correlation_id, client_id)
+    return Forward(ALTER_PARTITION_REASSIGNMENTS, frame, plan)

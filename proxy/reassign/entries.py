@@ -11,7 +11,7 @@ partition holds. A line is `checksum sequence json`; a sequence that jumps says 
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from quotas.reassignment_step import Move, Step, TopicPartition
@@ -139,9 +139,18 @@ Record: TypeAlias = Entry | Ended | Term
 
 def write_line(sequence: int, record: Record) -> bytes:
     """One line, its end included."""
-    content = {"kind": type(record).__name__.lower(), **asdict(record)}
+    content = {"kind": type(record).__name__.lower(), **_fields(record)}
     text = f"{sequence} {json.dumps(content, separators=(',', ':'))}".encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def _fields(value: Record | Asked | Step) -> dict[str, object]:
+    """As `dataclasses.asdict`, which copies what needs no copy and takes five times as long."""
+    found = {name: getattr(value, name) for name in value.__slots__}
+    for name in ("asked", "step"):
+        if isinstance(found.get(name), Asked | Step):
+            found[name] = _fields(found[name])
+    return found
 
 
 def read_line(line: bytes) -> tuple[int, Record]:

@@ -96,7 +96,11 @@ class Executor:
         try:
             while True:
                 began = loop.time()
-                pause = await self.round()
+                try:
+                    pause = await self.round()
+                except Exception as error:
+                    logger.error("a bug of ours stops a round of reassignments", exc_info=error)
+                    self.problem, pause = f"a bug: {error!r}", _RETRY_SECONDS_MAX
                 rest = min(_REST * (loop.time() - began), _RETRY_SECONDS_MAX)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), max(pause, rest))
@@ -132,7 +136,7 @@ class Executor:
         else:
             self._told("")
             self._pause_seconds = _PAUSE_SECONDS
-        return _PAUSE_SECONDS
+        return _PAUSE_SECONDS if self.leads else _IDLE_SECONDS
 
     async def _lead(self) -> None:
         """Read what there is, and become the one who executes if nobody else does."""
@@ -152,7 +156,7 @@ class Executor:
         topics = sorted({topic for topic, _ in self._keeper.known.entries})
         seen = await self._cluster.look(topics)
         self._keeper.now = {key: seen.now[key] for key in self._keeper.known.entries if key in seen.now}
-        self._keeper.show()
+        await self._keeper.show()
         return seen
 
     async def _step(self, seen: Seen) -> None:

@@ -83,6 +83,8 @@ class Journal:
         self._directory = directory
         self._path = directory / _NAME
         self._compact_bytes_min = _COMPACT_BYTES_MIN
+        self._sequence = 0
+        self._told: Known | None = None
         self._forget()
 
     def read(self) -> Known:
@@ -147,9 +149,12 @@ class Journal:
                 self._forget()
                 for line in content.split(b"\n"):
                     try:
-                        self._apply(read_line(line)[1])
+                        sequence, record = read_line(line)
                     except LineError:
                         continue
+                    self._apply(record)
+                    # The new file's numbers go on from the old one's, so that nobody takes them for what he has seen.
+                    self._sequence = max(self._sequence, sequence)
                 self._rewrite([replace(entry, unsure=True) for entry in self._entries.values()], aside)
                 return self._known(), str(aside)
         except OSError as error:
@@ -157,7 +162,10 @@ class Journal:
             raise JournalError(f"{self._path}: cannot be set aside: {error.strerror or error}") from None
 
     def _known(self) -> Known:
-        return Known(dict(self._entries), self._term, self._sequence)
+        """What is known; the same object as before where nothing has changed."""
+        if self._told is None or self._told.sequence != self._sequence:
+            self._told = Known(dict(self._entries), self._term, self._sequence)
+        return self._told
 
     def _forget(self) -> None:
         self._entries: dict[TopicPartition, Entry] = {}
@@ -166,6 +174,7 @@ class Journal:
         self._lines = 0
         self._inode = 0
         self._offset = 0
+        self._told = None
 
     def _catch_up(self) -> None:
         """Read on from where one was, or anew where another file is there now."""
@@ -228,8 +237,11 @@ class Journal:
             os.close(descriptor)
         if fresh:
             self._sync_directory()
-        for line in lines:
-            self._take(line)
+        for line, record in zip(lines, records, strict=True):
+            self._apply(record)
+            self._sequence += 1
+            self._lines += 1
+            self._offset += len(line)
 
     def _is_history(self) -> bool:
         few = self._lines < _LINES_A_MOVE * (len(self._entries) + 1)

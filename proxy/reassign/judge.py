@@ -36,6 +36,7 @@ class Kind(Enum):
     TAKEN = "taken"  # a new move
     CHANGED = "changed"  # a move of ours gets another target
     CANCELLED = "cancelled"  # a move of ours goes back
+    REPLACED = "replaced"  # the same request says something else of it further on
 
 
 class Verdict(NamedTuple):
@@ -55,20 +56,25 @@ def judge(
     moves_max: int,
     by: str,
 ) -> list[Verdict]:
-    """Judge each partition once: of one that a request names twice the last holds, as at Kafka's controller.
+    """Judge each partition as often as it is named; of what is not refused the last holds, as at Kafka's controller.
 
     Args:
         by: the process and its request.
     """
-    verdicts = []
-    room = moves_max - len(entries)
-    for key, target in dict(asked.wanted).items():
+    verdicts: list[Verdict] = []
+    held: dict[TopicPartition, int] = {}
+    taken = 0
+    for key, target in asked.wanted:
         verdict = _judge(key, target, asked.allow_factor_change, entries.get(key), seen, by)
-        if verdict.kind is Kind.TAKEN:
-            if room <= 0:
+        if verdict.kind is Kind.TAKEN and key not in held:
+            taken += 1
+            if len(entries) + taken > moves_max:
                 message = f"Sluice has {moves_max} partitions under way already (reassignment.moves_max)."
                 verdict = _refused(key, target, POLICY_VIOLATION, message)
-            room -= 1
+        if verdict.kind is not Kind.REFUSED:
+            if key in held:
+                verdicts[held[key]] = Verdict(key, verdicts[held[key]].target, Kind.REPLACED)
+            held[key] = len(verdicts)
         verdicts.append(verdict)
     return verdicts
 

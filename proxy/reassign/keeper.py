@@ -93,11 +93,10 @@ class Keeper:
             )
         self.problem = ""
 
-    def show(self) -> None:
-        """Show clients what there is now."""
-        self.shown.moves = MappingProxyType(
-            {key: _shown(entry, self.now.get(key)) for key, entry in self.known.entries.items()}
-        )
+    async def show(self) -> None:
+        """Show clients what there is now; thousands of moves are put together in a thread."""
+        moves = await asyncio.to_thread(_all_shown, self.known, self.now)
+        self.shown.moves = MappingProxyType(moves)
 
     async def _call(self, work: Callable[[], Known]) -> Known:
         async with self._one:
@@ -114,10 +113,14 @@ class Keeper:
                 self.problem = str(error)
                 raise
             self.problem = ""
-            if known.sequence != self.known.sequence:
+            if known is not self.known:
                 self.known = known
-                self.show()
+                await self.show()
             return known
+
+
+def _all_shown(known: Known, now: Mapping[TopicPartition, PartitionNow]) -> dict[TopicPartition, Shown]:
+    return {key: _shown(entry, now.get(key)) for key, entry in known.entries.items()}
 
 
 def _shown(entry: Entry, now: PartitionNow | None) -> Shown:

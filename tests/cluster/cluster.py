@@ -96,12 +96,16 @@ class Cluster:
         """End one broker as an operator does: leaders move away first."""
         processes.end(self._running.pop(node), seconds=seconds)
 
-    def start_broker(self, node: int) -> None:
-        """Start one broker again on its old data, and wait until every running broker names it."""
+    def start_broker(self, node: int, *, wait: bool = True) -> None:
+        """Start one broker again on its old data, and wait until every running broker names it.
+
+        It ends with the thread that starts it.
+        """
         if self.is_running(node):
             raise ClusterError(f"broker {node} is already running")
         self._launch(node)
-        self.wait_ready()
+        if wait:
+            self.wait_ready()
 
     def wait_ready(self) -> None:
         """Wait until every running broker answers Metadata with all running brokers in it."""

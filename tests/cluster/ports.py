@@ -13,6 +13,7 @@ from typing import Final
 HOST: Final = "127.0.0.1"
 PORT_MIN: Final = 20000
 PORT_MAX: Final = 32000
+_WORKERS_MAX: Final = 4
 _TRIES_MAX: Final = 500
 _taken: Final[set[int]] = set()
 # Not the seeded generator of the tests: two runs at the same time must not choose the same ports.
@@ -24,18 +25,28 @@ def free_ports(count: int = 1) -> list[int]:
 
     Consecutive, because a listener of the proxy needs a bootstrap port and then one for each broker id.
     """
+    low, high = _range(os.environ.get("PYTEST_XDIST_WORKER", ""))
     for _ in range(_TRIES_MAX):
-        first = _random.randrange(PORT_MIN, PORT_MAX - count)
+        first = _random.randrange(low, high - count)
         wanted = range(first, first + count)
         if _taken.isdisjoint(wanted) and all(map(_is_free, wanted)):
             _taken.update(wanted)
             return list(wanted)
-    raise RuntimeError(f"no {count} consecutive free ports between {PORT_MIN} and {PORT_MAX}")
+    raise RuntimeError(f"no {count} consecutive free ports between {low} and {high}")
 
 
 def free_port() -> int:
     """Return one free port."""
     return free_ports(1)[0]
+
+
+def _range(worker: str) -> tuple[int, int]:
+    """The ports of one of pytest's processes: what one has chosen and not bound yet, another would find free."""
+    if not worker:
+        return PORT_MIN, PORT_MAX
+    width = (PORT_MAX - PORT_MIN) // _WORKERS_MAX
+    low = PORT_MIN + int(worker.removeprefix("gw")) % _WORKERS_MAX * width
+    return low, low + width
 
 
 def _is_free(port: int) -> bool:

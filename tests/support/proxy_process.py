@@ -23,7 +23,7 @@ from typing import Final, Self
 from tests.cluster import HOST, free_ports, processes
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-BROKER_ID_MAX: Final = 7
+BROKER_ID_MAX: Final = 9
 _READY_SECONDS_MAX: Final = 30.0
 _LOG_BYTES_SHOWN: Final = 8000
 

@@ -4,17 +4,14 @@
         rig.create("t", [[1]])
         rig.fill("t", megabytes=40)
         rig.reassign({"t": [[1, 3]]})
-        sizes = rig.watch("t", broker=3, until_bytes=40_000_000)
+        growth = rig.watch("t", broker=3, until_bytes=40_000_000)
 
 One Sluice stands in front of all brokers, so that a follower's rate holds over all its leaders. What a follower has is
 read off its log files, so nothing measured depends on Sluice or on the brokers' own counters.
 """
 
 import json
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -24,47 +21,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as _NewTopic  # type: ignore[attr-defined]  # theirs
 
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports, tools
+from tests.support.growth import Growth, watch
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
 
 INTERNAL: Final = "INTERNAL"
 RECORD_BYTES: Final = 10_000
-_SAMPLE_SECONDS: Final = 0.02
-
-
-@dataclass(slots=True)
-class Watched:
-    """What one follower had when: (seconds, bytes), from the first byte on."""
-
-    samples: list[tuple[float, int]] = field(default_factory=list)
-
-    @property
-    def seconds(self) -> float:
-        return self.samples[-1][0] - self.samples[0][0]
-
-    @property
-    def bytes(self) -> int:
-        return self.samples[-1][1] - self.samples[0][1]
-
-    @property
-    def rate(self) -> float:
-        return self.bytes / self.seconds
-
-    def largest_second(self) -> int:
-        """The most bytes that came in any one second."""
-        largest, first = 0, 0
-        for at, size in self.samples:
-            while self.samples[first][0] < at - 1.0:
-                first += 1
-            largest = max(largest, size - self.samples[first][1])
-        return largest
-
-    def seconds_of(self, share: float) -> float:
-        """How long it took until this share of the bytes was there."""
-        wanted = self.samples[0][1] + share * self.bytes
-        for (_, _), (at, size) in pairwise(self.samples):
-            if size >= wanted:
-                return at - self.samples[0][0]
-        return self.seconds
 
 
 class ReplicationRig:
@@ -81,6 +42,7 @@ class ReplicationRig:
         sections: more tables of Sluice's configuration.
         cluster_options: more of the brokers' own.
         bootstrap_internal: Sluice asks its questions at the brokers' own listener too.
+        listeners: more listeners of the brokers.
     """
 
     def __init__(
@@ -97,6 +59,7 @@ class ReplicationRig:
         sections: Mapping[str, Mapping[str, object]] | None = None,
         cluster_options: Mapping[str, tuple[str, ...]] | None = None,
         bootstrap_internal: bool = False,
+        listeners: tuple[Listener, ...] = (),
     ) -> None:
         self.directory = directory
         self.ports = SluicePorts.free()
@@ -115,7 +78,7 @@ class ReplicationRig:
         self.cluster = Cluster(
             ClusterOptions(
                 nodes=nodes,
-                listeners=(own,),
+                listeners=(own, *listeners),
                 properties={"inter.broker.listener.name": INTERNAL, **(properties or {})},
                 format_arguments=(cluster_options or {}).get("format_arguments", ()),
             )
@@ -193,6 +156,7 @@ class ReplicationRig:
                 "linger.ms": 20,
                 "acks": "all",
                 "queue.buffering.max.kbytes": 200_000,
+                "log_level": 0,  # brokers come and go here
             }
         )
         value = bytes(RECORD_BYTES)
@@ -228,23 +192,9 @@ class ReplicationRig:
                 continue
         return total
 
-    def watch(self, topic: str, broker: int, until_bytes: int, seconds: float = 120.0) -> Watched:
+    def watch(self, topic: str, broker: int, until_bytes: int, seconds: float = 120.0) -> Growth:
         """Watch a follower's log grow until it has so much."""
-        found = Watched()
-        deadline = time.monotonic() + seconds
-        before = (time.monotonic(), self.size(topic, broker))
-        while True:
-            now, size = time.monotonic(), self.size(topic, broker)
-            if size > before[1] and not found.samples:
-                found.samples.append(before)
-            if found.samples:
-                found.samples.append((now, size))
-            before = (now, size)
-            if size >= until_bytes:
-                return found
-            if now > deadline:
-                raise TimeoutError(f"{topic} on {broker}: {size} of {until_bytes} bytes")
-            time.sleep(_SAMPLE_SECONDS)
+        return watch(lambda: self.size(topic, broker), lambda size: size >= until_bytes, seconds)
 
     def in_sync(self, topic: str) -> dict[int, set[int]]:
         """The replicas in sync of each partition."""

@@ -1,10 +1,10 @@
 """AlterPartitionReassignments 0-1 and ListPartitionReassignments 0-1, where they are carried out in steps (KIP-435).
 
 Behavior: an alteration is kept back while the shell looks at the cluster and writes down what is asked for; then a
-request with the first steps goes to the broker in its place, in the caller's name and with the caller's rights. Its
-answer is the shell's again, who writes down what the broker has judged and says what the caller is told. Every request
-goes to a broker, if only an empty one: who may not reassign learns that, and nothing else. One at a time on a channel,
-and nothing behind it, as a broker has it.
+request goes to the broker in its place, in the caller's name and with the caller's rights: an empty one first, which
+tells whether the caller may reassign, then one with the first steps. Each answer is the shell's again, who writes down
+what the broker has judged and says what the caller is told. One at a time on a channel, and nothing behind it, as a
+broker has it.
 A list is the broker's own answer with the moves in place of their steps. With `mode = "pass"` both pass unseen, and
 where brokers ask for SASL so does what comes before it, since a broker closes on that.
 

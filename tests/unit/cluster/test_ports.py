@@ -1,5 +1,7 @@
 """tests.cluster.ports: consecutive, low, and never given twice."""
 
+import pytest
+
 from tests.cluster.ports import PORT_MAX, PORT_MIN, free_ports
 
 
@@ -14,3 +16,8 @@ def test_port_is_not_given_twice() -> None:
     given = [port for _ in range(20) for port in free_ports(3)]
 
     assert len(set(given)) == len(given)
+
+
+def test_processes_of_one_run_choose_from_different_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw1")
+    assert 23000 <= free_ports()[0] < 26000  # the second quarter of 20000 to 32000

@@ -138,3 +138,13 @@ def test_replication_is_described(
     lines = capsys.readouterr().out.splitlines()
     assert lines[1] == 'listener "clients": replication on 127.0.0.1, no bootstrap port, broker ports 19101'
     assert line in lines
+
+
+def test_reassignments_in_batches_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SMALL + '[reassignment]\nmode = "batch"\njournal = "/shared"\n'
+    assert checked(tmp_path, text, "--offline") == 0
+    said = (
+        "reassignments: 1 replicas of a partition, 10 partitions, 2 leaders, 20 replicas in all at once; "
+        "journal in /shared"
+    )
+    assert said in capsys.readouterr().out.splitlines()

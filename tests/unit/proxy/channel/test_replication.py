@@ -317,6 +317,7 @@ def test_new_replica_is_left_out_until_the_cluster_was_asked() -> None:
     assert link.leader.seen[-1].max_wait_ms == 30
     quotas.fresh_ms = 12
     assert link.round(13) == (PLENTY - 1) * 1000
+    assert not link.channel.state.stats.replicas_passed_unasked
 
 
 def test_new_replica_does_not_wait_for_ever() -> None:
@@ -326,6 +327,20 @@ def test_new_replica_does_not_wait_for_ever() -> None:
     link.round(10)
     assert link.round(2000) == 0
     assert link.round(2011) == (PLENTY - 1) * 1000
+    assert link.channel.state.stats.replicas_passed_unasked == 2  # the free one as well
+
+
+def test_new_replica_waits_for_its_topics_name_as_well() -> None:
+    """A broker that was just asked may not know a topic that was just created."""
+    quotas = throttling(None, lists="")
+    quotas.name_topics(topic_names([1]))
+    quotas.fresh_ms = 0
+    link = linked(quotas)
+    link.round(10)
+    quotas.fresh_ms = 12
+    assert link.round(13) == 0
+    quotas.name_topics(topic_names([1, 2]))
+    assert link.round(14) == (PLENTY - 1) * 1000
 
 
 def test_nobody_waits_while_the_cluster_can_not_be_asked() -> None:

@@ -22,6 +22,7 @@ from proxy.cluster.replication_source import (
     LEADER_REPLICAS,
 )
 from proxy.config import Address, ReplicationSettings
+from proxy.logs import FIELDS
 from proxy.stats import Stats
 from quotas.replication import ReplicationOptions, ReplicationQuotas
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
@@ -176,6 +177,16 @@ async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
         assert found.broker.asked == ["names", "1", "t", "1", "t"]
 
 
+async def test_brokers_that_are_not_there_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    async with world(ReplicationSettings()) as found:
+        found.quotas.name_topics({TOPIC: "t"})
+        found.broker.configs = {"1": {LEADER_RATE: "1000"}, "t": {LEADER_REPLICAS: "0:1,1:99,2:98"}}
+        await found.source.poll()
+        assert found.quotas.lists.leaders["t"].holds(0, 1), "the rest of the list holds"
+    (said,) = [record for record in caplog.records if "do not exist" in record.getMessage()]
+    assert said.__dict__[FIELDS] == {"brokers": "98,99", "count": 2}
+
+
 async def test_topics_are_not_asked_about_without_a_rate() -> None:
     async with world(ReplicationSettings()) as found:
         found.quotas.name_topics({TOPIC: "t"})
@@ -191,6 +202,7 @@ async def test_throttle_stays_when_nobody_answers() -> None:
         found.broker.silent = True
         await found.source.poll()
         assert found.source.problem
+        assert found.quotas.asked_in_vain == 1
         assert found.quotas.leader_limits.limit(1) == 1000
         assert found.quotas.lists.leaders["t"].every
         assert found.quotas.fresh_ms is None, "nobody waits for an answer that may not come"
@@ -220,6 +232,31 @@ async def test_file_says_it_all_but_names() -> None:
         await found.source.poll()
         assert found.quotas.topic_names == {TOPIC: "t"}
         assert found.broker.asked == ["names"]
+
+
+async def test_answer_to_an_older_question_changes_nothing() -> None:
+    """The settings change while the cluster is being asked."""
+    settings = ReplicationSettings(throttled="file", leader_rate=5, leader_throttled_replicas={"t": "0:1"})
+    async with world(ReplicationSettings(throttled="reassignments", leader_rate=7)) as found:
+        found.broker.adding = [3]
+        polling = asyncio.ensure_future(found.source.poll())
+        await asyncio.sleep(0)  # it has asked, and there is no answer yet
+        found.source.configure(settings)
+        await polling
+        assert found.quotas.lists.leaders["t"].holds(0, 1)
+        assert not found.quotas.lists.adding
+        assert found.quotas.leader_limits.limit(1) == 5
+
+
+async def test_topic_that_is_met_while_the_cluster_is_asked_is_asked_for_next() -> None:
+    async with world(ReplicationSettings(throttled="file", leader_rate=5)) as found:
+        found.quotas.unknown_topics.add(bytes(16))
+        polling = asyncio.ensure_future(found.source.poll())
+        await asyncio.sleep(0)
+        found.quotas.unknown_topics.add(TOPIC)
+        await polling
+        await found.source.poll()
+        assert found.quotas.topic_names[TOPIC] == "t"
 
 
 async def test_off_takes_every_throttle_away() -> None:
