@@ -36,6 +36,7 @@ from proxy.cluster import (
 from proxy.config import Address, Config, ListenerOptions
 from proxy.config.definitions import engine_options, unenforced
 from proxy.errors import StartError
+from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics import Metrics
 from proxy.net import Answered, Connection, Listener, Shared, now_ms
@@ -102,18 +103,21 @@ class App:
         self._topic_ids = TopicIds(self.brokers, self.engine.topics.names, now_ms, login=login, tls=tls)
         self._source = (
             ReplicationSource(
-                self.brokers, self.replication, config.replication, self._reconsider, now_ms, login, tls
+                self.brokers, self.replication, config.replication, self._reconsider, login, tls
             )
             if leaders
             else None
         )
+        self._leases = LeaseSharing(config, self.replication, self.stats, now_ms, self._reconsider)
         self._reassignments = self._batches(login, tls)
         self._listeners = [self._listener(options) for options in config.listeners]
         series_max = config.limits.metric_series_max
         view = ReplicationView(self.replication, self.stats, series_max // 4) if leaders else None
         moves = self._reassignments
         others = () if moves is None else (moves.families,)
-        metrics = Metrics(self.stats, self.engine, series_max, sluice_version(), view, others)
+        metrics = Metrics(
+            self.stats, self.engine, series_max, sluice_version(), view, self._leases.view, others
+        )
         page = None if moves is None else moves.page
         self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms, page).handlers())
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
@@ -148,6 +152,7 @@ class App:
             with suppress(TimeoutError):  # or a follower's first fetches would pass unthrottled
                 async with asyncio.timeout(_FIRST_ANSWER_SECONDS_MAX):
                     await self._source.poll()
+        await self._leases.start()
         for listener in self._listeners:
             listener.open()
         reuse_port = any(options.reuse_port for options in self._config.listeners)
@@ -161,7 +166,7 @@ class App:
             listeners=len(self._listeners),
             problem=self.poller.problem or None,
         )
-        for work in (self.poller, self._topic_ids, self._reloader, self._certificates):
+        for work in (self.poller, self._topic_ids, self._reloader, self._certificates, self._leases):
             self._task(work.run())
         self._task(self._sweep())
         for optional in (self._mirror, self._source, self._reassignments):
@@ -173,6 +178,7 @@ class App:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._leases.close()
         await self._admin.close()
         self._desk.close()
         self.shared.close()
@@ -188,6 +194,7 @@ class App:
         self.engine.update(engine_options(config), definitions, now_ms())
         if self._source is not None:
             self._source.configure(config.replication)
+        self._leases.configure(config)
         if self._reassignments is not None:
             self._reassignments.configure(config.reassignment)
         self._reconsider()

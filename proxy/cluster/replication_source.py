@@ -64,7 +64,6 @@ class ReplicationSource:
 
     Args:
         changed: called when anything differs: whoever waits is to be asked again.
-        now_ms: the clock of the quotas.
         login: authenticates each connection; None where brokers ask for no SASL.
         tls: gives the TLS context in force; None for plaintext.
 
@@ -78,7 +77,6 @@ class ReplicationSource:
         quotas: ReplicationQuotas,
         settings: ReplicationSettings,
         changed: Callable[[], None],
-        now_ms: Callable[[], int],
         login: Login | None = None,
         tls: Tls | None = None,
     ) -> None:
@@ -86,7 +84,6 @@ class ReplicationSource:
         self._quotas = quotas
         self._settings = settings
         self._changed = changed
-        self._now_ms = now_ms
         self._login = login
         self._tls = tls
         self._connections: dict[_Target, _Streams] = {}
@@ -98,7 +95,7 @@ class ReplicationSource:
     def configure(self, settings: ReplicationSettings) -> None:
         """Take settings; what they say of the file's lists and rates holds at once."""
         if settings.throttled != self._settings.throttled:
-            self._quotas.fresh_ms = None
+            self._quotas.told = None
         self._settings = settings
         self._quotas.configure(settings.options)
         if settings.throttled == "off":
@@ -126,7 +123,8 @@ class ReplicationSource:
         quotas.waited_for = False
         if settings.throttled == "off":
             return
-        begun_ms = self._now_ms()
+        quotas.asked += 1
+        question = quotas.asked
         problem = ""
         found = None
         try:
@@ -142,7 +140,7 @@ class ReplicationSource:
         if found is not None:
             self._take(*found)
         # While nobody can be asked, nobody is kept waiting for an answer.
-        quotas.fresh_ms = None if problem else begun_ms
+        quotas.told = None if problem else question
         quotas.asked_in_vain += bool(problem)
         if problem != self.problem:
             level = logging.WARNING if problem else logging.INFO

@@ -10,6 +10,7 @@ SECTIONS: Final = (
     "cluster",
     "quotas",
     "replication",
+    "leases",
     "reassignment",
     "limits",
     "admin",

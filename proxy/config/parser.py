@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from proxy.config.checks import check
 from proxy.config.environment import Tables, merge, override
+from proxy.config.lease_options import LeaseOptions
 from proxy.config.options import (
     HOLD_SECONDS_SCHEDULE,
     AdminOptions,
@@ -39,6 +40,7 @@ SECTIONS: Final = (
     "listeners",
     "quotas",
     "replication",
+    "leases",
     "reassignment",
     "limits",
     "admin",
@@ -93,6 +95,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     state = _section(StateOptions, fields(StateOptions), "state", tables)
     cluster = _section(ClusterOptions, fields(ClusterOptions), "cluster", tables)
     listeners = _listeners(tables.get("listeners", []), base)
+    leases = _section(LeaseOptions, fields(LeaseOptions), "leases", tables)
     cluster = replace(
         cluster,
         password_file=_under(base, cluster.password_file),
@@ -106,6 +109,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
             _table(tables, "quotas"),
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
+        leases=replace(leases, secret_file=_under(base, leases.secret_file)),
         reassignment=_journaled(
             _section(ReassignmentSettings, fields(ReassignmentSettings), "reassignment", tables),
             base,
@@ -120,6 +124,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     warnings = check(config)
     warnings += _twice(config.quotas, quotas.file)
     warnings += config.replication.warnings()
+    warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
     warnings += config.reassignment.warnings()
     if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
         warnings.append(

@@ -30,14 +30,14 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReassignmentRig]:
 
 @pytest.fixture(scope="module")
 def first(rig: ReassignmentRig) -> SluiceProcess:
-    return rig.front("a")
+    return rig.gateway("a")
 
 
 @pytest.fixture
 def front(rig: ReassignmentRig, first: SluiceProcess) -> SluiceProcess:
     """The first gateway as it runs now: tests that kill it start it again."""
     rig.throttle(FAST)
-    return rig.fronts["a"]
+    return rig.gateways["a"]
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 40.0) -> None:
@@ -219,9 +219,9 @@ def test_killed_proxy_goes_on_where_it_was(rig: ReassignmentRig, front: SluicePr
     rig.tool(front.bootstrap, {"killed": [[3, 4], [4, 3]]}, "--execute")
     for _ in range(3):
         time.sleep(0.7)
-        rig.fronts["a"].signal(signal.SIGKILL)
-        rig.end_front("a")
-        front = rig.front("a")
+        rig.gateways["a"].signal(signal.SIGKILL)
+        rig.end_gateway("a")
+        front = rig.gateway("a")
     rig.throttle(FAST)
     rig.until_moved("killed", {0: (3, 4), 1: (4, 3)})
     until(lambda: idle(rig, front), "the end of it")
@@ -232,7 +232,7 @@ def test_killed_proxy_goes_on_where_it_was(rig: ReassignmentRig, front: SluicePr
 
 
 def test_another_proxy_takes_over(rig: ReassignmentRig, front: SluiceProcess) -> None:
-    second = rig.front("b")
+    second = rig.gateway("b")
     assert (rig.status(front)["leads"], rig.status(second)["leads"]) == (True, False)
     rig.create("taken", [[1, 2], [2, 1]])
     rig.fill("taken", 3, partitions=2)
@@ -243,14 +243,14 @@ def test_another_proxy_takes_over(rig: ReassignmentRig, front: SluiceProcess) ->
     until(lambda: rig.status(front)["moves"] == 2, "both know of it")
     assert re.search(r"taken-0: replicas: 3,4,1,2", rig.tool(front.bootstrap, plan, "--list"))
     front.signal(signal.SIGKILL)
-    rig.end_front("a")
+    rig.end_gateway("a")
     until(lambda: rig.status(second)["leads"], "the second takes over")
     rig.throttle(FAST)
     rig.until_moved("taken", {0: (3, 4), 1: (4, 3)})
     until(lambda: idle(rig, second), "the end of it")
-    front = rig.front("a")
+    front = rig.gateway("a")
     assert rig.status(front)["leads"] is False
-    rig.end_front("b")
+    rig.end_gateway("b")
     until(lambda: rig.status(front)["leads"], "the first takes over again")
 
 

@@ -1,7 +1,7 @@
 """Real brokers with ACLs, whose replication one Sluice throttles, and gateways that carry reassignments out (KIP-435).
 
     with ReassignmentRig(directory) as rig:
-        front = rig.front("a")                      # a gateway with `mode = "batch"`; several share one journal
+        front = rig.gateway("a")                      # a gateway with `mode = "batch"`; several share one journal
         rig.execute(front, {"t": [[3, 4]]})         # Kafka's own tool, as somebody who may
         rig.until_moved("t", {0: (3, 4)})
 
@@ -68,8 +68,8 @@ class ReassignmentRig(ReplicationRig):
             },
             listeners=(listener,),
         )
-        self.fronts: dict[str, SluiceProcess] = {}
-        self._front_settings: dict[str, SluiceSettings] = {}
+        self.gateways: dict[str, SluiceProcess] = {}
+        self._gateway_settings: dict[str, SluiceSettings] = {}
         self.journal = directory / "reassignment"
 
     def __enter__(self) -> Self:
@@ -86,20 +86,20 @@ class ReassignmentRig(ReplicationRig):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None:
-            for front in self.fronts.values():
+            for front in self.gateways.values():
                 print(front.log())
         super().__exit__(kind, error, trace)
 
     def stop(self) -> None:
-        for name in list(self.fronts):
-            self.end_front(name)
+        for name in list(self.gateways):
+            self.end_gateway(name)
         super().stop()
 
-    def front(self, name: str, **reassignment: object) -> SluiceProcess:
+    def gateway(self, name: str, **reassignment: object) -> SluiceProcess:
         """Start a gateway, or start it again on the ports that it had."""
         directory = self.directory / name
         directory.mkdir(exist_ok=True)
-        known = self._front_settings.get(name)
+        known = self._gateway_settings.get(name)
         settings = SluiceSettings(
             self.cluster.bootstrap(SASL),
             known.ports if known else SluicePorts.free(),
@@ -108,13 +108,13 @@ class ReassignmentRig(ReplicationRig):
                 "reassignment": {"mode": "batch", "journal": str(self.journal), **reassignment},
             },
         )
-        self._front_settings[name] = settings
-        self.fronts[name] = SluiceProcess.configured(settings, directory)
-        return self.fronts[name].wait_ready()
+        self._gateway_settings[name] = settings
+        self.gateways[name] = SluiceProcess.configured(settings, directory)
+        return self.gateways[name].wait_ready()
 
     def write_settings(self, name: str, **reassignment: object) -> None:
         """Change a gateway's configuration file."""
-        settings = self._front_settings[name]
+        settings = self._gateway_settings[name]
         keys = {"mode": "batch", "journal": str(self.journal), **reassignment}
         SluiceSettings(
             settings.bootstrap, settings.ports, cluster=settings.cluster, sections={"reassignment": keys}
@@ -131,9 +131,9 @@ class ReassignmentRig(ReplicationRig):
             assert time.monotonic() < deadline, "a reload"
             time.sleep(0.05)
 
-    def end_front(self, name: str) -> None:
+    def end_gateway(self, name: str) -> None:
         """End a gateway; one that was killed is only forgotten."""
-        self.fronts.pop(name).stop()
+        self.gateways.pop(name).stop()
 
     def tool(
         self, bootstrap: str, plan: Mapping[str, Sequence[Sequence[int]]], *words: str, user: str = "bob"

@@ -8,12 +8,16 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.lease_view import LeaseView
 from proxy.metrics import Metrics
 from proxy.reassign import status
 from proxy.reassign.decide import Decision
 from proxy.replication_view import ReplicationView
 from proxy.stats import Stats
 from quotas.engine import QuotaView
+from quotas.lease_peer import LeasePeer
+from quotas.lease_terms import LeaseTerms
+from quotas.leases import LeaseBook
 from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -92,9 +96,21 @@ def replicated(stats: Stats) -> ReplicationView:
     return view
 
 
+def leased(stats: Stats) -> LeaseView:
+    """A peer that has lost the holder, which is the same process."""
+    terms = LeaseTerms(("a", "b"), 5000)
+    replication = ReplicationQuotas(ReplicationOptions())
+    replication.shares = LeasePeer(terms, "a", 1, -10_000)
+    replication.limit(BrokerLimits(), BrokerLimits(default=1000))
+    replication.follower(3, 77)
+    stats.lease_asks["failed"] = 2
+    stats.lease_requests["unknown"] = 1
+    return LeaseView(replication.shares, LeaseBook(terms, 1), replication, stats, lambda: 77)
+
+
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
-    metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats), [lambda: moves])
+    metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats), leased(stats), [lambda: moves])
     for _ in metrics.portions(77):
         pass
     return metrics.render(metrics.snapshot(), accept)[0].decode()
@@ -245,6 +261,17 @@ def test_replication_is_told() -> None:
     assert found["sluice_replica_lag"] == {("3", "0", "t"): 100}
     assert found["sluice_replica_finish_seconds"] == {("3", "0", "t"): 4}  # 100 records, 50 in the last 2 s
     assert found["sluice_replicas_left_out_total"] == {(): 7}
+
+
+def test_leases_are_told() -> None:
+    found = samples(written(Stats(), Quotas()))
+    assert found["sluice_lease_share"] == {("3",): 0.5}
+    assert found["sluice_lease_byte_rate"] == {("3",): 500}
+    assert found["sluice_lease_left_seconds"] == {(): 0}
+    assert found["sluice_lease_holder_reachable"] == {(): 0}
+    assert found["sluice_lease_asks_total"] == {("failed",): 2}
+    assert found["sluice_lease_peers"] == {(): 0}
+    assert found["sluice_lease_requests_total"] == {("unknown",): 1}
 
 
 def test_latency_buckets_add_up() -> None:

@@ -146,7 +146,7 @@ async def world(settings: ReplicationSettings) -> AsyncIterator[World]:
     brokers.set_live([1])
     quotas = ReplicationQuotas(ReplicationOptions())
     changes: list[int] = []
-    source = ReplicationSource(brokers, quotas, settings, lambda: changes.append(1), lambda: 77)
+    source = ReplicationSource(brokers, quotas, settings, lambda: changes.append(1))
     source.configure(settings)
     async with server:
         yield World(broker, quotas, source, changes, server.close)
@@ -170,7 +170,7 @@ async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
         assert quotas.topic_names == {TOPIC: "t"}
         assert quotas.lists.leaders["t"].holds(0, 1)
         assert quotas.lists.followers["t"].every
-        assert quotas.fresh_ms == 77
+        assert quotas.told == quotas.asked == 1
         assert found.changes == [1]
         await found.source.poll()
         assert found.changes == [1], "nothing has changed"
@@ -205,7 +205,7 @@ async def test_throttle_stays_when_nobody_answers() -> None:
         assert found.quotas.asked_in_vain == 1
         assert found.quotas.leader_limits.limit(1) == 1000
         assert found.quotas.lists.leaders["t"].every
-        assert found.quotas.fresh_ms is None, "nobody waits for an answer that may not come"
+        assert found.quotas.told is None, "nobody waits for an answer that may not come"
         found.broker.silent = False
         await found.source.poll()
         assert not found.source.problem
@@ -266,7 +266,7 @@ async def test_off_takes_every_throttle_away() -> None:
         await found.source.poll()
         assert not found.quotas.lists.leaders
         assert found.quotas.leader_limits.limit(1) is None
-        assert found.quotas.fresh_ms is None
+        assert found.quotas.told is None
         assert not found.broker.asked
 
 
@@ -291,7 +291,6 @@ async def test_cluster_without_a_known_broker_is_a_problem() -> None:
         ReplicationQuotas(ReplicationOptions()),
         ReplicationSettings(),
         nothing,
-        lambda: 0,
     )
     await source.poll()
     assert source.problem == "no broker is known yet"
