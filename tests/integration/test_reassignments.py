@@ -1,7 +1,7 @@
 """Reassignments in small batches, asked for by Kafka's own tool, on real brokers with ACLs (KIP-435).
 
-Replication is throttled to 3 MB/s by another Sluice, so that a move lasts long enough to be looked at; nothing here
-depends on how long.
+Replication is throttled by another Sluice: SLOW while something is looked at or killed, so that no move is over before,
+and FAST for the rest.
 """
 
 import re
@@ -18,6 +18,7 @@ from tests.support.proxy_process import SluiceProcess
 from tests.support.reassignment_rig import SASL, ReassignmentRig
 
 MINUTE_MS = 60_000
+SLOW, FAST = "200k", "20M"
 Wanted = list[tuple[tuple[str, int], tuple[int, ...] | None]]
 
 
@@ -35,6 +36,7 @@ def first(rig: ReassignmentRig) -> SluiceProcess:
 @pytest.fixture
 def front(rig: ReassignmentRig, first: SluiceProcess) -> SluiceProcess:
     """The first gateway as it runs now: tests that kill it start it again."""
+    rig.throttle(FAST)
     return rig.fronts["a"]
 
 
@@ -109,11 +111,13 @@ def test_target_below_min_isr_is_refused(rig: ReassignmentRig, front: SluiceProc
 
 def test_tool_executes_lists_and_verifies(rig: ReassignmentRig, front: SluiceProcess) -> None:
     rig.create("moved", [[1, 2], [2, 1], [1, 2]])
-    rig.fill("moved", 8, partitions=3)
+    rig.fill("moved", 3, partitions=3)
+    rig.throttle(SLOW)
     plan = {"moved": [[3, 4], [4, 3], [3, 4]]}
     assert "Successfully started partition reassignments" in rig.tool(front.bootstrap, plan, "--execute")
     listed = rig.tool(front.bootstrap, plan, "--list")
     assert re.search(r"moved-0: replicas: 3,4,1,2\. adding: 3,4\. removing: 1,2\.", listed)
+    rig.throttle("3M")
     largest = 0
     while not idle(rig, front):
         adding = [one.adding for (name, _), one in rig.ongoing().items() if name == "moved"]
@@ -137,7 +141,8 @@ def test_version_1_of_the_list_has_the_batch(
     rig: ReassignmentRig, front: SluiceProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rig.create("batch", [[1, 2]])
-    rig.fill("batch", 6)
+    rig.fill("batch", 3)
+    rig.throttle(SLOW)
     answer = rig.alter(front.bootstrap, asked((("batch", 0), (3, 4))))
     assert [outcome for _, outcome in answer.partitions] == [Outcome()]
 
@@ -159,6 +164,7 @@ def test_version_1_of_the_list_has_the_batch(
     told = capsys.readouterr().out
     assert '"target": [' in told
     assert "1 partition under way" in told
+    rig.throttle(FAST)
     rig.until_moved("batch", {0: (3, 4)})
     until(lambda: idle(rig, front), "the end of it")
 
@@ -171,7 +177,8 @@ def test_limits_hold_from_the_next_step_on(rig: ReassignmentRig, front: SluicePr
         until(lambda: front.metric("sluice_reloads_total", result="ok") > before, "a reload")
 
     rig.create("limited", [[1, 2]] * 3)
-    rig.fill("limited", 6, partitions=3)
+    rig.fill("limited", 3, partitions=3)
+    rig.throttle(SLOW)
     limit(1)
     wanted: Wanted = [(("limited", number), (1, 3)) for number in range(3)]
     assert [outcome for _, outcome in rig.alter(front.bootstrap, asked(*wanted)).partitions] == [
@@ -182,19 +189,22 @@ def test_limits_hold_from_the_next_step_on(rig: ReassignmentRig, front: SluicePr
         time.sleep(0.05)
     limit(10)
     until(lambda: len(rig.ongoing()) > 1, "more at once")
+    rig.throttle(FAST)
     rig.until_moved("limited", dict.fromkeys(range(3), (1, 3)))
     until(lambda: idle(rig, front), "the end of it")
 
 
 def test_cancel_in_the_middle_goes_back(rig: ReassignmentRig, front: SluiceProcess) -> None:
     rig.create("cancelled", [[1, 2], [2, 1]])
-    rig.fill("cancelled", 6, partitions=2)
+    rig.fill("cancelled", 3, partitions=2)
+    rig.throttle("2M")
     plan = {"cancelled": [[3, 4], [4, 3]]}
     rig.tool(front.bootstrap, plan, "--execute")
-    # One step is done, and another one under way.
-    until(lambda: any({3, 4} & set(one) for one in rig.replicas("cancelled").values()), "a step")
+    until(lambda: any({3, 4} & one for one in rig.in_sync("cancelled").values()), "a step is done")
+    rig.throttle(SLOW)
     said = rig.tool(front.bootstrap, plan, "--cancel")
     assert "Successfully cancelled partition reassignments" in said
+    rig.throttle(FAST)
     rig.until_moved("cancelled", {0: (1, 2), 1: (2, 1)})
     until(lambda: idle(rig, front), "the end of it")
     assert rig.in_sync("cancelled") == {0: {1, 2}, 1: {1, 2}}
@@ -204,13 +214,15 @@ def test_cancel_in_the_middle_goes_back(rig: ReassignmentRig, front: SluiceProce
 
 def test_killed_proxy_goes_on_where_it_was(rig: ReassignmentRig, front: SluiceProcess) -> None:
     rig.create("killed", [[1, 2], [2, 1]])
-    rig.fill("killed", 5, partitions=2)
+    rig.fill("killed", 3, partitions=2)
+    rig.throttle("1M")
     rig.tool(front.bootstrap, {"killed": [[3, 4], [4, 3]]}, "--execute")
     for _ in range(3):
         time.sleep(0.7)
         rig.fronts["a"].signal(signal.SIGKILL)
         rig.end_front("a")
         front = rig.front("a")
+    rig.throttle(FAST)
     rig.until_moved("killed", {0: (3, 4), 1: (4, 3)})
     until(lambda: idle(rig, front), "the end of it")
     assert rig.sluice is not None
@@ -223,7 +235,8 @@ def test_another_proxy_takes_over(rig: ReassignmentRig, front: SluiceProcess) ->
     second = rig.front("b")
     assert (rig.status(front)["leads"], rig.status(second)["leads"]) == (True, False)
     rig.create("taken", [[1, 2], [2, 1]])
-    rig.fill("taken", 5, partitions=2)
+    rig.fill("taken", 3, partitions=2)
+    rig.throttle(SLOW)
     plan = {"taken": [[3, 4], [4, 3]]}
     # Asked of the one that does not execute.
     assert "Successfully started" in rig.tool(second.bootstrap, plan, "--execute")
@@ -232,6 +245,7 @@ def test_another_proxy_takes_over(rig: ReassignmentRig, front: SluiceProcess) ->
     front.signal(signal.SIGKILL)
     rig.end_front("a")
     until(lambda: rig.status(second)["leads"], "the second takes over")
+    rig.throttle(FAST)
     rig.until_moved("taken", {0: (3, 4), 1: (4, 3)})
     until(lambda: idle(rig, second), "the end of it")
     front = rig.front("a")
@@ -261,7 +275,8 @@ def test_dead_target_is_waited_for(rig: ReassignmentRig, front: SluiceProcess) -
 
 def test_deleted_topic_is_dropped(rig: ReassignmentRig, front: SluiceProcess) -> None:
     rig.create("deleted", [[1, 2]])
-    rig.fill("deleted", 6)
+    rig.fill("deleted", 3)
+    rig.throttle(SLOW)
     rig.alter(front.bootstrap, asked((("deleted", 0), (3, 4))))
     for done in rig.admin.delete_topics(["deleted"]).values():
         done.result(30)

@@ -11,6 +11,7 @@ have is read off the brokers themselves, never through a gateway.
 
 import asyncio
 import json
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ SASL: Final = "SASL"
 _USERS: Final = ("alice", "bob", "sluice")
 _MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _CLUSTER_RIGHTS: Final = (AclOperation.ALTER, AclOperation.DESCRIBE)
+_RELOAD_SECONDS_MAX: Final = 30.0
 _TOPIC_RIGHTS: Final = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
 
 Replicas = Mapping[int, tuple[int, ...]]
@@ -46,7 +48,7 @@ Replicas = Mapping[int, tuple[int, ...]]
 class ReassignmentRig(ReplicationRig):
     """See the module."""
 
-    def __init__(self, directory: Path, rate: str = "3M", nodes: int = 4) -> None:
+    def __init__(self, directory: Path, rate: str = "20M", nodes: int = 4) -> None:
         users = " ".join(f'user_{user}="{password(user)}"' for user in _USERS)
         listener = Listener(
             SASL,
@@ -117,6 +119,17 @@ class ReassignmentRig(ReplicationRig):
         SluiceSettings(
             settings.bootstrap, settings.ports, cluster=settings.cluster, sections={"reassignment": keys}
         ).write(self.directory / name)
+
+    def throttle(self, rate: str) -> None:
+        """Have replicas that are being added come at this rate from now on."""
+        assert self.sluice is not None
+        before = self.sluice.metric("sluice_reloads_total", result="ok")
+        self.settings(leader_rate=rate).write(self.directory)
+        self.sluice.signal(signal.SIGHUP)
+        deadline = time.monotonic() + _RELOAD_SECONDS_MAX
+        while self.sluice.metric("sluice_reloads_total", result="ok") == before:
+            assert time.monotonic() < deadline, "a reload"
+            time.sleep(0.05)
 
     def end_front(self, name: str) -> None:
         """End a gateway; one that was killed is only forgotten."""
