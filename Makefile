@@ -97,6 +97,10 @@ bench-identities: jars ## What SASL, TLS and many quota entities cost; writes do
 replication: jars ## How well replication is throttled, beside Kafka's own
 	$(BIN)/python -m tests.bench.replication $(ARGS)
 
+.PHONY: reassignment
+reassignment: jars ## What reassignments in small batches cost, beside Kafka's all at once; writes docs/benchmarks.md
+	$(BIN)/python -m tests.bench.reassignment $(ARGS)
+
 .PHONY: accuracy
 accuracy: jars ## How well quotas are kept, beside Kafka's own
 	$(BIN)/python -m tests.bench.accuracy $(ARGS)

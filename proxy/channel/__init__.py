@@ -16,7 +16,8 @@ exception from here is a bug.
 
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Question
+from proxy.channel.in_flight import Forward, Question
+from proxy.channel.reassignments import OngoingMoves, Shown
 from proxy.channel.replication import channel_for
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.side import MORE, PASS, REPLACE, WAIT, Side
@@ -28,8 +29,11 @@ __all__ = [
     "WAIT",
     "Channel",
     "ChannelSettings",
+    "Forward",
+    "OngoingMoves",
     "PeerError",
     "Question",
+    "Shown",
     "Side",
     "channel_for",
 ]

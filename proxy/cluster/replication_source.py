@@ -234,7 +234,7 @@ class ReplicationSource:
         found = reassignments.read_answer(await self._ask_any(api_key, version, reassignments.EVERYTHING))
         if found.error_code:
             raise OSError(
-                f"ListPartitionReassignments: error {found.error_code} {found.error_message}".strip()
+                f"ListPartitionReassignments: error {found.error_code} {found.error_message or ''}".strip()
             )
         return *self._own_rates(), ThrottledReplicas(adding=found.adding)
 

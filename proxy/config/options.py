@@ -1,9 +1,8 @@
 """The options of one proxy, frozen: what `proxy.config.parser` makes and everything else reads.
 
 Each field carries its key (see `proxy.config.keys`); its name is the key's name. The tables of TLS are in
-`proxy.config.tls_options`. Those of replication are in `proxy.config.replication_options` and
-`proxy.config.lease_options`. Options of later
-issues (reassignment, capture) are not here, and their keys are refused.
+`proxy.config.tls_options`. Those of replication, leases and reassignments are in `replication_options`,
+`lease_options` and `reassignment_options`. Options of later issues (capture) are not here, and their keys are refused.
 """
 
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from proxy.config import readers
 from proxy.config.keys import key
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.readers import Address, Network
+from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tls_options import ClusterTls, ListenerTls, read_cluster_tls, read_listener_tls
 from quotas.options import Mode, Policy, Scope
@@ -324,6 +324,7 @@ class Config:
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     leases: LeaseOptions = field(default_factory=LeaseOptions)
+    reassignment: ReassignmentSettings = field(default_factory=ReassignmentSettings)
     limits: LimitOptions = field(default_factory=LimitOptions)
     admin: AdminOptions = field(default_factory=AdminOptions)
     state: StateOptions = field(default_factory=StateOptions)

@@ -25,6 +25,7 @@ from proxy.config.options import (
     Source,
     StateOptions,
 )
+from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tables import build, refuse_unknown
 from proxy.errors import ConfigError
@@ -32,6 +33,7 @@ from proxy.errors import ConfigError
 T = TypeVar("T")
 
 LISTENERS_MAX: Final = 64
+JOURNAL_DIRECTORY: Final = "reassignment"
 WILDCARDS: Final = ("0.0.0.0", "::")
 SECTIONS: Final = (
     "cluster",
@@ -39,6 +41,7 @@ SECTIONS: Final = (
     "quotas",
     "replication",
     "leases",
+    "reassignment",
     "limits",
     "admin",
     "state",
@@ -50,7 +53,6 @@ _SASL_OF_CLIENTS: Final = dict.fromkeys(
 )
 NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
     "": {
-        "reassignment": "reassignment in batches (KIP-435) is not built yet",
         "capture": "capture is not built yet",
     },
     "cluster": {"security_protocol": "it follows from sasl_mechanism and tls"},
@@ -108,6 +110,11 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
         leases=replace(leases, secret_file=_under(base, leases.secret_file)),
+        reassignment=_journaled(
+            _section(ReassignmentSettings, fields(ReassignmentSettings), "reassignment", tables),
+            base,
+            state.directory,
+        ),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
         admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
         state=replace(state, directory=_under(base, state.directory)),
@@ -118,6 +125,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     warnings += _twice(config.quotas, quotas.file)
     warnings += config.replication.warnings()
     warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
+    warnings += config.reassignment.warnings()
     if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
         warnings.append(
             "quotas.hold_seconds_max: has no effect with policy kip13, which never holds a request back"
@@ -179,6 +187,17 @@ def _held(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
     if quotas.policy == "kip13":
         return replace(quotas, hold_seconds_max=0.0)
     return quotas if "hold_seconds_max" in table else replace(quotas, hold_seconds_max=HOLD_SECONDS_SCHEDULE)
+
+
+def _journaled(settings: ReassignmentSettings, base: Path, state: Path | None) -> ReassignmentSettings:
+    """What is under way must survive: the journal has a place of its own, or one beside the other state."""
+    journal = _under(base, settings.journal)
+    if settings.batches and journal is None:
+        if state is None:
+            problem = 'mode = "batch" needs a place on disk: name one here, or a [state] directory'
+            raise ConfigError("reassignment.journal", problem)
+        journal = base / state / JOURNAL_DIRECTORY
+    return replace(settings, journal=journal)
 
 
 def _sourced(quotas: QuotaSettings, table: Tables) -> QuotaSettings:

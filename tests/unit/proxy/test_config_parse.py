@@ -128,7 +128,6 @@ def test_security_protocol_follows_from_what_is_set() -> None:
 @pytest.mark.parametrize(
     ("text", "path"),
     [
-        ('[reassignment]\nmode = "pass"', "reassignment"),
         ('[capture]\ndirectory = "c"', "capture"),
     ],
 )
