@@ -103,7 +103,7 @@ class App:
         self._topic_ids = TopicIds(self.brokers, self.engine.topics.names, now_ms, login=login, tls=tls)
         self._source = (
             ReplicationSource(
-                self.brokers, self.replication, config.replication, self._reconsider, login, tls
+                self.brokers, self.replication, config.replication, self._reconsider, now_ms, login, tls
             )
             if leaders
             else None

@@ -28,6 +28,7 @@ REPLICAS_MAX: Final = 400_000
 BATCH_BYTES: Final = 16_384
 _LOOKED_AT_MAX: Final = 16
 _ID_BYTES: Final = 16
+_NAMES_KEPT: Final = 1000  # without looking which of them are still needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,9 @@ class Followed(Protocol):
 
     def standings(self) -> Iterable[tuple[bytes, int, int, int]]:
         """Give each replica whose standing is known: topic, partition, fetch offset, high watermark."""
+
+    def topics(self) -> set[bytes]:
+        """Give the topics of all replicas."""
 
 
 class Shares(Protocol):
@@ -143,6 +147,7 @@ class ReplicationQuotas:
         self.asked_in_vain = 0
         self.links: set[Followed] = set()
         self.bytes_in: Counter[tuple[int, bytes, int]] = Counter()
+        self._names_max = _NAMES_KEPT
         self._turn = 0
 
     @property
@@ -192,10 +197,15 @@ class ReplicationQuotas:
         return True
 
     def name_topics(self, names: Mapping[bytes, str]) -> None:
-        """Replace what is known of topics' names."""
-        if names != self.topic_names:
-            self.topic_names = dict(names)
-            self.version += 1
+        """Replace what is known of topics' names; those that nobody replicates any more are forgotten now and then."""
+        if names == self.topic_names:
+            return
+        if len(names) > self._names_max:
+            followed = set[bytes]().union(*(link.topics() for link in self.links))
+            names = {topic: name for topic, name in names.items() if topic in followed}
+            self._names_max = max(_NAMES_KEPT, 2 * len(names))
+        self.topic_names = dict(names)
+        self.version += 1
 
     def is_named(self, topic: bytes) -> bool:
         """Whether it can be told if a topic is listed: it came with its name, or its id's name is known."""

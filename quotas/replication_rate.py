@@ -111,6 +111,7 @@ class PacedRate:
         "_delivered",
         "_filled_ms",
         "_in_second",
+        "_last_size",
         "_observed",
         "_reserved",
         "_tokens",
@@ -126,6 +127,7 @@ class PacedRate:
         self._observed = SampledRate(11, _SECOND_MS)  # for /metrics
         self._delivered: deque[tuple[int, int]] = deque()  # (when, bytes) of the last second
         self._in_second = 0
+        self._last_size = 0
         self._reserved = 0
         self._tokens = (limit or 0) * _BURST_SECONDS
         self._filled_ms = now_ms
@@ -186,8 +188,9 @@ class PacedRate:
         self._refill(now_ms, limit)
         self._delivered.append((now_ms, size))
         self._in_second += size
-        # One batch is paid for whatever it takes.
-        self._tokens = max(self._tokens - size, -max(limit * _DEBT_SECONDS_MAX, size))
+        self._last_size = size
+        self._tokens -= size
+        self._forgive(limit)
 
     def ready_in_ms(self, least: int, now_ms: int) -> int:
         """Give how long it takes until `least` bytes may be asked for, if nothing more comes."""
@@ -213,7 +216,13 @@ class PacedRate:
         delivered = self._delivered
         while delivered and delivered[0][0] <= now_ms - _SECOND_MS:
             self._in_second -= delivered.popleft()[1]
+        self._forgive(limit)
         if now_ms > self._filled_ms:
             gained = self._tokens + limit * (now_ms - self._filled_ms) / 1000
             self._tokens = min(limit * _BURST_SECONDS, gained)
             self._filled_ms = now_ms
+
+    def _forgive(self, limit: float) -> None:
+        """Bound the debt, also one that was made under a higher limit. One batch is paid for whatever it takes."""
+        debt = max(limit * _DEBT_SECONDS_MAX, self._last_size) + self._reserved
+        self._tokens = max(self._tokens, -debt)

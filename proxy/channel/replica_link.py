@@ -85,7 +85,6 @@ class ReplicaLink:
         error = self.session.take(fields, frame, fields_at, version)
         if error:
             return error
-        self.taken = True
         self.follower = fields.replica_id
         self._waits_until_ms = now_ms + max(fields.max_wait_ms, _EMPTY_WAIT_MS_MIN)
         count = len(self.session.replicas)
@@ -93,13 +92,12 @@ class ReplicaLink:
         self._counted = count
         self._quotas.links.add(self)
         if self._quotas.replicas <= REPLICAS_MAX:
+            self.taken = True
             return 0
         self._stats.replication_unmirrored += 1
-        if not self.session.full:
-            return WRONG_EPOCH
+        self.plain = self.session.full
         self.close(now_ms)
-        self.plain = True
-        return 0
+        return 0 if self.plain else WRONG_EPOCH
 
     def decide(self, now_ms: int) -> tuple[dict[TopicPartition, int], int | None]:
         """Choose what the leader is asked for: limits by partition, and when more may be asked for (None: all is).
@@ -183,6 +181,10 @@ class ReplicaLink:
             if replica.high_watermark >= 0:
                 yield topic, partition, replica.fetch_offset, replica.high_watermark
 
+    def topics(self) -> set[bytes]:
+        """Give the topics of all replicas, by id, or by name where a version has names."""
+        return {topic for topic, _ in self.session.replicas}
+
     def close(self, now_ms: int) -> None:
         """The connection is over."""
         self.answered(now_ms)
@@ -205,7 +207,9 @@ class ReplicaLink:
             self._claims.pop(key, None)
             self._new.pop(key, None)
         if self._quotas.told is not None and self.session.added:
-            self._new.update(dict.fromkeys(self.session.added, (self._quotas.asked, now_ms)))
+            # A request may name a partition and forget it again.
+            replicas, met = self.session.replicas, (self._quotas.asked, now_ms)
+            self._new.update((key, met) for key in self.session.added if key in replicas)
             self._quotas.waited_for = True
         for key in added:
             if key in self.session.replicas and key not in self._claims:

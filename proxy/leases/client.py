@@ -143,7 +143,9 @@ class LeaseClient:
             event(logger, logging.INFO, "leases from the holder", holder=str(self.holder))
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._streams is not None and self._connected_to != self.holder:
+        streams = self._streams
+        # Reset while nobody read: uvloop has an error of its own for writing then.
+        if streams is not None and (self._connected_to != self.holder or streams[1].is_closing()):
             self.close()
         if self._streams is None:
             holder = self.holder

@@ -38,6 +38,9 @@ class Link:
         self._offset += 50
         return [(bytes(16), 0, self._offset, 200)]
 
+    def topics(self) -> set[bytes]:
+        return {bytes(16)}
+
 
 class Quotas:
     """A quotas engine with known clients."""
@@ -261,6 +264,25 @@ def test_replication_is_told() -> None:
     assert found["sluice_replica_lag"] == {("3", "0", "t"): 100}
     assert found["sluice_replica_finish_seconds"] == {("3", "0", "t"): 4}  # 100 records, 50 in the last 2 s
     assert found["sluice_replicas_left_out_total"] == {(): 7}
+
+
+def test_replica_has_one_series_whatever_happened_to_it() -> None:
+    """A topic was made again under its name; a follower has connected anew, and the old connection is still there."""
+    quotas = ReplicationQuotas(ReplicationOptions())
+    again = bytes(15) + b"1"
+    quotas.name_topics({bytes(16): "t", again: "t"})
+    quotas.arrived(3, bytes(16), 0, 500)
+    quotas.arrived(3, again, 0, 70)
+    old, new = Link(), Link()
+    new.standings()  # 50 records further on
+    quotas.links.update((old, new))
+    view = ReplicationView(quotas, Stats(), 10)
+    for _ in view.portions(0):
+        pass
+    rows = {family.name: family.rows for family in view.families(0)}
+    assert rows["sluice_replication_partition_bytes"] == [(("3", "t", "0"), 570)]
+    assert rows["sluice_replica_lag"] == [(("3", "t", "0"), 100)]
+    assert rows["sluice_replication_lag"] == [(("3",), 100)]
 
 
 def test_leases_are_told() -> None:

@@ -82,3 +82,28 @@ def test_without_other_processes_the_whole_quota_is_there() -> None:
     assert not quotas.share(0)
     quotas.limit(BrokerLimits(), BrokerLimits(default=1 * MB))
     assert rate.limit == 1 * MB
+
+
+class Followed:
+    """A connection that follows one topic."""
+
+    follower = FOLLOWER
+
+    def __init__(self, topic: bytes) -> None:
+        self._topic = topic
+
+    def standings(self) -> list[tuple[bytes, int, int, int]]:
+        return []
+
+    def topics(self) -> set[bytes]:
+        return {self._topic}
+
+
+def test_names_that_nobody_replicates_any_more_are_forgotten() -> None:
+    quotas = ReplicationQuotas(ReplicationOptions())
+    kept = bytes(16)
+    quotas.links.add(Followed(kept))
+    for number in range(5000):
+        quotas.name_topics({**quotas.topic_names, number.to_bytes(16): str(number)})
+        assert len(quotas.topic_names) <= 1000
+    assert quotas.topic_names[kept] == "0"

@@ -374,3 +374,28 @@ def test_new_replica_that_turns_out_to_be_throttled_has_had_one_batch() -> None:
     for now_ms in range(13, 5000, 100):
         assert link.round(now_ms) == 0
     assert link.follower.offsets[MOVED] == 1
+
+
+def test_partition_named_and_forgotten_at_once_is_not_waited_for() -> None:
+    quotas = throttling(None, lists="")
+    quotas.told = 0
+    link = linked(quotas)
+    link.round(0)
+    replica_link = link.channel.link
+    replica_link.session.added = [(b"x" * 16, 7)]
+    replica_link.session.removed = [(b"x" * 16, 7)]
+    limits, _ = replica_link.decide(1)
+    assert (b"x" * 16, 7) not in limits
+
+
+def test_follower_that_grows_beyond_what_is_remembered_begins_anew_and_passes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    link = linked(throttling())
+    link.round(0)
+    monkeypatch.setattr("proxy.channel.replica_link.REPLICAS_MAX", 2)
+    link.follower.offsets[3, 0] = 0
+    with pytest.raises(SessionError, match="error 71"):
+        link.send(1)
+    assert link.send(2) == link.asked, "full, and the follower's own"
+    assert link.quotas.replicas == 0
