@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
-from protocol.errors import MalformedFieldError, UnknownVersionError
+from protocol.errors import UnknownVersionError
 from protocol.header import REQUEST_HEAD, RESPONSE_HEAD, response_body_start
+from protocol.messages.by_partition import Partition, check_ended, read_partitions
 from protocol.primitives import (
     Buffer,
-    count,
     count_bytes,
     int16,
     int32,
@@ -32,7 +32,6 @@ __all__ = [
     "AlterAnswer",
     "AlterRequest",
     "Outcome",
-    "Partition",
     "Target",
     "read_answer",
     "read_request",
@@ -46,7 +45,6 @@ VERSION: Final = 0
 _ALLOW_SINCE: Final = 1
 _VERSION_MAX: Final = 1
 
-Partition: TypeAlias = tuple[str, int]
 Target: TypeAlias = tuple[int, ...] | None
 
 
@@ -84,18 +82,8 @@ def read_request(frame: Buffer, body: int, version: int) -> AlterRequest:
     end = len(frame)
     timeout_ms = int32(frame, body, end)
     pos, allow = _flag(frame, body + 4, end, version)
-    topics, pos = count(frame, pos, end, True)
-    wanted: list[tuple[Partition, Target]] = []
-    for _ in range(topics):
-        name, pos = string(frame, pos, end, True)
-        partitions, pos = count(frame, pos, end, True)
-        for _ in range(partitions):
-            index = int32(frame, pos, end)
-            replicas, pos = nullable_int32s(frame, pos + 4, end, True)
-            pos = skip_tags(frame, pos, end)
-            wanted.append(((name or "", index), replicas))
-        pos = skip_tags(frame, pos, end)
-    _ended(skip_tags(frame, pos, end), end)
+    wanted, pos = read_partitions(frame, pos, end, _target)
+    check_ended(skip_tags(frame, pos, end), end)
     return AlterRequest(timeout_ms, allow, wanted)
 
 
@@ -129,18 +117,8 @@ def read_answer(frame: Buffer, version: int) -> AlterAnswer:
     throttle_time_ms = int32(frame, pos, end)
     pos, allow = _flag(frame, pos + 4, end, version)
     whole, pos = _outcome(frame, pos, end)
-    topics, pos = count(frame, pos, end, True)
-    found: list[tuple[Partition, Outcome]] = []
-    for _ in range(topics):
-        name, pos = string(frame, pos, end, True)
-        partitions, pos = count(frame, pos, end, True)
-        for _ in range(partitions):
-            index = int32(frame, pos, end)
-            outcome, pos = _outcome(frame, pos + 4, end)
-            pos = skip_tags(frame, pos, end)
-            found.append(((name or "", index), outcome))
-        pos = skip_tags(frame, pos, end)
-    _ended(skip_tags(frame, pos, end), end)
+    found, pos = read_partitions(frame, pos, end, _outcome)
+    check_ended(skip_tags(frame, pos, end), end)
     return AlterAnswer(throttle_time_ms, allow, whole, found)
 
 
@@ -179,6 +157,10 @@ def _flag(frame: Buffer, pos: int, end: int, version: int) -> tuple[int, bool]:
     return after, bool(frame[pos])
 
 
+def _target(frame: Buffer, pos: int, end: int) -> tuple[Target, int]:
+    return nullable_int32s(frame, pos, end, True)
+
+
 def _outcome(frame: Buffer, pos: int, end: int) -> tuple[Outcome, int]:
     error_code = int16(frame, pos, end)
     message, pos = string(frame, pos + 2, end, True)
@@ -192,8 +174,3 @@ def _outcome_bytes(outcome: Outcome) -> bytes:
 def _check(version: int) -> None:
     if not 0 <= version <= _VERSION_MAX:
         raise UnknownVersionError(f"the layout of AlterPartitionReassignments version {version} is not known")
-
-
-def _ended(pos: int, end: int) -> None:
-    if pos != end:
-        raise MalformedFieldError(f"{end - pos} bytes follow the fields, which end at byte {pos}")

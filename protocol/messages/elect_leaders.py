@@ -5,9 +5,10 @@ are not asked for: they lose records.
 """
 
 from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from protocol.header import response_body_start
+from protocol.messages.by_partition import Partition
 from protocol.primitives import Buffer, count, int16, int32, skip, string, string_bytes
 
 __all__ = ["ELECTION_NOT_NEEDED", "ELECT_LEADERS", "VERSION", "read_answer", "request_body"]
@@ -17,8 +18,6 @@ VERSION: Final = 1
 ELECTION_NOT_NEEDED: Final = 84
 _PREFERRED: Final = 0
 _INT32_BYTES: Final = 4
-
-Partition: TypeAlias = tuple[str, int]
 
 
 def request_body(partitions: Sequence[Partition], timeout_ms: int) -> bytes:

@@ -7,11 +7,11 @@ the first list here is as Kafka ships it, the second as the proposal has it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 from protocol.api import LIST_PARTITION_REASSIGNMENTS
-from protocol.errors import MalformedFieldError
 from protocol.header import RESPONSE_HEAD, response_body_start
+from protocol.messages.by_partition import Partition, check_ended, read_partitions
 from protocol.primitives import (
     Buffer,
     count,
@@ -45,8 +45,6 @@ VERSION: Final = 0
 BATCH_VERSION: Final = 1
 # A request's fields: a minute's time, all topics, no tags.
 EVERYTHING: Final = (60_000).to_bytes(4, "big") + b"\0\0"
-
-Partition: TypeAlias = tuple[str, int]
 
 
 class Ongoing(NamedTuple):
@@ -92,7 +90,7 @@ def read_request(frame: Buffer, body: int) -> frozenset[Partition] | None:
         partitions, pos = nullable_int32s(frame, pos, end, True)
         wanted.update((name or "", index) for index in partitions or ())
         pos = skip_tags(frame, pos, end)
-    _ended(skip_tags(frame, pos, end), end)
+    check_ended(skip_tags(frame, pos, end), end)
     return None if topics < 0 else frozenset(wanted)
 
 
@@ -113,20 +111,9 @@ def read_batch(frame: Buffer) -> tuple[Reassignments, dict[Partition, Stepping]]
     """
     end = len(frame)
     found, pos = _read(frame)
-    batch: dict[Partition, Stepping] = {}
-    topics, pos = count(frame, pos, end, True)
-    for _ in range(topics):
-        name, pos = string(frame, pos, end, True)
-        partitions, pos = count(frame, pos, end, True)
-        for _ in range(partitions):
-            index = int32(frame, pos, end)
-            current, pos = int32s(frame, pos + 4, end, True)
-            target, pos = int32s(frame, pos, end, True)
-            pos = skip_tags(frame, pos, end)
-            batch[name or "", index] = Stepping(current, target)
-        pos = skip_tags(frame, pos, end)
-    _ended(skip_tags(frame, pos, end), end)
-    return found, batch
+    batch, pos = read_partitions(frame, pos, end, _stepping)
+    check_ended(skip_tags(frame, pos, end), end)
+    return found, dict(batch)
 
 
 def write_answer(
@@ -153,21 +140,22 @@ def _read(frame: Buffer) -> tuple[Reassignments, int]:
     throttle_time_ms = int32(frame, pos, end)
     error_code = int16(frame, pos + 4, end)
     message, pos = string(frame, pos + 6, end, True)
-    topics, pos = count(frame, pos, end, True)
-    ongoing: dict[Partition, Ongoing] = {}
-    for _ in range(topics):
-        name, pos = string(frame, pos, end, True)
-        partitions, pos = count(frame, pos, end, True)
-        for _ in range(partitions):
-            index = int32(frame, pos, end)
-            replicas, pos = int32s(frame, pos + 4, end, True)
-            adding, pos = int32s(frame, pos, end, True)
-            removing, pos = int32s(frame, pos, end, True)
-            pos = skip_tags(frame, pos, end)
-            ongoing[name or "", index] = Ongoing(replicas, adding, removing)
-        pos = skip_tags(frame, pos, end)
+    ongoing, pos = read_partitions(frame, pos, end, _ongoing)
     skip(pos, 1, end)  # what follows the fields is the other reader's, but it must be there
-    return Reassignments(throttle_time_ms, error_code, message, ongoing), pos
+    return Reassignments(throttle_time_ms, error_code, message, dict(ongoing)), pos
+
+
+def _ongoing(frame: Buffer, pos: int, end: int) -> tuple[Ongoing, int]:
+    replicas, pos = int32s(frame, pos, end, True)
+    adding, pos = int32s(frame, pos, end, True)
+    removing, pos = int32s(frame, pos, end, True)
+    return Ongoing(replicas, adding, removing), pos
+
+
+def _stepping(frame: Buffer, pos: int, end: int) -> tuple[Stepping, int]:
+    current, pos = int32s(frame, pos, end, True)
+    target, pos = int32s(frame, pos, end, True)
+    return Stepping(current, target), pos
 
 
 def _topics(entries: Iterable[tuple[Partition, Sequence[Sequence[int]]]]) -> bytes:
@@ -182,8 +170,3 @@ def _topics(entries: Iterable[tuple[Partition, Sequence[Sequence[int]]]]) -> byt
     for name, partitions in topics.items():
         parts += [string_bytes(name, True), count_bytes(len(partitions), True), *partitions, b"\0"]
     return b"".join(parts)
-
-
-def _ended(pos: int, end: int) -> None:
-    if pos != end:
-        raise MalformedFieldError(f"{end - pos} bytes follow the fields, which end at byte {pos}")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from protocol.messages.reassignments import Ongoing, Partition, Reassignments, Stepping
+from protocol.messages.by_partition import Partition
+from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
 
 __all__ = ["OngoingMoves", "Shown"]
 
