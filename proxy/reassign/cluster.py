@@ -33,10 +33,10 @@ from protocol.messages.alter_reassignments import AlterRequest, Outcome, Target
 from proxy.cluster import BrokerMap, Login
 from proxy.cluster.asking import ask
 from proxy.cluster.dialling import Tls, dial
-from proxy.cluster.login import LoginError
+from proxy.cluster.login import ASKING_FAILS
 from quotas.reassignment_step import PartitionNow, TopicPartition
 
-__all__ = ["FAILURES", "Cluster", "ClusterError", "Seen"]
+__all__ = ["Cluster", "ClusterError", "Seen"]
 
 MIN_ISR: Final = "min.insync.replicas"
 _MIN_ISR_SECONDS: Final = 15.0  # a topic's config is asked for again after this time
@@ -45,8 +45,6 @@ _ANSWER_SECONDS_MAX: Final = 15.0
 _CONNECT_SECONDS_MAX: Final = 3.0
 _TIMEOUT_MS: Final = 10_000
 _UNKNOWN_TOPIC: Final = 3
-
-FAILURES: Final = (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError)
 
 T = TypeVar("T")
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -173,7 +171,7 @@ class Cluster:
                         replica_sizes.ALL_LOG_DIRS,
                     )
                     found[broker] = await asyncio.to_thread(replica_sizes.read_log_dirs, frame)
-            except FAILURES:
+            except ASKING_FAILS:
                 continue
             finally:
                 if streams is not None:
@@ -253,7 +251,7 @@ class Cluster:
             except BaseException as error:
                 self.close()
                 self._turn += 1
-                if isinstance(error, FAILURES):
+                if isinstance(error, ASKING_FAILS):
                     raise ClusterError(str(error) or type(error).__name__) from error
                 raise
 
@@ -266,7 +264,7 @@ class Cluster:
             try:
                 async with asyncio.timeout(_CONNECT_SECONDS_MAX):
                     return await self._dial(target)
-            except FAILURES as error:
+            except ASKING_FAILS as error:
                 self._turn += 1
                 problems.append(f"{target[0]}:{target[1]}: {str(error) or type(error).__name__}")
         raise OSError("; ".join(problems[:3]) or "no broker is known")
