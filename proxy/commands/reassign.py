@@ -9,11 +9,10 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from proxy.commands import reassign_plan, reassign_status
-from proxy.commands.reassign_file import read_reassignment
+from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config.readers import addresses, rate, seconds
 from proxy.errors import UsageError
 from quotas.move_estimate import WINDOW_SECONDS, Estimate, Partition, Replicated, estimate
@@ -34,15 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "Say what a reassignment moves, how long it takes, and whether it ends."
     command = commands.add_parser("estimate", help=text, description=text, allow_abbrev=False)
     command.set_defaults(command=run)
-    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="the brokers")
-    command.add_argument(
-        "--reassignment-json-file",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="as kafka-reassign-partitions takes it",
-    )
-    command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
+    add_file_arguments(command)
     command.add_argument("--throttle", metavar="BYTES", help="bytes/s of each broker, as 4M")
     command.add_argument("--duration", metavar="SECONDS", help="suggest the throttle for this time")
     command.add_argument("--network", metavar="BYTES", help="what a broker's network carries, bytes/s")

@@ -6,6 +6,7 @@
 checked and then left out: which disk of a broker a replica lies on is none of Sluice's business.
 """
 
+import argparse
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,11 +16,24 @@ from typing import Final, TypeVar
 from proxy.config import read_text
 from proxy.errors import ConfigError
 
-__all__ = ["read_reassignment"]
+__all__ = ["add_file_arguments", "read_reassignment"]
 
 Targets = dict[tuple[str, int], tuple[int, ...]]
 _VERSION: Final = 1
 _Item = TypeVar("_Item")
+
+
+def add_file_arguments(command: argparse.ArgumentParser) -> None:
+    """Add what every command that looks at such a file before a cluster takes."""
+    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="the brokers")
+    command.add_argument(
+        "--reassignment-json-file",
+        required=True,
+        type=Path,
+        metavar="FILE",
+        help="as kafka-reassign-partitions takes it",
+    )
+    command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
 
 
 def read_reassignment(path: Path) -> Targets:

@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from proxy.commands.reassign_file import read_reassignment
+from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config import Address, load
 from proxy.config.readers import addresses, count
 from proxy.errors import ServerError, SluiceError
@@ -56,15 +56,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
     """Add the command and its arguments."""
     command = commands.add_parser("plan", help=_TEXT, description=_TEXT, allow_abbrev=False)
     command.set_defaults(command=run)
-    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="the brokers")
-    command.add_argument(
-        "--reassignment-json-file",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="as kafka-reassign-partitions takes it",
-    )
-    command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
+    add_file_arguments(command)
     command.add_argument(
         "--config", type=Path, metavar="FILE", help="take the limits from Sluice's configuration"
     )
