@@ -45,6 +45,7 @@ _ANSWER_SECONDS_MAX: Final = 15.0
 _CONNECT_SECONDS_MAX: Final = 3.0
 _TIMEOUT_MS: Final = 10_000
 _UNKNOWN_TOPIC: Final = 3
+_NO_TOPIC: Final = frozenset((_UNKNOWN_TOPIC, 17))  # and none of a name that is invalid
 # What is not answered may have been done: these are not asked twice.
 _CHANGES: Final = frozenset((ALTER_PARTITION_REASSIGNMENTS, elect_leaders.ELECT_LEADERS))
 
@@ -112,7 +113,7 @@ class Cluster:
             found.update(seen.topics)
         there = {name: topic for name, topic in found.items() if not topic.error_code}
         for name, topic in found.items():
-            if topic.error_code not in (0, _UNKNOWN_TOPIC):
+            if topic.error_code and topic.error_code not in _NO_TOPIC:
                 raise ClusterError(f"Metadata of topic {name}: error {topic.error_code}")
         min_isr = await self._min_isrs(sorted(there))
         # Last: a step that is not listed any more is done, and what was read before may be older.

@@ -157,9 +157,11 @@ def test_min_isr_is_not_asked_for_every_time() -> None:
     assert broker.connections == 1
 
 
-def test_topic_that_is_not_there_has_no_partitions() -> None:
+@pytest.mark.parametrize("error_code", [3, 17])
+def test_topic_that_is_not_there_has_no_partitions(error_code: int) -> None:
+    """Nor has one whose name can be none."""
     broker = Broker()
-    broker.answers[METADATA] = lambda: metadata(3)
+    broker.answers[METADATA] = lambda: metadata(error_code)
     seen = asking(broker, lambda cluster: cluster.look(["t"]))
     assert (dict(seen.now), dict(seen.topic_ids)) == ({}, {})
 
