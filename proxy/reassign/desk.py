@@ -31,7 +31,7 @@ from proxy.reassign.cluster import Cluster, ClusterError
 from proxy.reassign.journal import ConflictError, JournalError
 from proxy.reassign.judge import Kind
 from proxy.reassign.keeper import Keeper
-from proxy.reassign.planning import REQUEST_TIMED_OUT, Plan, outcomes_of, plan_request, records_of
+from proxy.reassign.planning import OF_ITS_OWN, REQUEST_TIMED_OUT, Plan, outcomes_of, plan_request, records_of
 from proxy.stats import Stats
 from quotas.reassignment_step import TopicPartition
 
@@ -185,7 +185,7 @@ class ReassignmentDesk:
         self._wake()
         failed = answer.outcome.error_code
         partitions = [
-            (one.key, one.outcome if one.kind is Kind.REFUSED and not failed else told[one.key])
+            (one.key, told[one.key] if failed or one.kind not in OF_ITS_OWN else one.outcome)
             for one in plan.verdicts
         ]
         # Of an empty request a broker says "", of others null.

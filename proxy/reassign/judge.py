@@ -26,6 +26,7 @@ INVALID_REPLICATION_FACTOR: Final = 38
 INVALID_REPLICA_ASSIGNMENT: Final = 39
 REASSIGNMENT_IN_PROGRESS: Final = 60
 POLICY_VIOLATION: Final = 44
+NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 
 
 class Kind(Enum):
@@ -71,9 +72,11 @@ def judge(
             if len(entries) + taken > moves_max:
                 message = f"Sluice has {moves_max} partitions under way already (reassignment.moves_max)."
                 verdict = _refused(key, target, POLICY_VIOLATION, message)
+        if key in held and _cancels_nothing(verdict, entries, seen):
+            verdict = Verdict(key, target, Kind.REFUSED, Outcome(NO_REASSIGNMENT_IN_PROGRESS))
         if verdict.kind is not Kind.REFUSED:
             if key in held:
-                verdicts[held[key]] = Verdict(key, verdicts[held[key]].target, Kind.REPLACED)
+                verdicts[held[key]] = _replaced(verdicts[held[key]], entries, seen)
             held[key] = len(verdicts)
         verdicts.append(verdict)
     return verdicts
@@ -154,6 +157,19 @@ def _without_entry(key: TopicPartition, target: Target, now: PartitionNow, seen:
     topic, partition = key
     entry = Entry(topic, partition, seen.topic_ids[topic], _settled(now))
     return Verdict(key, target, Kind.TAKEN, entry=replace(entry, asked=Asked(target, False, None, by)))
+
+
+def _replaced(verdict: Verdict, entries: Mapping[TopicPartition, Entry], seen: Seen) -> Verdict:
+    """Say what the controller says of one that it takes, and another one after it: as if it were alone."""
+    code = NO_REASSIGNMENT_IN_PROGRESS if _cancels_nothing(verdict, entries, seen) else 0
+    return Verdict(verdict.key, verdict.target, Kind.REPLACED, Outcome(code))
+
+
+def _cancels_nothing(verdict: Verdict, entries: Mapping[TopicPartition, Entry], seen: Seen) -> bool:
+    """Whether the controller refuses it: what the same request asks for beside it is not under way yet."""
+    key, target, kind, _, _ = verdict
+    is_cancel = target is None and kind is not Kind.REFUSED
+    return is_cancel and key not in entries and not seen.now[key].is_reassigned
 
 
 def _settled(now: PartitionNow) -> tuple[int, ...]:

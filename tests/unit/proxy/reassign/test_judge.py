@@ -141,6 +141,18 @@ def test_of_one_partition_twice_the_last_holds() -> None:
     assert kinds == [Kind.REPLACED, Kind.TAKEN, Kind.REFUSED]
 
 
+def test_of_one_partition_twice_each_is_told_what_it_would_be_alone() -> None:
+    assert judged((KEY, None), (KEY, (4, 5, 6)))[0].outcome == Outcome(85)
+    assert judged((KEY, (1, 2, 3)), (KEY, None))[0].outcome == Outcome()
+    assert judged((KEY, None), (KEY, None), entry=ENTRY)[0].outcome == Outcome()
+
+
+def test_of_one_partition_twice_a_cancel_of_nothing_undoes_nothing() -> None:
+    """The controller looks at what was under way before the request."""
+    taken, refused = judged((KEY, (4, 5, 6)), (KEY, None))
+    assert (taken.kind, refused.kind, refused.outcome) == (Kind.TAKEN, Kind.REFUSED, Outcome(85))
+
+
 def test_no_more_moves_than_may_be() -> None:
     assert one((4, 5, 6), moves_max=0).outcome.error_code == 44
     assert one((5, 6, 7), moves_max=0, entry=ENTRY).kind is Kind.CHANGED
