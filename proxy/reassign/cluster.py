@@ -43,6 +43,8 @@ _MIN_ISR_SECONDS: Final = 15.0  # a topic's config is asked for again after this
 _TOPICS_A_REQUEST: Final = 500
 _ANSWER_SECONDS_MAX: Final = 15.0
 _CONNECT_SECONDS_MAX: Final = 3.0
+# Brokers that can not tell of the fenced are not asked that again for this time.
+_FENCED_SECONDS: Final = 300.0
 _TIMEOUT_MS: Final = 10_000
 _UNKNOWN_TOPIC: Final = 3
 _NO_TOPIC: Final = frozenset((_UNKNOWN_TOPIC, 17))  # and none of a name that is invalid
@@ -91,7 +93,7 @@ class Cluster:
         self._streams: _Streams | None = None
         self._one = asyncio.Lock()
         self._min_isr: dict[str, tuple[float, int]] = {}
-        self._tells_fenced = True
+        self._fenced_from = 0.0
         self._turn = 0
 
     async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
@@ -220,7 +222,8 @@ class Cluster:
 
     async def _registered(self) -> frozenset[int]:
         """Every registered broker; brokers before 4.0 tell only of those alive, by closing on this question."""
-        if not self._tells_fenced:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._fenced_from:
             return frozenset()
         try:
             error_code, brokers = await self._read(
@@ -232,8 +235,8 @@ class Cluster:
         except ClusterError:
             await self._ongoing()  # raises where it was not the question's fault
             error_code, brokers = 1, frozenset[int]()
-        if error_code:
-            self._tells_fenced = False
+        if error_code:  # not for ever: brokers may have been restarting, or are replaced by later ones
+            self._fenced_from = loop.time() + _FENCED_SECONDS
         return brokers
 
     async def _read(self, api_key: int, version: int, body: bytes, read: Callable[[bytes], T]) -> T:

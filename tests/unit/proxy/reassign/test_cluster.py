@@ -13,6 +13,7 @@ from protocol.messages.alter_reassignments import AlterAnswer, Outcome
 from protocol.messages.reassignments import Ongoing, Reassignments
 from proxy.cluster import BrokerMap
 from proxy.config import Address
+from proxy.reassign import cluster as module
 from proxy.reassign.cluster import Cluster, ClusterError
 from proxy.stats import Stats
 from quotas.reassignment_step import PartitionNow
@@ -94,6 +95,25 @@ def metadata(topic_error: int = 0) -> bytes:
         partitions=[] if topic_error else partitions,
     )
     return framed(kind(version=12, throttle_time_ms=0, brokers=brokers, controller_id=1, topics=[topic]))
+
+
+def fenced(*nodes: int) -> bytes:
+    kind = RESPONSES[DESCRIBE_CLUSTER]
+    brokers = [
+        struct(kind, 2, "DescribeClusterBroker", broker_id=node, host="h", port=1, rack=None, is_fenced=True)
+        for node in nodes
+    ]
+    found = kind(
+        version=2,
+        throttle_time_ms=0,
+        error_code=0,
+        error_message=None,
+        endpoint_type=1,
+        cluster_id="c",
+        controller_id=1,
+        brokers=brokers,
+    )
+    return framed(found)
 
 
 def configs(value: str, error_code: int = 0) -> bytes:
@@ -197,6 +217,20 @@ def test_brokers_that_can_not_tell_of_the_fenced_are_asked_by_one_look_alone() -
 
     assert asking(broker, twice).registered == {1, 2, 3}
     assert broker.asked.count(DESCRIBE_CLUSTER) == 2, "the second time of the next broker"
+
+
+def test_brokers_are_not_taken_for_ever_for_such_that_can_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may have been restarting, and a target that is down would be refused as unknown from then on."""
+    monkeypatch.setattr(module, "_FENCED_SECONDS", 0.0)
+    broker = Broker()
+    answers = iter([None, None, fenced(1, 2, 7)])
+    broker.answers[DESCRIBE_CLUSTER] = lambda: next(answers)
+
+    async def twice(cluster: Cluster) -> Any:
+        await cluster.look(["t"], registered=True)
+        return await cluster.look(["t"], registered=True)
+
+    assert asking(broker, twice).registered == {1, 2, 3, 7}
 
 
 def test_submission_tells_what_became_of_each() -> None:
