@@ -1,6 +1,6 @@
 """What to do next: from the journal, from what the cluster says, and from how long something has lasted. No IO.
 
-    entry ── asked, not judged ──────────► held; visible in the cluster: accepted; for too long: struck out
+    entry ── asked, not judged ──────────► held; its request visible in the cluster: accepted; for too long: struck out
           ── step under way ─────────────► its slots are taken; cancelled if it waits for a lost broker, or goes back
           ── step done ──────────────────► its leader elected, then on to the planner
           ── step nowhere to be seen ────► held for a moment, for brokers may lag, then on to the planner
@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from proxy.reassign.cluster import Seen
-from proxy.reassign.entries import Ended, Entry, Record
+from proxy.reassign.entries import Asked, Ended, Entry, Record
 from quotas.reassignment_batch import BatchLimits, choose_batch
 from quotas.reassignment_step import Finished, PartitionNow, Step, TopicPartition, Waiting, next_step
 
@@ -143,6 +143,7 @@ def decide(
     memory.forget(entries)
     found = Decision(lost=_lost(entries, seen, memory, dead_target_ms, now_ms))
     open_entries = []
+    seen_of = _seen_of(entries, seen, memory, now_ms)
     for key, entry in entries.items():
         now = seen.now.get(key)
         if now is None or seen.topic_ids.get(entry.topic) != entry.topic_id:
@@ -152,7 +153,7 @@ def decide(
         if entry.unsure:
             _confirm(found, entry, now)
         elif entry.asked is not None:
-            _judged(found, entry, now, memory, now_ms)
+            _judged(found, entry, now, memory, seen_of, now_ms)
         elif _goes_on(found, entry, now, memory, now_ms):
             open_entries.append(entry)
     verdicts = memory.verdicts(open_entries, seen, limits.replica_count, found.lost)
@@ -206,8 +207,37 @@ def _confirm(found: Decision, entry: Entry, now: PartitionNow) -> None:
         found.records.append(Ended(*entry.key, "lost"))
 
 
-def _judged(found: Decision, entry: Entry, now: PartitionNow, memory: Memory, now_ms: int) -> None:
-    """A request that is being judged; the caller's connection tells, unless it is gone."""
+def _seen_of(
+    entries: Mapping[TopicPartition, Entry], seen: Seen, memory: Memory, now_ms: int
+) -> frozenset[str]:
+    """The requests that a broker has carried out, though their connections do not tell: the cluster shows it."""
+    found = set()
+    for key, entry in entries.items():
+        now = seen.now.get(key)
+        if entry.asked is None or now is None or entry.unsure:
+            continue
+        since_ms = memory.asked_ms.setdefault((key, entry.asked.by), now_ms)
+        if now_ms - since_ms >= _ASKED_MS_MIN and _is_carried_out(entry, entry.asked, now):
+            found.add(entry.asked.by)
+    return frozenset(found)
+
+
+def _is_carried_out(entry: Entry, asked: Asked, now: PartitionNow) -> bool:
+    """Whether the cluster is as a broker leaves it that has taken what was sent for a partition."""
+    if asked.step is not None:
+        return asked.step.is_under_way(now) or asked.step.is_done(now)
+    step = entry.step
+    # Nobody but the request that waits takes a step back meanwhile.
+    return asked.cancels and step is not None and not now.is_reassigned and now.replicas == step.current
+
+
+def _judged(
+    found: Decision, entry: Entry, now: PartitionNow, memory: Memory, seen_of: frozenset[str], now_ms: int
+) -> None:
+    """A request that is being judged; the caller's connection tells, unless it is gone.
+
+    A request is one: of what the cluster shows a part, that is accepted too which had to wait for its turn.
+    """
     key, asked = entry.key, entry.asked
     assert asked is not None, "it is being judged"
     since_ms = memory.asked_ms.setdefault((key, asked.by), now_ms)
@@ -217,10 +247,9 @@ def _judged(found: Decision, entry: Entry, now: PartitionNow, memory: Memory, no
     elif entry.step is not None and entry.step.is_under_way(now):
         found.in_flight[key] = entry.step
     found.waiting[key] = Waiting("a broker has not judged the request yet")
-    if now_ms - since_ms < _ASKED_MS_MIN:
-        return
-    if step is not None and (step.is_under_way(now) or step.is_done(now)):
-        found.records.append(entry.accepted())
+    if asked.by in seen_of and (step is None or _is_carried_out(entry, asked, now)):
+        # What waits first: a kill in the middle of the write leaves what the cluster shows, which is seen again.
+        found.records.insert(0 if step is None else len(found.records), entry.accepted())
     elif now_ms - since_ms >= ASKED_MS_MAX:
         found.records.append(entry.struck() or Ended(*key, "refused"))
 

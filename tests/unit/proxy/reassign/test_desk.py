@@ -94,6 +94,24 @@ def test_what_was_done_and_not_answered_goes_on(world: World) -> None:
     assert world.cluster.partitions[ONE].now().replicas == (2, 3)
 
 
+def test_request_that_was_done_in_part_and_not_answered_goes_on_as_a_whole(world: World) -> None:
+    """The third partition has to wait for its turn: nothing of it can be seen in the cluster."""
+    world.request((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (2, 3)), lost=True)
+    world.run()
+    for key in (ONE, TWO, THREE):
+        assert world.cluster.partitions[key].now().replicas == (2, 3)
+    assert world.stats.reassignment_ends == {"done": 3}
+
+
+def test_cancel_that_was_done_and_not_answered_holds(world: World) -> None:
+    world.request((ONE, (2, 3)))
+    world.round()
+    world.request((ONE, None), lost=True)
+    world.run()
+    assert world.cluster.partitions[ONE].now().replicas == (0, 1)
+    assert world.stats.reassignment_ends == {"cancelled": 1}
+
+
 def test_what_is_wrong_is_refused_and_not_sent(world: World) -> None:
     answer = world.request((ONE, (9,)), (TWO, (2, 3)))
     assert world.sent == {TWO: (2, 0)}
