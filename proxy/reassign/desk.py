@@ -39,6 +39,9 @@ __all__ = ["Answered", "ReassignmentDesk"]
 
 REQUESTS_MAX: Final = 100
 _CONFLICTS_MAX: Final = 20
+# How long a request waits for another one. After two seconds without its answer the executor believes what it sees.
+_TURN_SECONDS_MAX: Final = 5.0
+_TURN_PAUSE_SECONDS: Final = 0.5
 _TIMEOUT_MS_MAX: Final = 20_000  # below what the executor waits for an answer (`decide.ASKED_MS_MAX`)
 _KAFKA_STORAGE_ERROR: Final = 56
 
@@ -61,6 +64,7 @@ class ReassignmentDesk:
         run: starts work in the background.
         settings: gives those in force.
         wake: called when there is something new to carry out.
+        turn_seconds_max: how long a request waits for another one to be judged.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class ReassignmentDesk:
         run: Callable[[Coroutine[object, object, None]], object],
         wake: Callable[[], None],
         stats: Stats,
+        turn_seconds_max: float = _TURN_SECONDS_MAX,
     ) -> None:
         self._keeper = keeper
         self._cluster = cluster
@@ -78,6 +83,7 @@ class ReassignmentDesk:
         self._run = run
         self._wake = wake
         self._stats = stats
+        self._turn_seconds_max = turn_seconds_max
         self._numbers = count(1)
         self._requests = 0
 
@@ -127,8 +133,7 @@ class ReassignmentDesk:
             self._stats.reassignment_requests["refused"] += 1
             return _answer_of(question, request, answer._replace(partitions=_all(request, answer.outcome)))
         try:
-            async with self._keeper.planning:
-                plan = await self._planned(request)
+            plan = await self._planned(request)
             if plan.sent:
                 sent = AlterRequest(min(request.timeout_ms, _TIMEOUT_MS_MAX), True, list(plan.sent.items()))
                 if not plan.entries:
@@ -140,18 +145,27 @@ class ReassignmentDesk:
             return self._failed(question, request, error)
 
     async def _planned(self, request: AlterRequest) -> Plan:
-        """Look, judge, choose first steps and journal; once more where another process was faster."""
+        """Look, judge, choose first steps and journal; once more where another process was faster.
+
+        A controller has one request after the other. So what meets one that is not judged yet waits for a while: the
+        caller may be the same, whose connection was lost and who asks again at once.
+        """
         by = f"{self._keeper.process}/{next(self._numbers)}"
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._turn_seconds_max
         for _ in range(_CONFLICTS_MAX):
-            known = await self._keeper.read()
-            topics = {topic for topic, _ in (*known.entries, *(key for key, _ in request.wanted))}
-            seen = await self._cluster.look(sorted(topics), registered=True)
-            plan = await asyncio.to_thread(plan_request, request, known, seen, self._settings(), by)
-            try:
-                await self._keeper.append(list(plan.entries.values()), expected=known.sequence)
-            except ConflictError:
-                continue
-            return plan
+            async with self._keeper.planning:
+                known = await self._keeper.read()
+                topics = {topic for topic, _ in (*known.entries, *(key for key, _ in request.wanted))}
+                seen = await self._cluster.look(sorted(topics), registered=True)
+                plan = await asyncio.to_thread(plan_request, request, known, seen, self._settings(), by)
+                if not plan.meets_another or loop.time() >= until:
+                    try:
+                        await self._keeper.append(list(plan.entries.values()), expected=known.sequence)
+                    except ConflictError:
+                        continue
+                    return plan
+            await asyncio.sleep(_TURN_PAUSE_SECONDS)
         raise JournalError("other processes write all the time")
 
     async def _end(self, question: Question) -> bytes:

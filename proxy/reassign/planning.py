@@ -14,7 +14,7 @@ from proxy.config import ReassignmentSettings
 from proxy.reassign.cluster import Seen
 from proxy.reassign.entries import Ended, Entry, Record
 from proxy.reassign.journal import Known
-from proxy.reassign.judge import NO_REASSIGNMENT_IN_PROGRESS, Kind, Verdict, judge
+from proxy.reassign.judge import NO_REASSIGNMENT_IN_PROGRESS, REASSIGNMENT_IN_PROGRESS, Kind, Verdict, judge
 from quotas.reassignment_batch import next_batch
 from quotas.reassignment_step import Step, TopicPartition
 
@@ -36,6 +36,11 @@ class Plan(NamedTuple):
     entries: Mapping[TopicPartition, Entry]
     sent: Mapping[TopicPartition, Target]
     by: str
+
+    @property
+    def meets_another(self) -> bool:
+        """Whether anything is refused because of another request that is not judged yet."""
+        return any(verdict.outcome.error_code == REASSIGNMENT_IN_PROGRESS for verdict in self.verdicts)
 
 
 def plan_request(
