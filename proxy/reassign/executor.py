@@ -72,6 +72,7 @@ class Executor:
         self._woken = asyncio.Event()
         self._pause_seconds = _PAUSE_SECONDS
         self._sized_at = 0.0
+        self._sizing: asyncio.Task[None] | None = None
         self.decision = Decision()
         self.sizes: Mapping[int, Mapping[TopicPartition, int]] = {}
         self.sized_ms = 0
@@ -106,6 +107,8 @@ class Executor:
                     await asyncio.wait_for(self._woken.wait(), max(pause, rest))
                 self._woken.clear()
         finally:
+            if self._sizing is not None:
+                self._sizing.cancel()
             self._cluster.close()
             self._lease.give_back()
 
@@ -121,7 +124,7 @@ class Executor:
                 seen = await self._look()
                 if self.leads:
                     await self._step(seen)
-            await self._measure(seen)
+            self._measure(seen)
         except ConflictError:
             return 0.0  # another process has asked for something: look again
         except MovedOnError as error:
@@ -233,16 +236,24 @@ class Executor:
                 target=str(entry.wanted),
             )
 
-    async def _measure(self, seen: Seen) -> None:
-        """Read how large the replicas are, now and then: for the status, nobody decides by it."""
+    def _measure(self, seen: Seen) -> None:
+        """Have the sizes of replicas read, now and then: for the status. Nobody decides by it, and no step waits."""
         loop = asyncio.get_running_loop()
-        if not self.leads or loop.time() - self._sized_at < _SIZES_SECONDS:
+        is_under_way = self._sizing is not None and not self._sizing.done()
+        if not self.leads or is_under_way or loop.time() - self._sized_at < _SIZES_SECONDS:
             return
         self._sized_at = loop.time()
         entries = self._keeper.known.entries.values()
         concerned = {broker for entry in entries for broker in (*entry.original, *entry.wanted)}
-        self.sizes = await self._cluster.sizes(sorted(concerned & seen.live))
-        self.sized_ms = self._now_ms()
+        self._sizing = loop.create_task(self._read_sizes(sorted(concerned & seen.live)))
+
+    async def _read_sizes(self, brokers: list[int]) -> None:
+        try:
+            self.sizes = await self._cluster.sizes(brokers)
+        except Exception as error:
+            logger.error("a bug of ours leaves the status without sizes", exc_info=error)
+        else:
+            self.sized_ms = self._now_ms()
 
     async def _recover(self) -> None:
         """Whoever holds the lease sets a damaged journal aside; the others wait for that."""

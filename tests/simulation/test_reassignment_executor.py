@@ -1,12 +1,15 @@
 """The executor on a simulated cluster: killed anywhere, unanswered, cancelled, in others' way (I5, I11 to I14)."""
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from proxy.config import ReassignmentSettings
+from proxy.reassign.cluster import Cluster
 from quotas.reassignment_step import Move, TopicPartition
-from tests.support.executor_world import World
+from tests.support.executor_world import SimulatedAnswers, World
 from tests.support.reassigned_cluster import SimulatedCluster
 
 FIRST = Move("t", 0, (0, 1, 2), (3, 4, 5))
@@ -98,6 +101,25 @@ def test_unanswered_submission_is_looked_for_and_not_repeated(tmp_path: Path) ->
     world.run()
     assert_moved(world.cluster)
     assert copied_once(world.cluster) == WANTED_COPIES
+
+
+def test_broker_that_tells_no_sizes_holds_no_step_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_cluster: Cluster, _brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
+        await asyncio.sleep(3600)
+        raise AssertionError("the test is over")
+
+    monkeypatch.setattr(SimulatedAnswers, "sizes", never)
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+
+    async def rounds() -> None:
+        async with asyncio.timeout(30):
+            while world.keeper.known.entries or not world.executor.leads:
+                await world.round_while()
+                world.cluster.catch_up_all()
+
+    asyncio.run(rounds())
+    assert_moved(world.cluster)
 
 
 def test_somebody_elses_reassignment_is_waited_for(tmp_path: Path) -> None:
