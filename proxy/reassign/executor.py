@@ -267,6 +267,7 @@ class Executor:
     def _stand_down(self, other: str) -> None:
         event(logger, logging.WARNING, "another process carries out reassignments now", process=other)
         self._term = 0
+        self.decision, self.sizes = Decision(), {}  # the other one's are not known here
         self._lease.give_back()
 
     def _told(self, problem: str) -> None:

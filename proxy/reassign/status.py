@@ -8,6 +8,7 @@ Only the process that carries moves out reads sizes.
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from math import inf
 from typing import Final, NamedTuple
 
 from proxy.config import ReassignmentSettings
@@ -58,6 +59,10 @@ class Rate:
         """Note what is there now; the same time again is no sample."""
         if not self._samples or self._samples[-1][0] != now_ms:
             self._samples.append((now_ms, {one.entry.key: one.bytes_done for one in moves}))
+
+    def forget(self) -> None:
+        """Nothing is being moved, or somebody else reads sizes: what came before says nothing of what comes next."""
+        self._samples.clear()
 
     def per_second(self) -> float | None:
         """Bytes/s; None while too little was seen."""
@@ -163,6 +168,7 @@ def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, le
     catching_up = sum(len(one.step.adds) for one in moves if one.step is not None)
     lost = sum(1 for one in moves if not decision.lost.isdisjoint(one.entry.wanted))
     total, done = sum(one.bytes_total for one in moves), sum(one.bytes_done for one in moves)
+    finish = (total - done) / rate if rate else (inf if moves else 0.0)
     rows = [((state,), number) for state, number in states.items()]
     found = [Family("sluice_reassignments", "gauge", "Partitions under way, by state", ("state",), rows)]
     for name, text, value in (
@@ -172,6 +178,7 @@ def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, le
         ("sluice_reassignment_bytes", "What the moves under way bring to new brokers", total),
         ("sluice_reassignment_moved_bytes", "What of it is there", done),
         ("sluice_reassignment_byte_rate", "Bytes/s that came lately", rate or 0.0),
+        ("sluice_reassignment_finish_seconds", "Time until all moves are done, at that rate", finish),
     ):
         found.append(Family(name, "gauge", text, (), [((), value)]))
     return found
