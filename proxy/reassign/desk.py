@@ -197,14 +197,7 @@ class ReassignmentDesk:
             raise JournalError("other processes write all the time")
         self._count(plan, told)
         self._wake()
-        failed = answer.outcome.error_code
-        partitions = [
-            (one.key, told[one.key] if failed or one.kind not in OF_ITS_OWN else one.outcome)
-            for one in plan.verdicts
-        ]
-        # Of an empty request a broker says "", of others null.
-        outcome = answer.outcome if failed else Outcome()
-        return _answer_of(question, plan.asked, answer._replace(outcome=outcome, partitions=partitions))
+        return await asyncio.to_thread(_settled_answer, question, plan, told, answer)
 
     def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
         """It could not be taken or written down: a caller that tries again may find it well."""
@@ -230,6 +223,19 @@ class ReassignmentDesk:
 
 def _all(asked: AlterRequest, outcome: Outcome) -> list[tuple[TopicPartition, Outcome]]:
     return [(key, outcome) for key, _ in asked.wanted]
+
+
+def _settled_answer(
+    question: Question, plan: Plan, told: Mapping[TopicPartition, Outcome], answer: AlterAnswer
+) -> bytes:
+    failed = answer.outcome.error_code
+    partitions = [
+        (one.key, told[one.key] if failed or one.kind not in OF_ITS_OWN else one.outcome)
+        for one in plan.verdicts
+    ]
+    # Of an empty request a broker says "", of others null.
+    outcome = answer.outcome if failed else Outcome()
+    return _answer_of(question, plan.asked, answer._replace(outcome=outcome, partitions=partitions))
 
 
 def _answer_of(question: Question, asked: AlterRequest, answer: AlterAnswer) -> bytes:
