@@ -1,7 +1,7 @@
 """A caller's request, judged as Kafka's controller would: error codes and messages are its own (KIP-455). Pure.
 
     3    UNKNOWN_TOPIC_OR_PARTITION        39  INVALID_REPLICA_ASSIGNMENT: empty, unknown broker, one twice
-    38   INVALID_REPLICATION_FACTOR: version 1 forbids to change it (KIP-860)
+    38   INVALID_REPLICATION_FACTOR: version 1 forbids to change it (KIP-860); it is that after what is under way
     60   REASSIGNMENT_IN_PROGRESS: another request for the partition has not been judged yet
 
 Beyond Kafka: a target with fewer replicas than min.insync.replicas is refused (39), where Kafka accepts it and
@@ -122,10 +122,11 @@ def _refusal(
     message = _problem(target, seen)
     if message:
         return _refused(key, target, INVALID_REPLICA_ASSIGNMENT, message)
-    before = _settled(now) if entry is None else entry.original
-    if not may_change_factor and len(target) != len(before):
-        message = f"The replication factor is changed from {len(before)} to {len(target)}"
+    factor = len(_wanted(now)) if entry is None else len(entry.wanted)
+    if not may_change_factor and len(target) != factor:
+        message = f"The replication factor is changed from {factor} to {len(target)}"
         return _refused(key, target, INVALID_REPLICATION_FACTOR, message)
+    before = _settled(now) if entry is None else entry.original
     if len(target) < min(now.min_isr, len(before)):
         message = (
             f"The manual partition assignment has {len(target)} replicas, fewer than min.insync.replicas "
@@ -175,6 +176,11 @@ def _cancels_nothing(verdict: Verdict, entries: Mapping[TopicPartition, Entry], 
 def _settled(now: PartitionNow) -> tuple[int, ...]:
     """The replicas before whatever is under way."""
     return tuple(broker for broker in now.replicas if broker not in now.adding)
+
+
+def _wanted(now: PartitionNow) -> tuple[int, ...]:
+    """The replicas after whatever is under way."""
+    return tuple(broker for broker in now.replicas if broker not in now.removing)
 
 
 def _refused(key: TopicPartition, target: Target, code: int, message: str) -> Verdict:

@@ -71,10 +71,18 @@ def test_factor_may_not_change_where_the_caller_forbids_it() -> None:
     assert one((4, 5, 6), may_change=False).kind is Kind.TAKEN
 
 
-def test_factor_is_that_before_whatever_is_under_way() -> None:
+def test_factor_is_that_after_whatever_is_under_way() -> None:
+    """As ReplicationControlManager has it: replicas and adding, without removing."""
     now = PartitionNow((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)
     assert one((4, 5, 6), now=now, may_change=False).kind is Kind.TAKEN
     assert one((4, 5), entry=ENTRY, now=now, may_change=False).outcome.error_code == 38
+    growing = PartitionNow((4, 1, 2, 3), (1, 2, 3), 1, (4,), (), 2)
+    verdict = one((4, 5, 6), now=growing, may_change=False)
+    assert verdict.outcome == Outcome(38, "The replication factor is changed from 4 to 3")
+    shrinking = replace(ENTRY, target=(4, 5))
+    verdict = one((4, 5, 6), entry=shrinking, may_change=False)
+    assert verdict.outcome == Outcome(38, "The replication factor is changed from 2 to 3")
+    assert one((6, 5), entry=shrinking, may_change=False).kind is Kind.CHANGED
 
 
 def test_target_below_min_isr_is_refused() -> None:
