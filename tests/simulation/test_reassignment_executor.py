@@ -207,6 +207,40 @@ def test_only_one_of_two_executes(tmp_path: Path) -> None:
     assert copied_once(found) == WANTED_COPIES
 
 
+def test_one_that_reaches_no_broker_lets_another_execute(tmp_path: Path) -> None:
+    found = cluster()
+    first, second = World(tmp_path, found), World(tmp_path, found)
+    first.take(*MOVES)
+    first.round()
+    first.unreachable = True
+    for _ in range(29):
+        first.round()
+        second.round()
+        assert not second.executor.leads, "not at once: brokers are restarted"
+    for _ in range(3):
+        first.round()
+        second.round()
+    assert (first.executor.leads, second.executor.leads) == (False, True)
+    assert first.executor.problem == "nobody answers"
+    second.run()
+    assert_moved(found)
+    first.unreachable = False
+    first.round()
+    assert not first.executor.leads
+
+
+def test_one_alone_that_reaches_no_broker_goes_on_when_it_does(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+    world.unreachable = True
+    for _ in range(100):
+        world.round()
+    world.unreachable = False
+    world.run()
+    assert_moved(world.cluster)
+    assert copied_once(world.cluster) == WANTED_COPIES
+
+
 def test_executor_that_was_replaced_submits_nothing_more(tmp_path: Path) -> None:
     """The lock was given to two, as a network file system might: the journal's term decides."""
     found = cluster()

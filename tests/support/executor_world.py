@@ -48,6 +48,7 @@ class World:
         places: how many there have been.
         mute: whether submissions are carried out and not answered.
         sent: what the desk sent to the broker last.
+        unreachable: no broker answers this process.
         late_rounds: rounds of the executor before a broker gets to see a request.
         turn_seconds_max: how long a request waits for another one to be judged, in real seconds.
     """
@@ -59,7 +60,7 @@ class World:
         self.cluster = cluster
         self.settings = settings or ReassignmentSettings()
         self.kill_at = self.places = 0
-        self.mute = False
+        self.mute = self.unreachable = False
         self.late_rounds = 0
         self.turn_seconds_max = 0.0
         self.now_ms = 1_000_000
@@ -270,6 +271,8 @@ class SimulatedAnswers(Cluster):
 
     async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
         world, cluster = self._world, self._world.cluster
+        if world.unreachable:
+            raise ClusterError("nobody answers")
         now = {key: one for key, one in cluster.now().items() if key[0] in topics}
         ongoing = {
             key: Ongoing(one.replicas, one.adding, one.removing)
