@@ -1,7 +1,8 @@
 """What to do next: from the journal, from what the cluster says, and from how long something has lasted. No IO.
 
     entry ── asked, not judged ──────────► held; its request visible in the cluster: accepted; for too long: struck out
-          ── step under way ─────────────► its slots are taken; cancelled if it waits for a lost broker, or goes back
+          ── step under way ─────────────► its slots are taken; cancelled if it waits for a lost broker, or goes back;
+                                           where that can not be, it holds no slot
           ── step done ──────────────────► its leader elected, then on to the planner
           ── step nowhere to be seen ────► held for a moment, for brokers may lag, then on to the planner
           ── neither ────────────────────► the planner (quotas.reassignment_batch)
@@ -157,7 +158,11 @@ def decide(
         elif _goes_on(found, entry, now, memory, now_ms):
             open_entries.append(entry)
     verdicts = memory.verdicts(open_entries, seen, limits.replica_count, found.lost)
-    batch = choose_batch(verdicts, limits, found.in_flight, memory.waited)
+    # What waits for a lost broker and can not be taken back copies nothing: nobody else has to wait with it.
+    moving = {
+        key: step for key, step in found.in_flight.items() if not step.blocked_by(seen.now[key], found.lost)
+    }
+    batch = choose_batch(verdicts, limits, moving, memory.waited)
     memory.waited = batch.waited
     found.waiting.update(batch.waiting)
     for key in batch.finished:
@@ -285,8 +290,12 @@ def _state(step: Step, now: PartitionNow, memory: Memory, now_ms: int) -> _State
     if now.is_reassigned:
         return _State.NONE  # somebody else's; the planner waits for its end
     if now.replicas == step.replicas:
-        memory.unsettled_ms.pop(key, None)
-        return _State.DONE if step.is_done(now) or step.replicas == step.current else _State.HELD
+        if step.is_done(now) or step.replicas == step.current:
+            memory.unsettled_ms.pop(key, None)
+            return _State.DONE
+        # A picture of just before; or what was added is out of sync again, perhaps for good: the planner minds that.
+        unsettled_ms = memory.unsettled_ms.setdefault(key, now_ms)
+        return _State.HELD if now_ms - unsettled_ms < _UNSETTLED_MS else _State.DONE
     if now.replicas == step.current:
         memory.unsettled_ms.pop(key, None)
         return _State.HELD if now_ms - since_ms < _VISIBLE_MS else _State.NONE

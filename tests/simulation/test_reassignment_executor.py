@@ -155,6 +155,47 @@ def test_dead_target_is_waited_for_then_stepped_around(tmp_path: Path) -> None:
     assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.target
 
 
+def test_added_broker_that_dies_after_its_step_holds_nobody_up(tmp_path: Path) -> None:
+    found = SimulatedCluster(6)
+    first, second = Move("t", 0, (0, 1), (2, 3)), Move("t", 1, (0, 1), (4, 5))
+    for move in (first, second):
+        found.create(move.key, move.original)
+    world = World(tmp_path, found, ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1))
+    world.take(first, second)
+    world.round()
+    found.catch_up_all()
+    found.die(2)  # its first step is done
+    for _ in range(80):
+        world.round()
+        found.catch_up_all()
+    assert found.partitions[second.key].now().replicas == second.target
+    assert 3 in found.partitions[first.key].now().isr, "stepped around"
+    found.come_back(2)
+    world.run()
+    assert found.partitions[first.key].now().replicas == first.target
+
+
+def test_step_that_can_neither_end_nor_be_taken_back_holds_nobody_up(tmp_path: Path) -> None:
+    """A replica that is kept died: Kafka 3.8 to 4.1 wait for it, and a cancel would leave too few in sync."""
+    found = SimulatedCluster(6, "targets")
+    first, second = Move("t", 0, (0, 1), (2, 1)), Move("t", 1, (0, 1), (4, 5))
+    found.create(first.key, first.original, min_isr=2)
+    found.create(second.key, second.original)
+    world = World(tmp_path, found, ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1))
+    world.take(first, second)
+    world.round()
+    found.die(1)
+    found.catch_up_all()
+    for _ in range(80):
+        world.round()
+        found.catch_up_all()
+    assert found.partitions[first.key].now().adding == (2,), "left alone"
+    assert found.partitions[second.key].now().replicas == second.target
+    found.come_back(1)
+    world.run()
+    assert found.partitions[first.key].now().replicas == first.target
+
+
 def test_deleted_topic_is_dropped_after_a_while(tmp_path: Path) -> None:
     world = World(tmp_path, cluster())
     world.take(*MOVES)

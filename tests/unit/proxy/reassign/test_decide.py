@@ -77,6 +77,16 @@ def test_state_between_two_steps_is_not_believed_at_once() -> None:
     assert decided(UNDER_WAY, middle, memory, 10_000).steps != []
 
 
+def test_step_that_is_over_and_out_of_sync_again_is_not_waited_for_for_ever() -> None:
+    """What was added died when the step was done: it may never be in sync again."""
+    out = replace(AFTER, isr=(1,), leader=1)
+    memory, without = Memory(), LIVE - {3}
+    assert decided(UNDER_WAY, out, memory, 0, without).in_flight == {KEY: FIRST}
+    assert decided(UNDER_WAY, out, memory, 9_999, without).in_flight == {KEY: FIRST}
+    (step,) = decided(UNDER_WAY, out, memory, 10_000, without).steps
+    assert (step.adds, step.drops) == ((4,), (3,)), "stepped around: it is lost by now"
+
+
 def test_somebody_elses_reassignment_is_waited_for() -> None:
     foreign = PartitionNow((5, 1, 2), (1, 2), 1, (5,), (2,), 1)
     found = decided(UNDER_WAY, foreign)
