@@ -41,7 +41,8 @@ REQUESTS_MAX: Final = 100
 _CONFLICTS_MAX: Final = 20
 # How long a request waits for another one. After two seconds without its answer the executor believes what it sees.
 _TURN_SECONDS_MAX: Final = 5.0
-_TURN_PAUSE_SECONDS: Final = 0.5
+_NEWS_SECONDS_MAX: Final = 1.0  # until a new topic is known to every broker
+_PAUSE_SECONDS: Final = 0.4
 _TIMEOUT_MS_MAX: Final = 20_000  # below what the executor waits for an answer (`decide.ASKED_MS_MAX`)
 _KAFKA_STORAGE_ERROR: Final = 56
 
@@ -64,7 +65,7 @@ class ReassignmentDesk:
         run: starts work in the background.
         settings: gives those in force.
         wake: called when there is something new to carry out.
-        turn_seconds_max: how long a request waits for another one to be judged.
+        turn_seconds_max: how long a request waits for another one to be judged; or, a second at most, for a topic.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class ReassignmentDesk:
         self._wake = wake
         self._stats = stats
         self._turn_seconds_max = turn_seconds_max
+        self._news_seconds_max = min(turn_seconds_max, _NEWS_SECONDS_MAX)
         self._numbers = count(1)
         self._requests = 0
 
@@ -148,24 +150,28 @@ class ReassignmentDesk:
         """Look, judge, choose first steps and journal; once more where another process was faster.
 
         A controller has one request after the other. So what meets one that is not judged yet waits for a while: the
-        caller may be the same, whose connection was lost and who asks again at once.
+        caller may be the same, whose connection was lost and who asks again at once. And it knows a topic before the
+        brokers do: what they do not know is looked for again, for its caller may just have created it.
         """
         by = f"{self._keeper.process}/{next(self._numbers)}"
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._turn_seconds_max
+        began = loop.time()
         for _ in range(_CONFLICTS_MAX):
             async with self._keeper.planning:
                 known = await self._keeper.read()
                 topics = {topic for topic, _ in (*known.entries, *(key for key, _ in request.wanted))}
                 seen = await self._cluster.look(sorted(topics), registered=True)
                 plan = await asyncio.to_thread(plan_request, request, known, seen, self._settings(), by)
-                if not plan.meets_another or loop.time() >= until:
+                patience = self._turn_seconds_max if plan.meets_another else 0.0
+                if plan.misses_some:
+                    patience = max(patience, self._news_seconds_max)
+                if loop.time() - began >= patience:
                     try:
                         await self._keeper.append(list(plan.entries.values()), expected=known.sequence)
                     except ConflictError:
                         continue
                     return plan
-            await asyncio.sleep(_TURN_PAUSE_SECONDS)
+            await asyncio.sleep(_PAUSE_SECONDS)
         raise JournalError("other processes write all the time")
 
     async def _end(self, question: Question) -> bytes:

@@ -14,7 +14,14 @@ from proxy.config import ReassignmentSettings
 from proxy.reassign.cluster import Seen
 from proxy.reassign.entries import Ended, Entry, Record
 from proxy.reassign.journal import Known
-from proxy.reassign.judge import NO_REASSIGNMENT_IN_PROGRESS, REASSIGNMENT_IN_PROGRESS, Kind, Verdict, judge
+from proxy.reassign.judge import (
+    NO_REASSIGNMENT_IN_PROGRESS,
+    REASSIGNMENT_IN_PROGRESS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    Kind,
+    Verdict,
+    judge,
+)
 from quotas.reassignment_batch import next_batch
 from quotas.reassignment_step import Step, TopicPartition
 
@@ -41,6 +48,11 @@ class Plan(NamedTuple):
     def meets_another(self) -> bool:
         """Whether anything is refused because of another request that is not judged yet."""
         return any(verdict.outcome.error_code == REASSIGNMENT_IN_PROGRESS for verdict in self.verdicts)
+
+    @property
+    def misses_some(self) -> bool:
+        """Whether anything is refused because no broker knows of it."""
+        return any(verdict.outcome.error_code == UNKNOWN_TOPIC_OR_PARTITION for verdict in self.verdicts)
 
 
 def plan_request(

@@ -137,6 +137,21 @@ def test_request_waits_for_one_that_is_not_judged_yet(world: World) -> None:
     assert world.cluster.partitions[THREE].now().replicas == (4, 5)
 
 
+def test_topic_that_brokers_do_not_know_yet_is_looked_for_again(world: World) -> None:
+    """The controller has created it, and a broker's picture of the cluster is a moment older."""
+    world.turn_seconds_max = 30.0
+    new = ("new", 0)
+
+    async def both() -> AlterAnswer:
+        asked = asyncio.create_task(world.request_while((new, (2, 3)), (ONE, (2, 3))))
+        await asyncio.sleep(0.1)
+        world.cluster.create(new, (0, 1))
+        return await asked
+
+    assert told(asyncio.run(both())) == [0, 0]
+    assert told(world.request((("nowhere", 0), (2, 3)))) == [3], "not for ever"
+
+
 def test_what_is_wrong_is_refused_and_not_sent(world: World) -> None:
     answer = world.request((ONE, (9,)), (TWO, (2, 3)))
     assert world.sent == {TWO: (2, 0)}
