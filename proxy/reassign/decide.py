@@ -268,6 +268,12 @@ def _goes_on(found: Decision, entry: Entry, now: PartitionNow, memory: Memory, n
         found.in_flight[key] = step
         if state is _State.UNDER_WAY and due_ms <= now_ms and _is_to_be_cancelled(entry, step, now, found):
             found.cancels.append(key)
+        elif state is _State.UNDER_WAY and (dead := step.blocked_by(now, found.lost)):
+            found.waiting[key] = Waiting(
+                f"its step waits for brokers {list(dead)}, which are not alive, and taken back it would leave fewer "
+                f"in sync than min.insync.replicas {now.min_isr}",
+                dead,
+            )
         return False
     if now_ms < due_ms:
         found.waiting[key] = Waiting(f"is tried again soon: {problem}")

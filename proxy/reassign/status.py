@@ -104,7 +104,8 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
         entry=entry,
         now=now,
         step=step,
-        reason="" if waiting is None or step is not None else waiting.reason,
+        # A step under way is its own reason, unless it waits for the dead.
+        reason="" if waiting is None or (step is not None and not waiting.brokers) else waiting.reason,
         replicas_total=len(coming),
         replicas_done=sum(broker in settled for broker in coming),
         bytes_total=size * len(coming),

@@ -145,6 +145,17 @@ def test_step_with_a_dead_broker_is_waited_for_then_taken_back() -> None:
     assert (found.cancels, found.lost) == ([KEY], frozenset((3,)))
 
 
+def test_step_with_a_dead_broker_that_can_not_be_taken_back_says_so() -> None:
+    memory = Memory()
+    strict = replace(MOVING, isr=(1,), min_isr=2)
+    without = LIVE - {3}
+    decided(UNDER_WAY, strict, memory, 0, without)
+    found = decided(UNDER_WAY, strict, memory, 10_000, without)
+    assert (found.cancels, found.in_flight) == ([], {KEY: FIRST})
+    assert found.waiting[KEY].brokers == (3,)
+    assert "fewer in sync than min.insync.replicas 2" in found.waiting[KEY].reason
+
+
 def test_broker_that_comes_back_is_waited_for_anew() -> None:
     memory = Memory()
     decided(UNDER_WAY, MOVING, memory, 0, LIVE - {3})

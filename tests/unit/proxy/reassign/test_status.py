@@ -42,6 +42,8 @@ def test_reason_is_told_where_it_waits() -> None:
     decision = Decision(waiting={KEY: Waiting("for better times")})
     assert one(now=HALF, decision=decision).reason == "for better times"
     assert one(decision=decision).reason == ""
+    stuck = Decision(waiting={KEY: Waiting("for the dead", (3,))})
+    assert one(decision=stuck).reason == "for the dead"
 
 
 def test_request_that_is_not_judged_is_asked() -> None:
