@@ -41,7 +41,8 @@ __all__ = ["Cluster", "ClusterError", "Seen"]
 MIN_ISR: Final = "min.insync.replicas"
 _MIN_ISR_SECONDS: Final = 15.0  # a topic's config is asked for again after this time
 _TOPICS_A_REQUEST: Final = 500
-_ANSWER_SECONDS_MAX: Final = 15.0
+_ANSWER_SECONDS_MAX: Final = 15.0  # longer than _TIMEOUT_MS, which a broker may take for a change
+_READ_SECONDS_MAX: Final = 6.0  # a caller waits for it, and then for the next broker
 _CONNECT_SECONDS_MAX: Final = 3.0
 # Brokers that can not tell of the fenced are not asked that again for this time.
 _FENCED_SECONDS: Final = 300.0
@@ -259,7 +260,8 @@ class Cluster:
                     self.close()  # brokers close what was idle for connections.max.idle.ms, and so is this mostly
                 if self._streams is None:
                     self._streams = await self._connect()
-                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                seconds = _ANSWER_SECONDS_MAX if api_key in _CHANGES else _READ_SECONDS_MAX
+                async with asyncio.timeout(seconds):
                     return await ask(*self._streams, api_key, version, body)
             except BaseException as error:
                 self.close()

@@ -20,7 +20,7 @@ from proxy.logs import event
 from proxy.reassign.cluster import Cluster, ClusterError, Seen
 from proxy.reassign.decide import Decision, Memory, decide
 from proxy.reassign.entries import Ended, Entry, Record, Term
-from proxy.reassign.journal import ConflictError, DamagedError, JournalError, MovedOnError
+from proxy.reassign.journal import ConflictError, DamagedError, JournalError, Known, MovedOnError
 from proxy.reassign.keeper import Keeper
 from proxy.reassign.lease import Lease
 from proxy.stats import Stats
@@ -121,16 +121,15 @@ class Executor:
     async def round(self) -> float:
         """Do what is to be done now; give the seconds until the next time."""
         try:
-            await self._lead()
-            async with self._keeper.planning:
-                if not self._keeper.known.entries:
-                    self.decision, self.sizes = Decision(), {}
-                    self._told("")
-                    self._failing_ms = None
-                    return _IDLE_SECONDS
-                seen = await self._look()
-                if self.leads:
-                    await self._step(seen)
+            known = await self._lead()
+            if not known.entries:
+                self.decision, self.sizes = Decision(), {}
+                self._told("")
+                self._failing_ms = None
+                return _IDLE_SECONDS
+            seen = await self._look(known)
+            if self.leads:
+                await self._step(known, seen)
             self._measure(seen)
         except ConflictError:
             return 0.0  # another process has asked for something: look again
@@ -150,40 +149,42 @@ class Executor:
             self._pause_seconds = _PAUSE_SECONDS
         return _PAUSE_SECONDS if self.leads else _IDLE_SECONDS
 
-    async def _lead(self) -> None:
-        """Read what there is, and become the one who executes if nobody else does."""
+    async def _lead(self) -> Known:
+        """Give what there is, and become the one who executes if nobody else does."""
         known = await self._keeper.read()
         if self.leads:
             if known.term.number != self._term:
                 raise MovedOnError(known.term.executor)
-            return
+            return known
         if self._now_ms() < self._standby_until_ms or not await asyncio.to_thread(self._lease.take):
-            return
+            return known
         term = Term(known.term.number + 1, self._keeper.process)
-        await self._keeper.append([term], expected=known.sequence)
+        known = await self._keeper.append([term], expected=known.sequence)
         self._term, self._memory = term.number, Memory()
         event(logger, logging.INFO, "this process carries out reassignments", moves=len(known.entries))
+        return known
 
-    async def _look(self) -> Seen:
-        topics = sorted({topic for topic, _ in self._keeper.known.entries})
-        seen = await self._cluster.look(topics)
-        self._keeper.now = {key: seen.now[key] for key in self._keeper.known.entries if key in seen.now}
+    async def _look(self, known: Known) -> Seen:
+        # Callers' requests do not wait for it: a broker that hangs takes seconds, and the journal's sequence tells
+        # whether anything was asked for meanwhile.
+        seen = await self._cluster.look(sorted({topic for topic, _ in known.entries}))
+        self._keeper.now = {key: seen.now[key] for key in known.entries if key in seen.now}
         await self._keeper.show()
         return seen
 
-    async def _step(self, seen: Seen) -> None:
+    async def _step(self, known: Known, seen: Seen) -> None:
         """Decide, journal, submit, elect: in this order."""
         keeper, settings = self._keeper, self._settings()
-        known = keeper.known
         dead_target_ms = int(settings.dead_target_seconds * 1000)
-        # In a thread: thousands of moves take longer than a channel may hold others up.
-        found = await asyncio.to_thread(
-            decide, known.entries, seen, settings.limits, self._memory, dead_target_ms, self._now_ms()
-        )
-        self.decision = found
-        if found.records or found.cancels or found.elections:
-            await keeper.append(found.records, expected=known.sequence, term=self._term)
-            self._report(found.records, known.entries)
+        async with keeper.planning:
+            # In a thread: thousands of moves take longer than a channel may hold others up.
+            found = await asyncio.to_thread(
+                decide, known.entries, seen, settings.limits, self._memory, dead_target_ms, self._now_ms()
+            )
+            self.decision = found
+            if found.records or found.cancels or found.elections:
+                await keeper.append(found.records, expected=known.sequence, term=self._term)
+                self._report(found.records, known.entries)
         await self._submit(found.steps, found.cancels)
         if found.elections:
             await self._elect(found.elections)

@@ -122,6 +122,31 @@ def test_broker_that_tells_no_sizes_holds_no_step_up(tmp_path: Path, monkeypatch
     assert_moved(world.cluster)
 
 
+def test_callers_do_not_wait_for_a_broker_that_hangs_in_a_round(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = asyncio.Event()
+
+    async def never(_cluster: Cluster, _topics: Sequence[str], **_: object) -> None:
+        looks.set()
+        await asyncio.sleep(3600)
+
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+    monkeypatch.setattr(SimulatedAnswers, "look", never)
+
+    async def request_meanwhile() -> None:
+        round_ = asyncio.create_task(world.round_while())
+        async with asyncio.timeout(30):
+            await looks.wait()
+            async with world.keeper.planning:
+                round_.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await round_
+
+    asyncio.run(request_meanwhile())
+
+
 def test_somebody_elses_reassignment_is_waited_for(tmp_path: Path) -> None:
     world = World(tmp_path, cluster())
     world.cluster.alter(FIRST.key, (0, 1, 5))
