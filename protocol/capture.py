@@ -69,7 +69,11 @@ COLUMNS: Final = (
     Column("api_key", "int16", ""),
     Column("api_version", "int16", ""),
     Column("request_bytes", "int64", "the frame, without its length prefix"),
-    Column("response_bytes", "int64", "the same of the answer, as Kafka charges a Fetch: of a flexible one a byte less; -1: none"),
+    Column(
+        "response_bytes",
+        "int64",
+        "of the answer, as Kafka charges a Fetch: without prefix and header tags; -1: none",
+    ),
     Column("upstream_us", "int64", "from its last byte passed on to the answer's first; -1: answered here"),
     Column("throttle_ms", "int32", "throttle time that Sluice told"),
     Column("delay_ms", "int32", "how long it was kept from the broker: held, and muted before it"),

@@ -19,6 +19,7 @@ from typing import Final
 import uvloop
 
 from proxy.admin import AdminServer, Site
+from proxy.capture import start as start_capture
 from proxy.certificates import Certificates
 from proxy.channel import ChannelSettings
 from proxy.cluster import BrokerMap, MapFile, Poller, QuotaMirror, ReplicationSource, TopicIds, login_of
@@ -99,6 +100,9 @@ class App:
         series_max = config.limits.metric_series_max
         view = ReplicationView(self.replication, self.stats, series_max // 4) if leaders else None
         metrics = Metrics(self.stats, self.engine, series_max, sluice_version(), view)
+        self._capture = start_capture(config.capture, self.stats, self.engine.topics.names, loop, now_ms)
+        if self._capture is not None:
+            self.shared.recorder = self._capture.recorder
         self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._desk.ask
@@ -154,6 +158,10 @@ class App:
             self._task(self._source.run())
         await self._stopping.wait()
         await self._drain()
+        await self._end()
+
+    async def _end(self) -> None:
+        """Nobody is connected any more."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -161,6 +169,8 @@ class App:
         await self._admin.close()
         self._desk.close()
         self.shared.close()
+        if self._capture is not None:
+            await asyncio.to_thread(self._capture.close)
 
     def not_ready(self) -> str:
         """Say why clients can not be served; "" when they can."""
@@ -258,6 +268,8 @@ class App:
                 if index % _CONNECTIONS_A_TURN == _CONNECTIONS_A_TURN - 1:
                     await asyncio.sleep(0)
             self.engine.expire(now)
+            if self._capture is not None:
+                self._capture.flush()
 
     async def _drain(self) -> None:
         for listener in self._listeners:

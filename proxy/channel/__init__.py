@@ -14,10 +14,11 @@ What a peer does wrong is raised as `proxy.channel.errors.PeerError` or `protoco
 exception from here is a bug.
 """
 
+from proxy.channel.captured import ROWS_MAX, Place, Recorder, Row, Tap
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Question
-from proxy.channel.replication import channel_for
+from proxy.channel.kinds import channel_for
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.side import MORE, PASS, REPLACE, WAIT, Side
 
@@ -25,11 +26,16 @@ __all__ = [
     "MORE",
     "PASS",
     "REPLACE",
+    "ROWS_MAX",
     "WAIT",
     "Channel",
     "ChannelSettings",
     "PeerError",
+    "Place",
     "Question",
+    "Recorder",
+    "Row",
     "Side",
+    "Tap",
     "channel_for",
 ]

@@ -42,8 +42,7 @@ class ResponseSide(Side):
             entry = in_flight[0]
             responder = entry[1]
             if responder is LOCAL:
-                self.replace(0, in_flight.popleft()[3])
-                self._make_room()
+                self._answer_here()
                 return pos - start
             if end - pos < _HEAD_BYTES:
                 break
@@ -71,6 +70,11 @@ class ResponseSide(Side):
                 return end - start
         size = self._cut_head(buf, pos, end, now_ms)
         return pos - start if not size else pos - start + size + self.receive(buf, pos + size, end, now_ms)
+
+    def _answer_here(self) -> None:
+        """Give the answer that was made here."""
+        self.replace(0, self.state.in_flight.popleft()[3])
+        self._make_room()
 
     def _answered(self) -> None:
         """The oldest answer is owed no more."""

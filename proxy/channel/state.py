@@ -4,6 +4,9 @@ from collections import deque
 from typing import Final, Protocol, TypeAlias
 
 from protocol.messages.fetch_session import SessionTable
+from protocol.messages.fetch_walk import FetchWalk
+from protocol.messages.produce_walk import ProduceWalk
+from protocol.messages.walk import Walk
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import LATER, LOCAL, InFlight, Question
@@ -43,6 +46,13 @@ class Timed(Protocol):
     sent_ns: int  # when its last byte was passed on
 
 
+class Charges(Protocol):
+    """Whether requests and answers have to be walked."""
+
+    charges_produced_topics: bool
+    charges_fetched_topics: bool
+
+
 class ChannelState:
     """Shared by a channel's two sides.
 
@@ -62,6 +72,7 @@ class ChannelState:
         requests, requests_version: the request quota of the one who is speaking, and the engine's version then.
         measured: the request sent last of those that are measured, until its answer comes.
         would_mute_until_ms: until when a request quota would have muted the channel, if anything were enforced.
+        charges: who says whether Produce and Fetch have to be walked: the engine, for topics' sake.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
         user: the principal's name; "" where there is one that can not be read. `become` changes it.
         sasl: the SASL exchange under way.
@@ -75,6 +86,7 @@ class ChannelState:
         "_session_ms",
         "_session_until_ms",
         "acks_zero",
+        "charges",
         "counted",
         "engine",
         "full",
@@ -104,6 +116,7 @@ class ChannelState:
     ) -> None:
         self.settings = settings
         self.engine = engine
+        self.charges: Charges = engine
         self.sessions = sessions
         self.stats = stats
         self.in_flight: InFlight = deque()
@@ -130,6 +143,14 @@ class ChannelState:
         self.question: Question | None = None
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
+
+    def produce_walk(self, version: int, length: int) -> Walk:
+        """A walk through a Produce, for what its topics measure."""
+        return ProduceWalk(version, length, {})
+
+    def fetch_walk(self, version: int, length: int) -> Walk:
+        """A walk through an answer to a Fetch, for the same, and to the addresses at its end."""
+        return FetchWalk(version, length, {})
 
     def identify(self, client_id: bytes, now_ms: int) -> Identity:
         """Make `client_id` the one who is speaking."""

@@ -4,6 +4,7 @@
     keys, options       the option classes, each field with the description of its key
     tables, tls_options one table -> its options; the tables of TLS
     replication_options the section of replication (KIP-73)
+    capture_options     the section of capture
     environment         SLUICE_ADMIN__BIND and its like
     parser, checks      tables -> Config: pure
     loader              reads the file
@@ -13,6 +14,7 @@
 KIP-13's static settings are keys of `[quotas]`; what any setting does is not known here.
 """
 
+from proxy.config.capture_options import CaptureOptions
 from proxy.config.changes import Changes, compare, merge_live
 from proxy.config.definitions import engine_options, given_quotas, read_definitions, static_quotas, unenforced
 from proxy.config.loader import load, read_text, reload
@@ -35,6 +37,7 @@ from proxy.config.tls_options import ClusterTls, ListenerTls
 __all__ = [
     "Address",
     "AdminOptions",
+    "CaptureOptions",
     "Changes",
     "ClusterOptions",
     "ClusterTls",

@@ -1,8 +1,8 @@
 """The options of one proxy, frozen: what `proxy.config.parser` makes and everything else reads.
 
 Each field carries its key (see `proxy.config.keys`); its name is the key's name. The tables of TLS are in
-`proxy.config.tls_options`. Those of replication are in `proxy.config.replication_options`. Options of later
-issues (reassignment, capture) are not here, and their keys are refused.
+`proxy.config.tls_options`, those of replication in `proxy.config.replication_options`, those of capture in
+`proxy.config.capture_options`. Options of later issues (reassignment) are not here, and their keys are refused.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from proxy.config import readers
+from proxy.config.capture_options import CaptureOptions
 from proxy.config.keys import key
 from proxy.config.readers import Address, Network
 from proxy.config.replication_options import ReplicationSettings
@@ -321,6 +322,7 @@ class Config:
     listeners: tuple[ListenerOptions, ...] = ()
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
+    capture: CaptureOptions = field(default_factory=CaptureOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)
     admin: AdminOptions = field(default_factory=AdminOptions)
     state: StateOptions = field(default_factory=StateOptions)

@@ -10,6 +10,7 @@ from dataclasses import Field, fields, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
+from proxy.config.capture_options import CaptureOptions
 from proxy.config.checks import check
 from proxy.config.environment import Tables, merge, override
 from proxy.config.options import (
@@ -32,7 +33,17 @@ T = TypeVar("T")
 
 LISTENERS_MAX: Final = 64
 WILDCARDS: Final = ("0.0.0.0", "::")
-SECTIONS: Final = ("cluster", "listeners", "quotas", "replication", "limits", "admin", "state", "log")
+SECTIONS: Final = (
+    "cluster",
+    "listeners",
+    "quotas",
+    "replication",
+    "capture",
+    "limits",
+    "admin",
+    "state",
+    "log",
+)
 _SASL_OF_CLIENTS: Final = dict.fromkeys(
     ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
     "clients authenticate with the brokers, through Sluice",
@@ -40,7 +51,6 @@ _SASL_OF_CLIENTS: Final = dict.fromkeys(
 NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
     "": {
         "reassignment": "reassignment in batches (KIP-435) is not built yet",
-        "capture": "capture is not built yet",
     },
     "cluster": {"security_protocol": "it follows from sasl_mechanism and tls"},
     "listeners": _SASL_OF_CLIENTS,
@@ -80,6 +90,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     refuse_unknown(tables, SECTIONS, "", NOT_BUILT[""])
     quotas = _section(QuotaSettings, fields(QuotaSettings), "quotas", tables)
     state = _section(StateOptions, fields(StateOptions), "state", tables)
+    capture = _section(CaptureOptions, fields(CaptureOptions), "capture", tables)
     cluster = _section(ClusterOptions, fields(ClusterOptions), "cluster", tables)
     listeners = _listeners(tables.get("listeners", []), base)
     cluster = replace(
@@ -95,6 +106,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
             _table(tables, "quotas"),
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
+        capture=replace(capture, directory=_under(base, capture.directory)),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
         admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
         state=replace(state, directory=_under(base, state.directory)),
@@ -104,6 +116,8 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     warnings = check(config)
     warnings += _twice(config.quotas, quotas.file)
     warnings += config.replication.warnings()
+    config.capture.check()
+    warnings += config.capture.warnings()
     if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
         warnings.append(
             "quotas.hold_seconds_max: has no effect with policy kip13, which never holds a request back"

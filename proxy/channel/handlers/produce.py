@@ -17,7 +17,6 @@ from typing import Final
 
 from protocol.api import MAX_VERSION, PRODUCE
 from protocol.messages import produce
-from protocol.messages.produce_walk import ProduceWalk
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry
 from proxy.channel.side import WALK, Side, skip_header_tags
@@ -64,7 +63,7 @@ def request(
         if decision.hold_until_ms > now_ms:
             return side.wait(decision.hold_until_ms, held=True)
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
-    if state.engine.charges_produced_topics:
+    if state.charges.charges_produced_topics:
         return _walked(side, head, acks, mute_until_ms)
     if not acks:
         return 0
@@ -80,7 +79,7 @@ def _walked(side: Side, head: tuple[int, int, int, int, int], acks: int, mute_un
     length, _, version, correlation_id, _ = head
     if acks:
         side.state.in_flight.append((correlation_id, _answer, version, mute_until_ms))
-    side.walk = ProduceWalk(version, length, {})
+    side.walk = side.state.produce_walk(version, length)
     side.walk_answered = bool(acks)
     return WALK
 

@@ -10,6 +10,7 @@ import pytest
 from proxy.config import (
     Address,
     AdminOptions,
+    CaptureOptions,
     ClusterOptions,
     ClusterTls,
     LimitOptions,
@@ -34,6 +35,7 @@ SECTIONS = {
     "listeners[].tls": ListenerTls,
     "quotas": QuotaSettings,
     "replication": ReplicationSettings,
+    "capture": CaptureOptions,
     "limits": LimitOptions,
     "admin": AdminOptions,
     "state": StateOptions,

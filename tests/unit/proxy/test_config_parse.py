@@ -129,7 +129,6 @@ def test_security_protocol_follows_from_what_is_set() -> None:
     ("text", "path"),
     [
         ('[reassignment]\nmode = "pass"', "reassignment"),
-        ('[capture]\ndirectory = "c"', "capture"),
     ],
 )
 def test_keys_that_are_not_built_say_so(text: str, path: str) -> None:

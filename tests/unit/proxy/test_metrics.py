@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.metrics import Metrics
 from proxy.replication_view import ReplicationView
-from proxy.stats import Stats
+from proxy.stats import CaptureStats, Stats
 from quotas.engine import QuotaView
 from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
 
@@ -91,6 +91,7 @@ def replicated(stats: Stats) -> ReplicationView:
 
 
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
+    stats.captures.setdefault("rows", CaptureStats())
     metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats))
     for _ in metrics.portions(77):
         pass
