@@ -18,7 +18,14 @@ from protocol.messages.produce_walk import ProduceWalk
 from protocol.messages.walk import NAME_BYTES_MAX, OTHER_TOPICS, PARTITION_TAGS, TOPIC_TAGS, Sizes
 from protocol.primitives import count, int32, skip, string_span
 
-__all__ = ["PARTITIONS_MAX", "UNCOUNTED", "CapturedFetchWalk", "CapturedProduceWalk", "Found"]
+__all__ = [
+    "PARTITIONS_MAX",
+    "UNCOUNTED",
+    "CapturedFetchWalk",
+    "CapturedProduceWalk",
+    "Found",
+    "produced_at_hand",
+]
 
 UNCOUNTED: Final = -1
 """In place of a number of records that is not known, and of the partition that many are summed under."""
@@ -39,6 +46,10 @@ _BATCH_HEADER: Final = 61
 _MAGIC: Final = 2
 _INT32: Final = Struct(">i").unpack_from
 
+_WHOLE_BATCH: Final = Struct(">8xi4xb40xi").unpack_from  # length, magic, records
+
+_FLEXIBLE_PRODUCE_SINCE: Final = 9
+_TOPIC_IDS_SINCE: Final = 13
 _ENDPOINTS_SINCE: Final = 16
 # In a flexible partition of a Fetch answer, as `fetch_walk` has it.
 _ABORTED_AT: Final = 30
@@ -72,6 +83,78 @@ def _note(found: list[Found], topic: bytes, partition: int, size: int, records: 
     if rest[0] != OTHER_TOPICS:
         rest = (OTHER_TOPICS, UNCOUNTED, rest[2], UNCOUNTED)
     found[-1] = (OTHER_TOPICS, UNCOUNTED, rest[2] + size, UNCOUNTED)
+
+
+def produced_at_hand(  # noqa: C901, PLR0912 - one pass without calls: it is done for every Produce
+    buf: bytearray | memoryview, body: int, limit: int, frame_end: int, version: int
+) -> list[Found] | None:
+    """What a walk would find, where everything up to the last partition's header lies before `limit`.
+
+    Nearly every Produce is as plain as is read here: flexible, no tags, no transaction, each number in few bytes. None
+    where it is not, or not at hand.
+
+    Args:
+        body: where the client id ends.
+    """
+    if version < _FLEXIBLE_PRODUCE_SINCE or body + 9 > limit or buf[body] or buf[body + 1]:
+        return None
+    topics = buf[body + 8]
+    if topics > 127:
+        return None
+    found: list[Found] = []
+    named_bytes = 17 if version >= _TOPIC_IDS_SINCE else 2
+    pos = body + 9
+    while topics > 1:
+        if pos + named_bytes > limit:
+            return None
+        if version >= _TOPIC_IDS_SINCE:
+            at = pos + 16
+            name = bytes(buf[pos:at])
+        else:
+            size = buf[pos]
+            at = pos + size
+            if size > 127 or at >= limit:
+                return None
+            name = bytes(buf[pos + 1 : at])
+        partitions = buf[at]
+        if partitions > 127 or len(found) + partitions > PARTITIONS_MAX:
+            return None
+        pos = at + 1
+        while partitions > 1:
+            if pos + 8 > limit:
+                return None
+            index = _INT32(buf, pos)[0]
+            size = buf[pos + 4]
+            start = pos + 5
+            if size > 127:
+                size += (buf[start] << 7) - 128
+                start += 1
+                if size > 0x3FFF:
+                    size += (buf[start] << 14) - 0x4000
+                    start += 1
+                    if size > 0x1FFFFF:
+                        return None
+            stop = start + size - 1
+            records = UNCOUNTED
+            if start + _BATCH_HEADER <= limit and size > _BATCH_HEADER:
+                length, magic, records = _WHOLE_BATCH(buf, start)
+                if magic != _MAGIC or start + _BATCH_PREFIX + length != stop or records < 0:
+                    records = _records(buf, start, stop, min(stop, limit))
+            elif size <= _BATCH_HEADER:
+                records = 0
+                stop = max(stop, start)
+            found.append((name, index, stop - start, records))
+            pos = stop + 1
+            if pos > limit:
+                return found if topics == partitions == 2 and stop <= frame_end else None
+            if buf[stop]:
+                return None
+            partitions -= 1
+        if pos >= limit or buf[pos]:
+            return found if topics == 2 else None
+        pos += 1
+        topics -= 1
+    return found
 
 
 class CapturedProduceWalk(ProduceWalk):

@@ -26,7 +26,12 @@ from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH,
 from protocol.capture import NONE
 from protocol.errors import WireError
 from protocol.messages import topic_mutations
-from protocol.messages.captured_walks import CapturedFetchWalk, CapturedProduceWalk
+from protocol.messages.captured_walks import (
+    CapturedFetchWalk,
+    CapturedProduceWalk,
+    Found,
+    produced_at_hand,
+)
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.channel import Channel
 from proxy.channel.in_flight import Buffer
@@ -135,10 +140,11 @@ class CapturedState(ChannelState):
 
     Attributes:
         owed: the rows whose answers are owed.
+        produced: the partitions of the Produce seen last; they may still be growing in number.
         told_ms, told_by: the longest mute that was decided on since somebody asked, and what for.
     """
 
-    __slots__ = ("_recorder", "owed", "tap", "told_by", "told_ms")
+    __slots__ = ("_recorder", "owed", "produced", "tap", "told_by", "told_ms")
 
     def __init__(
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap
@@ -148,12 +154,26 @@ class CapturedState(ChannelState):
         self._recorder = tap.recorder
         self.tap = tap
         self.owed: deque[list[Any]] = deque()
+        self.produced: list[Found] | None = None
         self.told_ms = 0
         self.told_by: Muting | None = None
 
-    def produce_walk(self, version: int, length: int) -> CapturedProduceWalk:
-        """Walk for the partitions' sake, and to the end where topics are charged."""
-        return CapturedProduceWalk(version, length, {} if self.engine.charges_produced_topics else None)
+    def produce_walk(
+        self, buf: Buffer, pos: int, end: int, body: int, head: Head
+    ) -> CapturedProduceWalk | None:
+        """Walk for the partitions' sake unless they are all at hand; to the end where topics are charged."""
+        length, _, version, _, _ = head
+        if not self.engine.charges_produced_topics:
+            frame_end = pos + 4 + length
+            limit = min(frame_end, end)
+            self.produced = produced_at_hand(buf, body, limit, frame_end, version)
+            if self.produced is not None:
+                return None
+            walk = CapturedProduceWalk(version, length)
+        else:
+            walk = CapturedProduceWalk(version, length, {})
+        self.produced = walk.found
+        return walk
 
     def fetch_walk(self, version: int, length: int) -> CapturedFetchWalk:
         """The same of an answer."""
@@ -187,7 +207,7 @@ class CapturedState(ChannelState):
 class CapturedRequests(RequestSide):
     """Requests on their way to the broker."""
 
-    __slots__ = ("_held", "_large", "_name_of", "_place", "_seq", "_silent", "_waits_ns", "_walked")
+    __slots__ = ("_held", "_large", "_name_of", "_place", "_seq", "_silent", "_waits_ns")
 
     state: CapturedState
 
@@ -196,7 +216,6 @@ class CapturedRequests(RequestSide):
         self._seq = 0
         self._place: Place | None = None
         self._name_of = b""
-        self._walked: CapturedProduceWalk | None = None  # the Produce seen last
         self._large: list[Any] | None = None  # the request seen last, where its end was not there
         self._silent: list[Any] | None = None  # the same of one with acks=0
         self._waits_ns = 0  # since when the next request waits; 0 where none does
@@ -211,11 +230,12 @@ class CapturedRequests(RequestSide):
 
     def handled(self, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
         """Begin the row of a request that was handled."""
-        order = measure(self, buf, pos, end, body, head, now_ms)
         state = self.state
-        state.unmeasured = None  # nobody is passed over here
-        if order:
-            return order
+        if state.requests is not None or state.requests_version is not state.engine.version:
+            order = measure(self, buf, pos, end, body, head, now_ms)
+            state.unmeasured = None  # nobody is passed over here
+            if order:
+                return order
         length, key, version, correlation_id, _ = head
         now_ns = state.now_ns
         if self._large is not None:
@@ -276,9 +296,6 @@ class CapturedRequests(RequestSide):
             self._silent = None
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        walk = self.walk
-        assert isinstance(walk, CapturedProduceWalk), "no other request is walked here"
-        self._walked = walk
         pos = super()._walk_on(buf, pos, end, now_ms)
         if self.walk is None and self._silent is not None:
             silent, self._silent = self._silent, None
@@ -287,9 +304,7 @@ class CapturedRequests(RequestSide):
         return pos
 
     def _note_produce(self, row: list[Any]) -> int:
-        walk = self._walked
-        assert walk is not None, "every Produce is walked"
-        row[Row.PARTITIONS] = walk.found  # which grows with the walk
+        row[Row.PARTITIONS] = self.state.produced or ()  # a list that may grow yet
         if self.walk_answered:
             self.state.owed.append(row)
         elif self.walk is None:

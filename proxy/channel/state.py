@@ -9,7 +9,7 @@ from protocol.messages.produce_walk import ProduceWalk
 from protocol.messages.walk import Walk
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import LATER, LOCAL, InFlight, Question
+from proxy.channel.in_flight import LATER, LOCAL, Buffer, InFlight, Question
 from proxy.channel.settings import ANONYMOUS, IN_FLIGHT_MAX, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.stats import Stats
@@ -144,9 +144,11 @@ class ChannelState:
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
 
-    def produce_walk(self, version: int, length: int) -> Walk:
-        """A walk through a Produce, for what its topics measure."""
-        return ProduceWalk(version, length, {})
+    def produce_walk(
+        self, _buf: Buffer, _pos: int, _end: int, _body: int, head: tuple[int, int, int, int, int]
+    ) -> Walk | None:
+        """A walk through a Produce, for what its topics measure; None where it need not be walked after all."""
+        return ProduceWalk(head[2], head[0], {})
 
     def fetch_walk(self, version: int, length: int) -> Walk:
         """A walk through an answer to a Fetch, for the same, and to the addresses at its end."""

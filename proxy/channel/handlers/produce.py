@@ -63,8 +63,10 @@ def request(
         if decision.hold_until_ms > now_ms:
             return side.wait(decision.hold_until_ms, held=True)
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
-    if state.charges.charges_produced_topics:
-        return _walked(side, head, acks, mute_until_ms)
+    if state.charges.charges_produced_topics and _walked(
+        side, buf, pos, end, body, head, acks, mute_until_ms
+    ):
+        return WALK
     if not acks:
         return 0
     if mute_until_ms or (version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None):
@@ -74,14 +76,25 @@ def request(
     return 0
 
 
-def _walked(side: Side, head: tuple[int, int, int, int, int], acks: int, mute_until_ms: int) -> int:
-    """Walk through the request for its topics' sake; what they cost is told in its answer too."""
-    length, _, version, correlation_id, _ = head
-    if acks:
-        side.state.in_flight.append((correlation_id, _answer, version, mute_until_ms))
-    side.walk = side.state.produce_walk(version, length)
+def _walked(
+    side: Side,
+    buf: Buffer,
+    pos: int,
+    end: int,
+    body: int,
+    head: tuple[int, int, int, int, int],
+    acks: int,
+    mute_until_ms: int,
+) -> bool:
+    """Walk through the request for its topics' sake, if that is needed; what they cost is told in its answer too."""
+    state: ChannelState = side.state
     side.walk_answered = bool(acks)
-    return WALK
+    side.walk = state.produce_walk(buf, pos, end, body, head)
+    if side.walk is None:
+        return False
+    if acks:
+        state.in_flight.append((head[3], _answer, head[2], mute_until_ms))
+    return True
 
 
 def _acks(buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int]) -> int | None:

@@ -3,7 +3,13 @@
 import pytest
 
 from protocol.messages import captured_walks
-from protocol.messages.captured_walks import UNCOUNTED, CapturedFetchWalk, CapturedProduceWalk, Found
+from protocol.messages.captured_walks import (
+    UNCOUNTED,
+    CapturedFetchWalk,
+    CapturedProduceWalk,
+    Found,
+    produced_at_hand,
+)
 from protocol.messages.walk import OTHER_TOPICS, Sizes
 from tests.support.batches import batch
 from tests.support.frames import fetched_from, produce_to, topic_id
@@ -103,3 +109,34 @@ def test_answer_is_walked_to_its_end_where_addresses_are_rewritten() -> None:
     sidecar = CapturedFetchWalk(16, len(frame) - 4)
     sidecar.feed(bytearray(frame[:200]), 0, 200, None)
     assert (sidecar.done, sidecar.unseen) == (True, len(frame) - 200)
+
+
+@pytest.mark.parametrize("version", range(9, 14))
+@pytest.mark.parametrize(
+    "topics", [{"a": [100]}, {"a": [100, 0, 300], "b": [20_000]}, {"a": [], "b": [5]}, {"a": [2_000_000]}, {}]
+)
+def test_at_hand_is_found_what_a_walk_finds(version: int, topics: dict[str, list[int]]) -> None:
+    frame = produce_to(version, topics)
+    walked = noted(CapturedProduceWalk, version, frame)
+    body = 14 + len("a")
+    assert produced_at_hand(frame, body, len(frame), len(frame), version) == walked
+    for limit in range(len(frame)):
+        found = produced_at_hand(frame, body, limit, len(frame), version)
+        if found is not None:
+            assert [entry[:3] for entry in found] == [entry[:3] for entry in walked]
+        if limit > 1000:
+            break
+
+
+def test_records_at_hand_are_counted() -> None:
+    frame = with_batches(produce_to(12, {"a": [5000]}), 5000, batch(77, 5000))
+    assert produced_at_hand(frame, 15, 200, len(frame), 12) == [(b"a", 0, 5000, 77)]
+    frame = with_batches(produce_to(12, {"a": [5000]}), 5000, batch(77, 4000), batch(1, 1000))
+    assert produced_at_hand(frame, 15, len(frame), len(frame), 12) == [(b"a", 0, 5000, 78)]
+
+
+def test_what_is_not_plain_is_left_to_the_walk() -> None:
+    assert produced_at_hand(produce_to(8, {"a": [5]}), 15, 1000, 1000, 8) is None
+    transactional = bytearray(produce_to(9, {"a": [5]}))
+    transactional[16] = 2
+    assert produced_at_hand(transactional, 15, len(transactional), len(transactional), 9) is None
