@@ -97,6 +97,10 @@ bench-identities: jars ## What SASL, TLS and many quota entities cost; writes do
 replication: jars ## How well replication is throttled, beside Kafka's own
 	$(BIN)/python -m tests.bench.replication $(ARGS)
 
+.PHONY: load
+load: jars ## The load test: a synthetic capture replayed, direct and through Sluice
+	@$(BIN)/python -m tests.load $(ARGS)
+
 .PHONY: accuracy
 accuracy: jars ## How well quotas are kept, beside Kafka's own
 	$(BIN)/python -m tests.bench.accuracy $(ARGS)

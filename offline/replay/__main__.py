@@ -5,7 +5,15 @@ import sys
 
 from offline.replay.command import add_parser, main
 
+__all__ = ["parser"]
+
+
+def parser() -> argparse.ArgumentParser:
+    """A command line with `replay` as its only command."""
+    made = argparse.ArgumentParser(prog="python -m offline.replay")
+    add_parser(made.add_subparsers(required=True, metavar="COMMAND"))
+    return made
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m offline.replay")
-    add_parser(parser.add_subparsers(required=True, metavar="COMMAND"))
-    sys.exit(main(parser.parse_args(["replay", *sys.argv[1:]])))
+    sys.exit(main(parser().parse_args(["replay", *sys.argv[1:]])))

@@ -49,7 +49,7 @@ def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> 
         "<h2>Over time</h2>",
         _curves("requests/s due (blue) and answered (red)", [(row[0], row[1], row[2]) for row in series]),
         _curves("latency in ms: p50 (blue) and p99 (red)", [(row[0], row[3], row[4]) for row in series]),
-        "<p><small>Recorded is the broker's own time; a latency counts the way and the replay's own lateness too.</small></p>",
+        "<p><small>Recorded is the broker's own time; a latency counts the way and its own lateness too.</small></p>",
     ]
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'

@@ -4,42 +4,29 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from offline.replay import reading
 from offline.replay.errors import CaptureError
 from offline.replay.reading import capture_files, read
 from offline.replay.schedule import Part
-from protocol.capture import COLUMNS, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
+from protocol.capture import COLUMNS
+from tests.support.captures import schema, write
 
-PARTITION = pa.struct([pa.field(column.name, getattr(pa, column.type)()) for column in PARTITION_FIELDS])
-SCHEMA = pa.schema(
-    [
-        pa.field(
-            column.name, pa.list_(PARTITION) if column.type == "list<struct>" else getattr(pa, column.type)()
-        )
-        for column in COLUMNS
-    ]
-)
 EXAMPLES: dict[str, Any] = {
     "string": "x",
     "list<struct>": [{"topic": "t", "partition": 1, "bytes": 2, "records": 3}],
 }
 
 
-def write(path: Path, rows: int = 2, version: object = SCHEMA_VERSION, schema: pa.Schema = SCHEMA) -> Path:
+def written(path: Path, rows: int = 2, columns: pa.Schema | None = None) -> Path:
     row = {column.name: EXAMPLES.get(column.type, 7) for column in COLUMNS}
-    table = pa.Table.from_pylist(
-        [row] * rows, schema.with_metadata({SCHEMA_KEY: str(version)} if version else {})
-    )
-    pq.write_table(table, path)
-    return path
+    return write(path, [row] * rows, columns)
 
 
 def test_rows_are_read_in_order_of_the_files(tmp_path: Path) -> None:
-    write(tmp_path / "capture-p-000002.parquet", 1)
-    write(tmp_path / "capture-p-000001.parquet", 2)
+    written(tmp_path / "capture-p-000002.parquet", 1)
+    written(tmp_path / "capture-p-000001.parquet", 2)
     (tmp_path / "capture-p-000003.parquet.inprogress").write_bytes(b"half")
     (tmp_path / "other.parquet").write_bytes(b"foreign")
     files = capture_files([tmp_path])
@@ -65,7 +52,7 @@ def test_what_is_not_there_is_named(tmp_path: Path, name: str, problem: str) -> 
 
 
 def test_file_that_was_cut_short_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "capture-p-1.parquet", 100)
+    path = written(tmp_path / "capture-p-1.parquet", 100)
     path.write_bytes(path.read_bytes()[:-50])
     with pytest.raises(CaptureError, match=r"capture-p-1.parquet: is no Parquet file, or was cut short"):
         read([path])
@@ -73,26 +60,27 @@ def test_file_that_was_cut_short_is_named(tmp_path: Path) -> None:
 
 def test_foreign_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="is no capture of Sluice's"):
-        read([write(tmp_path / "x.parquet", version=None)])
+        read([written(tmp_path / "x.parquet", columns=schema(None))])
 
 
 def test_other_version_of_the_layout_is_named(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="has version 0 of the layout, and version 1 is read here"):
-        read([write(tmp_path / "x.parquet", version="0")])
+        read([written(tmp_path / "x.parquet", columns=schema("0"))])
 
 
 def test_missing_columns_are_named(tmp_path: Path) -> None:
-    few = pa.schema([field for field in SCHEMA if field.name not in ("seq", "ip")])
+    full = schema()
+    few = pa.schema([field for field in full if field.name not in ("seq", "ip")], metadata=full.metadata)
     with pytest.raises(CaptureError, match="lacks the columns seq, ip"):
-        read([write(tmp_path / "x.parquet", schema=few)])
+        read([written(tmp_path / "x.parquet", columns=few)])
 
 
 def test_capture_without_rows_says_so(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="nothing was captured"):
-        read([write(tmp_path / "x.parquet", 0)])
+        read([written(tmp_path / "x.parquet", 0)])
 
 
 def test_too_many_rows_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "REQUESTS_MAX", 1)
     with pytest.raises(CaptureError, match="more than 1 requests"):
-        read([write(tmp_path / "x.parquet")])
+        read([written(tmp_path / "x.parquet")])
