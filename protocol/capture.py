@@ -17,6 +17,8 @@ __all__ = [
     "COLUMNS",
     "FILE_PREFIX",
     "FILE_SUFFIX",
+    "FRAME",
+    "FRAMES",
     "NONE",
     "PARTITION_FIELDS",
     "QUOTAS",
@@ -81,6 +83,12 @@ COLUMNS: Final = (
     Column("mutations", "int32", "partition mutations it was charged with"),
     Column("partitions", "list<struct>", "Produce and Fetch: bytes and records by topic and partition"),
 )
+
+# Beside them where frames are captured: whoever does not ask for it need not know.
+FRAME: Final = Column(
+    "frame", "binary", "the whole request with its length prefix; empty where it was not kept"
+)
+FRAMES: Final = ("off", "blank", "keep")
 
 # What may stand in `quota`; "": none was over.
 QUOTAS: Final = ("", "produce", "fetch", "request", "mutation")

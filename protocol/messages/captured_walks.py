@@ -57,7 +57,7 @@ _RECORDS_AT: Final = 35
 _HEADER_MAX: Final = 40
 
 
-def _records(buf: bytearray | memoryview, pos: int, stop: int, limit: int) -> int:
+def _records(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: int) -> int:
     """How many records lie in buf[pos:stop], as the headers at hand before `limit` say."""
     total = 0
     for _ in range(_BATCHES_MAX):
@@ -86,7 +86,7 @@ def _note(found: list[Found], topic: bytes, partition: int, size: int, records: 
 
 
 def produced_at_hand(  # noqa: C901, PLR0912 - one pass without calls: it is done for every Produce
-    buf: bytearray | memoryview, body: int, limit: int, frame_end: int, version: int
+    buf: bytes | bytearray | memoryview, body: int, limit: int, frame_end: int, version: int
 ) -> list[Found] | None:
     """What a walk would find, where everything up to the last partition's header lies before `limit`.
 

@@ -75,12 +75,12 @@ def start(
     counters = stats.captures["rows"] = CaptureStats()
     directory = Directory(options.directory, options.max_bytes)
     removed = directory.prepare()
-    recorder = Recorder(process, options.sample, counters)
+    recorder = Recorder(process, options.sample, counters, options.frames)
 
     def ask(topic_id: bytes) -> None:
         loop.call_soon_threadsafe(partial(_ask, names, topic_id, now_ms))
 
-    tables = Tables(process, names.known)
+    tables = Tables(process, names.known, frames=options.frames != "off")
     writer = Writer(
         recorder,
         directory,
@@ -100,6 +100,7 @@ def start(
         directory=str(options.directory),
         process=process,
         sample=options.sample,
+        frames=options.frames,
         unfinished_removed=removed,
     )
     return Capture(recorder, writer, counters)

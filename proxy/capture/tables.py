@@ -10,10 +10,10 @@ from itertools import chain
 from time import sleep
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from protocol.capture import COLUMNS, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
+from protocol.capture import COLUMNS, FRAME, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
 from protocol.messages.walk import OTHER_TOPICS
 from proxy.capture.recorder import Batch
-from proxy.channel import Row
+from proxy.channel import Row, whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,9 @@ class Tables:
         ImportError: pyarrow is not installed.
     """
 
-    def __init__(self, process: str, names: Names, pause_seconds: float = _PAUSE_SECONDS) -> None:
+    def __init__(
+        self, process: str, names: Names, pause_seconds: float = _PAUSE_SECONDS, *, frames: bool = False
+    ) -> None:
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.parquet as pq
@@ -58,6 +60,9 @@ class Tables:
             ],
             metadata={SCHEMA_KEY: str(SCHEMA_VERSION)},
         )
+        self._frames = frames
+        if frames:
+            self.schema = self.schema.append(pa.field(FRAME.name, self._type(FRAME.type), False))
         self._process = pa.array([process], pa.string())
 
     def _type(self, name: str) -> "pa.DataType":
@@ -108,6 +113,9 @@ class Tables:
             )
         ):
             made[name] = pa.array([_text(value) for value in shared[index]], self._type(kind)).take(where)
+        if self._frames:
+            kept = zip(rows[Row.FRAME], rows[Row.REQUEST_BYTES], strict=True)
+            made[FRAME.name] = pa.array([whole(frame, size) for frame, size in kept], pa.binary())
         return pa.RecordBatch.from_arrays([made[name] for name in self.schema.names], schema=self.schema)
 
     def _pause(self) -> None:

@@ -14,15 +14,17 @@ What a peer does wrong is raised as `proxy.channel.errors.PeerError` or `protoco
 exception from here is a bug.
 """
 
-from proxy.channel.captured import ROWS_MAX, Place, Recorder, Row, Tap
+from proxy.channel.capture_rows import ROWS_MAX, Place, Recorder, Row, Tap
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Question
+from proxy.channel.kept_frames import KEEP, whole
 from proxy.channel.kinds import channel_for
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.side import MORE, PASS, REPLACE, WAIT, Side
 
 __all__ = [
+    "KEEP",
     "MORE",
     "PASS",
     "REPLACE",
@@ -38,4 +40,5 @@ __all__ = [
     "Side",
     "Tap",
     "channel_for",
+    "whole",
 ]

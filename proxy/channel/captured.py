@@ -9,205 +9,58 @@
 It is chosen when a connection is made, so a client that is not captured pays nothing for it. Every request and answer
 of Produce and Fetch is walked here (`protocol.messages.captured_walks`), as it is for topics' quotas.
 
-A row is one list, made when the request is handled and filled in when its answer has begun; `Row` names its places,
-`protocol.capture` what is written of them. What ends without an answer (acks=0, a connection that is closed) is written
-without one. Not rows are: SASL tokens without a Kafka header, Metadata that Sluice asks for itself, and what brokers
-say to each other at a replication listener. No payload and no token is looked at.
+A row (`capture_rows`) is made when the request is handled and filled in when its answer has begun. What ends without an
+answer (acks=0, a connection that is closed) is written without one. Not rows are: SASL tokens without a Kafka header,
+Metadata that Sluice asks for itself, and what brokers say to each other at a replication listener. No payload and no
+token is looked at; where whole requests are kept for replay, `kept_frames` does it.
 
 Two things are not what a broker would say. Nobody reads a muted client's socket, so when its next request came is not
 known: if it is there when the mute ends, all of the mute counts as its delay. And partition mutations are those asked
 for, as far as the sizes of topics are known without asking.
 """
 
-from collections import deque
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, flexible
 from protocol.capture import NONE
-from protocol.errors import WireError
-from protocol.messages import topic_mutations
-from protocol.messages.captured_walks import (
-    CapturedFetchWalk,
-    CapturedProduceWalk,
-    Found,
-    produced_at_hand,
-)
+from protocol.messages.captured_walks import CapturedFetchWalk
 from protocol.messages.fetch_session import SessionTable
+from proxy.channel.capture_rows import NONE_NS, Place, Row, Tap
+from proxy.channel.captured_mutations import mutations_asked
+from proxy.channel.captured_state import CapturedState
 from proxy.channel.channel import Channel
 from proxy.channel.in_flight import Buffer
+from proxy.channel.kept_frames import Keeper
 from proxy.channel.request_time import measure
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ChannelSettings
-from proxy.channel.side import skip_header_tags
-from proxy.channel.state import ChannelState, Muting
 from proxy.stats import Stats
-from quotas.client_bandwidth import FETCH as FETCH_QUOTA
-from quotas.client_bandwidth import PRODUCE as PRODUCE_QUOTA
-from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from quotas.engine import Engine
-from quotas.mutations import MutationThrottle
 
-__all__ = ["ROWS_MAX", "CapturedChannel", "Place", "Recorder", "Row", "Tap"]
+__all__ = ["CapturedChannel"]
 
 Head = tuple[int, int, int, int, int]
 
-# Rows that are handed over at a time. So few that making columns of them keeps the loop from its turn for less than a
-# millisecond, and so many that handing over costs nothing.
-ROWS_MAX: Final = 1024
-
 # A request that is there so soon after a mute has been there during it: loops and timers are late by a few ms.
 _LATE_MS: Final = 10
-NONE_NS: Final = 1000 * NONE  # which is NONE in microseconds
-_MUTATIONS_MAX: Final = 0x7FFFFFFF
 _MUTATING: Final = frozenset((CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS))
-_QUOTAS: Final = {
-    PRODUCE_QUOTA: "produce",
-    FETCH_QUOTA: "fetch",
-    REQUEST_PERCENTAGE: "request",
-    CONTROLLER_MUTATION_RATE: "mutation",
-}
-
-
-class Place(NamedTuple):
-    """What all rows of a connection share, while nobody else speaks on it."""
-
-    connection: int
-    ip: str
-    listener: str
-    broker: int
-    principal: str
-    client_id: str
-
-
-class Row:
-    """Places in a row's list."""
-
-    (
-        CORRELATION_ID,
-        PLACE,
-        SEQ,
-        HANDLED_NS,
-        SENT_NS,
-        API_KEY,
-        API_VERSION,
-        REQUEST_BYTES,
-        RESPONSE_BYTES,
-        UPSTREAM_NS,
-        THROTTLE_MS,
-        DELAY_MS,
-        QUOTA,
-        MUTATIONS,
-        PARTITIONS,
-    ) = range(15)
-
-
-class Recorder(Protocol):
-    """Takes rows; see `proxy.capture`.
-
-    Attributes:
-        rows: those of the batch under way; whoever makes it ROWS_MAX long calls `full`.
-    """
-
-    rows: list[list[Any]]
-
-    def full(self) -> None:
-        """Begin another batch."""
-
-
-class Tap(NamedTuple):
-    """Where a channel's rows go, and whose they are."""
-
-    recorder: Recorder
-    connection: int
-    ip: str
-    listener: str
-
-
-class _Always:
-    """Stands in for the engine where it is asked whether Produce and Fetch have to be walked."""
-
-    __slots__ = ()
-    charges_produced_topics = True
-    charges_fetched_topics = True
-
-
-_ALWAYS: Final = _Always()
-
-
-class CapturedState(ChannelState):
-    """What both sides share, with the rows that are not finished.
-
-    Attributes:
-        owed: the rows whose answers are owed.
-        produced: the partitions of the Produce seen last; they may still be growing in number.
-        told_ms, told_by: the longest mute that was decided on since somebody asked, and what for.
-    """
-
-    __slots__ = ("_recorder", "owed", "produced", "tap", "told_by", "told_ms")
-
-    def __init__(
-        self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap
-    ) -> None:
-        super().__init__(settings, engine, sessions, stats)
-        self.charges = _ALWAYS
-        self._recorder = tap.recorder
-        self.tap = tap
-        self.owed: deque[list[Any]] = deque()
-        self.produced: list[Found] | None = None
-        self.told_ms = 0
-        self.told_by: Muting | None = None
-
-    def produce_walk(
-        self, buf: Buffer, pos: int, end: int, body: int, head: Head
-    ) -> CapturedProduceWalk | None:
-        """Walk for the partitions' sake unless they are all at hand; to the end where topics are charged."""
-        length, _, version, _, _ = head
-        if not self.engine.charges_produced_topics:
-            frame_end = pos + 4 + length
-            limit = min(frame_end, end)
-            self.produced = produced_at_hand(buf, body, limit, frame_end, version)
-            if self.produced is not None:
-                return None
-            walk = CapturedProduceWalk(version, length)
-        else:
-            walk = CapturedProduceWalk(version, length, {})
-        self.produced = walk.found
-        return walk
-
-    def fetch_walk(self, version: int, length: int) -> CapturedFetchWalk:
-        """The same of an answer."""
-        return CapturedFetchWalk(version, length, {} if self.engine.charges_fetched_topics else None)
-
-    def mute(self, throttle: Muting, throttle_ms: int, now_ms: int) -> int:
-        """As always, and note what is told."""
-        told_ms = noted_ms = super().mute(throttle, throttle_ms, now_ms)
-        if self.group_session_timeout_ms is None and isinstance(throttle, MutationThrottle):
-            noted_ms = throttle_ms  # which is told in full (`handlers.topic_mutations`)
-        if noted_ms > self.told_ms:
-            self.told_ms, self.told_by = noted_ms, throttle
-        return told_ms
-
-    def decide(self, row: list[Any]) -> None:
-        """Put into the row what was decided since the last one."""
-        if self.told_ms > row[Row.THROTTLE_MS]:
-            row[Row.THROTTLE_MS] = self.told_ms
-            row[Row.QUOTA] = _QUOTAS.get(getattr(self.told_by, "key", ""), "")
-        self.told_ms, self.told_by = 0, None
-
-    def write(self, row: list[Any]) -> None:
-        """The row is finished."""
-        recorder = self._recorder
-        rows = recorder.rows
-        rows.append(row)
-        if len(rows) >= ROWS_MAX:
-            recorder.full()
 
 
 class CapturedRequests(RequestSide):
     """Requests on their way to the broker."""
 
-    __slots__ = ("_held", "_large", "_name_of", "_place", "_seq", "_silent", "_waits_ns")
+    __slots__ = (
+        "_frame_at",
+        "_held",
+        "_keeper",
+        "_large",
+        "_name_of",
+        "_place",
+        "_seq",
+        "_silent",
+        "_waits_ns",
+    )
 
     state: CapturedState
 
@@ -220,6 +73,18 @@ class CapturedRequests(RequestSide):
         self._silent: list[Any] | None = None  # the same of one with acks=0
         self._waits_ns = 0  # since when the next request waits; 0 where none does
         self._held = False
+        self._keeper = None if state.tap.frames == "off" else Keeper(state.tap.frames)
+
+    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
+        """As always, and keep what passes of a large request."""
+        keeper = self._keeper
+        if keeper is None:
+            return super().receive(buf, start, end, now_ms)
+        self._frame_at = start
+        count = super().receive(buf, start, end, now_ms)
+        if keeper.begun():
+            keeper.passed(buf, self._frame_at, start + count)
+        return count
 
     def wait(self, until_ms: int, *, held: bool) -> int:
         """Order to wait, and note since when."""
@@ -261,18 +126,29 @@ class CapturedRequests(RequestSide):
             (),
         ]
         self._seq += 1
-        if self._waits_ns:
-            self._note_delay(row, now_ns, now_ms)
-        if state.told_ms:
-            state.decide(row)
+        if self._keeper is not None:
+            self._keep(self._keeper, row, buf, pos, end, body, head)
+        if self._waits_ns or state.told_ms:
+            self._note_decisions(row, now_ns, now_ms)
         if pos + 4 + length > end:
             self._large = row
         if key == PRODUCE:
             return self._note_produce(row)
         if key in _MUTATING:
-            row[Row.MUTATIONS] = self._mutations(buf, pos, end, body, head, now_ms)
+            row[Row.MUTATIONS] = mutations_asked(state.engine, buf, pos, end, body, head, now_ms)
         state.owed.append(row)
         return 0
+
+    def _keep(
+        self, keeper: Keeper, row: list[Any], buf: Buffer, pos: int, end: int, body: int, head: Head
+    ) -> None:
+        """Keep the request itself beside its row."""
+        if keeper.begun():  # the one before it ends where this one begins
+            keeper.passed(buf, self._frame_at, pos)
+        self._frame_at = pos
+        frame = keeper.keep(buf, pos, end, body, head, len(self.state.owed))
+        row.append(frame)
+        self.state.tap.recorder.kept(head[0] if frame or keeper.begun() else 0)
 
     def _introduced(self) -> Place:
         """Somebody else speaks."""
@@ -313,38 +189,16 @@ class CapturedRequests(RequestSide):
             self._silent = row
         return 0
 
-    def _note_delay(self, row: list[Any], now_ns: int, now_ms: int) -> None:
+    def _note_decisions(self, row: list[Any], now_ns: int, now_ms: int) -> None:
+        self.state.decide(row)
+        if not self._waits_ns:
+            return
         if self._held or now_ms <= self.wait_until_ms + _LATE_MS:
             row[Row.DELAY_MS] = (now_ns - self._waits_ns) // 1_000_000
         if self._held:
-            row[Row.QUOTA] = _QUOTAS[PRODUCE_QUOTA]
+            row[Row.QUOTA] = row[Row.QUOTA] or "produce"
         self._waits_ns = 0
         self._held = False
-
-    def _mutations(self, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
-        """Partition mutations that are asked for."""
-        length, key, version, _, _ = head
-        frame_end = pos + 4 + length
-        fields_at = skip_header_tags(buf, body, min(end, frame_end), flexible=flexible(key, version))
-        if end < frame_end or fields_at is None:
-            return NONE
-        try:
-            asked = topic_mutations.read_request(bytes(buf[pos:frame_end]), fields_at - pos, key, version)
-        except WireError:  # the broker will say so
-            return NONE
-        quotas = self.state.engine.mutations
-        total = 0
-        for topic in asked.topics:
-            size = quotas.sizes.get(topic.topic_id if topic.name is None else topic.name, now_ms) or 0
-            cost = topic.partitions
-            if key == DELETE_TOPICS:
-                cost = size or 1
-            elif key == CREATE_PARTITIONS:
-                cost -= size or max(cost - 1, 0)
-            elif cost < 0:
-                cost = quotas.default_partitions
-            total += max(cost, 0)
-        return min(total, _MUTATIONS_MAX)
 
 
 class CapturedResponses(ResponseSide):

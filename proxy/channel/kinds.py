@@ -1,7 +1,8 @@
 """Which machine a connection gets, decided once, so that what only some need costs the others nothing."""
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.captured import CapturedChannel, Tap
+from proxy.channel.capture_rows import Tap
+from proxy.channel.captured import CapturedChannel
 from proxy.channel.channel import Channel
 from proxy.channel.replication import ReplicationChannel
 from proxy.channel.settings import ChannelSettings

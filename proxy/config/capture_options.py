@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from protocol.capture import FRAMES
 from proxy.config import readers
 from proxy.config.keys import key
 from proxy.errors import ConfigError
@@ -28,6 +29,7 @@ class CaptureOptions:
     max_bytes: int = field(
         default=10_000_000_000, metadata=key(readers.count(10_000, 10**15), "number", unit="bytes")
     )
+    frames: str = field(default="off", metadata=key(readers.choice(*FRAMES), '"off", "blank" or "keep"'))
     sample: float = field(default=1.0, metadata=key(readers.share, "number", unit="share of connections"))
 
     def check(self) -> None:

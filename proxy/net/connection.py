@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from protocol.errors import WireError
-from proxy.channel import ChannelSettings, PeerError, Tap, channel_for
+from proxy.channel import KEEP, ChannelSettings, PeerError, Tap, channel_for
 from proxy.logs import event
 from proxy.net.dial import Dial, Upstream
 from proxy.net.pump import Pump
@@ -97,7 +97,9 @@ class Connection:
         self.peer = peer
         self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats, tap)
         encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
-        self.requests = Pump(self, shared, self.channel.requests, encrypted)
+        # Payloads that are kept have to come by here.
+        seen = encrypted or (tap is not None and tap.frames == KEEP)
+        self.requests = Pump(self, shared, self.channel.requests, seen)
         self.responses = Pump(self, shared, self.channel.responses, encrypted)
         self._active_ms = now_ms()
         self._active_bytes = 0

@@ -4,6 +4,7 @@ import pytest
 
 from proxy.capture import recorder as module
 from proxy.capture.recorder import Recorder
+from proxy.channel import Tap
 from proxy.stats import CaptureStats
 from tests.unit.proxy.capture.rows import row
 
@@ -16,8 +17,8 @@ def recorder(sample: float = 1.0, process: str = "p") -> tuple[Recorder, Capture
 def test_connections_are_numbered() -> None:
     made, _ = recorder()
     assert [made.tap("10.0.0.1", "clients") for _ in range(2)] == [
-        (made, 1, "10.0.0.1", "clients"),
-        (made, 2, "10.0.0.1", "clients"),
+        Tap(made, 1, "10.0.0.1", "clients", "off"),
+        Tap(made, 2, "10.0.0.1", "clients", "off"),
     ]
 
 

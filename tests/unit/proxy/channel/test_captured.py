@@ -5,7 +5,8 @@ from typing import Any
 from protocol.api import HEARTBEAT, PRODUCE
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import ROWS_MAX, ChannelSettings, Place, Row, Tap
-from proxy.channel.captured import NONE_NS, CapturedChannel
+from proxy.channel.capture_rows import NONE_NS
+from proxy.channel.captured import CapturedChannel
 from proxy.stats import Stats
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
@@ -32,9 +33,13 @@ class Rows:
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
         self.batches = 0
+        self.kept_bytes = 0
 
     def full(self) -> None:
         self.batches += 1
+
+    def kept(self, size: int) -> None:
+        self.kept_bytes += size
 
 
 def captured(
