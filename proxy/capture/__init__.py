@@ -7,7 +7,7 @@ counted. The rows are made in `proxy.channel.captured`; what a row is, is `proto
 `tables` alone, and only where capture is configured.
 """
 
-from proxy.capture.capture import Capture, start
+from proxy.capture.capture import Capture, require_pyarrow, start
 from proxy.capture.recorder import Recorder
 
-__all__ = ["Capture", "Recorder", "start"]
+__all__ = ["Capture", "Recorder", "require_pyarrow", "start"]
