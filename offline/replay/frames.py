@@ -1,4 +1,4 @@
-"""One recorded request -> the bytes that are sent for it, made up from its row.
+"""One recorded request -> the bytes that are sent for it: its own where they were kept (`kept`), or made up.
 
     Produce     the same bytes and records to each partition: batches of zeros with a valid checksum
     Fetch       the same bytes from each partition, from its beginning, without a session and without waiting
@@ -13,7 +13,7 @@ ones, so that the same quotas apply; principals are not, since nobody has their 
 from collections import defaultdict
 from typing import Final, NamedTuple
 
-from offline.replay import messages
+from offline.replay import kept, messages
 from offline.replay.payload import batch
 from offline.replay.schedule import Recorded
 from offline.replay.target import Placement
@@ -54,6 +54,11 @@ class Encoder:
 
     def encode(self, row: Recorded, correlation_id: int) -> Frame | None:
         """Make the frame of a request; None where nothing is left of it."""
+        if row.frame and row.api_key != PRODUCE:
+            low, high = self._placement.ranges.get(row.api_key, (0, -1))
+            if row.api_key in kept.ASKING and low <= row.api_version <= high:
+                data = kept.with_correlation_id(row.frame, correlation_id)
+                return Frame(data, row.api_key, row.api_version)
         if row.api_key == PRODUCE:
             return self._produce(row, correlation_id)
         if row.api_key == FETCH:
@@ -62,14 +67,19 @@ class Encoder:
 
     def _produce(self, row: Recorded, correlation_id: int) -> Frame | None:
         topics: dict[str, dict[int, bytes]] = defaultdict(dict)
-        for part in row.partitions:
+        asked = kept.read_produce(row.frame) if row.frame else None
+        own = [] if asked is None else [kept.freed(records) for _, records in asked.records]
+        for place, part in enumerate(row.partitions):
             partition = self._place(part.topic, part.partition, row.broker)
             if partition >= 0 and partition not in topics[part.topic]:
-                topics[part.topic][partition] = batch(part.bytes, part.records, self._now_ms)
+                records = own[place] if place < len(own) else None
+                topics[part.topic][partition] = records or batch(part.bytes, part.records, self._now_ms)
         entries = [(topic, list(parts.items())) for topic, parts in topics.items() if parts]
         if row.partitions and not entries:
             return None
         acks = 0 if row.response_bytes < 0 else self._acks
+        if asked is not None:
+            acks = asked.acks
         version = self._placement.produce_version
         data = messages.request(
             PRODUCE, version, correlation_id, row.client_id, messages.produce(acks, entries)

@@ -58,10 +58,11 @@ def batch(size: int, records: int, timestamp_ms: int) -> bytes:
     count = max(1, min(records, RECORDS_MAX, room // _RECORD_BYTES_MIN))
     each = room // count
     parts: list[tuple[bytes, int]] = []
+    body_bytes = 0
     for offset in range(count):
-        left = room - each * (count - 1) if offset == count - 1 else each
-        parts.append(_fitting(offset, left))
-    body_bytes = sum(len(head) + value_bytes + 1 for head, value_bytes in parts)
+        head, value_bytes = _fitting(offset, room - body_bytes if offset == count - 1 else each)
+        parts.append((head, value_bytes))
+        body_bytes += len(head) + value_bytes + 1
     fields = (0, count - 1, timestamp_ms, timestamp_ms, _NO_PRODUCER, -1, -1, count)
     header = bytearray(_HEADER.pack(0, _HEADER.size - 12 + body_bytes, 0, 2, 0, *fields))
     crc = update(start, header[_SUMMED_FROM:])

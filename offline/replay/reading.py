@@ -6,7 +6,15 @@ from typing import Any, Final
 
 from offline.replay.errors import CaptureError
 from offline.replay.schedule import Part, Recorded
-from protocol.capture import COLUMNS, FILE_PREFIX, FILE_SUFFIX, SCHEMA_KEY, SCHEMA_VERSION, UNFINISHED_SUFFIX
+from protocol.capture import (
+    COLUMNS,
+    FILE_PREFIX,
+    FILE_SUFFIX,
+    FRAME,
+    SCHEMA_KEY,
+    SCHEMA_VERSION,
+    UNFINISHED_SUFFIX,
+)
 
 __all__ = ["REQUESTS_MAX", "capture_files", "read"]
 
@@ -66,7 +74,8 @@ def _rows(path: Path) -> Iterator[Recorded]:
     try:
         with pq.ParquetFile(path) as file:
             _check(path, file.schema_arrow)
-            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[column.name for column in COLUMNS]):
+            columns = [*COLUMNS, *([FRAME] if FRAME.name in file.schema_arrow.names else [])]
+            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[column.name for column in columns]):
                 yield from map(_recorded, batch.to_pylist())
     except (pa.ArrowException, OSError) as error:
         first_line = str(error).splitlines()[0]
@@ -106,4 +115,5 @@ def _recorded(row: Mapping[str, Any]) -> Recorded:
             Part(part["topic"], part["partition"], part["bytes"], part["records"])
             for part in row["partitions"]
         ),
+        row.get(FRAME.name, b""),
     )

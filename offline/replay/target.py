@@ -84,6 +84,7 @@ class Placement:
         nodes: recorded broker -> the target's id.
         topics: what the target has.
         offsets: where its partitions begin.
+        ranges: versions by API that it takes.
         produce_version: the one that is sent.
     """
 
@@ -91,6 +92,7 @@ class Placement:
     nodes: dict[int, int]
     topics: dict[str, Topic]
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
+    ranges: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     produce_version: int = messages.VERSIONS[PRODUCE]
     _known: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
@@ -168,9 +170,8 @@ async def prepare(
     """
     first = Peer(address)
     try:
-        produce_version = _versions(
-            address, answers.ranges(await first.ask(API_VERSIONS, messages.api_versions()))
-        )
+        offered = answers.ranges(await first.ask(API_VERSIONS, messages.api_versions()))
+        produce_version = _versions(address, offered)
         names = sorted(need.leaders)
         brokers, topics = answers.read_metadata(await first.ask(METADATA, messages.metadata(names)))
         if not brokers:
@@ -187,7 +188,7 @@ async def prepare(
             topics = await _led(first, names)
         any_broker = nodes | {-1: next(iter(sorted(brokers)))}
         placement = Placement({old: brokers[new] for old, new in any_broker.items()}, any_broker, topics)
-        placement.produce_version = produce_version
+        placement.produce_version, placement.ranges = produce_version, offered
         placement.brokers[-1] = address
         await _fill_and_locate(placement, need, set(missing), brokers, say)
         return placement

@@ -17,7 +17,7 @@ from tests.unit.protocol.kafka_frames import REQUESTS, decoded
 def encoder(version: int = 12) -> Encoder:
     brokers = {1: Broker("h1", 1), 2: Broker("h2", 2), -1: Broker("h1", 1)}
     topics = {"a": Topic(0, {0: 11, 1: 12, 2: 11}), "b": Topic(0, {0: 12})}
-    placement = Placement(brokers, {1: 11, 2: 12, -1: 11}, topics, {("a", 0): 40}, version)
+    placement = Placement(brokers, {1: 11, 2: 12, -1: 11}, topics, {("a", 0): 40}, produce_version=version)
     return Encoder(placement, -1, 1_800_000_000_000)
 
 

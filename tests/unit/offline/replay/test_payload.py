@@ -1,7 +1,7 @@
 """Made-up batches are valid: kafka-python judges them."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 
@@ -21,6 +21,7 @@ def test_zeros_are_summed_as_if_they_were_there(before: bytes, count: int, after
     assert finish(update(zeros(update(start, before), count), after)) == crc32c(before + bytes(count) + after)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 20_000), st.integers(-1, 200))
 def test_batch_is_valid_and_of_the_size_wanted(size: int, records: int) -> None:
     made = batch(size, records, NOW_MS)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocol.capture import COLUMNS, SCHEMA_KEY
+from protocol.capture import COLUMNS, FRAME, SCHEMA_KEY
 from proxy.capture.recorder import Batch
 from proxy.capture.tables import Tables, unnamed
 from tests.unit.proxy.capture.rows import MONO_NS, PLACE, TOPIC_ID, row
@@ -100,3 +100,11 @@ def test_file_says_its_version_and_has_no_nulls(tmp_path: Path) -> None:
     assert read.schema.metadata[SCHEMA_KEY.encode()] == b"1"
     assert not any(field.nullable for field in read.schema)
     assert read.schema.field("api_key").type == pa.int16()
+
+
+def test_frames_are_a_column_more_where_they_are_kept() -> None:
+    made = Tables("run", lambda _id: None, pause_seconds=0, frames=True)
+    rows = [[*row(0), bytes(157 + 4)], [*row(1), b"half"], [*row(2), b""]]
+    found = made.convert(Batch(rows, 0))
+    assert found.schema.names == [*(column.name for column in COLUMNS), FRAME.name]
+    assert found[FRAME.name].to_pylist() == [bytes(161), b"", b""]
