@@ -90,7 +90,8 @@ class Lane:
 class Lanes:
     """Makes the lanes of one cluster."""
 
-    def __init__(self, cluster: Cluster, ports: LanePorts, directory: Path) -> None:
+    def __init__(self, cluster: Cluster, ports: LanePorts, directory: Path, *, capture: bool = False) -> None:
+        self._capture = capture
         self._cluster = cluster
         self._ports = ports
         self._directory = directory
@@ -206,12 +207,20 @@ class Lanes:
             f'[[quota]]\n{limited} = "<default>"\nproducer_byte_rate = {_RATE_NEVER_REACHED}\n'
             f"consumer_byte_rate = {_RATE_NEVER_REACHED}\n"
         )
+        capture = self._captured(name) if self._capture else ""
         path = self._directory / f"{name}.toml"
         path.write_text(
             f'{cluster}\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n{listener}\n'
-            f'\n[quotas]\nfile = "{quotas}"\n\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = ""\n'
+            f'\n[quotas]\nfile = "{quotas}"\n\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = ""\n{capture}'
         )
         return sluice_command(path)
+
+    def _captured(self, name: str) -> str:
+        """The table that has everything captured, in a directory that any user may write."""
+        directory = self._directory / f"{name}-capture"
+        directory.mkdir(exist_ok=True)
+        directory.chmod(0o777)
+        return f'\n[capture]\ndirectory = "{directory}"\nrotate_seconds = 5\n'
 
 
 def sluice_command(config: Path) -> list[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-__all__ = ["DATA_PATH", "DOCUMENT", "IDENTITIES", "SECTIONS", "Options", "parse"]
+__all__ = ["CAPTURED", "DATA_PATH", "DOCUMENT", "IDENTITIES", "SECTIONS", "Options", "parse"]
 
 DATA_PATH: Final = (
     "produce",
@@ -19,6 +19,7 @@ DATA_PATH: Final = (
     "metadata",  # last: the broker is slower with ten thousand partitions
 )
 IDENTITIES: Final = ("entities", "sasl", "tls")
+CAPTURED: Final = ("produce", "consume", "small", "large", "latency")
 SECTIONS: Final = (*IDENTITIES, *DATA_PATH)
 DOCUMENT: Final = Path("docs/benchmarks.md")
 
@@ -42,6 +43,7 @@ class Options:
     metadata_topics: int = 100
     metadata_partitions: int = 10_000
     metadata_seconds: float = 8.0
+    capture: bool = False  # every Sluice writes down what passes
     write: bool = True
     document: Path = DOCUMENT
 
@@ -88,6 +90,9 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         action="store_true",
         help="clients who say who they are, in place of the data path",
     )
+    parser.add_argument(
+        "--capture", action="store_true", help="the data path with every request captured by Sluice"
+    )
     parser.add_argument("--only", type=sections, help=f"of {','.join(SECTIONS)}")
     parser.add_argument("--rounds", type=int, help="how often every lane takes its turn (default 3, quick 1)")
     parser.add_argument(
@@ -95,12 +100,14 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     )
     parser.add_argument("--document", type=Path, default=DOCUMENT)
     given = parser.parse_args(arguments)
-    whole = frozenset(IDENTITIES if given.identities else DATA_PATH)
+    if given.identities and given.capture:
+        parser.error("--identities and --capture are runs of their own")
+    whole = frozenset(IDENTITIES if given.identities else CAPTURED if given.capture else DATA_PATH)
     only = whole if given.only is None else given.only
     # A part of a run must not replace the table of a whole one unasked.
     write = given.write or (not given.quick and only == whole)
-    block = "identities" if given.identities else "bench"
-    options = Options(only=only, block=block, write=write, document=given.document)
+    block = "identities" if given.identities else "capture" if given.capture else "bench"
+    options = Options(only=only, block=block, capture=given.capture, write=write, document=given.document)
     if given.quick:
         options = quick(options)
     return options if given.rounds is None else replace(options, rounds=max(1, given.rounds))
