@@ -13,9 +13,11 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any, ClassVar, Final
 
+from protocol.errors import WireError
+from protocol.messages.endpoints import AddressMap
 from protocol.messages.fetch_walk import FetchWalk
 from protocol.messages.produce_walk import ProduceWalk
-from protocol.messages.walk import NAME_BYTES_MAX, OTHER_TOPICS, PARTITION_TAGS, TOPIC_TAGS, Sizes
+from protocol.messages.walk import NAME_BYTES_MAX, OTHER_TOPICS, PARTITION_TAGS, TOPIC_TAGS, Sizes, Walk
 from protocol.primitives import count, int32, skip, string_span
 
 __all__ = [
@@ -72,6 +74,14 @@ def _records(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: in
         if pos >= stop:
             return total if 0 <= total <= 0x7FFFFFFF else UNCOUNTED
     return UNCOUNTED
+
+
+def _given_up(walk: Walk, start: int, end: int) -> int:
+    """Let the rest of the frame pass unseen."""
+    frame_end = start + walk.left
+    walk.done = True
+    walk.unseen = max(0, frame_end - end)
+    return min(frame_end, end) - start
 
 
 def _note(found: list[Found], topic: bytes, partition: int, size: int, records: int) -> None:
@@ -166,6 +176,15 @@ class CapturedProduceWalk(ProduceWalk):
         super().__init__(version, frame_length, sizes)
         self.found: list[Found] = []
 
+    def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
+        """As `Walk.feed`; what is not as it should be ends the walk and not the connection: the broker will say so."""
+        try:
+            return super().feed(buf, start, end, address_map)
+        except WireError:
+            if self.sizes is not None:
+                raise
+            return _given_up(self, start, end)
+
     def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         partition = int32(buf, pos, limit)
         size, start = count(buf, pos + 4, limit, self._compact)
@@ -198,6 +217,15 @@ class CapturedFetchWalk(FetchWalk):
         self.found: list[Found] = []
         self._topic_name = OTHER_TOPICS
         self._index = 0
+
+    def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
+        """As `Walk.feed`; where nothing but notes is taken, what can not be read ends the walk and no more."""
+        try:
+            return super().feed(buf, start, end, address_map)
+        except WireError:
+            if self.sizes is not None or (address_map is not None and self._version >= _ENDPOINTS_SINCE):
+                raise
+            return _given_up(self, start, end)
 
     def _over(self, after: int, left: int) -> bool:
         """Whether what follows the records that end at `after` is of no interest."""
