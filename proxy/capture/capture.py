@@ -44,7 +44,11 @@ class Capture:
         self.recorder.queue.put(None)
         self._writer.thread.join(_STOP_SECONDS_MAX)
         if self._writer.thread.is_alive():
-            self._stats.dropped["stopped"] += 1
+            left = self._writer.unfinished_rows
+            while not self.recorder.queue.empty():
+                batch = self.recorder.queue.get_nowait()
+                left += 0 if batch is None else len(batch.rows)
+            self._stats.dropped["stopped"] += left
             event(logger, logging.ERROR, "capture is not finished", waited_seconds=_STOP_SECONDS_MAX)
         event(
             logger,

@@ -92,18 +92,33 @@ class Writer:
         self.thread.start()
 
     def _run(self) -> None:
-        while True:
+        while self._next():
+            pass
+
+    def _next(self) -> bool:
+        """Take the next batch, or finish a file whose time has come; False at the end."""
+        try:
             try:
                 batch = self._recorder.queue.get(timeout=self._time_left())
             except Empty:
                 self._rotate()
-                continue
+                return True
             if batch is None:
                 self._rotate()
-                return
+                return False
             self._take(batch)
             if self._time_left() <= 0:
                 self._rotate()
+        except Exception:  # the edge of the thread: capture goes on with another file
+            logger.exception("a bug of ours: a capture can not be written")
+            self._give_up("internal")
+        return True
+
+    @property
+    def unfinished_rows(self) -> int:
+        """Rows of the file under way; any thread may ask."""
+        file = self._file
+        return 0 if file is None else file.rows
 
     def _time_left(self) -> float:
         """Until the file under way is to be finished."""
@@ -160,12 +175,12 @@ class Writer:
         try:
             self._write(file)
             file.writer.close()
+            size = file.file.tell()
             final = self._directory.finish(file.path, file.file)
         except OSError as error:
             self._fail(error, 0)
             return
         self._file = None
-        size = final.stat().st_size
         self._stats.rows += file.rows
         self._stats.bytes_written += size
         event(logger, logging.INFO, "capture file written", file=final.name, rows=file.rows, bytes=size)
@@ -183,14 +198,9 @@ class Writer:
         self._stats.oldest = files[0].modified_ns / 1e9 if files else 0.0
 
     def _fail(self, error: OSError, rows: int) -> None:
-        """The file can not be written: give it up, with all its rows, and leave the disk alone for a while."""
-        file, self._file = self._file, None
-        if file is not None:
-            rows += file.rows
-            with suppress(Exception):  # it wants to write a footer
-                file.writer.close()
-            _discard(file.path, file.file)
+        """The file can not be written: give it up, count `rows` more, and leave the disk alone for a while."""
         self._stats.dropped["disk"] += rows
+        rows += self._give_up("disk")
         self._silent_until = time.monotonic() + _RETRY_SECONDS
         event(
             logger,
@@ -200,6 +210,17 @@ class Writer:
             rows_dropped=rows,
             retry_seconds=_RETRY_SECONDS,
         )
+
+    def _give_up(self, cause: str) -> int:
+        """Remove the file under way; gives how many rows were dropped with it."""
+        file, self._file = self._file, None
+        if file is None:
+            return 0
+        with suppress(Exception):  # it wants to write a footer
+            file.writer.close()
+        _discard(file.path, file.file)
+        self._stats.dropped[cause] += file.rows
+        return file.rows
 
     def _await_names(self, batch: Batch) -> None:
         """Have names asked for that are not known, and give the answer a moment: rows then need no ids."""

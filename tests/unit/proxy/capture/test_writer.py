@@ -1,6 +1,7 @@
 """The writing thread: rotation, a disk that is full, and the end."""
 
 import errno
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any, BinaryIO
 import pyarrow.parquet as pq
 import pytest
 
+from proxy.capture import Capture
+from proxy.capture import capture as stopping
 from proxy.capture import writer as module
 from proxy.capture.directory import Directory
 from proxy.capture.recorder import Recorder
@@ -196,6 +199,35 @@ def test_names_of_topics_are_asked_for_before_rows_are_written(tmp_path: Path) -
     rig.end()
     (path,) = tmp_path.iterdir()
     assert pq.read_table(path)["partitions"].to_pylist()[0][0]["topic"] == "orders"
+
+
+def test_failure_that_nobody_expects_drops_the_file_and_not_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(Directory(tmp_path, 10**9), rotate_seconds=0.1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Tables, "joined", lambda *_: 1 / 0)
+        rig.record(3)
+        wait_for(lambda: rig.stats.dropped["internal"] == 3)
+    rig.record(2, first=3)
+    rig.end()
+    assert rig.rows() == [3, 4]
+    assert not list(tmp_path.glob("*.inprogress"))
+
+
+def test_disk_that_stands_still_does_not_keep_a_stopping_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "_STOP_SECONDS_MAX", 0.2)
+    rig = Rig(Directory(tmp_path, 10**9))
+    free = threading.Event()
+    monkeypatch.setattr(Writer, "_take", lambda *_: free.wait(SECONDS_MAX))
+    for first in (0, 2, 4):
+        rig.record(2, first)
+    wait_for(lambda: rig.recorder.queue.qsize() == 2)
+    Capture(rig.recorder, rig.writer, rig.stats).close()
+    assert rig.stats.dropped["stopped"] == 4
+    free.set()
 
 
 def test_batch_that_can_not_be_converted_is_counted_and_the_next_is_written(tmp_path: Path) -> None:
