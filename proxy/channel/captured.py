@@ -73,18 +73,8 @@ class CapturedRequests(RequestSide):
         self._silent: list[Any] | None = None  # the same of one with acks=0
         self._waits_ns = 0  # since when the next request waits; 0 where none does
         self._held = False
+        self._frame_at = 0  # where in the buffer the request that is growing goes on
         self._keeper = None if state.tap.frames == "off" else Keeper(state.tap.frames)
-
-    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
-        """As always, and keep what passes of a large request."""
-        keeper = self._keeper
-        if keeper is None:
-            return super().receive(buf, start, end, now_ms)
-        self._frame_at = start
-        count = super().receive(buf, start, end, now_ms)
-        if keeper.begun():
-            keeper.passed(buf, self._frame_at, start + count)
-        return count
 
     def wait(self, until_ms: int, *, held: bool) -> int:
         """Order to wait, and note since when."""
@@ -201,6 +191,22 @@ class CapturedRequests(RequestSide):
         self._held = False
 
 
+class FramedRequests(CapturedRequests):
+    """Requests of which more is kept than their rows."""
+
+    __slots__ = ()
+
+    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
+        """As always, and keep what passes of a large request."""
+        keeper = self._keeper
+        assert keeper is not None, "else it is the plainer class"
+        self._frame_at = start
+        count = super().receive(buf, start, end, now_ms)
+        if keeper.begun():
+            keeper.passed(buf, self._frame_at, start + count)
+        return count
+
+
 class CapturedResponses(ResponseSide):
     """Answers on their way to the client."""
 
@@ -274,7 +280,8 @@ class CapturedChannel(Channel):
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap
     ) -> None:
         self.state: CapturedState = CapturedState(settings, engine, sessions, stats, tap)
-        self.requests = CapturedRequests(self.state)
+        kind = CapturedRequests if tap.frames == "off" else FramedRequests
+        self.requests = kind(self.state)
         self.responses = CapturedResponses(self.state, self.requests)
 
     def close(self, now_ms: int) -> None:
