@@ -11,7 +11,7 @@ from array import array
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, cast
 
 from offline.replay.answers import Broker, outcome
 from offline.replay.frames import Encoder, Frame
@@ -58,12 +58,12 @@ class _Lane(asyncio.Protocol):
         self._buffer = bytearray()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport), "a TCP connection"
         self.opening = False
-        self.transport = transport
-        transport.set_write_buffer_limits(UNSENT_BYTES_MAX)
+        # uvloop's are none of asyncio's by class, and do all that they do.
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(UNSENT_BYTES_MAX)
         if self.waiting:
-            transport.write(b"".join(self.waiting))
+            self.transport.write(b"".join(self.waiting))
             self.waiting.clear()
 
     def data_received(self, data: bytes) -> None:
