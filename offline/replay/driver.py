@@ -24,6 +24,7 @@ UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
 _AHEAD_US: Final = 200_000  # a connection is opened so long before its first request
 _AT_ONCE: Final = 200  # requests between two looks at what has come
 _CONNECT_SECONDS: Final = 10.0
+_CLOSE_SECONDS: Final = 0.05  # what was aborted is closed in the loop's next turns
 
 # In place of a latency.
 PENDING: Final = -1  # not sent, or no answer yet
@@ -142,8 +143,11 @@ class Driver:
         for lane in self._lanes:
             if lane.transport is not None:
                 lane.transport.abort()
-        for task in list(self._connects):
+        connects = list(self._connects)
+        for task in connects:
             task.cancel()
+        await asyncio.gather(*connects, return_exceptions=True)
+        await asyncio.sleep(_CLOSE_SECONDS)
 
     def answered(self, owed: tuple[int, int, int], head: bytes, size: int) -> None:
         """An answer is here; `head` is its beginning, which is all of a small one."""

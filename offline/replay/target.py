@@ -153,11 +153,12 @@ class Peer:
         except OSError as error:
             raise TargetError(f"{where}: can not be reached: {error.strerror or error}") from error
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """End it."""
         if self._writer is not None:
             with suppress(OSError):
                 self._writer.close()
+                await self._writer.wait_closed()
 
 
 async def prepare(
@@ -195,7 +196,7 @@ async def prepare(
     except WireError as error:
         raise TargetError(f"{address.host}:{address.port}: answers what no broker does: {error}") from error
     finally:
-        first.close()
+        await first.close()
 
 
 def _versions(address: Broker, offered: Mapping[int, tuple[int, int]]) -> int:
@@ -283,7 +284,7 @@ async def _fill_and_locate(
                     placement.offsets[topic, partition] = 0 if error else max(offset, 0)
     finally:
         for peer in peers.values():
-            peer.close()
+            await peer.close()
 
 
 async def _fill(peer: Peer, topic: str, partition: int, size: int) -> None:

@@ -46,7 +46,6 @@ def pings(count: int, connections: int = 3) -> list[Recorded]:
             seq=number,
             mono_us=2000 * number,
             partitions=(),
-            **fields,
         )
         for number in range(count)
     ]
