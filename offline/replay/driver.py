@@ -24,6 +24,11 @@ UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
 _AHEAD_US: Final = 200_000  # a connection is opened so long before its first request
 _AT_ONCE: Final = 200  # requests between two looks at what has come
 _CONNECT_SECONDS: Final = 10.0
+# Frames are made while nothing is due, for so many requests or bytes ahead: making one may take a millisecond.
+_READY_MAX: Final = 500
+_READY_BYTES_MAX: Final = 64 * 1024 * 1024
+_READY_AT_ONCE: Final = 20
+_SPARE_US: Final = 2000
 _CLOSE_SECONDS: Final = 0.05  # what was aborted is closed in the loop's next turns
 
 # In place of a latency.
@@ -107,6 +112,8 @@ class Driver:
         self.samples = Samples(len(plan.sends))
         self._lanes = [_Lane(self, brokers.get(broker, brokers[-1])) for broker in plan.brokers]
         self._connects: set[asyncio.Task[None]] = set()
+        self._ready: deque[Frame | None] = deque()
+        self._ready_bytes = 0
         self._unanswered = 0
         self._all_sent = False
         self._over = asyncio.Event()  # everything is sent, and nothing is owed
@@ -133,6 +140,7 @@ class Driver:
                 next_us = sends[place].due_us
                 if opened < len(opens):
                     next_us = min(next_us, opens[opened][0] - _AHEAD_US)
+                self._make_ready(place, next_us)
                 await asyncio.sleep(max(0, next_us - self._now_us()) / 1e6 if burst < _AT_ONCE else 0)
         self._all_sent = True
         if not self._unanswered:
@@ -168,6 +176,26 @@ class Driver:
         if not self._unanswered and self._all_sent:
             self._over.set()
 
+    def _make_ready(self, place: int, until_us: int) -> None:
+        """Make frames ahead, from the request at `place` on, while there is time."""
+        sends = self._plan.sends
+        ready = self._ready
+        for _ in range(_READY_AT_ONCE):
+            at = place + len(ready)
+            full = len(ready) >= _READY_MAX or self._ready_bytes >= _READY_BYTES_MAX
+            if full or at >= len(sends) or self._now_us() + _SPARE_US > until_us:
+                return
+            frame = self._encoder.encode(sends[at].request, at)
+            self._ready_bytes += 0 if frame is None else len(frame.data)
+            ready.append(frame)
+
+    def _frame(self, place: int) -> Frame | None:
+        if not self._ready:
+            return self._encoder.encode(self._plan.sends[place].request, place)
+        frame = self._ready.popleft()
+        self._ready_bytes -= 0 if frame is None else len(frame.data)
+        return frame
+
     def _opens(self) -> list[tuple[int, int]]:
         """When each connection is first needed."""
         first: dict[int, int] = {}
@@ -198,7 +226,7 @@ class Driver:
         lane = self._lanes[planned.connection]
         samples = self.samples
         samples.late_us[place] = now_us - planned.due_us
-        frame = self._encoder.encode(planned.request, place)
+        frame = self._frame(place)
         full = max(len(lane.owed), len(lane.waiting)) >= UNANSWERED_MAX or (
             lane.transport is not None and lane.transport.get_write_buffer_size() >= UNSENT_BYTES_MAX
         )

@@ -67,6 +67,6 @@ def batch(size: int, records: int, timestamp_ms: int) -> bytes:
     header = bytearray(_HEADER.pack(0, _HEADER.size - 12 + body_bytes, 0, 2, 0, *fields))
     crc = update(start, header[_SUMMED_FROM:])
     for head, value_bytes in parts:
-        crc = zeros(zeros(update(crc, head), value_bytes), 1)
+        crc = zeros(update(crc, head), value_bytes + 1)  # and no headers
     struct.pack_into(">I", header, 17, finish(crc))
     return bytes(header) + b"".join(head + bytes(value_bytes + 1) for head, value_bytes in parts)
