@@ -26,6 +26,7 @@ from proxy.cluster import BrokerMap, MapFile, Poller, QuotaMirror, ReplicationSo
 from proxy.config import Address, Config, ListenerOptions
 from proxy.config.definitions import engine_options, unenforced
 from proxy.errors import StartError
+from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics import Metrics
 from proxy.net import Connection, Listener, Shared, now_ms
@@ -96,10 +97,11 @@ class App:
             if leaders
             else None
         )
+        self._leases = LeaseSharing(config, self.replication, self.stats, now_ms, self._reconsider)
         self._listeners = [self._listener(options) for options in config.listeners]
         series_max = config.limits.metric_series_max
         view = ReplicationView(self.replication, self.stats, series_max // 4) if leaders else None
-        metrics = Metrics(self.stats, self.engine, series_max, sluice_version(), view)
+        metrics = Metrics(self.stats, self.engine, series_max, sluice_version(), view, self._leases.view)
         self._capture = start_capture(config.capture, self.stats, self.engine.topics.names, loop, now_ms)
         if self._capture is not None:
             self.shared.recorder = self._capture.recorder
@@ -136,6 +138,7 @@ class App:
             with suppress(TimeoutError):  # or a follower's first fetches would pass unthrottled
                 async with asyncio.timeout(_FIRST_ANSWER_SECONDS_MAX):
                     await self._source.poll()
+        await self._leases.start()
         for listener in self._listeners:
             listener.open()
         reuse_port = any(options.reuse_port for options in self._config.listeners)
@@ -149,7 +152,7 @@ class App:
             listeners=len(self._listeners),
             problem=self.poller.problem or None,
         )
-        for work in (self.poller, self._topic_ids, self._reloader, self._certificates):
+        for work in (self.poller, self._topic_ids, self._reloader, self._certificates, self._leases):
             self._task(work.run())
         self._task(self._sweep())
         if self._mirror is not None:
@@ -166,6 +169,7 @@ class App:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self._leases.close()
         await self._admin.close()
         self._desk.close()
         self.shared.close()
@@ -183,6 +187,7 @@ class App:
         self.engine.update(engine_options(config), definitions, now_ms())
         if self._source is not None:
             self._source.configure(config.replication)
+        self._leases.configure(config)
         self._reconsider()
 
     def quotas_altered(self) -> None:

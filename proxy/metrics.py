@@ -19,6 +19,7 @@ from prometheus_client.registry import Collector
 
 from protocol.api import API_NAMES
 from proxy.client_families import of_clients, of_mutations, of_requests, of_topics
+from proxy.lease_view import LeaseView
 from proxy.replication_view import ReplicationView
 from proxy.series import ClientSeries, portions
 from proxy.stats import LATENCY_BOUNDS_US, CaptureStats, Stats
@@ -66,6 +67,7 @@ class Metrics:
         series_max: a bound on the series of all clients together.
         version: of Sluice, for `sluice_build_info`.
         replication: what brokers replicate through this process; None where they do not.
+        leases: how followers' quotas are shared with other processes; None where they are not.
     """
 
     def __init__(
@@ -75,8 +77,10 @@ class Metrics:
         series_max: int,
         version: str,
         replication: ReplicationView | None = None,
+        leases: LeaseView | None = None,
     ) -> None:
         self._replication = replication
+        self._leases = leases
         self._now_ms = 0
         self._stats = stats
         self._quotas = quotas
@@ -143,9 +147,10 @@ class Metrics:
         return encode(registry), content_type
 
     def _of_replication(self) -> Iterator[Metric]:
-        if self._replication is None:
-            return
-        for name, kind, text, labels, rows in self._replication.families(self._now_ms):
+        families = [] if self._replication is None else self._replication.families(self._now_ms)
+        if self._leases is not None:
+            families += self._leases.families()
+        for name, kind, text, labels, rows in families:
             family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
                 name, text, labels=labels
             )

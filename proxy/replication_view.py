@@ -51,27 +51,30 @@ class ReplicationView:
     def portions(self, now_ms: int) -> Iterator[None]:
         """Look through everything that is followed; whoever iterates may let others run between two portions."""
         lags: dict[int, int] = {}
-        behind: list[tuple[int, _Key, float | None]] = []
+        behind: dict[_Key, tuple[int, _Key, float | None]] = {}
         bases: dict[_Key, tuple[int, int, int]] = {}
         seen = 0
         for link in list(self._quotas.links):
             follower = link.follower
             for topic, partition, offset, high_watermark in link.standings():
                 lag = max(0, high_watermark - offset)
+                key = (follower, topic, partition)
+                if key in behind:  # its follower has connected anew, and the old connection has not ended yet
+                    if behind[key][0] <= lag:
+                        continue
+                    lags[follower] -= behind.pop(key)[0]
                 lags[follower] = lags.get(follower, 0) + lag
                 if lag:
-                    key = (follower, topic, partition)
                     base = self._bases.get(key, (now_ms, offset, high_watermark))
-                    behind.append((lag, key, _finish_seconds(base, now_ms, offset, high_watermark)))
+                    behind[key] = (lag, key, _finish_seconds(base, now_ms, offset, high_watermark))
                     bases[key] = (
                         base if now_ms - base[0] <= _BASE_MS_MAX else (now_ms, offset, high_watermark)
                     )
                 seen += 1
                 if seen % _PORTION == 0:
                     yield
-        behind.sort(reverse=True, key=lambda row: row[0])
         self._lags, self._bases = lags, bases
-        self._behind = behind[: self._series_max]
+        self._behind = sorted(behind.values(), reverse=True, key=lambda row: row[0])[: self._series_max]
 
     def families(self, now_ms: int) -> list[Family]:
         """Give the metrics, with what `portions` saw."""
@@ -172,14 +175,15 @@ class ReplicationView:
 
     def _bytes(self) -> list[tuple[Labels, float]]:
         """The first partitions have series of their own, so that no series ever falls."""
-        rows: list[tuple[Labels, float]] = []
+        rows: dict[Labels, float] = {}
         rest: dict[int, int] = {}
-        for key, size in self._quotas.bytes_in.items():
-            if len(rows) < self._series_max:
-                rows.append((self._labels(key), size))
+        for place, (key, size) in enumerate(self._quotas.bytes_in.items()):
+            if place < self._series_max:
+                labels = self._labels(key)  # those of a topic that was made again under its name are the same
+                rows[labels] = rows.get(labels, 0) + size
             else:
                 rest[key[0]] = rest.get(key[0], 0) + size
-        return rows + [((str(follower), OTHER, ""), size) for follower, size in rest.items()]
+        return [*rows.items()] + [((str(follower), OTHER, ""), size) for follower, size in rest.items()]
 
 
 def _finish_seconds(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, Literal, Protocol
 
+from quotas.rate import NEVER_MS
 from quotas.replication_rate import READY_MS_MAX, PacedRate, WindowRate
 from quotas.throttled_replicas import ThrottledReplicas
 
@@ -27,6 +28,7 @@ REPLICAS_MAX: Final = 400_000
 BATCH_BYTES: Final = 16_384
 _LOOKED_AT_MAX: Final = 16
 _ID_BYTES: Final = 16
+_NAMES_KEPT: Final = 1000  # without looking which of them are still needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,10 @@ class BrokerLimits:
         """Give a broker's limit."""
         return self.of_broker.get(broker, self.default)
 
+    def knows(self, broker: int) -> bool:
+        """Tell whether anybody has said what a broker's limit is, be it none."""
+        return broker in self.of_broker or self.default is not None
+
 
 NO_LIMITS: Final = BrokerLimits()
 
@@ -62,6 +68,19 @@ class Followed(Protocol):
 
     def standings(self) -> Iterable[tuple[bytes, int, int, int]]:
         """Give each replica whose standing is known: topic, partition, fetch offset, high watermark."""
+
+    def topics(self) -> set[bytes]:
+        """Give the topics of all replicas."""
+
+
+class Shares(Protocol):
+    """What part of a follower's quota is this process's: others front other leaders of it (`lease_peer`)."""
+
+    def rate(self, follower: int, own: float | None, known: bool, now_ms: int) -> float | None:
+        """Give the bytes/s for a quota as it is known here."""
+
+    def changes_ms(self, now_ms: int) -> int:
+        """Give when that changes by itself."""
 
 
 class Claim:
@@ -94,11 +113,13 @@ class ReplicationQuotas:
 
     Attributes:
         enforcing: False: everything is counted and nothing left out.
+        shares: what part of followers' quotas is for this process; None: all of it.
         lists: which replicas are throttled.
         version: changes with the lists and the names; claims of another version are out of date.
         topic_names: id -> name, as far as is known.
         unknown_topics: ids that followers have named and nobody knows; whoever asks the cluster takes them.
-        fresh_ms: when the cluster was last asked what is throttled, and has answered; None where it is not asked.
+        asked: how often the cluster was asked what is throttled.
+        told: which of these questions it has answered last; None where it is not asked, or does not answer.
         waited_for: somebody waits for it to be asked again.
         asked_in_vain: how often it has not answered, or not told; what was known holds on.
         replicas: how many are followed through this process, by all followers together; bounded by REPLICAS_MAX.
@@ -113,16 +134,20 @@ class ReplicationQuotas:
         self.leader_limits = NO_LIMITS
         self.follower_limits = NO_LIMITS
         self.enforcing = True
+        self.shares: Shares | None = None
+        self._shared_until_ms = NEVER_MS  # when the followers' limits have to be looked at again
         self.lists = ThrottledReplicas()
         self.version = 0
         self.topic_names: dict[bytes, str] = {}
         self.unknown_topics: set[bytes] = set()
         self.replicas = 0
-        self.fresh_ms: int | None = None
+        self.asked = 0
+        self.told: int | None = None
         self.waited_for = False
         self.asked_in_vain = 0
         self.links: set[Followed] = set()
         self.bytes_in: Counter[tuple[int, bytes, int]] = Counter()
+        self._names_max = _NAMES_KEPT
         self._turn = 0
 
     @property
@@ -142,10 +167,26 @@ class ReplicationQuotas:
         if (leaders, followers) == (self.leader_limits, self.follower_limits):
             return False
         self.leader_limits, self.follower_limits = leaders, followers
-        for rates, limits in ((self._leaders, leaders), (self._followers, followers)):
-            for broker, rate in rates.items():
-                rate.limit = limits.limit(broker)
+        for broker, rate in self._leaders.items():
+            rate.limit = leaders.limit(broker)
+        self._shared_until_ms = NEVER_MS
+        if self.shares is None:
+            for broker, rate in self._followers.items():
+                rate.limit = followers.limit(broker)
         return True
+
+    def share(self, now_ms: int) -> bool:
+        """Set the followers' limits to this process's shares of them; tell whether any differs."""
+        shares = self.shares
+        if shares is None:
+            return False
+        differs = False
+        for broker, rate in self._followers.items():
+            limit = self._shared(shares, broker, now_ms)
+            differs = differs or limit != rate.limit
+            rate.limit = limit
+        self._shared_until_ms = shares.changes_ms(now_ms)
+        return differs
 
     def throttle(self, lists: ThrottledReplicas) -> bool:
         """Set which replicas are throttled; tell whether anything differs."""
@@ -156,10 +197,15 @@ class ReplicationQuotas:
         return True
 
     def name_topics(self, names: Mapping[bytes, str]) -> None:
-        """Replace what is known of topics' names."""
-        if names != self.topic_names:
-            self.topic_names = dict(names)
-            self.version += 1
+        """Replace what is known of topics' names; those that nobody replicates any more are forgotten now and then."""
+        if names == self.topic_names:
+            return
+        if len(names) > self._names_max:
+            followed = set[bytes]().union(*(link.topics() for link in self.links))
+            names = {topic: name for topic, name in names.items() if topic in followed}
+            self._names_max = max(_NAMES_KEPT, 2 * len(names))
+        self.topic_names = dict(names)
+        self.version += 1
 
     def is_named(self, topic: bytes) -> bool:
         """Whether it can be told if a topic is listed: it came with its name, or its id's name is known."""
@@ -167,11 +213,19 @@ class ReplicationQuotas:
 
     def leader(self, broker: int, now_ms: int) -> Rate:
         """Give the rate of what a broker sends."""
-        return self._rate(self._leaders, self.leader_limits, broker, now_ms)
+        found = self._leaders.get(broker)
+        if found is not None:
+            return found
+        return self._begin(self._leaders, broker, self.leader_limits.limit(broker), now_ms)
 
     def follower(self, broker: int, now_ms: int) -> Rate:
         """Give the rate of what a broker receives."""
-        return self._rate(self._followers, self.follower_limits, broker, now_ms)
+        found = self._followers.get(broker)
+        if found is not None:
+            return found
+        shares = self.shares
+        limit = self.follower_limits.limit(broker) if shares is None else self._shared(shares, broker, now_ms)
+        return self._begin(self._followers, broker, limit, now_ms)
 
     def rates(self) -> Iterable[tuple[str, int, Rate]]:
         """Give every rate that was ever needed: ("leader" or "follower", broker, rate)."""
@@ -210,6 +264,8 @@ class ReplicationQuotas:
         Returns:
             The grants in the same order; 0 for who is to be left out.
         """
+        if self.shares is not None and now_ms >= self._shared_until_ms:
+            self.share(now_ms)
         grants = [0] * len(wanted)
         order = sorted(range(len(wanted)), key=lambda index: wanted[index][0].turn)
         hopeless: dict[Rate, int] = {}
@@ -255,22 +311,26 @@ class ReplicationQuotas:
             room = rate.room(now_ms)
             # An equal part for everybody who is left, but a batch at least.
             share = most if room is None else min(most, max(least, room // waiting))
-            most = rate.grant(least, share, now_ms)
+            granted = rate.grant(least, share, now_ms)
+            if granted < most:
+                rate.held_ms = now_ms
+            most = granted
             if not most:
                 hopeless[rate] = least
                 return 0
         return most
 
-    def _rate(self, rates: dict[int, Rate], limits: BrokerLimits, broker: int, now_ms: int) -> Rate:
-        found = rates.get(broker)
-        if found is None:
-            options = self._options
-            if options.policy == "schedule":
-                found = PacedRate(limits.limit(broker), now_ms)
-            else:
-                found = WindowRate(
-                    limits.limit(broker), options.window_samples, options.window_seconds * 1000
-                )
-            if len(rates) < BROKERS_MAX:
-                rates[broker] = found
+    def _shared(self, shares: Shares, follower: int, now_ms: int) -> float | None:
+        limits = self.follower_limits
+        return shares.rate(follower, limits.limit(follower), limits.knows(follower), now_ms)
+
+    def _begin(self, rates: dict[int, Rate], broker: int, limit: float | None, now_ms: int) -> Rate:
+        options = self._options
+        found: Rate
+        if options.policy == "schedule":
+            found = PacedRate(limit, now_ms)
+        else:
+            found = WindowRate(limit, options.window_samples, options.window_seconds * 1000)
+        if len(rates) < BROKERS_MAX:
+            rates[broker] = found
         return found

@@ -19,7 +19,7 @@ import math
 from collections import deque
 from typing import Final
 
-from quotas.rate import SampledRate
+from quotas.rate import NEVER_MS, SampledRate
 
 # Waiting longer than this for room is waiting for somebody to raise the quota.
 READY_MS_MAX: Final = 60_000
@@ -47,10 +47,12 @@ class WindowRate:
     (0, 1000)
     """
 
-    __slots__ = ("_rate", "_sample_ms", "limit")
+    __slots__ = ("_rate", "_sample_ms", "held_ms", "limit", "total")
 
     def __init__(self, limit: float | None, samples: int, sample_ms: int) -> None:
         self.limit = limit
+        self.total = 0  # bytes ever recorded
+        self.held_ms = NEVER_MS  # when somebody was granted less than he asked for
         self._sample_ms = sample_ms
         self._rate = SampledRate(samples, sample_ms)
 
@@ -76,6 +78,7 @@ class WindowRate:
     def record(self, size: int, now_ms: int) -> None:
         """Count bytes of a throttled replica, in sync or not."""
         if size:
+            self.total += size
             self._rate.record(size, now_ms)
 
     def ready_in_ms(self, least: int, now_ms: int) -> int:  # noqa: ARG002 - the pace needs it
@@ -104,13 +107,27 @@ class PacedRate:
     (50000, 50)
     """
 
-    __slots__ = ("_delivered", "_filled_ms", "_in_second", "_observed", "_reserved", "_tokens", "limit")
+    __slots__ = (
+        "_delivered",
+        "_filled_ms",
+        "_in_second",
+        "_last_size",
+        "_observed",
+        "_reserved",
+        "_tokens",
+        "held_ms",
+        "limit",
+        "total",
+    )
 
     def __init__(self, limit: float | None, now_ms: int) -> None:
         self.limit = limit
+        self.total = 0
+        self.held_ms = NEVER_MS
         self._observed = SampledRate(11, _SECOND_MS)  # for /metrics
         self._delivered: deque[tuple[int, int]] = deque()  # (when, bytes) of the last second
         self._in_second = 0
+        self._last_size = 0
         self._reserved = 0
         self._tokens = (limit or 0) * _BURST_SECONDS
         self._filled_ms = now_ms
@@ -163,6 +180,7 @@ class PacedRate:
         """Count bytes of a throttled replica that were not reserved: it is in sync, or had no limit."""
         if not size:
             return
+        self.total += size
         self._observed.record(size, now_ms)
         limit = self.limit
         if limit is None:
@@ -170,8 +188,9 @@ class PacedRate:
         self._refill(now_ms, limit)
         self._delivered.append((now_ms, size))
         self._in_second += size
-        # One batch is paid for whatever it takes.
-        self._tokens = max(self._tokens - size, -max(limit * _DEBT_SECONDS_MAX, size))
+        self._last_size = size
+        self._tokens -= size
+        self._forgive(limit)
 
     def ready_in_ms(self, least: int, now_ms: int) -> int:
         """Give how long it takes until `least` bytes may be asked for, if nothing more comes."""
@@ -197,7 +216,13 @@ class PacedRate:
         delivered = self._delivered
         while delivered and delivered[0][0] <= now_ms - _SECOND_MS:
             self._in_second -= delivered.popleft()[1]
+        self._forgive(limit)
         if now_ms > self._filled_ms:
             gained = self._tokens + limit * (now_ms - self._filled_ms) / 1000
             self._tokens = min(limit * _BURST_SECONDS, gained)
             self._filled_ms = now_ms
+
+    def _forgive(self, limit: float) -> None:
+        """Bound the debt, also one that was made under a higher limit. One batch is paid for whatever it takes."""
+        debt = max(limit * _DEBT_SECONDS_MAX, self._last_size) + self._reserved
+        self._tokens = max(self._tokens, -debt)

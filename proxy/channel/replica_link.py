@@ -72,7 +72,8 @@ class ReplicaLink:
         self._claims: dict[TopicPartition, Claim] = {}
         self._asked: list[Claim] = []  # of the Fetch that is with the leader
         self._counted = 0
-        self._new: dict[TopicPartition, int] = {}  # since when; whether it is throttled is being asked
+        # How often the cluster had been asked when, and since when; whether it is throttled is being asked.
+        self._new: dict[TopicPartition, tuple[int, int]] = {}
         self._version = -1
 
     def take(self, fields: FetchFields, frame: bytes, fields_at: int, version: int, now_ms: int) -> int:
@@ -84,7 +85,6 @@ class ReplicaLink:
         error = self.session.take(fields, frame, fields_at, version)
         if error:
             return error
-        self.taken = True
         self.follower = fields.replica_id
         self._waits_until_ms = now_ms + max(fields.max_wait_ms, _EMPTY_WAIT_MS_MIN)
         count = len(self.session.replicas)
@@ -92,13 +92,12 @@ class ReplicaLink:
         self._counted = count
         self._quotas.links.add(self)
         if self._quotas.replicas <= REPLICAS_MAX:
+            self.taken = True
             return 0
         self._stats.replication_unmirrored += 1
-        if not self.session.full:
-            return WRONG_EPOCH
+        self.plain = self.session.full
         self.close(now_ms)
-        self.plain = True
-        return 0
+        return 0 if self.plain else WRONG_EPOCH
 
     def decide(self, now_ms: int) -> tuple[dict[TopicPartition, int], int | None]:
         """Choose what the leader is asked for: limits by partition, and when more may be asked for (None: all is).
@@ -182,6 +181,10 @@ class ReplicaLink:
             if replica.high_watermark >= 0:
                 yield topic, partition, replica.fetch_offset, replica.high_watermark
 
+    def topics(self) -> set[bytes]:
+        """Give the topics of all replicas, by id, or by name where a version has names."""
+        return {topic for topic, _ in self.session.replicas}
+
     def close(self, now_ms: int) -> None:
         """The connection is over."""
         self.answered(now_ms)
@@ -203,8 +206,10 @@ class ReplicaLink:
         for key in self.session.removed:
             self._claims.pop(key, None)
             self._new.pop(key, None)
-        if self._quotas.fresh_ms is not None and self.session.added:
-            self._new.update(dict.fromkeys(self.session.added, now_ms))
+        if self._quotas.told is not None and self.session.added:
+            # A request may name a partition and forget it again.
+            replicas, met = self.session.replicas, (self._quotas.asked, now_ms)
+            self._new.update((key, met) for key in self.session.added if key in replicas)
             self._quotas.waited_for = True
         for key in added:
             if key in self.session.replicas and key not in self._claims:
@@ -215,10 +220,11 @@ class ReplicaLink:
 
     def _wait_for_news(self, limits: dict[TopicPartition, int], now_ms: int) -> int | None:
         """Leave new replicas out that are behind; gives when to look for the news that says whether they may pass."""
-        fresh_ms = self._quotas.fresh_ms
-        for key, since_ms in list(self._new.items()):
-            told = fresh_ms is not None and fresh_ms > since_ms and self._quotas.is_named(key[0])
-            if told or fresh_ms is None or now_ms - since_ms > _NEWS_MS_MAX:
+        answered = self._quotas.told
+        for key, (asked, since_ms) in list(self._new.items()):
+            # Only a question that was asked after the replica was met can have been about it.
+            told = answered is not None and answered > asked and self._quotas.is_named(key[0])
+            if told or answered is None or now_ms - since_ms > _NEWS_MS_MAX:
                 del self._new[key]
                 self._stats.replicas_passed_unasked += not told
         waiting = False

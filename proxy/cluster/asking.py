@@ -37,6 +37,8 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, f
         OSError, asyncio.IncompleteReadError: the broker is gone.
         WireError: what came back is no answer to this.
     """
+    if writer.is_closing():  # reset while nobody read; uvloop has an error of its own for writing then
+        raise ConnectionResetError("the broker has closed the connection")
     writer.write(frame)
     prefix = await reader.readexactly(4)
     (length,) = struct.unpack(">i", prefix)

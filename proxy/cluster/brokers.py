@@ -15,6 +15,7 @@ from proxy.stats import Stats
 
 __all__ = ["BrokerMap"]
 
+_PORT_MAX: Final = 65_535
 _BROKERS_MAX: Final = 10_000  # far above any cluster; bounds what a broken peer can make us remember
 
 
@@ -39,8 +40,8 @@ class BrokerMap:
             self._note_host(address.host)
 
     def learn(self, broker: int, host: str, port: int) -> None:
-        """Remember where a broker listens."""
-        if broker < 0 or not host or self._addresses.get(broker) == (host, port):
+        """Remember where a broker listens; nonsense is nobody's address."""
+        if broker < 0 or not host or not 0 < port <= _PORT_MAX or self._addresses.get(broker) == (host, port):
             return
         if broker not in self._addresses and len(self._addresses) >= _BROKERS_MAX:
             return

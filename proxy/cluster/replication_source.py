@@ -46,8 +46,9 @@ _LOOK_SECONDS: Final = 0.02  # whether somebody waits for an answer
 _ANSWER_SECONDS_MAX: Final = 5.0
 _TOPICS_A_REQUEST: Final = 1000
 _UNLIMITED: Final = 2**63 - 1  # Kafka's default
-# A topic that was just created is not known to every broker at once; one that was deleted never again.
-_TRIES_MAX: Final = 60
+# A topic that was just created is not known to every broker at once; one that was deleted never again. A time and no
+# number of questions: where somebody waits, they follow each other by some 20 ms.
+_ASKED_FOR_MS_MAX: Final = 60_000
 _WARNED_MAX: Final = 1000
 _SAID_MAX: Final = 20
 
@@ -64,7 +65,7 @@ class ReplicationSource:
 
     Args:
         changed: called when anything differs: whoever waits is to be asked again.
-        now_ms: the clock of the quotas.
+        now_ms: the clock.
         login: authenticates each connection; None where brokers ask for no SASL.
         tls: gives the TLS context in force; None for plaintext.
 
@@ -91,21 +92,23 @@ class ReplicationSource:
         self._tls = tls
         self._connections: dict[_Target, _Streams] = {}
         self._rates: dict[int, tuple[float | None, float | None]] = {}
-        self._tries: dict[bytes, int] = {}
+        self._nameless: dict[bytes, int] = {}  # ids, and since when they are asked for
         self._warned: set[str] = set()
         self.problem = ""
 
     def configure(self, settings: ReplicationSettings) -> None:
         """Take settings; what they say of the file's lists and rates holds at once."""
-        if settings.throttled != self._settings.throttled:
-            self._quotas.fresh_ms = None
-        self._settings = settings
+        before, self._settings = self._settings, settings
+        if settings.throttled != before.throttled:
+            self._quotas.told = None
         self._quotas.configure(settings.options)
         if settings.throttled == "off":
             self._take(BrokerLimits(), BrokerLimits(), ThrottledReplicas())
         elif settings.throttled == "file":
             leaders, followers = settings.lists()
             self._take(*self._own_rates(), ThrottledReplicas(leaders=leaders, followers=followers))
+        elif settings.throttled == "reassignments" == before.throttled:
+            self._take(*self._own_rates(), self._quotas.lists)  # though the cluster may not be there to ask
 
     async def run(self) -> None:
         """Ask for ever; the application cancels it."""
@@ -126,7 +129,8 @@ class ReplicationSource:
         quotas.waited_for = False
         if settings.throttled == "off":
             return
-        begun_ms = self._now_ms()
+        quotas.asked += 1
+        question = quotas.asked
         problem = ""
         found = None
         try:
@@ -142,7 +146,7 @@ class ReplicationSource:
         if found is not None:
             self._take(*found)
         # While nobody can be asked, nobody is kept waiting for an answer.
-        quotas.fresh_ms = None if problem else begun_ms
+        quotas.told = None if problem else question
         quotas.asked_in_vain += bool(problem)
         if problem != self.problem:
             level = logging.WARNING if problem else logging.INFO
@@ -155,12 +159,18 @@ class ReplicationSource:
         self.problem = problem
 
     async def _name_topics(self) -> None:
-        quotas = self._quotas
+        quotas, now_ms = self._quotas, self._now_ms()
+        nameless = {
+            topic: since_ms
+            for topic, since_ms in self._nameless.items()
+            if now_ms - since_ms < _ASKED_FOR_MS_MAX
+        }
+        self._nameless = nameless
         while quotas.unknown_topics:  # taken now: while the cluster is asked more may come
             topic = quotas.unknown_topics.pop()
-            if len(self._tries) < TOPIC_IDS_MAX:
-                self._tries.setdefault(topic, 0)
-        wanted = [topic for topic, tries in self._tries.items() if tries < _TRIES_MAX]
+            if len(nameless) < TOPIC_IDS_MAX:
+                nameless.setdefault(topic, now_ms)
+        wanted = list(nameless)
         names = dict(quotas.topic_names)
         for chunk in _chunks(wanted):
             topics = b"".join(topic + b"\0\0" for topic in chunk)
@@ -168,10 +178,7 @@ class ReplicationSource:
             for seen in read_topics(await self._ask_any(METADATA, BY_ID_VERSION, body), BY_ID_VERSION):
                 if seen.name:
                     names[seen.topic_id] = seen.name
-                    self._tries.pop(seen.topic_id, None)
-            for topic in chunk:
-                if topic in self._tries:
-                    self._tries[topic] += 1
+                    nameless.pop(seen.topic_id, None)
         quotas.name_topics(names)
 
     async def _mirrored(self) -> _Found:
@@ -210,8 +217,14 @@ class ReplicationSource:
             body = describe_configs.request_body(describe_configs.TOPIC, chunk, keys)
             frame = await self._ask_any(describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
             for topic in describe_configs.read_answer(frame):
-                for key, lists in ((LEADER_REPLICAS, leaders), (FOLLOWER_REPLICAS, followers)):
-                    if topic.configs.get(key):
+                for key, lists, before in (
+                    (LEADER_REPLICAS, leaders, self._quotas.lists.leaders),
+                    (FOLLOWER_REPLICAS, followers, self._quotas.lists.followers),
+                ):
+                    if topic.error_code:  # a broker that does not know it yet, or must not tell
+                        if topic.name in before:
+                            lists[topic.name] = before[topic.name]
+                    elif topic.configs.get(key):
                         lists[topic.name] = self._parsed(f"{key} of topic {topic.name}", topic.configs[key])
         return ThrottledReplicas(leaders=leaders, followers=followers)
 
@@ -283,21 +296,24 @@ class ReplicationSource:
         raise OSError("; ".join(problems[:3]) or "no broker is known")
 
     async def _ask(self, target: _Target, api_key: int, version: int, body: bytes) -> bytes:
-        """Ask on a connection that is kept; one question at a time on each, which `poll` sees to."""
-        streams = self._connections.get(target)
+        """Ask on a connection that is kept; taken out meanwhile, as several brokers may be known by one address."""
+        streams = self._connections.pop(target, None)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                 if streams is None:
                     streams = await dial(self._brokers, *target, self._tls)
                     if self._login is not None:
                         await self._login(*streams)
-                    self._connections[target] = streams
-                return await ask(*streams, api_key, version, body)
+                answer = await ask(*streams, api_key, version, body)
         except BaseException:
-            self._connections.pop(target, None)
             if streams is not None:
                 streams[1].close()
             raise
+        if target in self._connections:
+            streams[1].close()
+        else:
+            self._connections[target] = streams
+        return answer
 
 
 def _chunks(items: Sequence[bytes] | Sequence[str]) -> Iterator[list]:  # type: ignore[type-arg]  # of either

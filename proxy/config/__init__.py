@@ -3,7 +3,7 @@
     units, readers      single values
     keys, options       the option classes, each field with the description of its key
     tables, tls_options one table -> its options; the tables of TLS
-    replication_options the section of replication (KIP-73)
+    replication_options, lease_options: replication, and its quotas over several processes (KIP-73)
     capture_options     the section of capture
     environment         SLUICE_ADMIN__BIND and its like
     parser, checks      tables -> Config: pure
@@ -17,6 +17,7 @@ KIP-13's static settings are keys of `[quotas]`; what any setting does is not kn
 from proxy.config.capture_options import CaptureOptions
 from proxy.config.changes import Changes, compare, merge_live
 from proxy.config.definitions import engine_options, given_quotas, read_definitions, static_quotas, unenforced
+from proxy.config.lease_options import LeaseOptions
 from proxy.config.loader import load, read_text, reload
 from proxy.config.options import (
     AdminOptions,
@@ -42,6 +43,7 @@ __all__ = [
     "ClusterOptions",
     "ClusterTls",
     "Config",
+    "LeaseOptions",
     "LimitOptions",
     "ListenerOptions",
     "ListenerTls",

@@ -50,6 +50,7 @@ def check(config: Config) -> list[str]:
         if listener.replicates and not listener.sidecar:
             problem = "must say where the brokers really listen: they advertise Sluice to each other"
             raise ConfigError(f"listeners[{index}].upstreams", problem)
+    config.leases.check(replicates=config.replicates)
     _check_burst(config)
     bound = list(_bound(config))
     _check_overlaps(bound, "is bound")
@@ -122,6 +123,9 @@ def _bound(config: Config) -> Iterator[PortRange]:
             yield PortRange(bind, first + broker_id, first + broker_id, f"{path}.upstreams.{broker_id}")
     if config.admin.bind is not None:
         yield PortRange(config.admin.bind.host, config.admin.bind.port, config.admin.bind.port, "admin.bind")
+    leases = config.leases.bind
+    if leases is not None:
+        yield PortRange(leases.host, leases.port, leases.port, "leases.bind")
 
 
 def _advertised(config: Config) -> Iterator[PortRange]:

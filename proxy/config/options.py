@@ -1,8 +1,9 @@
 """The options of one proxy, frozen: what `proxy.config.parser` makes and everything else reads.
 
 Each field carries its key (see `proxy.config.keys`); its name is the key's name. The tables of TLS are in
-`proxy.config.tls_options`, those of replication in `proxy.config.replication_options`, those of capture in
-`proxy.config.capture_options`. Options of later issues (reassignment) are not here, and their keys are refused.
+`proxy.config.tls_options`. Those of replication are in `proxy.config.replication_options` and
+`proxy.config.lease_options`, those of capture in `proxy.config.capture_options`. Options of later issues
+(reassignment) are not here, and their keys are refused.
 """
 
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from typing import Final
 from proxy.config import readers
 from proxy.config.capture_options import CaptureOptions
 from proxy.config.keys import key
+from proxy.config.lease_options import LeaseOptions
 from proxy.config.readers import Address, Network
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tls_options import ClusterTls, ListenerTls, read_cluster_tls, read_listener_tls
@@ -322,6 +324,7 @@ class Config:
     listeners: tuple[ListenerOptions, ...] = ()
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
+    leases: LeaseOptions = field(default_factory=LeaseOptions)
     capture: CaptureOptions = field(default_factory=CaptureOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)
     admin: AdminOptions = field(default_factory=AdminOptions)
@@ -329,6 +332,11 @@ class Config:
     log: LogOptions = field(default_factory=LogOptions)
     source: Source = field(default_factory=Source, compare=False, repr=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
+
+    @property
+    def replicates(self) -> bool:
+        """Whether brokers replicate through this process."""
+        return any(listener.replicates for listener in self.listeners)
 
     def trusts(self, listener: ListenerOptions) -> bool:
         """Whether whoever reaches this listener unauthenticated may alter quotas: only this machine's users do.

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from proxy.config.capture_options import CaptureOptions
 from proxy.config.checks import check
 from proxy.config.environment import Tables, merge, override
+from proxy.config.lease_options import LeaseOptions
 from proxy.config.options import (
     HOLD_SECONDS_SCHEDULE,
     AdminOptions,
@@ -38,6 +39,7 @@ SECTIONS: Final = (
     "listeners",
     "quotas",
     "replication",
+    "leases",
     "capture",
     "limits",
     "admin",
@@ -93,6 +95,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     capture = _section(CaptureOptions, fields(CaptureOptions), "capture", tables)
     cluster = _section(ClusterOptions, fields(ClusterOptions), "cluster", tables)
     listeners = _listeners(tables.get("listeners", []), base)
+    leases = _section(LeaseOptions, fields(LeaseOptions), "leases", tables)
     cluster = replace(
         cluster,
         password_file=_under(base, cluster.password_file),
@@ -106,6 +109,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
             _table(tables, "quotas"),
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
+        leases=replace(leases, secret_file=_under(base, leases.secret_file)),
         capture=replace(capture, directory=_under(base, capture.directory)),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
         admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
@@ -116,6 +120,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     warnings = check(config)
     warnings += _twice(config.quotas, quotas.file)
     warnings += config.replication.warnings()
+    warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
     config.capture.check()
     warnings += config.capture.warnings()
     if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:

@@ -65,7 +65,7 @@ class ReplicationRig:
         self._listener = {"kind": "replication", "name": "brokers", **(listener or {})}
         self._sections = dict(sections or {})
         real = tuple(free_ports(nodes))
-        advertised = tuple((HOST, self.ports.first_broker + node) for node in range(1, nodes + 1))
+        advertised = tuple((HOST, self.front(node)) for node in range(1, nodes + 1))
         own = Listener(
             INTERNAL,
             ports=real,
@@ -105,6 +105,10 @@ class ReplicationRig:
         if kind is not None and self.sluice is not None:
             print(self.sluice.log())
         self.stop()
+
+    def front(self, node: int) -> int:
+        """The port at which other brokers reach this one."""
+        return self.ports.first_broker + node
 
     def stop(self) -> None:
         """End brokers and Sluice."""

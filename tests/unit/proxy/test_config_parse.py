@@ -204,3 +204,51 @@ def test_what_has_no_effect_on_replication_is_said() -> None:
         "replication.follower_throttled_replicas",
         "replication.follower_rate",
     ]
+
+
+SHARED = SMALL + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n[leases]\n'
+
+
+def test_leases_are_read() -> None:
+    config = made(
+        SHARED
+        + 'peers = "a, b,c"\nname = "b"\nholder = "h:1"\nbind = "127.0.0.1:2"\nseconds = 2\nsecret_file = "s"'
+    )
+    assert (config.leases.terms.peers, config.leases.terms.lease_ms) == (("a", "b", "c"), 2000)
+    assert (config.leases.name, config.leases.holder) == ("b", Address("h", 1))
+    assert config.leases.secret_file == BASE / "s"
+    assert config.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ('peers = ["a"]', "leases.peers: must be 2 to 64 names"),
+        ('peers = ["a", "a"]', "leases.peers: every peer needs a name of its own"),
+        ('peers = ["a", "\u00e4"]', "leases.peers[1]: must be a name of printable ASCII"),
+        ('peers = ["a", "b"]', "leases.name: must say which of leases.peers this process is"),
+        ('peers = ["a", "b"]\nname = "a"', "leases.holder: must say where the lease holder listens"),
+        (
+            'peers = ["a", "b"]\nname = "c"\nholder = "h:1"',
+            "leases.name: is not one of leases.peers (got 'c')",
+        ),
+        ('bind = "127.0.0.1:1"', "leases.peers: is needed with leases.bind"),
+        ("seconds = 0.5", "leases.seconds: must lie between 1 and 60 seconds"),
+        (
+            'peers = ["a", "b"]\nname = "a"\nholder = "h:1"\nbind = "127.0.0.1:19080"',
+            "leases.bind: port 19080 is bound already by admin.bind",
+        ),
+    ],
+)
+def test_leases_that_can_not_be_are_refused(keys: str, message: str) -> None:
+    assert refused(SHARED + keys).startswith(message)
+
+
+def test_what_is_not_meant_with_leases_is_said() -> None:
+    names = 'peers = ["a", "b"]\nname = "a"\nholder = "h:1"\n'
+    (warning,) = made(SHARED + names + '[replication]\npolicy = "kip73"').warnings
+    assert warning.startswith("leases: with replication.policy kip73 shares hold on an average")
+    (warning,) = made(SHARED + names + 'bind = "0.0.0.0:19070"').warnings
+    assert warning.startswith("leases.bind: whoever reaches it may take leases in a peer's name")
+    (warning,) = made(SMALL + "[leases]\n" + names).warnings
+    assert warning.startswith("leases: has no effect without a listener")

@@ -8,10 +8,14 @@ import pytest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from proxy.lease_view import LeaseView
 from proxy.metrics import Metrics
 from proxy.replication_view import ReplicationView
 from proxy.stats import CaptureStats, Stats
 from quotas.engine import QuotaView
+from quotas.lease_peer import LeasePeer
+from quotas.lease_terms import LeaseTerms
+from quotas.leases import LeaseBook
 from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
 
 DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
@@ -31,6 +35,9 @@ class Link:
     def standings(self) -> list[tuple[bytes, int, int, int]]:
         self._offset += 50
         return [(bytes(16), 0, self._offset, 200)]
+
+    def topics(self) -> set[bytes]:
+        return {bytes(16)}
 
 
 class Quotas:
@@ -90,9 +97,21 @@ def replicated(stats: Stats) -> ReplicationView:
     return view
 
 
+def leased(stats: Stats) -> LeaseView:
+    """A peer that has lost the holder, which is the same process."""
+    terms = LeaseTerms(("a", "b"), 5000)
+    replication = ReplicationQuotas(ReplicationOptions())
+    replication.shares = LeasePeer(terms, "a", 1, -10_000)
+    replication.limit(BrokerLimits(), BrokerLimits(default=1000))
+    replication.follower(3, 77)
+    stats.lease_asks["failed"] = 2
+    stats.lease_requests["unknown"] = 1
+    return LeaseView(replication.shares, LeaseBook(terms, 1), replication, stats, lambda: 77)
+
+
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
     stats.captures.setdefault("rows", CaptureStats())
-    metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats))
+    metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats), leased(stats))
     for _ in metrics.portions(77):
         pass
     return metrics.render(metrics.snapshot(), accept)[0].decode()
@@ -243,6 +262,36 @@ def test_replication_is_told() -> None:
     assert found["sluice_replica_lag"] == {("3", "0", "t"): 100}
     assert found["sluice_replica_finish_seconds"] == {("3", "0", "t"): 4}  # 100 records, 50 in the last 2 s
     assert found["sluice_replicas_left_out_total"] == {(): 7}
+
+
+def test_replica_has_one_series_whatever_happened_to_it() -> None:
+    """A topic was made again under its name; a follower has connected anew, and the old connection is still there."""
+    quotas = ReplicationQuotas(ReplicationOptions())
+    again = bytes(15) + b"1"
+    quotas.name_topics({bytes(16): "t", again: "t"})
+    quotas.arrived(3, bytes(16), 0, 500)
+    quotas.arrived(3, again, 0, 70)
+    old, new = Link(), Link()
+    new.standings()  # 50 records further on
+    quotas.links.update((old, new))
+    view = ReplicationView(quotas, Stats(), 10)
+    for _ in view.portions(0):
+        pass
+    rows = {family.name: family.rows for family in view.families(0)}
+    assert rows["sluice_replication_partition_bytes"] == [(("3", "t", "0"), 570)]
+    assert rows["sluice_replica_lag"] == [(("3", "t", "0"), 100)]
+    assert rows["sluice_replication_lag"] == [(("3",), 100)]
+
+
+def test_leases_are_told() -> None:
+    found = samples(written(Stats(), Quotas()))
+    assert found["sluice_lease_share"] == {("3",): 0.5}
+    assert found["sluice_lease_byte_rate"] == {("3",): 500}
+    assert found["sluice_lease_left_seconds"] == {(): 0}
+    assert found["sluice_lease_holder_reachable"] == {(): 0}
+    assert found["sluice_lease_asks_total"] == {("failed",): 2}
+    assert found["sluice_lease_peers"] == {(): 0}
+    assert found["sluice_lease_requests_total"] == {("unknown",): 1}
 
 
 def test_latency_buckets_add_up() -> None:

@@ -104,6 +104,14 @@ def test_pace_forgets_what_in_sync_replicas_took_beyond_ten_seconds() -> None:
     assert rate.ready_in_ms(100, 99) == 10_100  # 10 s, and a batch of 100
 
 
+def test_pace_forgets_a_debt_of_a_higher_limit() -> None:
+    rate = PacedRate(100 * MB, 0)
+    rate.record(2000 * MB, 0)  # 20 s of quota, one batch
+    rate.record(1, 1)
+    rate.limit = MB
+    assert rate.ready_in_ms(20_000, 1) == 10_020  # 10 s of the new one; 2000 s without that
+
+
 @pytest.mark.parametrize("limit", [100_000, MB, 4 * MB, 50 * MB])
 @pytest.mark.parametrize("batch", [1000, 16_384, 200_000, 1_048_576])
 @pytest.mark.parametrize("latency_ms", [1, 20])

@@ -117,3 +117,10 @@ def test_broker_without_a_port_is_never_named() -> None:
 
 def test_broker_that_is_none_stays_none(brokers: BrokerMap) -> None:
     assert brokers.address_map(LISTENER, -1, "", -1) == ("", -1)
+
+
+@pytest.mark.parametrize("port", [-1, 0, 65_536, 2**31 - 1])
+def test_port_that_is_none_is_nobodys(port: int) -> None:
+    brokers = BrokerMap((), Stats())
+    brokers.learn(1, "10.0.0.1", port)
+    assert not brokers.addresses()

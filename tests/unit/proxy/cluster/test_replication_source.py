@@ -1,6 +1,7 @@
 """What is throttled, asked of a scripted broker: configs, reassignments, names; and what holds without an answer."""
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+import uvloop
 from kafka.protocol.admin import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -41,12 +43,15 @@ class Broker:
         configs: resource -> its configs.
         adding: of partition 0 of topic `t`.
         asked: the names asked about, in order.
+        writers: of its connections.
     """
 
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
     adding: list[int] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
     silent: bool = False
+    knows_topics: bool = True
+    writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
     def answer(self, api_key: int, frame: bytes) -> bytes:
         if api_key == METADATA:
@@ -70,7 +75,15 @@ class Broker:
         self.asked.append("names")
         kind = RESPONSES[3]
         topics = [
-            entry(kind, 12, "MetadataResponseTopic", name="t", topic_id=topic.topic_id, partitions=[])
+            entry(
+                kind,
+                12,
+                "MetadataResponseTopic",
+                error_code=0 if self.knows_topics else 100,
+                name="t" if self.knows_topics else None,
+                topic_id=topic.topic_id,
+                partitions=[],
+            )
             for topic in request.topics
         ]
         return framed(kind(version=12, brokers=[], topics=topics), correlation_id=1)
@@ -93,13 +106,14 @@ class Broker:
                     synonyms=[],
                 )
                 for key, value in self.configs.get(resource.resource_name, {}).items()
+                if self.knows_topics or resource.resource_type != 2
             ]
             results.append(
                 entry(
                     kind,
                     1,
                     "DescribeConfigsResult",
-                    error_code=0,
+                    error_code=0 if self.knows_topics or resource.resource_type != 2 else 3,
                     resource_type=resource.resource_type,
                     resource_name=resource.resource_name,
                     configs=configs,
@@ -117,6 +131,7 @@ class World:
     """A source and whom it asks."""
 
     broker: Broker
+    brokers: BrokerMap
     quotas: ReplicationQuotas
     source: ReplicationSource
     changes: list[int]
@@ -128,6 +143,7 @@ async def world(settings: ReplicationSettings) -> AsyncIterator[World]:
     broker = Broker()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        broker.writers.append(writer)
         try:
             while True:
                 prefix = await reader.readexactly(4)
@@ -149,11 +165,14 @@ async def world(settings: ReplicationSettings) -> AsyncIterator[World]:
     source = ReplicationSource(brokers, quotas, settings, lambda: changes.append(1), lambda: 77)
     source.configure(settings)
     async with server:
-        yield World(broker, quotas, source, changes, server.close)
+        yield World(broker, brokers, quotas, source, changes, server.close)
         task = asyncio.create_task(source.run())  # closes its connections when it is cancelled
         await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        for writer in broker.writers:
+            writer.close()
+        await asyncio.sleep(0)
 
 
 async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
@@ -170,7 +189,7 @@ async def test_rates_and_lists_of_the_cluster_are_taken() -> None:
         assert quotas.topic_names == {TOPIC: "t"}
         assert quotas.lists.leaders["t"].holds(0, 1)
         assert quotas.lists.followers["t"].every
-        assert quotas.fresh_ms == 77
+        assert quotas.told == quotas.asked == 1
         assert found.changes == [1]
         await found.source.poll()
         assert found.changes == [1], "nothing has changed"
@@ -205,10 +224,71 @@ async def test_throttle_stays_when_nobody_answers() -> None:
         assert found.quotas.asked_in_vain == 1
         assert found.quotas.leader_limits.limit(1) == 1000
         assert found.quotas.lists.leaders["t"].every
-        assert found.quotas.fresh_ms is None, "nobody waits for an answer that may not come"
+        assert found.quotas.told is None, "nobody waits for an answer that may not come"
         found.broker.silent = False
         await found.source.poll()
         assert not found.source.problem
+
+
+async def test_two_brokers_at_one_address_are_asked_at_once() -> None:
+    """A broker that came back with another id, or two behind one name."""
+    async with world(ReplicationSettings()) as found:
+        found.broker.configs = {"1": {LEADER_RATE: "1000"}, "2": {LEADER_RATE: "2000"}}
+        found.brokers.learn(2, *found.brokers.addresses()[1])
+        found.brokers.set_live([1, 2])
+        for _ in range(3):
+            await found.source.poll()
+            assert not found.source.problem
+        assert found.quotas.leader_limits.of_broker == {1: 1000, 2: 2000}
+
+
+def test_connection_that_was_reset_while_idle_is_made_anew() -> None:
+    """On the loop that Sluice runs on: uvloop raises RuntimeError from writes on a connection that is gone."""
+
+    async def polled() -> None:
+        async with world(ReplicationSettings()) as found:
+            found.broker.configs = {"1": {LEADER_RATE: "1000"}}
+            await found.source.poll()
+            linger = struct.pack("ii", 1, 0)
+            found.broker.writers[0].get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, linger
+            )
+            found.broker.writers[0].transport.abort()
+            await asyncio.sleep(0.05)
+            await found.source.poll()
+            assert found.source.problem
+            await found.source.poll()
+            assert not found.source.problem
+            assert found.quotas.leader_limits.limit(1) == 1000
+
+    uvloop.run(polled())
+
+
+async def test_throttle_stays_while_a_broker_does_not_know_the_topic() -> None:
+    """One that has just been started, or that lets nobody see the topic any more."""
+    async with world(ReplicationSettings()) as found:
+        found.quotas.name_topics({TOPIC: "t"})
+        found.broker.configs = {"1": {LEADER_RATE: "1000"}, "t": {LEADER_REPLICAS: "*"}}
+        await found.source.poll()
+        found.broker.knows_topics = False
+        await found.source.poll()
+        assert found.quotas.lists.leaders["t"].every
+        found.broker.knows_topics = True
+        found.broker.configs["t"] = {}
+        await found.source.poll()
+        assert not found.quotas.lists.leaders
+
+
+async def test_name_is_asked_for_a_minute_however_often_that_is() -> None:
+    """Where followers wait for news, questions follow each other by 20 ms."""
+    async with world(ReplicationSettings(throttled="file")) as found:
+        found.broker.knows_topics = False
+        found.quotas.unknown_topics.add(TOPIC)
+        for _ in range(70):
+            await found.source.poll()
+        found.broker.knows_topics = True
+        await found.source.poll()
+        assert found.quotas.topic_names == {TOPIC: "t"}
 
 
 async def test_replicas_being_added_are_taken() -> None:
@@ -222,6 +302,17 @@ async def test_replicas_being_added_are_taken() -> None:
         found.broker.adding = []
         await found.source.poll()
         assert not found.quotas.lists.adding
+
+
+async def test_own_rates_hold_at_once_though_the_cluster_can_not_be_asked() -> None:
+    async with world(ReplicationSettings(throttled="reassignments", leader_rate=5)) as found:
+        found.broker.adding = [3]
+        await found.source.poll()
+        found.broker.silent = True
+        found.source.configure(ReplicationSettings(throttled="reassignments", leader_rate=2))
+        await found.source.poll()
+        assert found.quotas.leader_limits.limit(1) == 2
+        assert found.quotas.lists.adding == {("t", 0): frozenset({3})}
 
 
 async def test_file_says_it_all_but_names() -> None:
@@ -266,7 +357,7 @@ async def test_off_takes_every_throttle_away() -> None:
         await found.source.poll()
         assert not found.quotas.lists.leaders
         assert found.quotas.leader_limits.limit(1) is None
-        assert found.quotas.fresh_ms is None
+        assert found.quotas.told is None
         assert not found.broker.asked
 
 

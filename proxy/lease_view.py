@@ -1,0 +1,98 @@
+"""What /metrics shows of leases: what this process may use of followers' quotas, and how the lease holder is (KIP-73).
+
+It is plain data: `proxy.metrics` writes it.
+"""
+
+from collections.abc import Callable, Iterator
+
+from proxy.replication_view import Family
+from proxy.stats import Stats
+from quotas.lease_peer import LeasePeer
+from quotas.leases import LeaseBook
+from quotas.replication import ReplicationQuotas
+
+__all__ = ["LeaseView"]
+
+
+class LeaseView:
+    """Looks at both ends of the leases.
+
+    Args:
+        peer: this process's own leases; None where no broker replicates through it.
+        book: those of all; None where another process holds them.
+        now_ms: shares are shown as they are when they are asked for.
+    """
+
+    def __init__(
+        self,
+        peer: LeasePeer | None,
+        book: LeaseBook | None,
+        quotas: ReplicationQuotas,
+        stats: Stats,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._peer = peer
+        self._book = book
+        self._quotas = quotas
+        self._stats = stats
+        self._now_ms = now_ms
+
+    def families(self) -> Iterator[Family]:
+        """Give the metrics."""
+        now_ms = self._now_ms()
+        if self._peer is not None:
+            yield from self._of_peer(self._peer, now_ms)
+        if self._book is not None:
+            yield Family(
+                "sluice_lease_peers",
+                "gauge",
+                "Peers that were heard of within one lease, at the lease holder",
+                (),
+                [((), self._book.present(now_ms))],
+            )
+            yield Family(
+                "sluice_lease_requests",
+                "counter",
+                "Requests for leases at the lease holder, by result",
+                ("result",),
+                [((result,), count) for result, count in sorted(self._stats.lease_requests.items())],
+            )
+
+    def _of_peer(self, peer: LeasePeer, now_ms: int) -> Iterator[Family]:
+        shared = [(broker, rate) for side, broker, rate in self._quotas.rates() if side == "follower"]
+        shared = [(broker, rate) for broker, rate in shared if rate.limit is not None]
+        yield Family(
+            "sluice_lease_share",
+            "gauge",
+            "The part of a follower's quota that this process may use; of a quota of 1",
+            ("broker",),
+            [((str(broker),), peer.share(broker, now_ms)) for broker, _ in shared],
+        )
+        yield Family(
+            "sluice_lease_byte_rate",
+            "gauge",
+            "The same in bytes/s",
+            ("broker",),
+            [((str(broker),), rate.limit) for broker, rate in shared if rate.limit is not None],
+        )
+        yield Family(
+            "sluice_lease_left_seconds",
+            "gauge",
+            "For how long the last lease holds still; 0: there is none, and shares are equal",
+            (),
+            [((), peer.left_ms(now_ms) / 1000)],
+        )
+        yield Family(
+            "sluice_lease_holder_reachable",
+            "gauge",
+            "Whether the lease holder has answered the last request",
+            (),
+            [((), float(self._stats.lease_holder_reachable))],
+        )
+        yield Family(
+            "sluice_lease_asks",
+            "counter",
+            "Requests of this process for leases, by result",
+            ("result",),
+            [((result,), count) for result, count in sorted(self._stats.lease_asks.items())],
+        )

@@ -1,0 +1,59 @@
+"""A message on a connection: its length, a signature, itself.
+
+    length u32 of what follows, at most FRAME_BYTES_MAX
+    HMAC-SHA256 of the message, keyed with the shared secret; without one, with no bytes: it finds broken messages only
+
+An answer names the run and the number of its request, and a number is never used twice: what was signed once can not
+be said again. Nothing is hidden: rates and brokers' ids are no secret.
+"""
+
+import asyncio
+import hashlib
+import hmac
+from pathlib import Path
+from typing import Final
+
+from proxy.leases.messages import MESSAGE_BYTES_MAX, MessageError
+
+__all__ = ["FRAME_BYTES_MAX", "read_frame", "read_secret", "write_frame"]
+
+_SIGNATURE_BYTES: Final = 32
+FRAME_BYTES_MAX: Final = _SIGNATURE_BYTES + MESSAGE_BYTES_MAX
+_SECRET_BYTES_MAX: Final = 64 * 1024
+
+
+def write_frame(message: bytes, secret: bytes) -> bytes:
+    """Sign a message, and put its length before it."""
+    signature = hmac.digest(secret, message, hashlib.sha256)
+    return (len(signature) + len(message)).to_bytes(4) + signature + message
+
+
+async def read_frame(reader: asyncio.StreamReader, secret: bytes) -> bytes:
+    """Read the next message.
+
+    Raises:
+        MessageError: what comes is none, or is not signed with this secret.
+        OSError, asyncio.IncompleteReadError: the connection has ended.
+    """
+    length = int.from_bytes(await reader.readexactly(4))
+    if not _SIGNATURE_BYTES < length <= FRAME_BYTES_MAX:
+        raise MessageError(f"a message of {length} bytes, where {FRAME_BYTES_MAX} is the most")
+    frame = await reader.readexactly(length)
+    message = frame[_SIGNATURE_BYTES:]
+    if not hmac.compare_digest(frame[:_SIGNATURE_BYTES], hmac.digest(secret, message, hashlib.sha256)):
+        raise MessageError("the signature is wrong: is leases.secret_file the same everywhere?")
+    return message
+
+
+async def read_secret(path: Path | None) -> bytes:
+    """Read the shared secret, anew for every connection; no file is no secret.
+
+    Raises:
+        OSError: it can not be read, or holds nothing.
+    """
+    if path is None:
+        return b""
+    secret = (await asyncio.to_thread(path.read_bytes))[:_SECRET_BYTES_MAX].strip()
+    if not secret:
+        raise OSError(f"leases.secret_file: {path} is empty")
+    return secret

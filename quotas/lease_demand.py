@@ -1,0 +1,119 @@
+"""How much of each follower's quota this process could use: what came lately, and whether more was held back.
+
+A peer that is held back, and does use what it has, wants the whole quota; the lease holder shares it out fairly. So
+does one that is held back and gets nothing at all. Everybody else wants twice what came: so what a leader can
+not send is free for others, and it still finds room when it sends more. Held back is who was granted less than it asked
+for; that alone says little, since a follower asks for more than there is, so what came is looked at too (`_USED`).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
+
+from quotas.lease_terms import FOLLOWERS_MAX, Wish, of_quota
+
+__all__ = ["Demands", "Followed"]
+
+_WINDOW_MS: Final = 2000
+_SHORT_MS: Final = 1000
+_SAMPLE_MS: Final = 100
+# Held back is who was held back so lately: a Fetch that found nothing to ask for is repeated within half a second.
+_HELD_MS: Final = 1000
+_HEADROOM: Final = 2.0
+# More than what is left of a share that was asked for with headroom, or a slow leader would get and lose in turns.
+_USED: Final = 0.8
+# A wish for everything holds so long, until what came of a larger share can be measured; and so does the most that came
+# while it was held back, since a slow leader's answers are few and large.
+_INSISTS_MS: Final = _WINDOW_MS
+_PEAK_MS: Final = 3000
+
+
+class Measured(Protocol):
+    """A follower's rate (`quotas.replication_rate`), as far as demand goes by it."""
+
+    limit: float | None
+    total: int
+    held_ms: int
+
+
+class Followed(NamedTuple):
+    """A follower, as this process knows it.
+
+    Args:
+        own: its quota by this process's own knowledge; None for unlimited.
+        quota: the one that counts, since the lease holder may know of a smaller one.
+        rate: None where nothing was fetched yet.
+    """
+
+    follower: int
+    own: float | None
+    quota: float | None
+    rate: Measured | None
+
+
+class _Seen:
+    """What came of one follower lately."""
+
+    __slots__ = ("_peak", "_peak_ms", "_samples", "insists_until_ms")
+
+    def __init__(self, now_ms: int, total: int) -> None:
+        self._samples = deque([(now_ms, total)])
+        self._peak = 0.0
+        self._peak_ms = now_ms
+        self.insists_until_ms = now_ms
+
+    def per_second(self, total: int, now_ms: int) -> tuple[float, float]:
+        """Give what came by the second, of the window and of the short one."""
+        samples = self._samples
+        if now_ms >= samples[-1][0] + _SAMPLE_MS:
+            samples.append((now_ms, total))
+        while len(samples) > 1 and samples[1][0] <= now_ms - _WINDOW_MS:
+            samples.popleft()
+        lately = next(sample for sample in samples if sample[0] > now_ms - _SHORT_MS - _SAMPLE_MS)
+        return _by_the_second(samples[0], total, now_ms), _by_the_second(lately, total, now_ms)
+
+    def peak(self, came: float, now_ms: int) -> float:
+        if came >= self._peak or now_ms >= self._peak_ms + _PEAK_MS:
+            self._peak, self._peak_ms = came, now_ms
+        return self._peak
+
+
+def _by_the_second(since: tuple[int, int], total: int, now_ms: int) -> float:
+    # Of a shorter time: of a second, or one batch would be a flood. After another policy rates begin at 0.
+    return max(0, total - since[1]) * 1000 / max(now_ms - since[0], 1000)
+
+
+class Demands:
+    """Looks at the rates now and then, and says what they want."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, _Seen] = {}
+
+    def wishes(self, followers: Iterable[Followed], now_ms: int) -> list[Wish]:
+        """Give the wishes of all followers, the greediest first."""
+        found = [
+            Wish(
+                followed.follower,
+                of_quota(followed.own),
+                0.0 if followed.rate is None else self._wanted(followed, followed.rate, now_ms),
+            )
+            for followed in followers
+        ]
+        found.sort(key=lambda wish: -wish.wanted)
+        return found[:FOLLOWERS_MAX]
+
+    def _wanted(self, followed: Followed, rate: Measured, now_ms: int) -> float:
+        seen = self._seen.get(followed.follower)
+        if seen is None:
+            seen = self._seen[followed.follower] = _Seen(now_ms, rate.total)
+        came, lately = seen.per_second(rate.total, now_ms)
+        quota = followed.quota
+        if quota is None or rate.limit is None:
+            return lately * _HEADROOM
+        held = now_ms - rate.held_ms < _HELD_MS
+        peak = seen.peak(came, now_ms)
+        if held and (came >= rate.limit * _USED or not came):
+            seen.insists_until_ms = now_ms + _INSISTS_MS
+        if held and now_ms < seen.insists_until_ms:
+            return quota
+        return min(quota, (peak if held else lately) * _HEADROOM)
