@@ -101,6 +101,10 @@ replication: jars ## How well replication is throttled, beside Kafka's own
 load: jars ## The load test: a synthetic capture replayed, direct and through Sluice
 	@$(BIN)/python -m tests.load $(ARGS)
 
+.PHONY: reassignment
+reassignment: jars ## What reassignments in small batches cost, beside Kafka's all at once; writes docs/benchmarks.md
+	$(BIN)/python -m tests.bench.reassignment $(ARGS)
+
 .PHONY: accuracy
 accuracy: jars ## How well quotas are kept, beside Kafka's own
 	$(BIN)/python -m tests.bench.accuracy $(ARGS)
