@@ -26,7 +26,7 @@ __all__ = [
     "CapturedFetchWalk",
     "CapturedProduceWalk",
     "Found",
-    "produced_at_hand",
+    "PlainProduce",
 ]
 
 UNCOUNTED: Final = -1
@@ -48,7 +48,12 @@ _BATCH_HEADER: Final = 61
 _MAGIC: Final = 2
 _INT32: Final = Struct(">i").unpack_from
 
-_WHOLE_BATCH: Final = Struct(">8xi4xb40xi").unpack_from  # length, magic, records
+# A partition with its only batch, by how many bytes the size of that takes: index; length, magic, records.
+_ONE_BATCH: Final = Struct(">i1x8xi4xb40xi").unpack_from
+_ONE_BATCH_SIZE_2: Final = Struct(">i2x8xi4xb40xi").unpack_from
+_ONE_BATCH_SIZE_3: Final = Struct(">i3x8xi4xb40xi").unpack_from
+_ONE_BATCH_BYTES: Final = 4 + 3 + _BATCH_HEADER
+
 
 _FLEXIBLE_PRODUCE_SINCE: Final = 9
 _TOPIC_IDS_SINCE: Final = 13
@@ -95,76 +100,63 @@ def _note(found: list[Found], topic: bytes, partition: int, size: int, records: 
     found[-1] = (OTHER_TOPICS, UNCOUNTED, rest[2] + size, UNCOUNTED)
 
 
-def produced_at_hand(  # noqa: C901, PLR0912 - one pass without calls: it is done for every Produce
-    buf: bytes | bytearray | memoryview, body: int, limit: int, frame_end: int, version: int
-) -> list[Found] | None:
-    """What a walk would find, where everything up to the last partition's header lies before `limit`.
+class PlainProduce:
+    """Finds what a walk would, in those Produces of a connection that are like nearly all.
 
-    Nearly every Produce is as plain as is read here: flexible, no tags, no transaction, each number in few bytes. None
-    where it is not, or not at hand.
-
-    Args:
-        body: where the client id ends.
+    They name one partition, with one batch whose header is at hand, and begin as the last one did: without tags and
+    transaction, with the same acks, timeout and topic.
     """
-    if version < _FLEXIBLE_PRODUCE_SINCE or body + 9 > limit or buf[body] or buf[body + 1]:
-        return None
-    topics = buf[body + 8]
-    if topics > 127:
-        return None
-    found: list[Found] = []
-    named_bytes = 17 if version >= _TOPIC_IDS_SINCE else 2
-    pos = body + 9
-    while topics > 1:
-        if pos + named_bytes > limit:
+
+    __slots__ = ("_name", "_prefix", "_version")
+
+    def __init__(self) -> None:
+        self._version = UNCOUNTED
+        self._prefix = self._name = b""
+
+    def found(
+        self, buf: bytes | bytearray, body: int, end: int, frame_end: int, version: int
+    ) -> list[Found] | None:
+        """The partition; None where the request has to be walked.
+
+        Args:
+            body: where the client id ends.
+        """
+        if (version != self._version or not buf.startswith(self._prefix, body)) and not self._learned(
+            buf, body, min(end, frame_end), version
+        ):
             return None
-        if version >= _TOPIC_IDS_SINCE:
-            at = pos + 16
-            name = bytes(buf[pos:at])
-        else:
-            size = buf[pos]
-            at = pos + size
-            if size > 127 or at >= limit:
-                return None
-            name = bytes(buf[pos + 1 : at])
-        partitions = buf[at]
-        if partitions > 127 or len(found) + partitions > PARTITIONS_MAX:
+        start = body + len(self._prefix)
+        if start + _ONE_BATCH_BYTES > end:
             return None
-        pos = at + 1
-        while partitions > 1:
-            if pos + 8 > limit:
-                return None
-            index = _INT32(buf, pos)[0]
-            size = buf[pos + 4]
-            start = pos + 5
-            if size > 127:
-                size += (buf[start] << 7) - 128
-                start += 1
-                if size > 0x3FFF:
-                    size += (buf[start] << 14) - 0x4000
-                    start += 1
-                    if size > 0x1FFFFF:
-                        return None
-            stop = start + size - 1
-            records = UNCOUNTED
-            if start + _BATCH_HEADER <= limit and size > _BATCH_HEADER:
-                length, magic, records = _WHOLE_BATCH(buf, start)
-                if magic != _MAGIC or start + _BATCH_PREFIX + length != stop or records < 0:
-                    records = _records(buf, start, stop, min(stop, limit))
-            elif size <= _BATCH_HEADER:
-                records = 0
-                stop = max(stop, start)
-            found.append((name, index, stop - start, records))
-            pos = stop + 1
-            if pos > limit:
-                return found if topics == partitions == 2 and stop <= frame_end else None
-            if buf[stop]:
-                return None
-            partitions -= 1
-        if pos >= limit or buf[pos]:
-            return found if topics == 2 else None
-        pos += 1
-        topics -= 1
-    return found
+        # The batch lies between its length, a varint that is one more, and three counts of tags, all 0.
+        unpack = _ONE_BATCH
+        size = frame_end - start - 8
+        if size > 126:
+            unpack = _ONE_BATCH_SIZE_2
+            size -= 1
+            if size > 0x3FFE:
+                unpack = _ONE_BATCH_SIZE_3
+                size -= 1
+        index, length, magic, records = unpack(buf, start)
+        if length + _BATCH_PREFIX == size and magic == _MAGIC and records >= 0:
+            return [(self._name, index, size, records)]
+        return None
+
+    def _learned(self, buf: bytes | bytearray, body: int, limit: int, version: int) -> bool:
+        """Take what stands before the partition, if that is plain."""
+        self._version = UNCOUNTED
+        topic_at = body + 9
+        if version < _FLEXIBLE_PRODUCE_SINCE or topic_at >= limit or buf[body] or buf[body + 1]:
+            return False
+        by_id = version >= _TOPIC_IDS_SINCE
+        after = topic_at + (16 if by_id else buf[topic_at])
+        plain = buf[topic_at - 1] == 2 and after < limit and buf[after] == 2  # one topic, one partition
+        if not plain or not (by_id or 1 < buf[topic_at] <= 127):
+            return False
+        self._version = version
+        self._name = bytes(buf[topic_at + (not by_id) : after])
+        self._prefix = bytes(buf[body : after + 1])
+        return True
 
 
 class CapturedProduceWalk(ProduceWalk):

@@ -7,7 +7,7 @@ from protocol.messages.captured_walks import (
     CapturedFetchWalk,
     CapturedProduceWalk,
     Found,
-    produced_at_hand,
+    PlainProduce,
 )
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.capture_rows import ROWS_MAX, Row, Tap
@@ -21,7 +21,7 @@ from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from quotas.engine import Engine
 from quotas.mutations import MutationThrottle
 
-__all__ = ["CapturedState"]
+__all__ = ["INT32_MAX", "CapturedState"]
 
 Head = tuple[int, int, int, int, int]
 
@@ -41,6 +41,7 @@ class _Always:
     charges_fetched_topics = True
 
 
+INT32_MAX: Final = 0x7FFFFFFF
 _ALWAYS: Final = _Always()
 
 
@@ -53,7 +54,7 @@ class CapturedState(ChannelState):
         told_ms, told_by: the longest mute that was decided on since somebody asked, and what for.
     """
 
-    __slots__ = ("_recorder", "owed", "produced", "tap", "told_by", "told_ms")
+    __slots__ = ("_plain", "_recorder", "owed", "produced", "tap", "told_by", "told_ms")
 
     def __init__(
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap
@@ -61,9 +62,10 @@ class CapturedState(ChannelState):
         super().__init__(settings, engine, sessions, stats)
         self.charges = _ALWAYS
         self._recorder = tap.recorder
+        self._plain = PlainProduce()
         self.tap = tap
         self.owed: deque[list[Any]] = deque()
-        self.produced: list[Found] | None = None
+        self.produced: list[Found] = []
         self.told_ms = 0
         self.told_by: Muting | None = None
 
@@ -71,16 +73,13 @@ class CapturedState(ChannelState):
         self, buf: Buffer, pos: int, end: int, body: int, head: Head
     ) -> CapturedProduceWalk | None:
         """Walk for the partitions' sake unless they are all at hand; to the end where topics are charged."""
-        length, _, version, _, _ = head
-        if not self.engine.charges_produced_topics:
-            frame_end = pos + 4 + length
-            limit = min(frame_end, end)
-            self.produced = produced_at_hand(buf, body, limit, frame_end, version)
-            if self.produced is not None:
+        charged = self.engine.charges_produced_topics
+        if not charged:
+            found = self._plain.found(buf, body, end, pos + 4 + head[0], head[2])
+            if found is not None:
+                self.produced = found
                 return None
-            walk = CapturedProduceWalk(version, length)
-        else:
-            walk = CapturedProduceWalk(version, length, {})
+        walk = CapturedProduceWalk(head[2], head[0], {} if charged else None)
         self.produced = walk.found
         return walk
 
@@ -100,7 +99,7 @@ class CapturedState(ChannelState):
     def decide(self, row: list[Any]) -> None:
         """Put into the row what was decided since the last one."""
         if self.told_ms > row[Row.THROTTLE_MS]:
-            row[Row.THROTTLE_MS] = self.told_ms
+            row[Row.THROTTLE_MS] = min(self.told_ms, INT32_MAX)
             row[Row.QUOTA] = _QUOTAS.get(getattr(self.told_by, "key", ""), "")
         self.told_ms, self.told_by = 0, None
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from protocol.api import HEARTBEAT, PRODUCE
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import ROWS_MAX, ChannelSettings, Place, Row, Tap
+from proxy.channel import ROWS_MAX, ChannelSettings, Head, Place, Row, Tap
 from proxy.channel.capture_rows import NONE_NS
 from proxy.channel.captured import CapturedChannel
 from proxy.stats import Stats
@@ -68,7 +68,7 @@ def test_row_says_who_asked_what_and_how_long_it_took() -> None:
     talk.broker(107, answer, Pass(answer))
     place = Place(7, "10.0.0.1", "clients", 1, "ANONYMOUS", "c")
     assert rows.rows == [
-        [1, place, 0, 100 * MS, 100 * MS, HEARTBEAT, 4, len(request) - 4, 20, 7 * MS, 0, 0, "", 0, ()]
+        [(len(request) - 4, HEARTBEAT, 4, 1, 1), place, 0, 100 * MS, 100 * MS, 20, 7 * MS, 0, 0, "", 0, ()]
     ]
 
 
@@ -91,7 +91,7 @@ def test_produce_names_its_partitions() -> None:
     talk.client(0, request, Pass(request))
     talk.broker(5, answer, Pass(answer))
     (row,) = rows.rows
-    assert (row[Row.API_KEY], row[Row.REQUEST_BYTES]) == (PRODUCE, len(request) - 4)
+    assert row[Row.HEAD][: Head.API_VERSION] == (len(request) - 4, PRODUCE)
     assert [found[:3] for found in row[Row.PARTITIONS]] == [(b"a", 0, 100), (b"a", 1, 20), (b"b", 0, 3)]
 
 
@@ -240,4 +240,4 @@ def test_full_batch_is_handed_over() -> None:
     request, answer = frames.heartbeat(), frames.answer(20)
     talk.client(0, request, Pass(request))
     talk.orders("broker", 0, answer)
-    assert (len(rows.rows), rows.batches, rows.rows[-1][Row.API_KEY]) == (ROWS_MAX, 1, HEARTBEAT)
+    assert (len(rows.rows), rows.batches, rows.rows[-1][Row.HEAD][Head.API_KEY]) == (ROWS_MAX, 1, HEARTBEAT)
