@@ -57,7 +57,7 @@ class Tables:
         self._frames = frames
         if frames:
             self.schema = self.schema.append(pa.field(FRAME.name, self._type(FRAME.type), False))
-        self._process = pa.array([process], pa.string())
+        self._process = pa.scalar(process, pa.string())
 
     def _type(self, name: str) -> "pa.DataType":
         return self._pa.string() if name == "string" else getattr(self._pa, name)()
@@ -83,7 +83,7 @@ class Tables:
         made = {
             "mono_us": pc.divide(mono_ns, 1000),
             "wall_ms": pc.divide(pc.add(mono_ns, batch.wall_minus_mono_ns), 1_000_000),
-            "process": self._process.take(pa.array(bytes(len(batch.rows)), pa.int8())),
+            "process": pa.repeat(self._process, len(batch.rows)),
             "seq": number(rows[Row.SEQ], "int64"),
             "api_key": number(heads[Head.API_KEY], "int16"),
             "api_version": number(heads[Head.API_VERSION], "int16"),
