@@ -83,12 +83,14 @@ def start(
     counters = stats.captures["rows"] = CaptureStats()
     directory = Directory(options.directory, options.max_bytes)
     removed = directory.prepare()
-    recorder = Recorder(process, options.sample, counters, options.frames)
+    framed = options.frames != "off"
+    partitions = 1.0 if framed else options.partition_sample  # a replay wants them all
+    recorder = Recorder(process, options.sample, counters, options.frames, partitions)
 
     def ask(topic_id: bytes) -> None:
         loop.call_soon_threadsafe(partial(_ask, names, topic_id, now_ms))
 
-    tables = Tables(process, names.known, frames=options.frames != "off")
+    tables = Tables(process, names.known, frames=framed)
     writer = Writer(
         recorder,
         directory,

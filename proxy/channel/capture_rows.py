@@ -71,10 +71,16 @@ class Recorder(Protocol):
 
 
 class Tap(NamedTuple):
-    """Where a channel's rows go, and whose they are; `frames`: what is kept of its requests (`kept_frames`)."""
+    """Where a channel's rows go, and whose they are.
+
+    Attributes:
+        frames: what is kept of its requests (`kept_frames`).
+        partition_sample: which share of large frames is walked to the end, to tell all partitions apart.
+    """
 
     recorder: Recorder
     connection: int
     ip: str
     listener: str
     frames: str = "off"
+    partition_sample: float = 1.0

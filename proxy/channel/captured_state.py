@@ -4,12 +4,14 @@ from collections import deque
 from typing import Any, Final
 
 from protocol.messages.captured_walks import (
+    REST_BYTES_MIN,
     CapturedFetchWalk,
     CapturedProduceWalk,
     Found,
     PlainProduce,
 )
 from protocol.messages.fetch_session import SessionTable
+from protocol.messages.walk import Sizes
 from proxy.channel.capture_rows import ROWS_MAX, Row, Tap
 from proxy.channel.in_flight import Buffer
 from proxy.channel.settings import ChannelSettings
@@ -42,6 +44,7 @@ class _Always:
 
 
 INT32_MAX: Final = 0x7FFFFFFF
+_GOLDEN_RATIO: Final = 0.6180339887
 _ALWAYS: Final = _Always()
 
 
@@ -54,7 +57,7 @@ class CapturedState(ChannelState):
         told_ms, told_by: the longest mute that was decided on since somebody asked, and what for.
     """
 
-    __slots__ = ("_plain", "_recorder", "owed", "produced", "tap", "told_by", "told_ms")
+    __slots__ = ("_plain", "_recorder", "_share", "owed", "produced", "tap", "told_by", "told_ms")
 
     def __init__(
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap
@@ -63,6 +66,8 @@ class CapturedState(ChannelState):
         self.charges = _ALWAYS
         self._recorder = tap.recorder
         self._plain = PlainProduce()
+        # Connections are out of step with each other, and many short ones have their share all the same.
+        self._share = tap.connection * _GOLDEN_RATIO % 1
         self.tap = tap
         self.owed: deque[list[Any]] = deque()
         self.produced: list[Found] = []
@@ -79,13 +84,24 @@ class CapturedState(ChannelState):
             if found is not None:
                 self.produced = found
                 return None
-        walk = CapturedProduceWalk(head[2], head[0], {} if charged else None)
+        walk = CapturedProduceWalk(head[2], head[0], {} if charged else None, whole=self._whole(head[0]))
         self.produced = walk.found
         return walk
 
     def fetch_walk(self, version: int, length: int) -> CapturedFetchWalk:
         """The same of an answer."""
-        return CapturedFetchWalk(version, length, {} if self.engine.charges_fetched_topics else None)
+        sizes: Sizes | None = {} if self.engine.charges_fetched_topics else None
+        return CapturedFetchWalk(version, length, sizes, whole=self._whole(length))
+
+    def _whole(self, length: int) -> bool:
+        """Whether a frame is walked to its end, though it is large: evenly that share of them."""
+        if length < REST_BYTES_MIN:
+            return True
+        self._share += self.tap.partition_sample
+        if self._share < 1:
+            return False
+        self._share -= 1
+        return True
 
     def mute(self, throttle: Muting, throttle_ms: int, now_ms: int) -> int:
         """As always, and note what is told."""

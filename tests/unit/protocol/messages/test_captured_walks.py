@@ -56,7 +56,7 @@ def test_sizes_of_topics_are_the_same_as_without_notes(kind: Walks, version: int
     sizes: Sizes = {}
     plain: Sizes = {}
     noted(kind, version, frame, sizes=sizes)
-    relay(kind.__mro__[1](version, len(frame) - 4, plain), frame, (), None)
+    relay(kind.__mro__[2](version, len(frame) - 4, plain), frame, (), None)
     assert sizes == plain
     assert sizes
 
@@ -99,6 +99,32 @@ def test_walk_ends_with_the_last_partitions_header() -> None:
     walk = CapturedProduceWalk(9, len(frame) - 4)
     assert walk.feed(bytearray(frame[:200]), 0, 200, None) == 200
     assert (walk.done, walk.unseen) == (True, len(frame) - 200)
+
+
+@pytest.mark.parametrize("kind", [CapturedProduceWalk, CapturedFetchWalk])
+def test_large_rest_is_summed_unless_all_is_asked_for(kind: Walks) -> None:
+    frame = whole(kind, 12, {"a": [20_000, 30_000, 10_000]})
+    assert [entry[1:3] for entry in noted(kind, 12, frame, 4096)] == [(0, 20_000), (1, 30_000), (2, 10_000)]
+    walk = kind(12, len(frame) - 4, whole=False)
+    assert relay(walk, frame, (4096,), None) == frame
+    first, rest = walk.found
+    fields = rest[2] - 30_000 - 10_000  # between the payloads, and behind them
+    assert first[1:3] == (0, 20_000)
+    assert (rest[0], rest[1], rest[3], 0 < fields < 100) == (OTHER_TOPICS, UNCOUNTED, UNCOUNTED, True)
+
+
+def test_small_rest_is_walked_whatever_is_asked_for() -> None:
+    frame = produce_to(12, {"a": [20_000, 3_000]})
+    walk = CapturedProduceWalk(12, len(frame) - 4, whole=False)
+    relay(walk, frame, (4096,), None)
+    assert [entry[1] for entry in walk.found] == [0, 1]
+
+
+def test_rest_that_is_walked_for_topics_is_told_apart() -> None:
+    frame = produce_to(12, {"a": [20_000, 30_000]})
+    walk = CapturedProduceWalk(12, len(frame) - 4, {}, whole=False)
+    relay(walk, frame, (4096,), None)
+    assert [entry[1] for entry in walk.found] == [0, 1]
 
 
 def test_answer_is_walked_to_its_end_where_addresses_are_rewritten() -> None:

@@ -210,6 +210,28 @@ def test_created_partitions_are_counted_without_a_quota() -> None:
     assert rows.rows[0][Row.MUTATIONS] == 10 + 5
 
 
+def test_share_of_large_requests_has_all_partitions() -> None:
+    rows = Rows()
+    tap = Tap(rows, 0, "10.0.0.1", "clients", partition_sample=0.25)
+    settings = ChannelSettings(broker=1, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)
+    engine = Engine(EngineOptions(), Definitions(static=StaticQuotas()))
+    talk = Playbook(CapturedChannel(settings, engine, SessionTable(100), Stats(), tap))
+    large = frames.produce_to(9, {"a": [40_000, 10_000]}, acks=0)
+    small = frames.produce_to(9, {"a": [400, 100]}, acks=0)
+    for request in (large, large, small, large, large, large):
+        talk.orders("client", 0, request[:1000])
+        talk.orders("client", 1, request[1000:])
+    # Every fourth large one, and all that are small.
+    assert [[found[1] for found in row[Row.PARTITIONS]] for row in rows.rows] == [
+        [0, -1],
+        [0, -1],
+        [0, 1],
+        [0, -1],
+        [0, 1],
+        [0, -1],
+    ]
+
+
 def test_requests_that_are_never_answered_are_rows_too() -> None:
     rows = Rows()
     talk = captured(rows)
