@@ -8,9 +8,9 @@ from protocol.messages.captured_walks import (
     CapturedFetchWalk,
     CapturedProduceWalk,
     Found,
-    PlainProduce,
 )
 from protocol.messages.fetch_session import SessionTable
+from protocol.messages.plain_produce import PlainProduce
 from protocol.messages.walk import Sizes
 from proxy.channel.capture_rows import ROWS_MAX, Row, Tap
 from proxy.channel.in_flight import Buffer
