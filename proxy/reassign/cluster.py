@@ -45,6 +45,8 @@ _ANSWER_SECONDS_MAX: Final = 15.0
 _CONNECT_SECONDS_MAX: Final = 3.0
 _TIMEOUT_MS: Final = 10_000
 _UNKNOWN_TOPIC: Final = 3
+# What is not answered may have been done: these are not asked twice.
+_CHANGES: Final = frozenset((ALTER_PARTITION_REASSIGNMENTS, elect_leaders.ELECT_LEADERS))
 
 T = TypeVar("T")
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -235,7 +237,12 @@ class Cluster:
 
     async def _read(self, api_key: int, version: int, body: bytes, read: Callable[[bytes], T]) -> T:
         """Ask, and read the answer in a thread: thousands of partitions take longer than channels may wait."""
-        frame = await self._ask(api_key, version, body)
+        try:
+            frame = await self._ask(api_key, version, body)
+        except ClusterError:
+            if api_key in _CHANGES:
+                raise
+            frame = await self._ask(api_key, version, body)  # of the next broker
         try:
             return await asyncio.to_thread(read, frame)
         except WireError as error:
@@ -244,6 +251,8 @@ class Cluster:
     async def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
         async with self._one:
             try:
+                if self._streams is not None and self._streams[0].at_eof():
+                    self.close()  # brokers close what was idle for connections.max.idle.ms, and so is this mostly
                 if self._streams is None:
                     self._streams = await self._connect()
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):

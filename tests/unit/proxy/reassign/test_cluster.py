@@ -37,9 +37,16 @@ class Broker:
         }
         self.asked: list[int] = []
         self.connections = 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    def close_idle(self) -> None:
+        """Close every connection."""
+        for writer in self._writers:
+            writer.close()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writers.append(writer)
         try:
             while True:
                 (length,) = packing.unpack(">i", await reader.readexactly(4))
@@ -179,7 +186,7 @@ def test_what_sluice_may_not_see_is_a_problem(
         asking(broker, lambda cluster: cluster.look(["t"]))
 
 
-def test_broker_that_can_not_tell_of_the_fenced_is_asked_once() -> None:
+def test_brokers_that_can_not_tell_of_the_fenced_are_asked_by_one_look_alone() -> None:
     broker = Broker()
 
     async def twice(cluster: Cluster) -> Any:
@@ -187,7 +194,7 @@ def test_broker_that_can_not_tell_of_the_fenced_is_asked_once() -> None:
         return await cluster.look(["t"], registered=True)
 
     assert asking(broker, twice).registered == {1, 2, 3}
-    assert broker.asked.count(DESCRIBE_CLUSTER) == 1
+    assert broker.asked.count(DESCRIBE_CLUSTER) == 2, "the second time of the next broker"
 
 
 def test_submission_tells_what_became_of_each() -> None:
@@ -212,6 +219,32 @@ def test_submission_that_is_not_answered_is_not_made_again() -> None:
     with pytest.raises(ClusterError):
         asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}))
     assert broker.asked == [ALTER]
+
+
+def test_reading_goes_on_with_the_next_broker() -> None:
+    broker = Broker()
+    answers = iter([None, metadata()])
+    broker.answers[METADATA] = lambda: next(answers)
+    seen = asking(broker, lambda cluster: cluster.look(["t"]))
+    assert set(seen.now) == {T0, T1}
+    assert broker.connections == 2
+
+
+def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
+    """Brokers close after connections.max.idle.ms, and between two reassignments lie days."""
+    broker = Broker()
+    said = AlterAnswer(0, True, Outcome(), [(T0, Outcome())])
+    broker.answers[ALTER] = lambda: alter_reassignments.write_answer(said, 0, 1)
+
+    async def submit_late(cluster: Cluster) -> Any:
+        await cluster.look(["t"])
+        broker.close_idle()
+        assert cluster._streams is not None
+        assert await cluster._streams[0].read() == b"", "the end has come"
+        return await cluster.submit({T0: (1, 2)})
+
+    assert asking(broker, submit_late) == {T0: Outcome()}
+    assert broker.asked.count(ALTER) == 1
 
 
 def test_nobody_to_ask_is_a_problem() -> None:
