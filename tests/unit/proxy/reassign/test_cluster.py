@@ -13,6 +13,7 @@ from protocol.messages.alter_reassignments import AlterAnswer, Outcome
 from protocol.messages.reassignments import Ongoing, Reassignments
 from proxy.cluster import BrokerMap
 from proxy.config import Address
+from proxy.reassign import cluster as module
 from proxy.reassign.cluster import Cluster, ClusterError
 from proxy.stats import Stats
 from quotas.reassignment_step import PartitionNow
@@ -96,6 +97,25 @@ def metadata(topic_error: int = 0) -> bytes:
     return framed(kind(version=12, throttle_time_ms=0, brokers=brokers, controller_id=1, topics=[topic]))
 
 
+def fenced(*nodes: int) -> bytes:
+    kind = RESPONSES[DESCRIBE_CLUSTER]
+    brokers = [
+        struct(kind, 2, "DescribeClusterBroker", broker_id=node, host="h", port=1, rack=None, is_fenced=True)
+        for node in nodes
+    ]
+    found = kind(
+        version=2,
+        throttle_time_ms=0,
+        error_code=0,
+        error_message=None,
+        endpoint_type=1,
+        cluster_id="c",
+        controller_id=1,
+        brokers=brokers,
+    )
+    return framed(found)
+
+
 def configs(value: str, error_code: int = 0) -> bytes:
     kind = RESPONSES[DESCRIBE_CONFIGS]
     entry = {"read_only": False, "config_source": 1, "is_sensitive": False, "synonyms": []}
@@ -157,9 +177,11 @@ def test_min_isr_is_not_asked_for_every_time() -> None:
     assert broker.connections == 1
 
 
-def test_topic_that_is_not_there_has_no_partitions() -> None:
+@pytest.mark.parametrize("error_code", [3, 17])
+def test_topic_that_is_not_there_has_no_partitions(error_code: int) -> None:
+    """Nor has one whose name can be none."""
     broker = Broker()
-    broker.answers[METADATA] = lambda: metadata(3)
+    broker.answers[METADATA] = lambda: metadata(error_code)
     seen = asking(broker, lambda cluster: cluster.look(["t"]))
     assert (dict(seen.now), dict(seen.topic_ids)) == ({}, {})
 
@@ -195,6 +217,20 @@ def test_brokers_that_can_not_tell_of_the_fenced_are_asked_by_one_look_alone() -
 
     assert asking(broker, twice).registered == {1, 2, 3}
     assert broker.asked.count(DESCRIBE_CLUSTER) == 2, "the second time of the next broker"
+
+
+def test_brokers_are_not_taken_for_ever_for_such_that_can_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may have been restarting, and a target that is down would be refused as unknown from then on."""
+    monkeypatch.setattr(module, "_FENCED_SECONDS", 0.0)
+    broker = Broker()
+    answers = iter([None, None, fenced(1, 2, 7)])
+    broker.answers[DESCRIBE_CLUSTER] = lambda: next(answers)
+
+    async def twice(cluster: Cluster) -> Any:
+        await cluster.look(["t"], registered=True)
+        return await cluster.look(["t"], registered=True)
+
+    assert asking(broker, twice).registered == {1, 2, 3, 7}
 
 
 def test_submission_tells_what_became_of_each() -> None:
