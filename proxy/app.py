@@ -20,6 +20,7 @@ import uvloop
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from proxy.admin import AdminServer, Site
+from proxy.capture import start as start_capture
 from proxy.certificates import Certificates
 from proxy.channel import ChannelSettings, Question
 from proxy.cluster import (
@@ -113,6 +114,9 @@ class App:
         self._listeners = [self._listener(options) for options in config.listeners]
         series_max = config.limits.metric_series_max
         view = ReplicationView(self.replication, self.stats, series_max // 4) if leaders else None
+        self._capture = start_capture(config.capture, self.stats, self.engine.topics.names, loop, now_ms)
+        if self._capture is not None:
+            self.shared.recorder = self._capture.recorder
         moves = self._reassignments
         others = () if moves is None else (moves.families,)
         metrics = Metrics(
@@ -174,6 +178,10 @@ class App:
                 self._task(optional.run())
         await self._stopping.wait()
         await self._drain()
+        await self._end()
+
+    async def _end(self) -> None:
+        """Nobody is connected any more."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -182,6 +190,8 @@ class App:
         await self._admin.close()
         self._desk.close()
         self.shared.close()
+        if self._capture is not None:
+            await asyncio.to_thread(self._capture.close)
 
     def not_ready(self) -> str:
         """Say why clients can not be served; "" when they can."""
@@ -301,6 +311,8 @@ class App:
                 if index % _CONNECTIONS_A_TURN == _CONNECTIONS_A_TURN - 1:
                     await asyncio.sleep(0)
             self.engine.expire(now)
+            if self._capture is not None:
+                self._capture.flush()
 
     async def _drain(self) -> None:
         for listener in self._listeners:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from proxy.commands import check, quotas, reassign, serve
+from proxy.commands import capture, check, quotas, reassign, serve
 from proxy.errors import SluiceError, UsageError
 from proxy.version import sluice_version
 
@@ -60,6 +60,11 @@ def _parser() -> argparse.ArgumentParser:
     quotas.add_arguments(
         commands.add_parser(
             "quotas", help="show and change quotas", description=quotas.DESCRIPTION, allow_abbrev=False
+        )
+    )
+    capture.add_arguments(
+        commands.add_parser(
+            "capture", help="look into captures", description=capture.DESCRIPTION, allow_abbrev=False
         )
     )
     reassign.add_arguments(

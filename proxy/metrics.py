@@ -22,7 +22,7 @@ from proxy.client_families import of_clients, of_mutations, of_requests, of_topi
 from proxy.lease_view import LeaseView
 from proxy.replication_view import Family, ReplicationView
 from proxy.series import ClientSeries, portions
-from proxy.stats import LATENCY_BOUNDS_US, Stats
+from proxy.stats import LATENCY_BOUNDS_US, CaptureStats, Stats
 from quotas.engine import QuotaView
 
 UNKNOWN_API: Final = "unknown"
@@ -131,6 +131,7 @@ class Metrics:
             *of_topics(self._topics.rows()),
             *of_requests(requests),
             *_of_proxy(self._stats),
+            *_of_captures(self._stats.captures),
             *self._of_families(),
             *self._of_program(),
         )
@@ -283,6 +284,31 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
     ):
         yield GaugeMetricFamily(name, text, value=value)
     yield _latency(stats)
+
+
+def _of_captures(captures: Mapping[str, CaptureStats]) -> Iterator[Metric]:
+    if not captures:
+        return
+    kind = ("kind",)
+    written = CounterMetricFamily("sluice_capture_rows", "Rows in files that are whole", labels=kind)
+    size = CounterMetricFamily("sluice_capture_written_bytes", "Size of those files", labels=kind)
+    dropped = CounterMetricFamily(
+        "sluice_capture_dropped", "Rows that are in no file", labels=("kind", "cause")
+    )
+    files = GaugeMetricFamily("sluice_capture_files", "Files in the directory", labels=kind)
+    held = GaugeMetricFamily("sluice_capture_bytes", "Size of all files in the directory", labels=kind)
+    oldest = GaugeMetricFamily(
+        "sluice_capture_oldest_timestamp_seconds", "When the oldest file was written; 0: none", labels=kind
+    )
+    for name, stats in sorted(captures.items()):
+        written.add_metric((name,), stats.rows)
+        size.add_metric((name,), stats.bytes_written)
+        for cause, value in stats.dropped.items():
+            dropped.add_metric((name, cause), value)
+        files.add_metric((name,), stats.files)
+        held.add_metric((name,), stats.bytes)
+        oldest.add_metric((name,), stats.oldest)
+    yield from (written, size, dropped, files, held, oldest)
 
 
 def _gauge(name: str, text: str, values: Mapping[str, float], label: str) -> Metric:

@@ -10,6 +10,29 @@ from typing import Final
 # Upper bounds in microseconds of the added-latency histogram: what one relayed read costs lies around 20 us.
 LATENCY_BOUNDS_US: Final = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 50_000)
 API_KEYS_MAX: Final = 128
+# Why rows of a capture are dropped: nowhere to queue them, nowhere to write them, no time at the end, a bug of ours.
+DROP_CAUSES: Final = ("queue", "disk", "stopped", "internal")
+
+
+class CaptureStats:
+    """Counters of one kind of captured files. Each is changed by one thread; `dropped` has all its keys from the start.
+
+    Attributes:
+        rows: in files that are whole.
+        bytes_written: the size of those files.
+        files, bytes: finished files in the directory now, and their size.
+        oldest: when the oldest of them was written, in seconds since the epoch; 0 for none.
+    """
+
+    __slots__ = ("bytes", "bytes_written", "dropped", "files", "oldest", "rows")
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.bytes_written = 0
+        self.dropped: dict[str, int] = dict.fromkeys(DROP_CAUSES, 0)
+        self.files = 0
+        self.bytes = 0
+        self.oldest = 0.0
 
 
 class Stats:
@@ -18,6 +41,7 @@ class Stats:
     __slots__ = (
         "bytes_from_brokers",
         "bytes_from_clients",
+        "captures",
         "certificate_ends",
         "certificate_reloads",
         "client_closed_muted",
@@ -123,6 +147,7 @@ class Stats:
         self.lease_holder_reachable = False
         # At the holder; result: granted, learning, malformed, connections_max, or why it was refused.
         self.lease_requests: Counter[str] = Counter()
+        self.captures: dict[str, CaptureStats] = {}  # by kind: rows, frames; empty without capture
 
     def observe_latency(self, microseconds: int) -> None:
         """Count one sampled relay: from the read that brought the bytes to the write that sent them on."""

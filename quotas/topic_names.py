@@ -43,6 +43,10 @@ class TopicNames:
             self._want(topic_id, now_ms)
         return found
 
+    def known(self, topic_id: bytes) -> str | None:
+        """The topic's name if it is known; nobody is asked. Any thread may call it."""
+        return self._names.get(topic_id)
+
     def take_wanted(self, now_ms: int) -> list[bytes]:
         """What is to be asked for now: not again for a while, whatever the answer."""
         wanted = list(self._wanted)

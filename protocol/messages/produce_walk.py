@@ -6,7 +6,8 @@ version 13 (KIP-516); records are passed by their length, unseen, and nothing is
 How to feed it: `protocol.messages.walk`; the first byte shown is the length prefix's, as with answers.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
 
 from protocol.api import MAX_VERSION, PRODUCE
 from protocol.errors import UnknownVersionError
@@ -28,7 +29,7 @@ class ProduceWalk(Walk):
 
     __slots__ = ("_version",)
 
-    def __init__(self, version: int, frame_length: int, sizes: Sizes) -> None:
+    def __init__(self, version: int, frame_length: int, sizes: Sizes | None) -> None:
         """Take a request by its version and the number in its length prefix."""
         if not 0 <= version <= MAX_VERSION[PRODUCE]:
             raise UnknownVersionError(f"the layout of Produce version {version} is not known")
@@ -75,7 +76,7 @@ class ProduceWalk(Walk):
         self.done = True
         return self._frame_end
 
-    STEPS = (
+    STEPS: ClassVar[tuple[Callable[[Any, bytearray | memoryview, int, int], int], ...]] = (
         _head,
         _topic,
         _partition,

@@ -130,6 +130,11 @@ class Walk:
         self.unseen = pos - limit
         return limit - start
 
+    @property
+    def left(self) -> int:
+        """Bytes of the frame that were not yet passed when it was fed last."""
+        return self._left
+
     def _finish(self, pos: int) -> None:
         """The frame's last byte is passed: nothing may be missing."""
         if pos > self._frame_end:

@@ -37,7 +37,7 @@ from proxy.channel.state import ChannelState
 from proxy.stats import Stats
 from quotas.engine import Engine
 
-__all__ = ["ReplicaRequests", "ReplicaResponses", "ReplicationChannel", "channel_for"]
+__all__ = ["ReplicaRequests", "ReplicaResponses", "ReplicationChannel"]
 
 _HEAD: Final = REQUEST_HEAD.unpack_from
 _HEAD_BYTES: Final = REQUEST_HEAD.size
@@ -219,12 +219,6 @@ class ReplicationChannel(Channel):
         """The connection is over: what was reserved is given back."""
         super().close(now_ms)
         self.link.close(now_ms)
-
-
-def channel_for(settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats) -> Channel:
-    """Make the channel of a connection: of a client, or of a follower."""
-    kind = Channel if settings.replication is None else ReplicationChannel
-    return kind(settings, engine, sessions, stats)
 
 
 def _answered(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:

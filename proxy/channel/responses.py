@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer
+from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer, Entry
 from proxy.channel.settings import RAW_TOKENS, RAW_TOKENS_MAX
 from proxy.channel.side import MORE, PASS, REPLACE, WALK, Side
 from proxy.channel.topic_charges import fetched
@@ -42,8 +42,7 @@ class ResponseSide(Side):
             entry = in_flight[0]
             responder = entry[1]
             if responder is LOCAL:
-                self.replace(0, in_flight.popleft()[3])
-                self._make_room()
+                self._answer_here()
                 return pos - start
             if end - pos < _HEAD_BYTES:
                 break
@@ -72,13 +71,19 @@ class ResponseSide(Side):
         size = self._cut_head(buf, pos, end, now_ms)
         return pos - start if not size else pos - start + size + self.receive(buf, pos + size, end, now_ms)
 
-    def _answered(self) -> None:
+    def _answer_here(self) -> None:
+        """Give the answer that was made here."""
+        self.replace(0, self.state.in_flight.popleft()[3])
+        self._make_room()
+
+    def _answered(self) -> Entry:
         """The oldest answer is owed no more."""
         state = self.state
-        state.in_flight.popleft()
+        entry = state.in_flight.popleft()
         state.stats.frames_from_brokers += 1
         if state.full:
             self._make_room()
+        return entry
 
     def _cut_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Fewer bytes than an answer's head has: none is the ordinary end of a read; or more than is owed.

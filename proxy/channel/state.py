@@ -4,9 +4,12 @@ from collections import deque
 from typing import Final, Protocol, TypeAlias
 
 from protocol.messages.fetch_session import SessionTable
+from protocol.messages.fetch_walk import FetchWalk
+from protocol.messages.produce_walk import ProduceWalk
+from protocol.messages.walk import Walk
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import LATER, LOCAL, Forward, InFlight, Question, Responder
+from proxy.channel.in_flight import LATER, LOCAL, Buffer, Forward, InFlight, Question, Responder
 from proxy.channel.settings import ANONYMOUS, IN_FLIGHT_MAX, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.stats import Stats
@@ -43,6 +46,13 @@ class Timed(Protocol):
     sent_ns: int  # when its last byte was passed on
 
 
+class Charges(Protocol):
+    """Whether requests and answers have to be walked."""
+
+    charges_produced_topics: bool
+    charges_fetched_topics: bool
+
+
 class ChannelState:
     """Shared by a channel's two sides.
 
@@ -62,6 +72,7 @@ class ChannelState:
         requests, requests_version: the request quota of the one who is speaking, and the engine's version then.
         measured: the request sent last of those that are measured, until its answer comes.
         would_mute_until_ms: until when a request quota would have muted the channel, if anything were enforced.
+        charges: who says whether Produce and Fetch have to be walked: the engine, for topics' sake.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
         user: the principal's name; "" where there is one that can not be read. `become` changes it.
         sasl: the SASL exchange under way.
@@ -76,6 +87,7 @@ class ChannelState:
         "_session_ms",
         "_session_until_ms",
         "acks_zero",
+        "charges",
         "counted",
         "engine",
         "forward",
@@ -106,6 +118,7 @@ class ChannelState:
     ) -> None:
         self.settings = settings
         self.engine = engine
+        self.charges: Charges = engine
         self.sessions = sessions
         self.stats = stats
         self.in_flight: InFlight = deque()
@@ -133,6 +146,16 @@ class ChannelState:
         self.forward: bytes | None = None
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
+
+    def produce_walk(
+        self, _buf: Buffer, _pos: int, _end: int, _body: int, head: tuple[int, int, int, int, int]
+    ) -> Walk | None:
+        """A walk through a Produce, for what its topics measure; None where it need not be walked after all."""
+        return ProduceWalk(head[2], head[0], {})
+
+    def fetch_walk(self, version: int, length: int) -> Walk:
+        """A walk through an answer to a Fetch, for the same, and to the addresses at its end."""
+        return FetchWalk(version, length, {})
 
     def identify(self, client_id: bytes, now_ms: int) -> Identity:
         """Make `client_id` the one who is speaking."""

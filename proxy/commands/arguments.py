@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from proxy.config import Address
 from proxy.config.readers import address
 from proxy.errors import ConfigError
 
@@ -36,11 +35,13 @@ def tables(options: argparse.Namespace) -> dict[str, object]:
             found[section][name] = value
     overrides: dict[str, object] = {section: table for section, table in found.items() if table}
     if options.listen is not None:
-        overrides["listeners"] = [_listener(address("--listen", options.listen), options.advertised_host)]
+        overrides["listeners"] = [listener(options.listen, options.advertised_host)]
     return overrides
 
 
-def _listener(listen: Address, advertised_host: str | None) -> dict[str, object]:
+def listener(text: str, advertised_host: str | None) -> dict[str, object]:
+    """Make the one listener of `--listen`: broker N is at PORT + 1 + N."""
+    listen = address("--listen", text)
     table: dict[str, object] = {
         "bind": listen.host,
         "bootstrap_port": listen.port,

@@ -40,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
         *replication(config),
         *leases(config),
         *reassignment(config),
+        *capture(config),
     ]
     lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
     lines += [f"warning: {warning}" for warning in (*config.warnings, *unenforced(definitions.entries()))]
@@ -51,6 +52,25 @@ def run(options: argparse.Namespace) -> int:
         raise SluiceError(problem)
     print("\n".join(cluster(config, found)))
     return 0
+
+
+def capture(config: Config) -> Iterator[str]:
+    """Say what is captured.
+
+    Raises:
+        ConfigError: pyarrow is missing.
+    """
+    options = config.capture
+    if options.directory is None:
+        return
+    from proxy.capture import require_pyarrow
+
+    require_pyarrow()
+    kept = {"off": "no requests", "blank": "requests without payload", "keep": "requests with payload"}
+    share = f"{options.sample:.0%} of the connections"
+    yield f"capture: {share} to {options.directory}, {kept[options.frames]} kept"
+    yield f"  files of {write_bytes(options.rotate_bytes)} bytes or {options.rotate_seconds:g} s"
+    yield f"  at most {write_bytes(options.max_bytes)} bytes in all"
 
 
 def listeners(config: Config) -> Iterator[str]:

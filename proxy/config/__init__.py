@@ -5,6 +5,7 @@
     tables, tls_options one table -> its options; the tables of TLS
     replication_options, lease_options: replication, and its quotas over several processes (KIP-73)
     reassignment_options the section of reassignments (KIP-435)
+    capture_options     the section of capture
     environment         SLUICE_ADMIN__BIND and its like
     parser, checks      tables -> Config: pure
     loader              reads the file
@@ -14,6 +15,7 @@
 KIP-13's static settings are keys of `[quotas]`; what any setting does is not known here.
 """
 
+from proxy.config.capture_options import CaptureOptions
 from proxy.config.changes import Changes, compare, merge_live
 from proxy.config.definitions import engine_options, given_quotas, read_definitions, static_quotas, unenforced
 from proxy.config.lease_options import LeaseOptions
@@ -38,6 +40,7 @@ from proxy.config.tls_options import ClusterTls, ListenerTls
 __all__ = [
     "Address",
     "AdminOptions",
+    "CaptureOptions",
     "Changes",
     "ClusterOptions",
     "ClusterTls",

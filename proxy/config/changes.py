@@ -12,6 +12,7 @@ SECTIONS: Final = (
     "replication",
     "leases",
     "reassignment",
+    "capture",
     "limits",
     "admin",
     "state",

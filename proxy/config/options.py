@@ -1,8 +1,8 @@
 """The options of one proxy, frozen: what `proxy.config.parser` makes and everything else reads.
 
 Each field carries its key (see `proxy.config.keys`); its name is the key's name. The tables of TLS are in
-`proxy.config.tls_options`. Those of replication, leases and reassignments are in `replication_options`,
-`lease_options` and `reassignment_options`. Options of later issues (capture) are not here, and their keys are refused.
+`proxy.config.tls_options`. Those of replication, leases, reassignments and capture are in `replication_options`,
+`lease_options`, `reassignment_options` and `capture_options`.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Final
 
 from proxy.config import readers
+from proxy.config.capture_options import CaptureOptions
 from proxy.config.keys import key
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.readers import Address, Network
@@ -325,6 +326,7 @@ class Config:
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     leases: LeaseOptions = field(default_factory=LeaseOptions)
     reassignment: ReassignmentSettings = field(default_factory=ReassignmentSettings)
+    capture: CaptureOptions = field(default_factory=CaptureOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)
     admin: AdminOptions = field(default_factory=AdminOptions)
     state: StateOptions = field(default_factory=StateOptions)

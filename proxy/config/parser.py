@@ -1,7 +1,7 @@
 """Tables, as TOML gives them -> Config. Pure: no file is read here, and no name is resolved.
 
 Every key is known by the field it fills; an unknown one is an error with a guess at what was meant, and a key
-of something that is not built yet says so. Values are read one by one; what they must agree on is checked
+of Kafka's clients that has no place here says why. Values are read one by one; what they must agree on is checked
 last (`proxy.config.checks`).
 """
 
@@ -10,6 +10,7 @@ from dataclasses import Field, fields, replace
 from pathlib import Path
 from typing import Final, TypeVar
 
+from proxy.config.capture_options import CaptureOptions
 from proxy.config.checks import check
 from proxy.config.environment import Tables, merge, override
 from proxy.config.lease_options import LeaseOptions
@@ -42,6 +43,7 @@ SECTIONS: Final = (
     "replication",
     "leases",
     "reassignment",
+    "capture",
     "limits",
     "admin",
     "state",
@@ -51,13 +53,9 @@ _SASL_OF_CLIENTS: Final = dict.fromkeys(
     ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
     "clients authenticate with the brokers, through Sluice",
 )
-NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
-    "": {
-        "capture": "capture is not built yet",
-    },
+REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     "cluster": {"security_protocol": "it follows from sasl_mechanism and tls"},
     "listeners": _SASL_OF_CLIENTS,
-    "quotas": {},
 }
 
 
@@ -90,9 +88,10 @@ def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
 
 
 def _parse(tables: Tables, source: Source, base: Path) -> Config:
-    refuse_unknown(tables, SECTIONS, "", NOT_BUILT[""])
+    refuse_unknown(tables, SECTIONS, "", {})
     quotas = _section(QuotaSettings, fields(QuotaSettings), "quotas", tables)
     state = _section(StateOptions, fields(StateOptions), "state", tables)
+    capture = _section(CaptureOptions, fields(CaptureOptions), "capture", tables)
     cluster = _section(ClusterOptions, fields(ClusterOptions), "cluster", tables)
     listeners = _listeners(tables.get("listeners", []), base)
     leases = _section(LeaseOptions, fields(LeaseOptions), "leases", tables)
@@ -115,6 +114,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
             base,
             state.directory,
         ),
+        capture=replace(capture, directory=_under(base, capture.directory)),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
         admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
         state=replace(state, directory=_under(base, state.directory)),
@@ -126,6 +126,8 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     warnings += config.replication.warnings()
     warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
     warnings += config.reassignment.warnings()
+    config.capture.check()
+    warnings += config.capture.warnings()
     if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
         warnings.append(
             "quotas.hold_seconds_max: has no effect with policy kip13, which never holds a request back"
@@ -134,7 +136,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
 
 
 def _section(make: Callable[..., T], known: Sequence[Field[object]], name: str, tables: Tables) -> T:
-    return build(make, known, name, _table(tables, name), NOT_BUILT.get(name, {}))
+    return build(make, known, name, _table(tables, name), REFUSED.get(name, {}))
 
 
 def _table(tables: Tables, name: str) -> Tables:
@@ -157,7 +159,7 @@ def _listeners(value: object, base: Path) -> tuple[ListenerOptions, ...]:
 def _listener(path: str, table: object, base: Path) -> ListenerOptions:
     if not isinstance(table, dict):
         raise ConfigError(path, "must be a table: [[listeners]]", table)
-    built = build(ListenerOptions, fields(ListenerOptions), path, table, NOT_BUILT["listeners"])
+    built = build(ListenerOptions, fields(ListenerOptions), path, table, REFUSED["listeners"])
     host = built.advertised_host or built.bind
     if host in WILDCARDS and not built.sidecar:
         key = "advertised_host"

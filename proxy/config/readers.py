@@ -114,6 +114,17 @@ def positive(path: str, value: object) -> float:
     return float(found)
 
 
+def share(path: str, value: object) -> float:
+    """Read a share: above 0, and 1 for all."""
+    try:
+        found = units.number(value)
+    except ValueError as error:
+        raise ConfigError(path, str(error), value) from None
+    if not 0 < found <= 1:
+        raise ConfigError(path, "must be greater than 0, and 1 at most", value)
+    return float(found)
+
+
 port: Final = count(1, PORT_MAX)
 rate: Final = count(1, RATE_MAX)
 

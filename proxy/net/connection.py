@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from protocol.errors import WireError
-from proxy.channel import ChannelSettings, Forward, PeerError, channel_for
+from proxy.channel import KEEP, ChannelSettings, Forward, PeerError, Tap, channel_for
 from proxy.logs import event
 from proxy.net.dial import Dial, Upstream
 from proxy.net.pump import Pump
@@ -42,6 +42,7 @@ class Connection:
     Args:
         upstream: the broker's address, or None where none is known yet.
         on_closed: called once, when both sockets are closed.
+        tap: where its requests are recorded; None where they are not.
         broker_host: the name that the broker's certificate must bear, where there is TLS towards brokers.
     """
 
@@ -76,6 +77,7 @@ class Connection:
         shared: Shared,
         on_closed: Callable[["Connection"], None],
         broker_host: str = "",
+        tap: Tap | None = None,
     ) -> None:
         self._shared = shared
         self._client = client
@@ -93,9 +95,11 @@ class Connection:
         self._finished_ms = 0  # since when all is answered and the client has been told the end (drain)
         self._closed = False
         self.peer = peer
-        self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats)
+        self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats, tap)
         encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
-        self.requests = Pump(self, shared, self.channel.requests, encrypted)
+        # Payloads that are kept have to come by here.
+        seen = encrypted or (tap is not None and tap.frames == KEEP)
+        self.requests = Pump(self, shared, self.channel.requests, seen)
         self.responses = Pump(self, shared, self.channel.responses, encrypted)
         self._active_ms = now_ms()
         self._active_bytes = 0

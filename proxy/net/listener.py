@@ -177,7 +177,8 @@ class Listener:
             settings = replace(settings, user=user)
         host = self._routes.host(broker_id, upstream) if shared.broker_tls and upstream else ""
         where = f"{peer[0]}:{peer[1]}"
-        self._connections.add(Connection(client, where, upstream, settings, shared, self._ended, host))
+        tap = None if shared.recorder is None else shared.recorder.tap(peer[0], name)
+        self._connections.add(Connection(client, where, upstream, settings, shared, self._ended, host, tap))
 
     def _ended(self, connection: Connection) -> None:
         self._connections.discard(connection)

@@ -8,7 +8,7 @@ from time import monotonic_ns
 from typing import Final, Protocol
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import Forward, Question
+from proxy.channel import Forward, Question, Tap
 from proxy.config import LimitOptions
 from proxy.net.handshakes import Handshakes
 from proxy.net.hangups import Hangups
@@ -50,12 +50,20 @@ class Closable(Protocol):
         """Give it up."""
 
 
+class Taps(Protocol):
+    """Decides whether a connection is captured."""
+
+    def tap(self, ip: str, listener: str) -> Tap | None:
+        """Take a connection; None where its requests are not captured."""
+
+
 class Shared:
     """One of these a process. The read buffer is used within one callback and never kept.
 
     Attributes:
         ask: who answers what a channel can not answer at once.
         broker_tls: TLS towards brokers; None for plaintext.
+        recorder: takes the rows of those that are captured; None where nobody is.
         arrivals: connections on their way in: PROXY header or TLS handshake not done.
     """
 
@@ -72,6 +80,7 @@ class Shared:
         self.ask: Ask = nobody_answers
         self.handshakes = Handshakes(loop, stats)
         self.broker_tls: BrokerTls | None = None
+        self.recorder: Taps | None = None
         self.arrivals: set[Closable] = set()
         self.connection_rates = ConnectionRates(engine)
         self.waiting_room = WaitingRoom(loop, stats)

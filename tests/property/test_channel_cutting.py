@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import Channel, ChannelSettings
+from proxy.channel import ChannelSettings, Head, Row, Tap, channel_for, whole
 from proxy.stats import Stats
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
@@ -25,6 +25,7 @@ from tests.support.memory_shell import MemoryShell
 from tests.support.playbook import gateway_address
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
 from tests.unit.protocol.kafka_frames import struct as entry
+from tests.unit.proxy.channel.test_captured import Rows
 
 CUTTINGS: Final = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 PIECES: Final = st.lists(st.one_of(st.integers(1, 20), st.integers(1, 3000)), min_size=1, max_size=40)
@@ -137,6 +138,7 @@ def relayed(
     *,
     answering: bool = True,
     spent_us: int | None = None,
+    rows: Rows | None = None,
 ) -> MemoryShell:
     """The whole conversation, cut into these pieces, over and over; another channel has spent some quota before.
 
@@ -154,7 +156,8 @@ def relayed(
     place = ChannelSettings(
         broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=1_000_000
     )
-    channel = Channel(place, engine, SessionTable(100), Stats())
+    tap = None if rows is None else Tap(rows, 1, "10.0.0.1", "clients", "blank")
+    channel = channel_for(place, engine, SessionTable(100), Stats(), tap)
     answers = broker(sizes) if answering else lambda _asked: b""
     return MemoryShell(channel, answers, b"".join(sent), pieces).run()
 
@@ -249,6 +252,41 @@ def test_sidecar_that_only_observes_changes_nothing(
     answers = broker(sizes)
     assert shell.requests.out == b"".join(sent)
     assert shell.responses.out == b"".join(map(answers, sent))
+
+
+@pytest.mark.parametrize("gateway", [True, False])
+@pytest.mark.parametrize("policy", ["kip13", "schedule"])
+@settings(CUTTINGS, max_examples=10)
+@given(
+    sent=requests(),
+    sizes=st.lists(st.integers(0, 20_000), min_size=1, max_size=5),
+    pieces=PIECES,
+    spent=st.sampled_from([0, 40_000]),
+    spent_us=st.sampled_from([None, 120_000]),
+)
+def test_capture_changes_nothing_and_has_a_row_for_every_request(
+    gateway: bool,
+    policy: Policy,
+    sent: list[bytes],
+    sizes: list[int],
+    pieces: list[int],
+    spent: int,
+    spent_us: int | None,
+) -> None:
+    options = EngineOptions(policy=policy)
+    plain = relayed(sent, sizes, pieces, options, gateway, spent, spent_us=spent_us)
+    rows = Rows()
+    captured = relayed(sent, sizes, pieces, options, gateway, spent, spent_us=spent_us, rows=rows)
+    assert captured.requests.out == plain.requests.out
+    assert captured.responses.out == plain.responses.out
+    assert decided(captured) == decided(plain)
+    made = sorted(rows.rows, key=lambda row: int(row[Row.SEQ]))
+    assert [row[Row.SEQ] for row in made] == list(range(len(sent)))
+    assert [row[Row.HEAD][Head.REQUEST_BYTES] for row in made] == [len(asked) - 4 for asked in sent]
+    kept = [whole(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in made]
+    assert all(len(frame) in (0, len(asked)) for frame, asked in zip(kept, sent, strict=True))
+    answered = [row for row in made if row[Row.RESPONSE_BYTES] >= 0]
+    assert len(answered) == sum(not silent(asked) for asked in sent)
 
 
 def frames(stream: bytes) -> list[bytes]:

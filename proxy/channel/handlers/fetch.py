@@ -120,8 +120,8 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
         error_code, session_id = unpack_from(">hi", buf, throttle_at + 4)
         if error_code or session_id != entry[3][1]:
             state.sessions.broker_error(state.settings.broker, entry[3][1])
-    if state.engine.charges_fetched_topics:
-        side.walk = FetchWalk(version, length, {})
+    if state.charges.charges_fetched_topics:
+        side.walk = state.fetch_walk(version, length)
         return WALK
     if version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None:
         side.walk = FetchWalk(version, length)

@@ -22,6 +22,12 @@ def test_part_of_a_run_is_not_written_unasked() -> None:
     assert options.parse(["--only", "produce", "--write"]).write
 
 
+def test_capture_is_a_run_of_its_own() -> None:
+    whole = options.parse(["--capture"])
+    assert (whole.block, whole.only, whole.capture) == ("capture", frozenset(options.CAPTURED), True)
+    assert not options.parse([]).capture
+
+
 def test_identities_are_a_run_of_their_own() -> None:
     whole = options.parse(["--identities"])
     assert (whole.block, whole.only, whole.write) == ("identities", frozenset(options.IDENTITIES), True)

@@ -13,7 +13,7 @@ from proxy.metrics import Metrics
 from proxy.reassign import status
 from proxy.reassign.decide import Decision
 from proxy.replication_view import ReplicationView
-from proxy.stats import Stats
+from proxy.stats import CaptureStats, Stats
 from quotas.engine import QuotaView
 from quotas.lease_peer import LeasePeer
 from quotas.lease_terms import LeaseTerms
@@ -112,6 +112,7 @@ def leased(stats: Stats) -> LeaseView:
 
 
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
+    stats.captures.setdefault("rows", CaptureStats())
     moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
     metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats), leased(stats), [lambda: moves])
     for _ in metrics.portions(77):

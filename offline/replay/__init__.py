@@ -1,0 +1,18 @@
+"""Replay: what was captured is sent again, open loop, and measured (issue 7).
+
+    reading     capture files -> requests, in the order of their times
+    schedule    pure: requests -> what is sent when, at a speed, on which connection
+    frames      pure: one planned request -> bytes; made up where nothing was kept
+    payload     record batches of a wanted size
+    target      the cluster that is replayed against: brokers, topics, versions
+    driver      many connections on one core that keep the schedule
+    measure     latencies, throttle times, lateness
+    report      JSON and HTML
+    command     `sluice-offline replay`
+
+Spark is not needed and never imported here.
+"""
+
+from offline.replay.command import add_parser, main
+
+__all__ = ["add_parser", "main"]

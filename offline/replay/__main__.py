@@ -1,0 +1,19 @@
+"""`python -m offline.replay`: the replay alone, without Spark's command line."""
+
+import argparse
+import sys
+
+from offline.replay.command import add_parser, main
+
+__all__ = ["parser"]
+
+
+def parser() -> argparse.ArgumentParser:
+    """A command line with `replay` as its only command."""
+    made = argparse.ArgumentParser(prog="python -m offline.replay")
+    add_parser(made.add_subparsers(required=True, metavar="COMMAND"))
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main(parser().parse_args(["replay", *sys.argv[1:]])))

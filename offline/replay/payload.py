@@ -1,0 +1,72 @@
+"""Record batches of a wanted size, made up: uncompressed, valid, and all zeros (KIP-98, magic 2).
+
+A batch has as many records as was recorded, as far as they fit and `RECORDS_MAX` allows; the last one takes what is
+left over. A batch cannot be smaller than its header and one record without key and value.
+"""
+
+import struct
+from functools import lru_cache
+from typing import Final
+
+from offline.replay.crc32c import finish, start, update, zeros
+
+__all__ = ["BATCH_BYTES_MIN", "RECORDS_MAX", "batch"]
+
+RECORDS_MAX: Final = 100
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_SUMMED_FROM: Final = 21  # attributes and all that follows
+_RECORD_BYTES_MIN: Final = 8
+BATCH_BYTES_MIN: Final = _HEADER.size + _RECORD_BYTES_MIN
+_NO_PRODUCER: Final = -1
+
+
+def _varint(value: int) -> bytes:
+    """A zigzag varint."""
+    rest = value << 1 if value >= 0 else (-value << 1) - 1
+    out = bytearray()
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+def _head(offset: int, value_bytes: int) -> bytes:
+    """A record up to its value: length, attributes, timestamp and offset deltas, no key, the value's length."""
+    inner = b"\0\0" + _varint(offset) + _varint(-1) + _varint(value_bytes)
+    return _varint(len(inner) + value_bytes + 1) + inner
+
+
+def _fitting(offset: int, size: int) -> tuple[bytes, int]:
+    """A record's head and the size of its value, so that it takes `size` bytes, or a byte less where none fits."""
+    value_bytes = max(size - len(_head(offset, size)) - 1, 0)
+    while value_bytes and len(_head(offset, value_bytes)) + value_bytes + 1 > size:
+        value_bytes -= 1
+    while len(_head(offset, value_bytes + 1)) + value_bytes + 2 <= size:
+        value_bytes += 1
+    return _head(offset, value_bytes), value_bytes
+
+
+@lru_cache(maxsize=256)
+def batch(size: int, records: int, timestamp_ms: int) -> bytes:
+    """Make a batch of `size` bytes, or one less where lengths do not come out even.
+
+    Args:
+        records: how many, where they fit; below 1: one.
+    """
+    room = max(size, BATCH_BYTES_MIN) - _HEADER.size
+    count = max(1, min(records, RECORDS_MAX, room // _RECORD_BYTES_MIN))
+    each = room // count
+    parts: list[tuple[bytes, int]] = []
+    body_bytes = 0
+    for offset in range(count):
+        head, value_bytes = _fitting(offset, room - body_bytes if offset == count - 1 else each)
+        parts.append((head, value_bytes))
+        body_bytes += len(head) + value_bytes + 1
+    fields = (0, count - 1, timestamp_ms, timestamp_ms, _NO_PRODUCER, -1, -1, count)
+    header = bytearray(_HEADER.pack(0, _HEADER.size - 12 + body_bytes, 0, 2, 0, *fields))
+    crc = update(start, header[_SUMMED_FROM:])
+    for head, value_bytes in parts:
+        crc = zeros(update(crc, head), value_bytes + 1)  # and no headers
+    struct.pack_into(">I", header, 17, finish(crc))
+    return bytes(header) + b"".join(head + bytes(value_bytes + 1) for head, value_bytes in parts)

@@ -1,0 +1,118 @@
+"""Recorded requests -> what is sent when, and on which connection. Pure: no clock, no socket, no file.
+
+A request is due when it had first come, at the recorded speed or a multiple of it: `mono_us` less its `delay_ms`, since
+what the quotas of then did to it is not the client's doing. Processes have clocks of their own, which the wall time of
+their first rows relates. Each recorded connection is one connection again, and sends in its recorded order, whatever
+rounding and upper bounds did to the times.
+
+What is not sent again: SASL exchanges, of whose tokens nothing is kept.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
+
+__all__ = ["Part", "Plan", "Planned", "Recorded", "plan"]
+
+_NOT_SENT: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
+
+
+class Part(NamedTuple):
+    """What a Produce or a Fetch had of one partition."""
+
+    topic: str
+    partition: int
+    bytes: int
+    records: int
+
+
+class Recorded(NamedTuple):
+    """One captured request; fields as in `protocol.capture`. `frame` is the request itself, where it was kept."""
+
+    wall_ms: int
+    mono_us: int
+    process: str
+    connection: int
+    seq: int
+    client_id: str
+    broker: int
+    api_key: int
+    api_version: int
+    request_bytes: int
+    response_bytes: int
+    upstream_us: int
+    throttle_ms: int
+    delay_ms: int
+    partitions: tuple[Part, ...]
+    frame: bytes = b""
+
+
+class Planned(NamedTuple):
+    """A request, when it is due in us from the beginning, and the number of its connection."""
+
+    due_us: int
+    connection: int
+    request: Recorded
+
+
+class Plan(NamedTuple):
+    """What is to be done.
+
+    Attributes:
+        sends: in the order of their times.
+        brokers: by number of a connection, which recorded broker it went to; -1: any.
+        left_out: requests that can not be sent again.
+    """
+
+    sends: list[Planned]
+    brokers: list[int]
+    left_out: int
+
+    @property
+    def seconds(self) -> float:
+        """From the first request to the last."""
+        return self.sends[-1].due_us / 1e6 if self.sends else 0.0
+
+
+def plan(recorded: Iterable[Recorded], speed: float, seconds: float = 0.0) -> Plan:
+    """Plan to send all requests, `speed` times as fast as they came.
+
+    Args:
+        seconds: of recorded time; what came later is left out; 0: all.
+    """
+    requests = sorted(recorded, key=lambda row: (row.process, row.connection, row.seq))
+    sent = [row for row in requests if row.api_key not in _NOT_SENT]
+    offsets = _offsets(requests)
+    numbers: dict[tuple[str, int], int] = {}
+    brokers: list[int] = []
+    arrivals: list[tuple[int, int, Recorded]] = []
+    last_us: dict[int, int] = {}
+    for row in sent:
+        key = (row.process, row.connection)
+        number = numbers.get(key)
+        if number is None:
+            number = numbers[key] = len(brokers)
+            brokers.append(row.broker)
+        arrived_us = row.mono_us + offsets[row.process] - 1000 * row.delay_ms
+        arrived_us = last_us[number] = max(arrived_us, last_us.get(number, arrived_us))
+        arrivals.append((arrived_us, number, row))
+    arrivals.sort(key=lambda entry: (entry[0], entry[1], entry[2].seq))
+    first_us = arrivals[0][0] if arrivals else 0
+    until_us = first_us + seconds * 1e6 if seconds else float("inf")
+    sends = [
+        Planned(int((arrived_us - first_us) / speed), number, row)
+        for arrived_us, number, row in arrivals
+        if arrived_us < until_us
+    ]
+    return Plan(sends, brokers, len(requests) - len(sends))
+
+
+def _offsets(requests: Iterable[Recorded]) -> dict[str, int]:
+    """What is added to each process's clock to have them all in one: from its earliest row."""
+    earliest: dict[str, Recorded] = {}
+    for row in requests:
+        known = earliest.get(row.process)
+        if known is None or row.mono_us < known.mono_us:
+            earliest[row.process] = row
+    return {process: 1000 * row.wall_ms - row.mono_us for process, row in earliest.items()}

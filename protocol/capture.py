@@ -1,0 +1,95 @@
+"""The captured row as data: its columns, their types and units, and the version of this layout.
+
+One row a request, payloads never: the proxy writes such rows as Parquet, `offline` reads them. From this table
+the proxy makes pyarrow's schema and `offline` Spark's; types are named as Arrow names them. The file says which
+version of the layout it has, under `SCHEMA_KEY` in its metadata; a reader refuses what it does not know.
+
+A request's place is (process, connection, seq): requests of a connection are numbered as they came, whatever the
+order of rows. `mono_us` orders what one process has seen and measures intervals; `wall_ms` says when it was, and may
+step. Both are of when the request was handled: when its header had been read, or the mute or hold before it was over;
+it had come `delay_ms` earlier.
+
+It knows no Parquet, and not how the numbers are come by.
+"""
+
+from typing import Final, NamedTuple
+
+__all__ = [
+    "COLUMNS",
+    "FILE_PREFIX",
+    "FILE_SUFFIX",
+    "FRAME",
+    "FRAMES",
+    "NONE",
+    "PARTITION_FIELDS",
+    "QUOTAS",
+    "SCHEMA_KEY",
+    "SCHEMA_VERSION",
+    "UNFINISHED_SUFFIX",
+    "Column",
+]
+
+SCHEMA_VERSION: Final = 1
+SCHEMA_KEY: Final = "sluice.capture.schema"
+
+# A directory holds `capture-<process>-<n>.parquet`; what is not finished has another ending, and is not read.
+FILE_PREFIX: Final = "capture-"
+FILE_SUFFIX: Final = ".parquet"
+UNFINISHED_SUFFIX: Final = ".inprogress"
+
+# In place of a number that is not there: no answer, no broker asked, records not counted.
+NONE: Final = -1
+
+
+class Column(NamedTuple):
+    """A column or a field: Arrow's name of its type ("int64", "int32", "int16", "string", "list<struct>")."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+# The fields of one entry of `partitions`.
+PARTITION_FIELDS: Final = (
+    Column("topic", "string", "name; its id as 32 hexadecimal digits where no name is known"),
+    Column("partition", "int32", "-1: what was not told apart, of all that the request or its answer holds"),
+    Column("bytes", "int64", "of the record batches"),
+    Column("records", "int32", "how many; -1 where not known"),
+)
+
+# Nothing is null: what is not there is -1 or "".
+COLUMNS: Final = (
+    Column("wall_ms", "int64", "UTC, ms since 1970"),
+    Column("mono_us", "int64", "the process's monotonic clock, us"),
+    Column("process", "string", "id of the run, whose clock mono_us is"),
+    Column("connection", "int64", "number of the client's connection in that run"),
+    Column("seq", "int64", "number of the request on its connection, from 0"),
+    Column("principal", "string", "user; ANONYMOUS without any, empty where it can not be read"),
+    Column("client_id", "string", "of the request's header; empty for none"),
+    Column("ip", "string", "the client's, behind the PROXY protocol too"),
+    Column("listener", "string", "name of the listener it came to"),
+    Column("broker", "int32", "id of the broker it was for; -1: not known by id"),
+    Column("api_key", "int16", ""),
+    Column("api_version", "int16", ""),
+    Column("request_bytes", "int64", "the frame, without its length prefix"),
+    Column(
+        "response_bytes",
+        "int64",
+        "of the answer, as Kafka charges a Fetch: without prefix and header tags; -1: none",
+    ),
+    Column("upstream_us", "int64", "from its last byte passed on to the answer's first; -1: answered here"),
+    Column("throttle_ms", "int32", "throttle time that Sluice told"),
+    Column("delay_ms", "int32", "how long it was kept from the broker: held, and muted before it"),
+    Column("quota", "string", "which one decided: one of QUOTAS"),
+    Column("mutations", "int32", "partition mutations it was charged with"),
+    Column("partitions", "list<struct>", "Produce and Fetch: bytes and records by topic and partition"),
+)
+
+# Beside them where frames are captured: whoever does not ask for it need not know.
+FRAME: Final = Column(
+    "frame", "binary", "the whole request with its length prefix; empty where it was not kept"
+)
+FRAMES: Final = ("off", "blank", "keep")
+
+# What may stand in `quota`; "": none was over.
+QUOTAS: Final = ("", "produce", "fetch", "request", "mutation")

@@ -1,0 +1,135 @@
+"""Starting and stopping capture: what the application holds."""
+
+import asyncio
+import logging
+import secrets
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Final
+
+from proxy.capture.directory import Directory
+from proxy.capture.recorder import Recorder
+from proxy.capture.tables import Tables
+from proxy.capture.writer import Writer
+from proxy.config import CaptureOptions
+from proxy.errors import ConfigError
+from proxy.logs import event
+from proxy.stats import CaptureStats, Stats
+from quotas.topic_names import TopicNames
+
+__all__ = ["Capture", "require_pyarrow", "start"]
+
+# A disk that stands still must not keep a stopping process for ever.
+_STOP_SECONDS_MAX: Final = 10.0
+# So long does the event loop wait for its turn while the writer makes columns; Python's default is 5 ms, too long where
+# the loop gives its turn away at every system call. It costs nothing while the writer waits for rows.
+_TURN_SECONDS: Final = 0.0001
+
+logger = logging.getLogger(__name__)
+
+
+class Capture:
+    """A recorder and its writer."""
+
+    def __init__(self, recorder: Recorder, writer: Writer, stats: CaptureStats) -> None:
+        self.recorder = recorder
+        self._writer = writer
+        self._stats = stats
+
+    def flush(self) -> None:
+        """Hand over what there is: called every second, so that rows do not wait for a batch to be full."""
+        self.recorder.full()
+
+    def close(self) -> None:
+        """Write what there is, and end; blocks. What can not be written in time is dropped."""
+        self.recorder.full()
+        self.recorder.queue.put(None)
+        self._writer.thread.join(_STOP_SECONDS_MAX)
+        if self._writer.thread.is_alive():
+            left = self._writer.unfinished_rows
+            while not self.recorder.queue.empty():
+                batch = self.recorder.queue.get_nowait()
+                left += 0 if batch is None else len(batch.rows)
+            self._stats.dropped["stopped"] += left
+            event(logger, logging.ERROR, "capture is not finished", waited_seconds=_STOP_SECONDS_MAX)
+        event(
+            logger,
+            logging.INFO,
+            "capture ended",
+            rows=self._stats.rows,
+            dropped=sum(self._stats.dropped.values()),
+        )
+
+
+def start(
+    options: CaptureOptions,
+    stats: Stats,
+    names: TopicNames,
+    loop: asyncio.AbstractEventLoop,
+    now_ms: Callable[[], int],
+) -> Capture | None:
+    """Start to capture, where that is configured.
+
+    Raises:
+        ConfigError: pyarrow is missing.
+        StartError: the directory can not be used.
+    """
+    if options.directory is None:
+        return None
+    require_pyarrow()
+    process = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}.{secrets.token_hex(3)}"
+    counters = stats.captures["rows"] = CaptureStats()
+    directory = Directory(options.directory, options.max_bytes)
+    removed = directory.prepare()
+    framed = options.frames != "off"
+    partitions = 1.0 if framed else options.partition_sample  # a replay wants them all
+    recorder = Recorder(process, options.sample, counters, options.frames, partitions)
+
+    def ask(topic_id: bytes) -> None:
+        loop.call_soon_threadsafe(partial(_ask, names, topic_id, now_ms))
+
+    tables = Tables(process, names.known, frames=framed)
+    writer = Writer(
+        recorder,
+        directory,
+        tables,
+        counters,
+        process,
+        options.rotate_bytes,
+        options.rotate_seconds,
+        names,
+        ask,
+    )
+    sys.setswitchinterval(_TURN_SECONDS)
+    writer.start()
+    event(
+        logger,
+        logging.INFO,
+        "capturing",
+        directory=str(options.directory),
+        process=process,
+        sample=options.sample,
+        frames=options.frames,
+        unfinished_removed=removed,
+    )
+    return Capture(recorder, writer, counters)
+
+
+def require_pyarrow() -> None:
+    """See that Parquet can be written.
+
+    Raises:
+        ConfigError: it can not.
+    """
+    try:
+        import pyarrow.parquet  # noqa: F401 - only whether it is there
+    except ImportError as error:
+        raise ConfigError(
+            "capture.directory", f"capture needs pyarrow, `pip install sluice[capture]`: {error}"
+        ) from error
+
+
+def _ask(names: TopicNames, topic_id: bytes, now_ms: Callable[[], int]) -> None:
+    names.name(topic_id, now_ms())

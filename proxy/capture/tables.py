@@ -1,0 +1,155 @@
+"""Rows -> columns -> Parquet; the only module that knows pyarrow.
+
+What a connection's rows share is converted once for each connection and put in its places by pyarrow. Python's threads
+take turns, at most `capture.start`'s time each unless a step is a single call; so no step may be long. All that
+compresses and writes lets others run meanwhile.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate, chain, repeat
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
+
+from protocol.capture import COLUMNS, FRAME, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
+from protocol.messages.walk import OTHER_TOPICS
+from proxy.capture.recorder import Batch
+from proxy.channel import Head, Row, whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Names", "Tables", "unnamed"]
+
+_COMPRESSION: Final = "zstd"
+_TOPIC_ID_BYTES: Final = 16
+_TOPIC_IDS_SINCE: Final = 13  # Produce and Fetch alike
+
+Names = Callable[[bytes], str | None]
+"""A topic's name by its id, where it is known."""
+
+
+class Tables:
+    """Makes record batches of rows, and files of record batches.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+    """
+
+    def __init__(self, process: str, names: Names, *, frames: bool = False) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        pa.set_cpu_count(1)  # one thread of ours is all that capture may take
+        self._pa, self._pc, self._pq = pa, pc, pq
+        self._names = names
+        partition = pa.struct(
+            [pa.field(column.name, self._type(column.type), False) for column in PARTITION_FIELDS]
+        )
+        self._partition = partition
+        types = {"list<struct>": pa.list_(pa.field("element", partition, False))}
+        self.schema = pa.schema(
+            [
+                pa.field(column.name, types.get(column.type) or self._type(column.type), False)
+                for column in COLUMNS
+            ],
+            metadata={SCHEMA_KEY: str(SCHEMA_VERSION)},
+        )
+        self._frames = frames
+        if frames:
+            self.schema = self.schema.append(pa.field(FRAME.name, self._type(FRAME.type), False))
+        self._process = pa.scalar(process, pa.string())
+
+    def _type(self, name: str) -> "pa.DataType":
+        return self._pa.string() if name == "string" else getattr(self._pa, name)()
+
+    def writer(self, file: BinaryIO) -> Any:
+        """Begin a file."""
+        return self._pq.ParquetWriter(file, self.schema, compression=_COMPRESSION)
+
+    def joined(self, batches: Sequence["pa.RecordBatch"]) -> "pa.Table":
+        """One table of many batches."""
+        return self._pa.Table.from_batches(batches, self.schema)
+
+    def convert(self, batch: Batch) -> "pa.RecordBatch":
+        """Make columns of rows."""
+        pa, pc, number = self._pa, self._pc, self._numbers
+        rows = list(zip(*batch.rows, strict=True))
+        heads = list(zip(*rows[Row.HEAD], strict=True))
+        places = {id(place): place for place in rows[Row.PLACE]}
+        indices = {key: index for index, key in enumerate(places)}
+        where = pa.array([indices[key] for key in map(id, rows[Row.PLACE])], pa.int32())
+        shared = list(zip(*places.values(), strict=True))
+        mono_ns = number(rows[Row.HANDLED_NS], "int64")
+        made = {
+            "mono_us": pc.divide(mono_ns, 1000),
+            "wall_ms": pc.divide(pc.add(mono_ns, batch.wall_minus_mono_ns), 1_000_000),
+            "process": pa.repeat(self._process, len(batch.rows)),
+            "seq": number(rows[Row.SEQ], "int64"),
+            "api_key": number(heads[Head.API_KEY], "int16"),
+            "api_version": number(heads[Head.API_VERSION], "int16"),
+            "request_bytes": number(heads[Head.REQUEST_BYTES], "int64"),
+            "response_bytes": number(rows[Row.RESPONSE_BYTES], "int64"),
+            "upstream_us": pc.divide(number(rows[Row.UPSTREAM_NS], "int64"), 1000),
+            "throttle_ms": number(rows[Row.THROTTLE_MS], "int32"),
+            "delay_ms": number(rows[Row.DELAY_MS], "int32"),
+            "quota": pa.array(rows[Row.QUOTA], pa.string()),
+            "mutations": number(rows[Row.MUTATIONS], "int32"),
+            "partitions": self._partitions(rows[Row.PARTITIONS], heads[Head.API_VERSION]),
+        }
+        for index, (name, kind) in enumerate(
+            (
+                ("connection", "int64"),
+                ("ip", "string"),
+                ("listener", "string"),
+                ("broker", "int32"),
+                ("principal", "string"),
+                ("client_id", "string"),
+            )
+        ):
+            made[name] = pa.array([_text(value) for value in shared[index]], self._type(kind)).take(where)
+        if self._frames:
+            kept = zip(rows[Row.FRAME], heads[Head.REQUEST_BYTES], strict=True)
+            made[FRAME.name] = pa.array([whole(frame, size) for frame, size in kept], pa.binary())
+        return pa.RecordBatch.from_arrays([made[name] for name in self.schema.names], schema=self.schema)
+
+    def _numbers(self, values: Sequence[int], kind: str) -> "pa.Array":
+        return self._pa.array(values, self._type(kind))
+
+    def _partitions(self, noted: Sequence[Any], versions: Sequence[int]) -> "pa.Array":
+        pa, number = self._pa, self._numbers
+        lists = list(map(tuple, noted))  # a walk that was cut short could still hold one
+        sizes = list(map(len, lists))
+        topics, *numbers = list(zip(*chain.from_iterable(lists), strict=True)) or [(), (), (), ()]
+        by_id = map(repeat, [version >= _TOPIC_IDS_SINCE for version in versions], sizes)
+        raw = list(zip(topics, chain.from_iterable(by_id), strict=True))
+        names = {pair: self._topic(*pair) for pair in set(raw)}
+        columns = [
+            pa.array([names[pair] for pair in raw], pa.string()),
+            number(numbers[0], "int32"),
+            number(numbers[1], "int64"),
+            number(numbers[2], "int32"),
+        ]
+        entries = pa.StructArray.from_arrays(columns, fields=list(self._partition))
+        offsets = pa.array(accumulate(sizes, initial=0), pa.int32())
+        return pa.ListArray.from_arrays(offsets, entries, type=self.schema.field("partitions").type)
+
+    def _topic(self, raw: bytes, by_id: bool) -> str:
+        if not by_id or len(raw) != _TOPIC_ID_BYTES or raw == OTHER_TOPICS:
+            return raw.decode("utf-8", "backslashreplace")
+        return self._names(raw) or raw.hex()
+
+
+def unnamed(batch: Batch, names: Names) -> set[bytes]:
+    """Ids of topics in these rows whose names are not known."""
+    return {
+        found[0]
+        for row in batch.rows
+        if row[Row.HEAD][Head.API_VERSION] >= _TOPIC_IDS_SINCE
+        for found in row[Row.PARTITIONS]
+        if len(found[0]) == _TOPIC_ID_BYTES and names(found[0]) is None
+    }
+
+
+def _text(value: object) -> object:
+    """Text as Parquet takes it: lone surrogates become escapes."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

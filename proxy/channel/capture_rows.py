@@ -1,0 +1,86 @@
+"""The row of a captured request while it is made, and where it goes (issue 7).
+
+A row is one list, whose places `Row` names; `protocol.capture` says what is written of it. What all rows of one speaker
+share is one tuple, `Place`. Nothing here is done for a connection that is not captured.
+"""
+
+from typing import Any, Final, NamedTuple, Protocol
+
+from protocol.capture import NONE
+
+__all__ = ["NONE_NS", "ROWS_MAX", "Head", "Place", "Recorder", "Row", "Tap"]
+
+# Rows that are handed over at a time. So few that making columns of them keeps the loop from its turn for less than a
+# millisecond, and so many that handing over costs nothing.
+ROWS_MAX: Final = 1024
+
+NONE_NS: Final = 1000 * NONE  # which is NONE in microseconds
+
+
+class Place(NamedTuple):
+    """What all rows of a connection share, while nobody else speaks on it."""
+
+    connection: int
+    ip: str
+    listener: str
+    broker: int
+    principal: str
+    client_id: str
+
+
+class Row:
+    """Places in a row's list."""
+
+    (
+        HEAD,  # of the request, as `RequestSide` unpacks it: see `Head`
+        PLACE,
+        SEQ,
+        HANDLED_NS,
+        SENT_NS,
+        RESPONSE_BYTES,
+        UPSTREAM_NS,
+        THROTTLE_MS,
+        DELAY_MS,
+        QUOTA,
+        MUTATIONS,
+        PARTITIONS,
+    ) = range(12)
+    FRAME = 12  # only where frames are captured
+
+
+class Head:
+    """Places in a request's head."""
+
+    REQUEST_BYTES, API_KEY, API_VERSION, CORRELATION_ID = range(4)
+
+
+class Recorder(Protocol):
+    """Takes rows; see `proxy.capture`.
+
+    Attributes:
+        rows: those of the batch under way; whoever makes it ROWS_MAX long calls `full`.
+    """
+
+    rows: list[list[Any]]
+
+    def full(self) -> None:
+        """Begin another batch."""
+
+    def kept(self, size: int) -> None:
+        """A frame of so many bytes is kept."""
+
+
+class Tap(NamedTuple):
+    """Where a channel's rows go, and whose they are.
+
+    Attributes:
+        frames: what is kept of its requests (`kept_frames`).
+        partition_sample: which share of large frames is walked to the end, to tell all partitions apart.
+    """
+
+    recorder: Recorder
+    connection: int
+    ip: str
+    listener: str
+    frames: str = "off"
+    partition_sample: float = 1.0

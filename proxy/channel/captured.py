@@ -1,0 +1,285 @@
+"""The channel of a client whose requests are captured: one row a request, and nothing else differs (issue 7).
+
+    client ──► CapturedRequests ──► broker      owed: the rows whose answers are still to come, oldest first,
+                    │  ▲                               beside `in_flight`, which it leaves as it is
+                   owed │
+                    ▼   │
+    client ◄── CapturedResponses ◄── broker     answered: the row is finished and given to the recorder
+
+It is chosen when a connection is made, so a client that is not captured pays nothing for it. Every request and answer
+of Produce and Fetch is walked here (`protocol.messages.captured_walks`), as it is for topics' quotas.
+
+A row (`capture_rows`) is made when the request is handled and filled in when its answer has begun. What ends without an
+answer (acks=0, a connection that is closed) is written without one. Not rows are: SASL tokens without a Kafka header,
+Metadata that Sluice asks for itself, and what brokers say to each other at a replication listener. No payload and no
+token is looked at; where whole requests are kept for replay, `kept_frames` does it.
+
+Two things are not what a broker would say. Nobody reads a muted client's socket, so when its next request came is not
+known: if it is there when the mute ends, all of the mute counts as its delay. And partition mutations are those asked
+for, as far as the sizes of topics are known without asking.
+"""
+
+from typing import Any, Final
+
+from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, flexible
+from protocol.capture import NONE
+from protocol.messages.captured_walks import CapturedFetchWalk
+from protocol.messages.fetch_session import SessionTable
+from proxy.channel.capture_rows import NONE_NS, Head, Place, Row, Tap
+from proxy.channel.captured_mutations import mutations_asked
+from proxy.channel.captured_state import INT32_MAX, CapturedState
+from proxy.channel.channel import Channel
+from proxy.channel.identity import Identity
+from proxy.channel.in_flight import Buffer, Entry
+from proxy.channel.kept_frames import Keeper
+from proxy.channel.request_time import measure
+from proxy.channel.requests import RequestSide
+from proxy.channel.responses import ResponseSide
+from proxy.channel.settings import ChannelSettings
+from proxy.stats import Stats
+from quotas.engine import Engine
+
+__all__ = ["CapturedChannel"]
+
+Unpacked = tuple[int, int, int, int, int]
+
+# A request that is there so soon after a mute has been there during it: loops and timers are late by a few ms.
+_LATE_MS: Final = 10
+_MUTATING: Final = frozenset((CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS))
+
+
+class CapturedRequests(RequestSide):
+    """Requests on their way to the broker; `large`: the row of the one seen last, where its end was not there."""
+
+    __slots__ = (
+        "_frame_at",
+        "_held",
+        "_keeper",
+        "_place",
+        "_seq",
+        "_silent",
+        "_waits_ns",
+        "_whose",
+        "large",
+    )
+
+    state: CapturedState
+
+    def __init__(self, state: CapturedState) -> None:
+        super().__init__(state)
+        self._seq = 0
+        self._place: Place | None = None
+        self._whose: Identity | None = None  # whose place it is
+        self.large: list[Any] | None = None
+        self._silent: list[Any] | None = None  # the same of one with acks=0
+        self._waits_ns = 0  # since when the next request waits; 0 where none does
+        self._held = False
+        self._frame_at = 0  # where in the buffer the request that is growing goes on
+        self._keeper = None if state.tap.frames == "off" else Keeper(state.tap.frames)
+
+    def wait(self, until_ms: int, *, held: bool) -> int:
+        """Order to wait, and note since when."""
+        if until_ms:
+            self._waits_ns = self._waits_ns or self.state.now_ns
+            self._held = self._held or held
+        return super().wait(until_ms, held=held)
+
+    def handled(  # noqa: C901 - a call a request costs 3 %
+        self, buf: Buffer, pos: int, end: int, body: int, head: Unpacked, now_ms: int
+    ) -> int:
+        """Begin the row of a request that was handled."""
+        state = self.state
+        if state.requests is not None or state.requests_version is not state.engine.version:
+            order = measure(self, buf, pos, end, body, head, now_ms)
+            state.unmeasured = None  # nobody is passed over here
+            if order:
+                return order
+        now_ns = state.now_ns
+        if self.large is not None:
+            self.sent()
+        if state.identity is not self._whose:
+            self._introduced()
+        seq = self._seq
+        row: list[Any] = [head, self._place, seq, now_ns, now_ns, NONE, NONE_NS, 0, 0, "", 0, ()]
+        self._seq = seq + 1
+        if self._keeper is not None:
+            self._keep(self._keeper, row, buf, pos, end, body, head)
+        if self._waits_ns or state.told_ms:
+            self._note_decisions(row, now_ns, now_ms)
+        if pos + 4 + head[0] > end:
+            self.large = row
+        key = head[1]
+        if key == PRODUCE:
+            row[Row.PARTITIONS] = state.produced  # a list that may grow yet
+            if not self.walk_answered:
+                return self._silenced(row)
+        elif key in _MUTATING:
+            row[Row.MUTATIONS] = mutations_asked(state.engine, buf, pos, end, body, head, now_ms)
+        state.owed.append(row)
+        return 0
+
+    def _keep(
+        self, keeper: Keeper, row: list[Any], buf: Buffer, pos: int, end: int, body: int, head: Unpacked
+    ) -> None:
+        """Keep the request itself beside its row."""
+        if keeper.begun():  # the one before it ends where this one begins
+            keeper.passed(buf, self._frame_at, pos)
+        self._frame_at = pos
+        frame = keeper.keep(buf, pos, end, body, head, len(self.state.owed))
+        row.append(frame)
+        self.state.tap.recorder.kept(head[0] if frame or keeper.begun() else 0)
+
+    def _introduced(self) -> None:
+        """Somebody else speaks."""
+        state, tap = self.state, self.state.tap
+        self._whose = state.identity
+        name = self._client_id.decode("utf-8", "backslashreplace")
+        self._place = Place(tap.connection, tap.ip, tap.listener, state.settings.broker, state.user, name)
+
+    def sent(self) -> None:
+        """The next request is here, or the answer to the large one: all of it has passed by now."""
+        row, self.large = self.large, None
+        assert row is not None, "there is one"
+        row[Row.SENT_NS] = min(max(self.moved_ns, row[Row.HANDLED_NS]), self.state.now_ns)
+
+    def close(self) -> None:
+        """The connection is over."""
+        if self._silent is not None:
+            self.state.write(self._silent)
+            self._silent = None
+
+    def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+        pos = super()._walk_on(buf, pos, end, now_ms)
+        if self.walk is None and self._silent is not None:
+            silent, self._silent = self._silent, None
+            self.state.decide(silent)
+            self.state.write(silent)
+        return pos
+
+    def _silenced(self, row: list[Any]) -> int:
+        """A Produce without answer is finished when it has passed."""
+        if self.walk is None:
+            self.state.write(row)
+        else:
+            self._silent = row
+        return 0
+
+    def _note_decisions(self, row: list[Any], now_ns: int, now_ms: int) -> None:
+        self.state.decide(row)
+        if not self._waits_ns:
+            return
+        if self._held or now_ms <= self.wait_until_ms + _LATE_MS:
+            row[Row.DELAY_MS] = min((now_ns - self._waits_ns) // 1_000_000, INT32_MAX)
+        if self._held:
+            row[Row.QUOTA] = row[Row.QUOTA] or "produce"
+        self._waits_ns = 0
+        self._held = False
+
+
+class FramedRequests(CapturedRequests):
+    """Requests of which more is kept than their rows."""
+
+    __slots__ = ()
+
+    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
+        """As always, and keep what passes of a large request."""
+        keeper = self._keeper
+        assert keeper is not None, "else it is the plainer class"
+        self._frame_at = start
+        count = super().receive(buf, start, end, now_ms)
+        if keeper.begun():
+            keeper.passed(buf, self._frame_at, start + count)
+        return count
+
+
+class CapturedResponses(ResponseSide):
+    """Answers on their way to the client."""
+
+    __slots__ = ("_requests", "_walked")
+
+    state: CapturedState
+
+    def __init__(self, state: CapturedState, requests: CapturedRequests) -> None:
+        super().__init__(state)
+        self._requests = requests
+        self._walked: list[Any] | None = None  # the row of the answer that is walked
+
+    def close(self) -> None:
+        """The connection is over."""
+        if self._walked is not None:
+            self.state.write(self._walked)
+            self._walked = None
+
+    def _answered(self) -> Entry:
+        state = self.state
+        entry = super()._answered()
+        owed = state.owed
+        if not owed or owed[0][Row.HEAD][Head.CORRELATION_ID] != entry[0]:
+            return entry  # asked by Sluice itself, or a bare token
+        row = owed.popleft()
+        if row is self._requests.large:
+            self._requests.sent()
+        row[Row.UPSTREAM_NS] = state.now_ns - row[Row.SENT_NS]
+        row[Row.RESPONSE_BYTES] = self.frame_bytes - 4
+        if state.told_ms:
+            state.decide(row)
+        head = row[Row.HEAD]
+        if head[Head.API_KEY] == FETCH:
+            self._fetched(row, head[Head.API_VERSION])
+        else:
+            state.write(row)
+        return entry
+
+    def _fetched(self, row: list[Any], version: int) -> None:
+        """Finish the row of a Fetch, at its answer's end where that is walked."""
+        if flexible(FETCH, version):  # Kafka charges without the tag section of the header
+            row[Row.RESPONSE_BYTES] -= 1
+        walk = self.walk
+        if isinstance(walk, CapturedFetchWalk):
+            row[Row.PARTITIONS] = walk.found
+            self._walked = row
+        else:
+            self.state.write(row)
+
+    def _answer_here(self) -> None:
+        state = self.state
+        correlation_id = state.in_flight[0][0]
+        super()._answer_here()
+        owed = state.owed
+        if owed and owed[0][Row.HEAD][Head.CORRELATION_ID] == correlation_id:
+            row = owed.popleft()
+            row[Row.RESPONSE_BYTES] = max(len(self.insert) - 4, 0)
+            state.write(row)
+
+    def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+        pos = super()._walk_on(buf, pos, end, now_ms)
+        if self.walk is None and self._walked is not None:
+            row, self._walked = self._walked, None
+            self.state.decide(row)
+            self.state.write(row)
+        return pos
+
+
+class CapturedChannel(Channel):
+    """The two sides of a connection whose requests are captured."""
+
+    __slots__ = ()
+
+    requests: CapturedRequests
+    responses: CapturedResponses
+
+    def __init__(
+        self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap
+    ) -> None:
+        self.state: CapturedState = CapturedState(settings, engine, sessions, stats, tap)
+        kind = CapturedRequests if tap.frames == "off" else FramedRequests
+        self.requests = kind(self.state)
+        self.responses = CapturedResponses(self.state, self.requests)
+
+    def close(self, now_ms: int) -> None:
+        """The connection is over: what is owed an answer never gets one."""
+        super().close(now_ms)
+        self.requests.close()
+        self.responses.close()
+        while self.state.owed:
+            self.state.write(self.state.owed.popleft())

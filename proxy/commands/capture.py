@@ -1,0 +1,139 @@
+"""`sluice capture`: look into captures, and record whole requests with a relay of one's own.
+
+`inspect` says what the files of a directory hold, and which can not be read. `frames` runs a relay without quotas that
+records: it is `sluice serve` with a configuration made of its arguments, for whoever has no proxy running yet; a proxy
+that runs records by `[capture] frames`. It ends by SIGTERM, Ctrl-C, or after `--seconds`.
+"""
+
+import argparse
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from protocol.api import API_NAMES
+from protocol.capture import FILE_PREFIX, FILE_SUFFIX, FRAME, SCHEMA_KEY, SCHEMA_VERSION, UNFINISHED_SUFFIX
+from proxy import logs
+from proxy.commands.arguments import listener
+from proxy.config import load
+from proxy.config.units import write_bytes
+from proxy.errors import SluiceError, UsageError
+
+DESCRIPTION: Final = "Look into captures, and record whole requests for replay."
+SHOWN_MAX: Final = 10
+_COLUMNS: Final = ("wall_ms", "connection", "client_id", "api_key", "request_bytes", "response_bytes")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what stands after `sluice capture`."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    shown = commands.add_parser("inspect", help="say what captures hold", allow_abbrev=False)
+    shown.add_argument("path", type=Path, nargs="+", metavar="PATH", help="a directory, or files of it")
+    shown.set_defaults(command=inspect)
+    frames = commands.add_parser("frames", help="record whole requests with a relay", allow_abbrev=False)
+    frames.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", required=True, help="the brokers")
+    frames.add_argument("--listen", metavar="HOST:PORT", required=True, help="as of `sluice serve`")
+    frames.add_argument("--directory", type=Path, required=True, help="where the files go")
+    frames.add_argument(
+        "--payload",
+        choices=("blank", "keep"),
+        default="blank",
+        help="of Produce: made up again at replay, or kept",
+    )
+    frames.add_argument(
+        "--seconds", type=float, default=0.0, metavar="S", help="stop after so long; 0: never"
+    )
+    frames.set_defaults(command=record)
+
+
+def record(options: argparse.Namespace) -> int:
+    """Relay and record until told to stop; give the exit code."""
+    if options.seconds < 0:
+        raise UsageError("--seconds must not be less than 0")
+    tables: dict[str, object] = {
+        "cluster": {"bootstrap": options.bootstrap_server},
+        "listeners": [listener(options.listen, None)],
+        "capture": {"directory": str(options.directory.resolve()), "frames": options.payload},
+        "admin": {"bind": ""},
+    }
+    config = load(None, {}, tables)
+    logs.set_up(config.log.level, config.log.format)
+    from proxy.app import run as run_app
+
+    if options.seconds:
+        timer = threading.Timer(options.seconds, os.kill, (os.getpid(), signal.SIGTERM))
+        timer.daemon = True
+        timer.start()
+    return run_app(config)
+
+
+def inspect(options: argparse.Namespace) -> int:
+    """Print what there is; give the exit code: 1 where something can not be read."""
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise SluiceError("captures are Parquet: `pip install sluice[capture]`") from error
+    files = list(_files(options.path))
+    if not files:
+        raise SluiceError(f"no {FILE_PREFIX}*{FILE_SUFFIX} in {', '.join(map(str, options.path))}")
+    wrong = 0
+    for path in files:
+        try:
+            for line in _file(path, pq):
+                print(line)
+        except (OSError, ValueError) as error:  # pyarrow's own errors are of these
+            wrong += 1
+            print(f"{path}: can not be read: {str(error).splitlines()[0]}")
+    return 1 if wrong else 0
+
+
+def _files(paths: list[Path]) -> Iterator[Path]:
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        for entry in sorted(path.iterdir()):
+            if entry.name.startswith(FILE_PREFIX) and entry.name.endswith((FILE_SUFFIX, UNFINISHED_SUFFIX)):
+                yield entry
+
+
+def _file(path: Path, pq: Any) -> Iterator[str]:
+    if path.name.endswith(UNFINISHED_SUFFIX):
+        yield f"{path}: {write_bytes(path.stat().st_size)} bytes, not finished"
+        return
+    with pq.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        version = (schema.metadata or {}).get(SCHEMA_KEY.encode(), b"").decode()
+        if version != str(SCHEMA_VERSION):
+            raise ValueError(
+                f"is no capture of version {SCHEMA_VERSION}" + (f" but {version}" if version else "")
+            )
+        with_frames = FRAME.name in schema.names
+        rows: Counter[str] = Counter()
+        clients: Counter[str] = Counter()
+        seen: set[int] = set()
+        frames = 0
+        first_ms, last_ms = 2**62, 0
+        for batch in file.iter_batches(columns=[*_COLUMNS, *([FRAME.name] if with_frames else [])]):
+            for row in batch.to_pylist():
+                rows[API_NAMES.get(row["api_key"], str(row["api_key"]))] += 1
+                clients[row["client_id"]] += row["request_bytes"] + max(row["response_bytes"], 0)
+                seen.add(row["connection"])
+                frames += bool(row.get(FRAME.name))
+                first_ms, last_ms = min(first_ms, row["wall_ms"]), max(last_ms, row["wall_ms"])
+    kept = f", {frames} whole requests" if with_frames else ""
+    yield f"{path}: {path.stat().st_size:,} bytes, {rows.total()} rows of {len(seen)} connections{kept}"
+    if rows:
+        yield f"  {_when(first_ms)} to {_when(last_ms)}"
+        yield "  requests: " + ", ".join(f"{name} {count}" for name, count in rows.most_common(SHOWN_MAX))
+        yield "  bytes by client id: " + ", ".join(
+            f"{name!r} {size:,}" for name, size in clients.most_common(SHOWN_MAX)
+        )
+
+
+def _when(wall_ms: int) -> str:
+    return f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

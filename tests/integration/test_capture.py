@@ -1,0 +1,159 @@
+"""What is captured is what clients did, on real brokers; and it can be replayed.
+
+Clients count what they send and get; the rows must say the same, to the record.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from protocol.api import FETCH, METADATA, PRODUCE
+from tests.cluster import Cluster
+from tests.conftest import CreateTopic
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+
+ROTATE_SECONDS = 1.0
+SECONDS_MAX = 30.0
+RECORDS = 500
+VALUE = bytes(range(200))
+
+Rows = list[dict[str, Any]]
+
+
+def settings(kafka: Cluster, directory: Path, **quotas: float) -> SluiceSettings:
+    sections = {"capture": {"directory": str(directory), "rotate_seconds": ROTATE_SECONDS}}
+    return SluiceSettings(
+        kafka.bootstrap(), sections=sections, client_quotas={"limited": quotas} if quotas else {}
+    )
+
+
+@pytest.fixture
+def sluice(kafka: Cluster, tmp_path: Path) -> Iterator[SluiceProcess]:
+    with SluiceProcess.configured(
+        settings(kafka, tmp_path / "capture", producer_byte_rate=20_000), tmp_path
+    ) as process:
+        yield process
+
+
+def rows(directory: Path) -> Rows:
+    found: Rows = []
+    for path in sorted(directory.glob("*.parquet")):
+        found += pq.read_table(path).to_pylist()
+    return found
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.1)
+
+
+def produce(bootstrap: str, topic: str, count: int, **more: Any) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": "writer", "linger.ms": 5, **more})
+    for number in range(count):
+        producer.produce(topic, VALUE, partition=number % 2)
+        producer.poll(0)
+    assert producer.flush(SECONDS_MAX) == 0
+
+
+def consume(bootstrap: str, topic: str, count: int) -> int:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "client.id": "reader",
+            "group.id": f"g-{topic}",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    got = 0
+    until = time.monotonic() + SECONDS_MAX
+    while got < count and time.monotonic() < until:
+        got += sum(message.error() is None for message in consumer.consume(100, 1.0))
+    consumer.close()
+    return got
+
+
+def test_rows_say_what_clients_did(sluice: SluiceProcess, tmp_path: Path, create_topic: CreateTopic) -> None:
+    topic = create_topic(partitions=2)
+    before_ms = time.time() * 1000
+    produce(sluice.bootstrap, topic, RECORDS)
+    assert consume(sluice.bootstrap, topic, RECORDS) == RECORDS
+    sluice.stop()
+    after_ms = time.time() * 1000
+    found = rows(tmp_path / "capture")
+    produced = [row for row in found if row["api_key"] == PRODUCE and row["client_id"] == "writer"]
+    parts = [part for row in produced for part in row["partitions"]]
+    assert {part["topic"] for part in parts} == {topic}
+    for partition in (0, 1):
+        counts = [part["records"] for part in parts if part["partition"] == partition]
+        assert sum(counts) == RECORDS / 2
+    # A record is its value and a few bytes; a request its records and a few more.
+    assert sum(part["bytes"] for part in parts) > RECORDS * len(VALUE)
+    assert all(sum(part["bytes"] for part in row["partitions"]) < row["request_bytes"] for row in produced)
+    fetched = [row for row in found if row["api_key"] == FETCH and row["client_id"] == "reader"]
+    brought = [part for row in fetched for part in row["partitions"] if part["bytes"]]
+    assert {part["topic"] for part in brought} == {topic}
+    assert sum(part["bytes"] for part in brought) >= sum(part["bytes"] for part in parts)
+    assert all(part["records"] in (-1, *range(1, RECORDS + 1)) for part in brought)
+    assert all(row["upstream_us"] > 0 and row["response_bytes"] > 0 for row in produced + fetched)
+    assert all(before_ms - 1000 <= row["wall_ms"] <= after_ms + 1000 for row in found)
+    assert {row["ip"] for row in found} == {"127.0.0.1"}
+    assert {row["principal"] for row in found} == {"ANONYMOUS"}
+    assert any(row["api_key"] == METADATA for row in found)
+    assert len({row["process"] for row in found}) == 1
+    for connection in {row["connection"] for row in found}:
+        seqs = [row["seq"] for row in found if row["connection"] == connection]
+        assert sorted(seqs) == list(range(len(seqs)))
+
+
+def test_throttled_requests_say_so(sluice: SluiceProcess, tmp_path: Path, create_topic: CreateTopic) -> None:
+    topic = create_topic(partitions=2)
+    more: dict[str, Any] = {"client.id": "limited", "batch.num.messages": 100}
+    produce(sluice.bootstrap, topic, 2000, **more)
+    sluice.stop()
+    found = [
+        row for row in rows(tmp_path / "capture") if row["client_id"] == "limited" and row["throttle_ms"]
+    ]
+    assert found
+    assert {row["quota"] for row in found} == {"produce"}
+
+
+def test_metrics_count_what_is_written(
+    sluice: SluiceProcess, tmp_path: Path, create_topic: CreateTopic
+) -> None:
+    produce(sluice.bootstrap, create_topic(partitions=2), 50)
+    wait_for(lambda: sluice.metric("sluice_capture_rows_total") > 0, "nothing is written")
+    assert sluice.metric("sluice_capture_dropped_total") == 0
+    assert sluice.metric("sluice_capture_files") >= 1
+    assert sluice.metric("sluice_capture_oldest_timestamp_seconds") > 0
+    assert list((tmp_path / "capture").glob("*.parquet"))
+
+
+def test_killed_process_leaves_whole_files_and_the_next_removes_the_rest(
+    kafka: Cluster, tmp_path: Path, create_topic: CreateTopic
+) -> None:
+    directory = tmp_path / "capture"
+    topic = create_topic(partitions=2)
+    process = SluiceProcess.configured(settings(kafka, directory), tmp_path).wait_ready()
+    produce(process.bootstrap, topic, 50)
+    wait_for(lambda: bool(list(directory.glob("*.parquet"))), "no file is finished")
+    produce(process.bootstrap, topic, 50)
+    wait_for(lambda: bool(list(directory.glob("*.inprogress"))), "no file is begun")
+    os.kill(process.process_id, signal.SIGKILL)
+    wait_for(lambda: not process.alive(), "it lives")
+    assert rows(directory)
+    left = {path.name for path in directory.glob("*.inprogress")}
+    with SluiceProcess.configured(settings(kafka, directory), tmp_path) as again:
+        assert not left & {path.name for path in directory.glob("*.inprogress")}
+        produce(again.bootstrap, topic, 10)
+    found = rows(directory)
+    assert len({row["process"] for row in found}) == 2

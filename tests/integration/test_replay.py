@@ -1,0 +1,164 @@
+"""Replays against real brokers: what arrives there, what is reported, and how it fails."""
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from offline.replay.__main__ import parser
+from offline.replay.command import main
+from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, METADATA, PRODUCE
+from tests.cluster import HOST, Cluster, free_port
+from tests.cluster.sasl import SASL
+from tests.conftest import CreateTopic
+from tests.support.captures import write
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+
+PARTITIONS = 3
+RECORDS = 20
+SECONDS_MAX = 30.0
+
+Row = dict[str, Any]
+
+
+def row(number: int, api_key: int, broker: int, topic: str = "", **more: Any) -> Row:
+    """Something that a client did every 20 ms, on a connection for each broker."""
+    partitions = []
+    if topic:
+        records = RECORDS if api_key == PRODUCE else -1
+        partitions = [{"topic": topic, "partition": broker - 1, "bytes": 5000, "records": records}]
+    return {
+        "wall_ms": 1_790_000_000_000 + 20 * number,
+        "mono_us": 20_000 * number,
+        "process": "p",
+        "connection": broker,
+        "seq": number,
+        "principal": "ANONYMOUS",
+        "client_id": "replayed",
+        "ip": "192.0.2.1",
+        "listener": "clients",
+        "broker": broker,
+        "api_key": api_key,
+        "api_version": 12,
+        "request_bytes": 5100 if topic else 100,
+        "response_bytes": 100,
+        "upstream_us": 900,
+        "throttle_ms": 0,
+        "delay_ms": 0,
+        "quota": "",
+        "mutations": 0,
+        "partitions": partitions,
+    } | more
+
+
+def recording(tmp_path: Path, topic: str) -> Path:
+    rows = []
+    for number in range(120):
+        broker = 1 + number % 3
+        if number % 4 == 0:
+            rows.append(row(number, FETCH, broker, topic, response_bytes=5070))
+        elif number % 4 == 3:
+            rows.append(row(number, (HEARTBEAT, METADATA, API_VERSIONS)[number % 3], broker))
+        else:
+            rows.append(row(number, PRODUCE, broker, topic))
+    return write(tmp_path / "capture-p-000001.parquet", rows)
+
+
+def replay(tmp_path: Path, capture: Path, target: str, *words: str) -> tuple[int, dict[str, Any]]:
+    report = tmp_path / f"{secrets.token_hex(4)}.json"
+    line = ["replay", str(capture), "--target", target, "--json", str(report), "--no-progress", *words]
+    line += ["--html", str(report.with_suffix(".html"))]
+    code = main(parser().parse_args(line))
+    return code, json.loads(report.read_text()) if report.exists() else {}
+
+
+def values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": secrets.token_hex(4), "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    found: list[bytes | None] = []
+    for _ in range(int(SECONDS_MAX)):
+        found += [message.value() for message in consumer.consume(1000, 1.0) if message.error() is None]
+        if len(found) >= count:
+            break
+    consumer.close()
+    return found
+
+
+def test_every_request_arrives_and_is_answered(kafka: Cluster, tmp_path: Path) -> None:
+    topic = f"r-{secrets.token_hex(4)}"
+    capture = recording(tmp_path, topic)
+    target = kafka.bootstrap().split(",")[0]
+    code, found = replay(tmp_path, capture, target, "--create", "--speed", "2")
+    assert code == 0
+    requests = found["requests"]
+    assert (requests["sent"], requests["answered"], requests["errors"]) == (120, 120, {})
+    assert requests["partitions_left_out"] == 0
+    assert found["planned"]["seconds"] == pytest.approx(119 * 0.02 / 2, abs=0.01)
+    assert found["apis"]["Produce"]["answered"] == 60
+    # Each Fetch finds as many bytes as it brought, in an answer with a few fields around them.
+    assert found["apis"]["Fetch"]["answered"] == 30
+    assert found["achieved"]["response_bytes"] > 30 * 5000
+    assert found["achieved"]["request_bytes"] > 60 * 5000
+    filled = PARTITIONS * -(-5000 // 1024)
+    assert len(values(kafka.bootstrap(), topic, 60 * RECORDS + filled)) == 60 * RECORDS + filled
+
+
+def test_quotas_throttle_a_replay(kafka: Cluster, tmp_path: Path, create_topic: CreateTopic) -> None:
+    capture = recording(tmp_path, create_topic(partitions=PARTITIONS))
+    quotas = {"replayed": {"producer_byte_rate": 1000.0}}
+    settings = SluiceSettings(kafka.bootstrap(), client_quotas=quotas)
+    with SluiceProcess.configured(settings, tmp_path) as sluice:
+        code, found = replay(tmp_path, capture, sluice.bootstrap, "--linger", "3")
+    assert code == 0
+    assert found["throttle_ms"]["requests"] > 0
+    assert found["apis"]["Produce"]["throttle_ms"]["requests"] == found["throttle_ms"]["requests"]
+    assert found["recorded"]["throttle_ms"]["requests"] == 0
+
+
+def test_kept_payloads_arrive_once_more(kafka: Cluster, tmp_path: Path, create_topic: CreateTopic) -> None:
+    topic = create_topic(partitions=PARTITIONS)
+    directory = tmp_path / "capture"
+    sections = {"capture": {"directory": str(directory), "frames": "keep"}}
+    sent = [secrets.token_bytes(size) for size in (10, 1000, 200_000) for _ in range(3)]
+    with SluiceProcess.configured(SluiceSettings(kafka.bootstrap(), sections=sections), tmp_path) as sluice:
+        producer = Producer({"bootstrap.servers": sluice.bootstrap, "enable.idempotence": True})
+        for number, value in enumerate(sent):
+            producer.produce(topic, value, partition=number % PARTITIONS)
+        assert producer.flush(SECONDS_MAX) == 0
+    code, found = replay(tmp_path, directory, kafka.bootstrap().split(",")[0])
+    assert (code, found["requests"]["errors"]) == (0, {})
+    assert sorted(values(kafka.bootstrap(), topic, 18), key=str) == sorted(2 * sent, key=str)
+
+
+def test_missing_topics_are_named(kafka: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capture = recording(tmp_path, "not-there")
+    code, _ = replay(tmp_path, capture, kafka.bootstrap().split(",")[0])
+    assert code == 2
+    assert "the target lacks 1 topics (not-there); --create makes them" in capsys.readouterr().err
+
+
+def test_target_that_is_not_there_is_one_clear_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capture = recording(tmp_path, "t")
+    code, found = replay(tmp_path, capture, f"{HOST}:{free_port()}")
+    assert (code, found) == (2, {})
+    err = capsys.readouterr().err
+    assert "can not be reached" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_target_that_wants_sasl_is_one_clear_line(
+    kafka: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = replay(tmp_path, recording(tmp_path, "t"), kafka.bootstrap(SASL).split(",")[0])
+    assert code == 2
+    assert (
+        "closed the connection at Metadata version 9: it refuses it, or expects TLS or SASL"
+        in capsys.readouterr().err
+    )

@@ -1,0 +1,117 @@
+"""What is sent for a recorded request; kafka-python judges the bytes."""
+
+from typing import Any
+
+import pytest
+from kafka.record import MemoryRecords
+
+from offline.replay.answers import Broker, Topic
+from offline.replay.frames import Encoder, Frame
+from offline.replay.schedule import Part
+from offline.replay.target import Placement
+from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, METADATA
+from tests.unit.offline.replay.rows import recorded
+from tests.unit.protocol.kafka_frames import REQUESTS, decoded
+
+
+def encoder(version: int = 12) -> Encoder:
+    brokers = {1: Broker("h1", 1), 2: Broker("h2", 2), -1: Broker("h1", 1)}
+    topics = {"a": Topic(0, {0: 11, 1: 12, 2: 11}), "b": Topic(0, {0: 12})}
+    placement = Placement(brokers, {1: 11, 2: 12, -1: 11}, topics, {("a", 0): 40}, produce_version=version)
+    return Encoder(placement, -1, 1_800_000_000_000)
+
+
+def body(frame: Frame | None) -> Any:
+    assert frame is not None
+    return decoded(REQUESTS[frame.api_key], frame.version, frame.data)
+
+
+@pytest.mark.parametrize("version", [9, 10, 11, 12])
+def test_produce_has_the_recorded_bytes_and_records(version: int) -> None:
+    frame = encoder(version).encode(recorded(partitions=(Part("a", 0, 1000, 7), Part("a", 2, 500, -1))), 5)
+    message = body(frame)
+    assert (message.acks, [topic.name for topic in message.topic_data]) == (-1, ["a"])
+    partitions = message.topic_data[0].partition_data
+    assert [entry.index for entry in partitions] == [0, 2]
+    assert [len(entry.records) for entry in partitions] == [1000, 500]
+    batch = MemoryRecords(bytes(partitions[0].records)).next_batch()
+    assert batch.validate_crc()
+    assert len(list(batch)) == 7
+
+
+def test_produce_that_was_not_answered_asks_for_no_answer() -> None:
+    frame = encoder().encode(recorded(response_bytes=-1), 5)
+    assert frame is not None
+    assert (body(frame).acks, frame.answered) == (0, False)
+
+
+def test_partition_goes_where_its_broker_leads_one() -> None:
+    assert [
+        entry.index for entry in body(encoder().encode(recorded(broker=2), 5)).topic_data[0].partition_data
+    ] == [1]
+
+
+def test_what_nobody_leads_is_left_out_and_counted() -> None:
+    made = encoder()
+    assert made.encode(recorded(partitions=(Part("b", 0, 10, 1),)), 5) is None
+    assert made.unplaced == 1
+    kept = body(made.encode(recorded(partitions=(Part("b", 0, 10, 1), Part("a", 0, 100, 1))), 5))
+    assert ([topic.name for topic in kept.topic_data], made.unplaced) == (["a"], 2)
+
+
+@pytest.mark.parametrize(
+    ("broker", "rest", "expected", "unplaced"),
+    [
+        (1, 3000, [(0, 1000), (2, 3000)], 0),
+        (1, 3_000_000, [(0, 1000), (2, 1_000_000)], 0),
+        (2, 9, [(1, 1000)], 1),
+    ],
+)
+def test_what_was_summed_goes_to_the_topics_other_partitions(
+    broker: int, rest: int, expected: list[tuple[int, int]], unplaced: int
+) -> None:
+    made = encoder()
+    parts = (Part("a", 0, 1000, 7), Part("", -1, rest, -1))
+    (topic,) = body(made.encode(recorded(broker=broker, partitions=parts), 5)).topic_data
+    assert [(entry.index, len(entry.records)) for entry in topic.partition_data] == expected
+    assert made.unplaced == unplaced
+    (asked,) = body(made.encode(recorded(api_key=FETCH, broker=broker, partitions=parts), 5)).topics
+    assert [(entry.partition, entry.partition_max_bytes) for entry in asked.partitions] == expected
+
+
+def test_fetch_asks_for_the_recorded_bytes() -> None:
+    row = recorded(
+        api_key=FETCH, request_bytes=300, partitions=(Part("a", 0, 5000, -1), Part("a", 2, 700, -1))
+    )
+    frame = encoder().encode(row, 5)
+    message = body(frame)
+    assert frame is not None
+    assert len(frame.data) == 300 + 4
+    assert (message.max_bytes, message.max_wait_ms, message.session_id, message.session_epoch) == (
+        5700,
+        0,
+        0,
+        -1,
+    )
+    asked = [
+        (entry.partition, entry.fetch_offset, entry.partition_max_bytes)
+        for entry in message.topics[0].partitions
+    ]
+    assert asked == [(0, 40, 5000), (2, 0, 700)]
+
+
+@pytest.mark.parametrize(("answer", "key"), [(30, METADATA), (600, API_VERSIONS), (9000, METADATA)])
+def test_other_requests_become_pings_of_their_size(answer: int, key: int) -> None:
+    frame = encoder().encode(recorded(api_key=HEARTBEAT, request_bytes=400, response_bytes=answer), 5)
+    assert frame is not None
+    assert (frame.api_key, len(frame.data)) == (key, 400 + 4)
+    message = body(frame)
+    if key == METADATA:
+        assert message.topics == (None if answer > 4096 else [])
+
+
+def test_smaller_than_any_is_as_small_as_can_be() -> None:
+    frame = encoder().encode(recorded(api_key=HEARTBEAT, request_bytes=5), 5)
+    assert frame is not None
+    assert body(frame).topics == []
+    assert frame.data[8:12] == (5).to_bytes(4, "big")

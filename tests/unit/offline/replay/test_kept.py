@@ -1,0 +1,97 @@
+"""Requests that were kept: taken apart, freed of their producers, and sent again."""
+
+import struct
+from typing import Any
+
+import pytest
+from kafka.record import MemoryRecords, MemoryRecordsBuilder
+
+from offline.replay import kept
+from offline.replay.schedule import Part
+from protocol.api import FIND_COORDINATOR, HEARTBEAT, METADATA, PRODUCE
+from tests.support import frames
+from tests.unit.offline.replay.rows import recorded
+from tests.unit.offline.replay.test_frames import body, encoder
+from tests.unit.protocol.kafka_frames import REQUESTS, framed
+from tests.unit.protocol.kafka_frames import struct as part
+
+
+def of_producer(values: list[bytes], compression: int = 0) -> bytes:
+    """A batch of an idempotent, transactional producer."""
+    builder = MemoryRecordsBuilder(2, compression, 1 << 20)
+    builder.set_producer_state(77, 3, 12, True)
+    for value in values:
+        builder.append(timestamp=1_700_000_000_000, key=b"k", value=value)
+    builder.close()
+    made: bytes = bytes(builder.buffer())
+    return made
+
+
+@pytest.mark.parametrize("compression", [0, 1])
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_batch_is_freed_and_stays_valid(size: int, compression: int) -> None:
+    batch = of_producer([bytes(range(256)) * size, b"second"], compression)
+    found = kept.freed(batch)
+    assert found is not None
+    assert struct.unpack_from(">qhi", found, 43) == (-1, -1, -1)
+    parsed = MemoryRecords(found).next_batch()
+    assert parsed.validate_crc()
+    assert not parsed.is_transactional
+    assert [record.value for record in parsed] == [bytes(range(256)) * size, b"second"]
+
+
+def test_what_is_no_batch_is_made_up() -> None:
+    assert kept.freed(b"\0" * 60) is None
+    assert kept.freed(frames.filler(100)) is None
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_records_of_any_version_are_taken_out(version: int) -> None:
+    frame = frames.produce_to(version, {"a": [10, 0], "b": [300]}, acks=1)
+    found = kept.read_produce(frame)
+    assert found is not None
+    assert (found.acks, [(index, len(records)) for index, records in found.records]) == (
+        1,
+        [(0, 10), (1, 0), (0, 300)],
+    )
+
+
+def test_frame_that_was_cut_is_made_up() -> None:
+    assert kept.read_produce(frames.produce_to(9, {"a": [10]})[:40]) is None
+
+
+def produced(batch: bytes) -> bytes:
+    cls = REQUESTS[PRODUCE]
+    entry: Any = part(cls, 9, "PartitionProduceData", index=1, records=batch)
+    data: Any = part(cls, 9, "TopicProduceData", partition_data=[entry])
+    data.name = "a"
+    return framed(cls[9](transactional_id=None, acks=1, timeout_ms=1, topic_data=[data]), 9, "c")
+
+
+def test_kept_produce_goes_to_the_targets_partition_with_its_records() -> None:
+    batch = of_producer([b"value"])
+    row = recorded(broker=1, partitions=(Part("a", 1, len(batch), 1),), frame=produced(batch))
+    message = body(encoder().encode(row, 5))
+    assert message.acks == 1
+    (entry,) = message.topic_data[0].partition_data
+    # Broker 1 stands for one that leads partitions 0 and 2 there.
+    assert (entry.index, bytes(entry.records)) == (2, kept.freed(batch))
+
+
+def test_request_that_only_asks_is_sent_as_it_was() -> None:
+    made = encoder()
+    made._placement.ranges = {FIND_COORDINATOR: (0, 6), METADATA: (0, 13)}
+    frame = frames.request(FIND_COORDINATOR, 4, b"whatever")
+    row = recorded(api_key=FIND_COORDINATOR, api_version=4, frame=frame)
+    found = made.encode(row, 1234)
+    assert found is not None
+    assert (found.data, found.version) == (frame[:8] + (1234).to_bytes(4, "big") + frame[12:], 4)
+
+
+@pytest.mark.parametrize(("key", "version"), [(HEARTBEAT, 4), (FIND_COORDINATOR, 7)])
+def test_others_become_pings(key: int, version: int) -> None:
+    made = encoder()
+    made._placement.ranges = {FIND_COORDINATOR: (0, 6), HEARTBEAT: (0, 4)}
+    found = made.encode(recorded(api_key=key, api_version=version, frame=frames.request(key, version)), 5)
+    assert found is not None
+    assert found.api_key == METADATA

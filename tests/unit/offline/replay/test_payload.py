@@ -1,0 +1,42 @@
+"""Made-up batches are valid: kafka-python judges them."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.record import MemoryRecords
+
+from offline.replay.crc32c import crc32c, finish, start, update, zeros
+from offline.replay.payload import BATCH_BYTES_MIN, RECORDS_MAX, batch
+
+NOW_MS = 1_800_000_000_000
+
+
+def test_sum_is_the_published_one() -> None:
+    assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
+    assert crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, B.4
+
+
+@given(st.binary(max_size=20), st.integers(0, 5000), st.binary(max_size=20))
+def test_zeros_are_summed_as_if_they_were_there(before: bytes, count: int, after: bytes) -> None:
+    assert finish(update(zeros(update(start, before), count), after)) == crc32c(before + bytes(count) + after)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 20_000), st.integers(-1, 200))
+def test_batch_is_valid_and_of_the_size_wanted(size: int, records: int) -> None:
+    made = batch(size, records, NOW_MS)
+    assert max(size, BATCH_BYTES_MIN) - 1 <= len(made) <= max(size, BATCH_BYTES_MIN)
+    parsed = MemoryRecords(made).next_batch()
+    assert parsed.validate_crc()
+    found = list(parsed)
+    assert 1 <= len(found) <= max(1, min(records, RECORDS_MAX))
+    assert found[0].timestamp == NOW_MS
+
+
+@pytest.mark.parametrize("size", [1_000_000, 10_000_000])
+def test_large_batch_is_exact_enough(size: int) -> None:
+    assert 0 <= size - len(batch(size, 1, NOW_MS)) <= 1
+
+
+def test_records_are_as_many_as_recorded() -> None:
+    assert len(list(MemoryRecords(batch(5000, 7, NOW_MS)).next_batch())) == 7

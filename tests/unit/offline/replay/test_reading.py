@@ -1,0 +1,107 @@
+"""Files that can be read, and what is said of those that can not."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from offline.replay import reading
+from offline.replay.errors import CaptureError
+from offline.replay.reading import capture_files, read
+from offline.replay.schedule import Part
+from protocol.capture import COLUMNS
+from tests.support.captures import schema, write
+
+EXAMPLES: dict[str, Any] = {
+    "string": "x",
+    "list<struct>": [{"topic": "t", "partition": 1, "bytes": 2, "records": 3}],
+}
+
+
+def written(path: Path, rows: int = 2, columns: pa.Schema | None = None) -> Path:
+    row = {column.name: EXAMPLES.get(column.type, 7) for column in COLUMNS}
+    return write(path, [row] * rows, columns)
+
+
+def test_rows_are_read_in_order_of_the_files(tmp_path: Path) -> None:
+    written(tmp_path / "capture-p-000002.parquet", 1)
+    written(tmp_path / "capture-p-000001.parquet", 2)
+    (tmp_path / "capture-p-000003.parquet.inprogress").write_bytes(b"half")
+    (tmp_path / "other.parquet").write_bytes(b"foreign")
+    files = capture_files([tmp_path])
+    assert [path.name for path in files] == ["capture-p-000001.parquet", "capture-p-000002.parquet"]
+    rows = read(files)
+    assert len(rows) == 3
+    assert (rows[0].client_id, rows[0].api_key, rows[0].partitions) == ("x", 7, (Part("t", 1, 2, 3),))
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("missing", "there is no such file"),
+        ("capture-p-1.parquet.inprogress", "is not finished"),
+        ("empty", "no capture-\\*.parquet there"),
+    ],
+)
+def test_what_is_not_there_is_named(tmp_path: Path, name: str, problem: str) -> None:
+    (tmp_path / "capture-p-1.parquet.inprogress").write_bytes(b"")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(CaptureError, match=f"{name}.*{problem}"):
+        capture_files([tmp_path / name])
+
+
+def test_file_that_was_cut_short_is_named(tmp_path: Path) -> None:
+    path = written(tmp_path / "capture-p-1.parquet", 100)
+    path.write_bytes(path.read_bytes()[:-50])
+    with pytest.raises(CaptureError, match=r"capture-p-1.parquet: is no Parquet file, or was cut short"):
+        read([path])
+
+
+def test_foreign_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="is no capture of Sluice's"):
+        read([written(tmp_path / "x.parquet", columns=schema(None))])
+
+
+def test_other_version_of_the_layout_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="has version 0 of the layout, and version 1 is read here"):
+        read([written(tmp_path / "x.parquet", columns=schema("0"))])
+
+
+def test_missing_columns_are_named(tmp_path: Path) -> None:
+    full = schema()
+    few = pa.schema([field for field in full if field.name not in ("seq", "ip")], metadata=full.metadata)
+    with pytest.raises(CaptureError, match="lacks the columns seq, ip"):
+        read([written(tmp_path / "x.parquet", columns=few)])
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "value", "problem"),
+    [
+        ("client_id", pa.string(), None, "client_id is missing"),
+        ("request_bytes", pa.int64(), 1 << 40, "nothing of 1099511627776 bytes can be sent"),
+        ("request_bytes", pa.string(), "many", "not supported between"),
+    ],
+)
+def test_row_that_is_none_is_named(
+    tmp_path: Path, column: str, kind: pa.DataType, value: object, problem: str
+) -> None:
+    columns = schema()
+    columns = columns.set(columns.get_field_index(column), pa.field(column, kind))
+    good = {each.name: EXAMPLES.get(each.type, 7) for each in COLUMNS}
+    good |= {column: "7" if kind == pa.string() else 7}
+    path = write(tmp_path / "x.parquet", [good, good | {column: value}], columns)
+    row = 1 if kind == pa.string() and value else 2  # which is a column of another type
+    with pytest.raises(CaptureError, match=f"x.parquet: row {row} is not of the layout: .*{problem}"):
+        read([path])
+
+
+def test_capture_without_rows_says_so(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="nothing was captured"):
+        read([written(tmp_path / "x.parquet", 0)])
+
+
+def test_too_many_rows_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "REQUESTS_MAX", 1)
+    with pytest.raises(CaptureError, match="more than 1 requests"):
+        read([written(tmp_path / "x.parquet")])

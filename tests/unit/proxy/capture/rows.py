@@ -1,0 +1,28 @@
+"""Rows as a captured channel makes them, for the tests of what becomes of them."""
+
+from typing import Any
+
+from protocol.api import PRODUCE
+from proxy.channel import Place
+
+MONO_NS = 5_000_000_000
+PLACE = Place(7, "10.0.0.1", "clients", 1, "alice", "c")
+TOPIC_ID = bytes(range(16))
+
+
+def row(seq: int = 0, *, place: Place = PLACE, version: int = 9, partitions: Any = ()) -> list[Any]:
+    """A Produce of 157 bytes, answered in 1.5 ms with 60, that told 40 ms and had waited 3."""
+    return [
+        (157, PRODUCE, version, 9, 1),
+        place,
+        seq,
+        MONO_NS + 1000 * seq,
+        MONO_NS,
+        60,
+        1_500_000,
+        40,
+        3,
+        "produce",
+        2,
+        partitions,
+    ]

@@ -1,0 +1,63 @@
+"""The loop's end of capture: sampling by connection, batches, and the bound of the queue."""
+
+import pytest
+
+from proxy.capture import recorder as module
+from proxy.capture.recorder import Recorder
+from proxy.channel import Tap
+from proxy.stats import CaptureStats
+from tests.unit.proxy.capture.rows import row
+
+
+def recorder(sample: float = 1.0, process: str = "p") -> tuple[Recorder, CaptureStats]:
+    stats = CaptureStats()
+    return Recorder(process, sample, stats), stats
+
+
+def test_connections_are_numbered() -> None:
+    made, _ = recorder()
+    assert [made.tap("10.0.0.1", "clients") for _ in range(2)] == [
+        Tap(made, 1, "10.0.0.1", "clients", "off", 1.0),
+        Tap(made, 2, "10.0.0.1", "clients", "off", 1.0),
+    ]
+
+
+def test_sample_is_a_share_of_connections_and_of_whole_ones() -> None:
+    made, _ = recorder(0.25)
+    taken = [tap.connection for _ in range(10_000) if (tap := made.tap("10.0.0.1", "clients"))]
+    assert 2300 < len(taken) < 2700
+    other, _ = recorder(0.25)
+    again = [tap.connection for _ in range(10_000) if (tap := other.tap("10.0.0.1", "clients"))]
+    assert taken == again
+
+
+def test_sample_is_another_one_in_another_run() -> None:
+    taken = []
+    for process in ("p", "q"):
+        made, _ = recorder(0.5, process)
+        taken.append([made.tap("10.0.0.1", "clients") is not None for _ in range(100)])
+    assert taken[0] != taken[1]
+
+
+def test_nothing_is_handed_over_of_nothing() -> None:
+    made, _ = recorder()
+    made.full()
+    assert made.queue.empty()
+
+
+def test_batch_takes_the_rows_and_leaves_room() -> None:
+    made, _ = recorder()
+    made.rows.append(row())
+    made.full()
+    batch = made.queue.get_nowait()
+    assert batch is not None
+    assert (batch.rows, made.rows) == ([row()], [])
+
+
+def test_rows_that_find_no_place_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUEUE_BATCHES_MAX", 2)
+    made, stats = recorder()
+    for _ in range(5):
+        made.rows += [row(), row()]
+        made.full()
+    assert (made.queue.qsize(), stats.dropped["queue"], made.rows) == (2, 3 * 2, [])

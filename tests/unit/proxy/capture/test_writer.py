@@ -1,0 +1,239 @@
+"""The writing thread: rotation, a disk that is full, and the end."""
+
+import errno
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow.parquet as pq
+import pytest
+
+from proxy.capture import Capture
+from proxy.capture import capture as stopping
+from proxy.capture import writer as module
+from proxy.capture.directory import Directory
+from proxy.capture.recorder import Recorder
+from proxy.capture.tables import Tables
+from proxy.capture.writer import Writer
+from proxy.stats import CaptureStats
+from tests.unit.proxy.capture.rows import TOPIC_ID, row
+
+SECONDS_MAX = 20.0
+
+
+class Topics:
+    """Names that are learned when they are asked for."""
+
+    def __init__(self) -> None:
+        self.names: dict[bytes, str] = {}
+
+    def known(self, topic_id: bytes) -> str | None:
+        return self.names.get(topic_id)
+
+    def ask(self, topic_id: bytes) -> None:
+        self.names[topic_id] = "orders"
+
+
+class Full(Directory):
+    """A directory on a disk that is full after so many bytes."""
+
+    def __init__(self, path: Path, left: int) -> None:
+        super().__init__(path, 10**9)
+        self.left = left
+
+    def create(self, name: str) -> tuple[Path, BinaryIO]:
+        path, file = super().create(name)
+        return path, Limited(file, self)  # type: ignore[return-value]  # all that is used of a file
+
+
+class Limited:
+    """A file that can not grow for ever."""
+
+    def __init__(self, file: BinaryIO, directory: Full) -> None:
+        self._file = file
+        self._directory = directory
+
+    def write(self, data: Any) -> int:
+        self._directory.left -= memoryview(data).nbytes
+        if self._directory.left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._file.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class Rig:
+    """A writer with a recorder in front of it."""
+
+    def __init__(
+        self, directory: Directory, *, rotate_bytes: int = 10**9, rotate_seconds: float = 3600.0
+    ) -> None:
+        self.path = directory.path
+        self.stats = CaptureStats()
+        self.recorder = Recorder("p", 1.0, self.stats)
+        topics = Topics()
+        tables = Tables("p", topics.known)
+        self.writer = Writer(
+            self.recorder,
+            directory,
+            tables,
+            self.stats,
+            "p",
+            rotate_bytes,
+            rotate_seconds,
+            topics,
+            topics.ask,
+        )
+        self.writer.start()
+
+    def record(self, count: int, first: int = 0, **fields: Any) -> None:
+        self.recorder.rows += [row(first + index, **fields) for index in range(count)]
+        self.recorder.full()
+
+    def end(self) -> None:
+        self.recorder.queue.put(None)
+        self.writer.thread.join(SECONDS_MAX)
+        assert not self.writer.thread.is_alive()
+
+    def rows(self) -> list[int]:
+        return [
+            seq
+            for path in sorted(self.path.glob("*.parquet"))
+            for seq in pq.read_table(path)["seq"].to_pylist()
+        ]
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + SECONDS_MAX
+    while not condition():
+        assert time.monotonic() < until, "it never comes"
+        time.sleep(0.01)
+
+
+def test_what_is_recorded_is_written_at_the_end(tmp_path: Path) -> None:
+    rig = Rig(Directory(tmp_path, 10**9))
+    rig.record(3)
+    rig.record(2, first=3)
+    rig.end()
+    assert rig.rows() == [0, 1, 2, 3, 4]
+    assert (rig.stats.rows, rig.stats.files, sum(rig.stats.dropped.values())) == (5, 1, 0)
+    assert rig.stats.bytes == rig.stats.bytes_written > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["capture-p-000001.parquet"]
+
+
+def test_nothing_recorded_is_no_file(tmp_path: Path) -> None:
+    rig = Rig(Directory(tmp_path, 10**9))
+    rig.end()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_file_is_rotated_by_size(tmp_path: Path) -> None:
+    rig = Rig(Directory(tmp_path, 10**9), rotate_bytes=10_000)
+    for first in range(0, 4000, 1000):
+        rig.record(1000, first)
+    rig.end()
+    assert rig.stats.files > 1
+    assert rig.rows() == list(range(4000))
+
+
+def test_file_is_rotated_by_time(tmp_path: Path) -> None:
+    rig = Rig(Directory(tmp_path, 10**9), rotate_seconds=0.1)
+    rig.record(1)
+    wait_for(lambda: rig.stats.files == 1)
+    rig.record(1, first=1)
+    wait_for(lambda: rig.stats.files == 2)
+    assert rig.rows() == [0, 1]
+    rig.end()
+
+
+def test_old_files_make_room(tmp_path: Path) -> None:
+    rig = Rig(Directory(tmp_path, 1), rotate_bytes=1)
+    for first in range(5):
+        rig.record(1, first)
+    rig.end()
+    assert rig.rows() == [4]
+    assert (rig.stats.rows, rig.stats.files) == (5, 1)
+
+
+def test_full_disk_drops_the_file_and_counts_its_rows(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.2)
+    disk = Full(tmp_path, 100_000)
+    rig = Rig(disk, rotate_bytes=50_000)
+    recorded = 0
+    while not rig.stats.dropped["disk"]:
+        rig.record(1000, recorded)
+        recorded += 1000
+        time.sleep(0.01)
+    rig.record(7, recorded)  # while the disk is left alone
+    wait_for(rig.recorder.queue.empty)
+    disk.left = 10**9
+    time.sleep(0.3)
+    rig.record(5, 10**6)
+    rig.end()
+    assert rig.rows()[-5:] == list(range(10**6, 10**6 + 5))
+    # Every row is in a file that is whole, or counted.
+    assert len(rig.rows()) == rig.stats.rows
+    assert rig.stats.rows + rig.stats.dropped["disk"] == recorded + 7 + 5
+    assert not list(tmp_path.glob("*.inprogress"))
+    assert "capture can not be written" in caplog.text
+
+
+def test_directory_that_is_gone_drops_rows(tmp_path: Path) -> None:
+    directory = tmp_path / "gone"
+    directory.mkdir()
+    rig = Rig(Directory(directory, 10**9))
+    directory.rmdir()
+    rig.record(4)
+    rig.end()
+    assert rig.stats.dropped["disk"] == 4
+
+
+def test_names_of_topics_are_asked_for_before_rows_are_written(tmp_path: Path) -> None:
+    rig = Rig(Directory(tmp_path, 10**9))
+    rig.record(1, version=13, partitions=[(TOPIC_ID, 0, 1, 1)])
+    rig.end()
+    (path,) = tmp_path.iterdir()
+    assert pq.read_table(path)["partitions"].to_pylist()[0][0]["topic"] == "orders"
+
+
+def test_failure_that_nobody_expects_drops_the_file_and_not_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = Rig(Directory(tmp_path, 10**9), rotate_seconds=0.1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Tables, "joined", lambda *_: 1 / 0)
+        rig.record(3)
+        wait_for(lambda: rig.stats.dropped["internal"] == 3)
+    rig.record(2, first=3)
+    rig.end()
+    assert rig.rows() == [3, 4]
+    assert not list(tmp_path.glob("*.inprogress"))
+
+
+def test_disk_that_stands_still_does_not_keep_a_stopping_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stopping, "_STOP_SECONDS_MAX", 0.2)
+    rig = Rig(Directory(tmp_path, 10**9))
+    free = threading.Event()
+    monkeypatch.setattr(Tables, "convert", lambda *_: free.wait(SECONDS_MAX))
+    for first in (0, 2, 4):
+        rig.record(2, first)
+    wait_for(lambda: rig.recorder.queue.qsize() == 2)
+    Capture(rig.recorder, rig.writer, rig.stats).close()
+    assert rig.stats.dropped["stopped"] == 6  # two of them in hand
+    free.set()
+
+
+def test_batch_that_can_not_be_converted_is_counted_and_the_next_is_written(tmp_path: Path) -> None:
+    rig = Rig(Directory(tmp_path, 10**9))
+    rig.recorder.rows.append([None] * len(row()))
+    rig.recorder.full()
+    rig.record(2)
+    rig.end()
+    assert (rig.stats.dropped["internal"], rig.rows()) == (1, [0, 1])

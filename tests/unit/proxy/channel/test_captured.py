@@ -1,0 +1,265 @@
+"""The rows of a captured channel, as dialogues: one a request, whatever becomes of it."""
+
+from typing import Any
+
+from protocol.api import HEARTBEAT, PRODUCE
+from protocol.messages.fetch_session import SessionTable
+from proxy.channel import ROWS_MAX, ChannelSettings, Head, Place, Row, Tap
+from proxy.channel.capture_rows import NONE_NS
+from proxy.channel.captured import CapturedChannel
+from proxy.stats import Stats
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import Engine, EngineOptions
+from tests.support import frames
+from tests.support.mutation_frames import create
+from tests.support.playbook import (
+    FRAME_BYTES_MAX,
+    Drop,
+    Insert,
+    Pass,
+    Playbook,
+    Unseen,
+    Wait,
+    channel_machine,
+    gateway_address,
+)
+
+MS = 1_000_000
+
+
+class Rows:
+    """A recorder that keeps everything."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[Any]] = []
+        self.batches = 0
+        self.kept_bytes = 0
+
+    def full(self) -> None:
+        self.batches += 1
+
+    def kept(self, size: int) -> None:
+        self.kept_bytes += size
+
+
+def captured(
+    rows: Rows,
+    *,
+    gateway: bool = True,
+    engine: Engine | None = None,
+    producer_default: float | None = None,
+    consumer_default: float | None = None,
+) -> Playbook:
+    quotas = StaticQuotas(producer_default=producer_default, consumer_default=consumer_default)
+    engine = engine or Engine(EngineOptions(), Definitions(static=quotas))
+    settings = ChannelSettings(
+        broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
+    )
+    tap = Tap(rows, 7, "10.0.0.1", "clients")
+    return Playbook(CapturedChannel(settings, engine, SessionTable(100), Stats(), tap))
+
+
+def test_row_says_who_asked_what_and_how_long_it_took() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    request, answer = frames.heartbeat(client_id="c"), frames.answer(20)
+    talk.client(100, request, Pass(request))
+    assert rows.rows == []
+    talk.broker(107, answer, Pass(answer))
+    place = Place(7, "10.0.0.1", "clients", 1, "ANONYMOUS", "c")
+    assert rows.rows == [
+        [(len(request) - 4, HEARTBEAT, 4, 1, 1), place, 0, 100 * MS, 100 * MS, 20, 7 * MS, 0, 0, "", 0, ()]
+    ]
+
+
+def test_requests_are_numbered_and_client_ids_told_apart() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    for number, client in enumerate(("a", "b", "b")):
+        request = frames.heartbeat(client_id=client, correlation_id=number)
+        talk.client(number, request, Pass(request))
+        answer = frames.answer(20, correlation_id=number)
+        talk.broker(number, answer, Pass(answer))
+    assert [(row[Row.SEQ], row[Row.PLACE].client_id) for row in rows.rows] == [(0, "a"), (1, "b"), (2, "b")]
+    assert rows.rows[1][Row.PLACE] is rows.rows[2][Row.PLACE]
+
+
+def test_produce_names_its_partitions() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    request, answer = frames.produce_to(9, {"a": [100, 20], "b": [3]}), frames.produce_answer(9)
+    talk.client(0, request, Pass(request))
+    talk.broker(5, answer, Pass(answer))
+    (row,) = rows.rows
+    assert row[Row.HEAD][: Head.API_VERSION] == (len(request) - 4, PRODUCE)
+    assert [found[:3] for found in row[Row.PARTITIONS]] == [(b"a", 0, 100), (b"a", 1, 20), (b"b", 0, 3)]
+
+
+def test_large_produce_is_sent_when_its_last_byte_is() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    request, answer = frames.produce_to(9, {"a": [50_000]}), frames.produce_answer(9)
+    head, rest = request[:1000], request[1000:]
+    talk.client(0, head, Pass(head), Unseen(len(rest)))
+    talk.client(30, rest, Pass(rest))
+    talk.broker(42, answer, Pass(answer))
+    (row,) = rows.rows
+    assert (row[Row.HANDLED_NS], row[Row.SENT_NS], row[Row.UPSTREAM_NS]) == (0, 30 * MS, 12 * MS)
+    assert [found[:3] for found in row[Row.PARTITIONS]] == [(b"a", 0, 50_000)]
+
+
+def test_produce_without_answer_is_a_row_at_its_end() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    request = frames.produce_to(9, {"a": [100], "b": [50_000]}, acks=0)
+    head, rest = request[:200], request[200:]
+    talk.client(0, head, Pass(head), Unseen(len(rest)))
+    row = rows.rows[0]
+    assert (row[Row.RESPONSE_BYTES], row[Row.UPSTREAM_NS]) == (-1, NONE_NS)
+    assert [found[:3] for found in row[Row.PARTITIONS]] == [(b"a", 0, 100), (b"b", 0, 50_000)]
+
+
+def test_produce_over_its_quota_says_so() -> None:
+    rows = Rows()
+    talk = captured(rows, producer_default=1000)
+    request, answer = frames.produce_to(9, {"a": [20_000]}), frames.produce_answer(9)
+    # (20,000 and the fields - 11 s of quota) / 1000 B/s
+    throttle_ms = len(request) - 4 - 11_000 + 1000
+    talk.client(0, request, Pass(request), Wait(throttle_ms))
+    talk.broker(5, answer, Insert(frames.told(answer, 9 + 1, throttle_ms - 5)), Drop(len(answer)))
+    row = rows.rows[0]
+    assert (row[Row.THROTTLE_MS], row[Row.QUOTA], row[Row.DELAY_MS]) == (throttle_ms, "produce", 0)
+
+
+def test_delay_is_the_mute_for_a_request_that_is_there_when_it_ends() -> None:
+    rows = Rows()
+    talk = captured(rows, producer_default=1000)
+    request, answer = frames.produce_to(9, {"a": [20_000]}), frames.produce_answer(9)
+    delays = []
+    now_ms = 50
+    for late_ms in (0, 3, 1000):
+        now_ms += late_ms
+        talk.orders("client", now_ms, request)
+        talk.orders("broker", now_ms, answer)
+        delays.append(rows.rows[-1][Row.DELAY_MS])
+        muted_ms = talk.channel.state.mute_until_ms - now_ms
+        now_ms += muted_ms
+        talk.orders("client", now_ms, b"")
+    # The second is read 3 ms after the mute of 10,033 ms, the third a second after one.
+    assert delays == [0, 10_033 + 3, 0]
+
+
+def test_delay_of_a_held_produce_is_exact() -> None:
+    rows = Rows()
+    options = EngineOptions(policy="schedule", hold_seconds_max=15)
+    engine = Engine(options, Definitions(static=StaticQuotas(producer_default=10_000)))
+    Playbook(channel_machine(engine)).orders("client", 0, frames.produce_to(9, {"a": [60_000]}))
+    talk = captured(rows, engine=engine)
+    request, answer = frames.produce_to(9, {"a": [10_000]}), frames.produce_answer(9)
+    until_ms = talk.held(100, request)
+    while not any(isinstance(order, Pass) for order in talk.orders("client", until_ms, b"")):
+        until_ms = talk.channel.requests.wait_until_ms  # asked again, and held on
+    talk.orders("broker", until_ms, answer)
+    row = rows.rows[0]
+    assert (row[Row.DELAY_MS], row[Row.QUOTA]) == (until_ms - 100, "produce")
+    assert row[Row.DELAY_MS] > 0
+
+
+def test_fetch_answer_names_its_partitions() -> None:
+    rows = Rows()
+    for gateway in (True, False):
+        talk = captured(rows, gateway=gateway)
+        request, answer = frames.fetch(16), frames.fetched_from(16, {"a": [100, 40_000]})
+        talk.client(0, request, Pass(request))
+        orders = talk.orders("broker", 9, answer[:1000])
+        orders += talk.orders("broker", 10, answer[1000:])
+        row = rows.rows.pop()
+        # Kafka charges neither the prefix nor the tag section of the header.
+        assert (row[Row.RESPONSE_BYTES], row[Row.UPSTREAM_NS]) == (len(answer) - 5, 9 * MS)
+        assert [found[:3] for found in row[Row.PARTITIONS]] == [
+            (frames.topic_id("a"), 0, 100),
+            (frames.topic_id("a"), 1, 40_000),
+        ]
+        assert sum(order.count if isinstance(order, Unseen) else 0 for order in orders) > 0
+
+
+def test_fetch_answered_here_asked_no_broker() -> None:
+    rows = Rows()
+    talk = captured(rows, consumer_default=1000)
+    talk.channel.state.named_session_timeout(10_000)  # a mute is a fifth of it, and leaves a debt
+    answer = frames.fetched_from(11, {"a": [30_000]})
+    talk.orders("client", 0, frames.fetch(11))
+    talk.orders("broker", 1, answer)
+    told_ms = rows.rows[0][Row.THROTTLE_MS]
+    assert (told_ms, rows.rows[0][Row.QUOTA]) == (talk.channel.state.mute_until_ms - 1, "fetch")
+    again_ms = talk.channel.state.mute_until_ms
+    talk.orders("client", again_ms, frames.fetch(11, correlation_id=2))
+    talk.orders("broker", again_ms, b"")
+    row = rows.rows[1]
+    assert (row[Row.UPSTREAM_NS], row[Row.QUOTA]) == (NONE_NS, "fetch")
+    assert row[Row.RESPONSE_BYTES] > 0
+    assert row[Row.THROTTLE_MS] > 0
+
+
+def test_created_partitions_are_counted_without_a_quota() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    request = create(5, {"ten": 10, "five": 5})
+    talk.client(0, request, Pass(request))
+    talk.broker(1, frames.answer(30), Pass(frames.answer(30)))
+    assert rows.rows[0][Row.MUTATIONS] == 10 + 5
+
+
+def test_share_of_large_requests_has_all_partitions() -> None:
+    rows = Rows()
+    tap = Tap(rows, 0, "10.0.0.1", "clients", partition_sample=0.25)
+    settings = ChannelSettings(broker=1, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)
+    engine = Engine(EngineOptions(), Definitions(static=StaticQuotas()))
+    talk = Playbook(CapturedChannel(settings, engine, SessionTable(100), Stats(), tap))
+    large = frames.produce_to(9, {"a": [40_000, 10_000]}, acks=0)
+    small = frames.produce_to(9, {"a": [400, 100]}, acks=0)
+    for request in (large, large, small, large, large, large):
+        talk.orders("client", 0, request[:1000])
+        talk.orders("client", 1, request[1000:])
+    # Every fourth large one, and all that are small.
+    assert [[found[1] for found in row[Row.PARTITIONS]] for row in rows.rows] == [
+        [0, -1],
+        [0, -1],
+        [0, 1],
+        [0, -1],
+        [0, 1],
+        [0, -1],
+    ]
+
+
+def test_requests_that_are_never_answered_are_rows_too() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    request = frames.heartbeat()
+    talk.client(0, request + request, Pass(request + request))
+    talk.channel.close(5)
+    assert [(row[Row.SEQ], row[Row.RESPONSE_BYTES], row[Row.UPSTREAM_NS]) for row in rows.rows] == [
+        (0, -1, NONE_NS),
+        (1, -1, NONE_NS),
+    ]
+
+
+def test_answer_cut_short_is_a_row() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    request, answer = frames.fetch(11), frames.fetched_from(11, {"a": [100, 40_000, 5]})
+    talk.client(0, request, Pass(request))
+    talk.orders("broker", 9, answer[:1000])
+    assert rows.rows == []
+    talk.channel.close(10)
+    assert [found[1:3] for found in rows.rows[0][Row.PARTITIONS]] == [(0, 100), (1, 40_000)]
+
+
+def test_full_batch_is_handed_over() -> None:
+    rows = Rows()
+    rows.rows = [[]] * (ROWS_MAX - 1)
+    talk = captured(rows)
+    request, answer = frames.heartbeat(), frames.answer(20)
+    talk.client(0, request, Pass(request))
+    talk.orders("broker", 0, answer)
+    assert (len(rows.rows), rows.batches, rows.rows[-1][Row.HEAD][Head.API_KEY]) == (ROWS_MAX, 1, HEARTBEAT)

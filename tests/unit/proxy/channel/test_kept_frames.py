@@ -1,0 +1,107 @@
+"""Whole requests beside their rows: which are kept, and that no secret is."""
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from protocol.api import API_NAMES, HEARTBEAT, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from protocol.messages.fetch_session import SessionTable
+from proxy.channel import ChannelSettings, Head, Row, Tap, whole
+from proxy.channel import kept_frames as module
+from proxy.channel.captured import CapturedChannel
+from proxy.channel.kept_frames import Keeper
+from proxy.stats import Stats
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from tests.support import frames
+from tests.support.playbook import FRAME_BYTES_MAX, Playbook
+from tests.unit.proxy.channel.test_captured import Rows
+
+SECRET_KEYS = (36, 33, 38, 39, 40, 41, 44, 51, 58)
+
+
+def talk(rows: Rows, mode: str) -> Playbook:
+    settings = ChannelSettings(broker=1, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)
+    tap = Tap(rows, 7, "10.0.0.1", "clients", mode)
+    return Playbook(
+        CapturedChannel(settings, Engine(EngineOptions(), Definitions()), SessionTable(9), Stats(), tap)
+    )
+
+
+def kept(mode: str, key: int, frame: bytes, client_id: str = "a") -> bytes:
+    body = 14 + len(client_id)
+    head: Any = (len(frame) - 4, key, 0, 1, len(client_id))
+    return bytes(Keeper(mode).keep(bytearray(frame), 0, len(frame), body, head, 0))
+
+
+@pytest.mark.parametrize("mode", ["blank", "keep"])
+def test_ordinary_request_is_kept_as_it_is(mode: str) -> None:
+    assert kept(mode, HEARTBEAT, frames.heartbeat()) == frames.heartbeat()
+
+
+def test_payload_is_kept_where_that_is_wanted() -> None:
+    frame = frames.produce_to(9, {"a": [100]})
+    assert (kept("blank", PRODUCE, frame), kept("keep", PRODUCE, frame)) == (b"", frame)
+
+
+@pytest.mark.parametrize("key", [*SECRET_KEYS, 999])
+@pytest.mark.parametrize("mode", ["blank", "keep"])
+def test_secrets_become_zeros(mode: str, key: int) -> None:
+    frame = frames.request(key, 0, b"\x05my secret")
+    found = kept(mode, key, frame)
+    assert len(found) == len(frame)
+    assert found[:15] == frame[:15]
+    assert not any(found[15:])
+
+
+def test_every_secret_is_known_by_name() -> None:
+    names = {API_NAMES[key] for key in SECRET_KEYS}
+    assert {"SaslAuthenticate", "AlterUserScramCredentials", "CreateDelegationToken"} < names
+    assert set(SECRET_KEYS) == module._SECRET
+
+
+def test_mechanism_is_no_secret() -> None:
+    frame = frames.request(SASL_HANDSHAKE, 1, b"\0\5PLAIN")
+    assert kept("blank", SASL_HANDSHAKE, frame) == frame
+
+
+@pytest.mark.parametrize("cuts", [(), (100,), (20, 30_000), (50, 1000, 1001, 40_000)])
+def test_large_request_is_put_together_as_it_passes(cuts: tuple[int, ...]) -> None:
+    rows = Rows()
+    dialogue = talk(rows, "keep")
+    first = frames.produce_to(9, {"a": [50_000], "b": [7]}, correlation_id=1)
+    second = frames.produce_to(9, {"a": [30_000]}, correlation_id=2)
+    stream = first + second + frames.heartbeat(correlation_id=3)
+    edges = [0, *cuts, len(first) + 10, len(first) + 9000, len(stream)]
+    for begin, end in pairwise(edges):
+        dialogue.orders("client", 0, stream[begin:end])
+    for number in (1, 2):
+        dialogue.orders("broker", 0, frames.produce_answer(9, correlation_id=number))
+    dialogue.orders("broker", 0, frames.answer(20, correlation_id=3))
+    found = [whole(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in rows.rows]
+    assert found == [first, second, frames.heartbeat(correlation_id=3)]
+    assert rows.kept_bytes == len(stream) - 3 * 4
+
+
+def test_large_request_is_not_kept_blank() -> None:
+    rows = Rows()
+    dialogue = talk(rows, "blank")
+    frame = frames.request(HEARTBEAT, 4, size=50_000)
+    dialogue.orders("client", 0, frame[:1000])
+    dialogue.orders("client", 0, frame[1000:])
+    dialogue.orders("broker", 0, frames.answer(20))
+    assert (rows.rows[0][Row.FRAME], rows.kept_bytes) == (b"", 0)
+
+
+def test_what_is_not_all_there_is_not_kept() -> None:
+    assert whole(bytearray(b"half"), 100) == b""
+    assert whole(b"1234", 0) == b"1234"
+
+
+def test_bounds_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FRAME_BYTES_MAX", 30)
+    assert kept("keep", HEARTBEAT, frames.heartbeat()) == b""
+    head: Any = (20, HEARTBEAT, 4, 1, 1)
+    assert Keeper("keep").keep(bytearray(24), 0, 24, 15, head, module.RESERVED_ROWS_MAX) == b""
+    assert SASL_AUTHENTICATE in module._SECRET

@@ -1,0 +1,62 @@
+"""`[capture]`: its keys, what they must agree on, and what is said where nothing is captured."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.commands.check import capture
+from proxy.config import CaptureOptions, Config, Source, parse
+from proxy.errors import ConfigError
+
+
+def parsed(**keys: object) -> Config:
+    tables: dict[str, Any] = {"cluster": {"bootstrap": "h:1"}, "listeners": [{}], "capture": keys}
+    return parse(tables, Source(), Path("/etc/sluice"))
+
+
+def test_directory_is_relative_to_the_file() -> None:
+    found = parsed(
+        directory="c", rotate_bytes="1M", rotate_seconds=60, max_bytes="1G", sample=0.1, frames="blank"
+    )
+    expected = CaptureOptions(Path("/etc/sluice/c"), 10**6, 60.0, 10**9, "blank", 0.1)
+    assert found.capture == expected
+
+
+def test_absent_section_is_no_capture() -> None:
+    assert Config().capture.directory is None
+    assert list(capture(Config())) == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ({"sample": 0}, "capture.sample: must be greater than 0, and 1 at most"),
+        ({"sample": 1.5}, "capture.sample: must be greater than 0, and 1 at most"),
+        ({"sample": "much"}, "capture.sample: must be a number"),
+        (
+            {"rotate_bytes": "2M", "max_bytes": "1M"},
+            "capture.max_bytes: must not be less than rotate_bytes, 2000000",
+        ),
+        ({"frames": "all"}, 'capture.frames: must be "off" or "blank" or "keep"'),
+        ({"samples": 1}, "capture.samples: unknown key; did you mean 'sample'?"),
+    ],
+)
+def test_what_can_not_be_is_named(keys: dict[str, object], problem: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parsed(directory="c", **keys)
+    assert problem in str(raised.value)
+
+
+def test_keys_without_a_directory_are_warned_of() -> None:
+    assert parsed(sample=0.5).warnings == ("capture: nothing is captured without capture.directory",)
+    assert parsed(directory="c", sample=0.5).warnings == ()
+
+
+def test_check_says_what_is_captured() -> None:
+    lines = list(capture(parsed(directory="c", sample=0.25, frames="keep")))
+    assert lines == [
+        "capture: 25% of the connections to /etc/sluice/c, requests with payload kept",
+        "  files of 128M bytes or 300 s",
+        "  at most 10G bytes in all",
+    ]
