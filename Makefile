@@ -117,6 +117,10 @@ bench-offline: $(VENV)/.stamp ## What the Spark pipeline costs, to 100 million r
 spark-jars: ## Jars of Spark's Kafka source in build/spark-jars (Maven)
 	mvn -q -B -f offline/spark-jars.xml -DoutputDirectory=$(CURDIR)/build/spark-jars dependency:copy-dependencies
 
+.PHONY: reassignment
+reassignment: jars ## What reassignments in small batches cost, beside Kafka's all at once; writes docs/benchmarks.md
+	$(BIN)/python -m tests.bench.reassignment $(ARGS)
+
 .PHONY: accuracy
 accuracy: jars ## How well quotas are kept, beside Kafka's own
 	$(BIN)/python -m tests.bench.accuracy $(ARGS)

@@ -7,7 +7,8 @@ that a caller who holds only part of a frame can wait for more. Writers give byt
 It knows no message, and copies nothing but the strings it is asked for.
 """
 
-from struct import Struct
+from collections.abc import Sequence
+from struct import Struct, pack, unpack_from
 from typing import Final, TypeAlias
 
 from protocol.errors import MalformedFieldError, TruncatedError
@@ -155,3 +156,25 @@ def string_bytes(text: str | None, flexible: bool) -> bytes:
     raw = b"" if text is None else text.encode()
     size = -1 if text is None else len(raw)
     return (uvarint_bytes(size + 1) if flexible else size.to_bytes(2, "big", signed=True)) + raw
+
+
+def nullable_int32s(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[tuple[int, ...] | None, int]:
+    """An array of int32, None for null, and the position after it."""
+    size, pos = count(buf, pos, end, flexible)
+    if size < 0:
+        return None, pos
+    after = skip(pos, 4 * size, end)
+    return unpack_from(f">{size}i", buf, pos), after
+
+
+def int32s(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[tuple[int, ...], int]:
+    """An array of int32, and the position after it; null is an empty one."""
+    found, pos = nullable_int32s(buf, pos, end, flexible)
+    return found or (), pos
+
+
+def int32s_bytes(values: Sequence[int] | None, flexible: bool) -> bytes:
+    """An array of int32 with its length; None for null."""
+    if values is None:
+        return count_bytes(-1, flexible)
+    return count_bytes(len(values), flexible) + pack(f">{len(values)}i", *values)

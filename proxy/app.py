@@ -18,19 +18,31 @@ from typing import Final
 
 import uvloop
 
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from proxy.admin import AdminServer, Site
 from proxy.capture import start as start_capture
 from proxy.certificates import Certificates
-from proxy.channel import ChannelSettings
-from proxy.cluster import BrokerMap, MapFile, Poller, QuotaMirror, ReplicationSource, TopicIds, login_of
+from proxy.channel import ChannelSettings, Question
+from proxy.cluster import (
+    BrokerMap,
+    Login,
+    MapFile,
+    Poller,
+    QuotaMirror,
+    ReplicationSource,
+    Tls,
+    TopicIds,
+    login_of,
+)
 from proxy.config import Address, Config, ListenerOptions
 from proxy.config.definitions import engine_options, unenforced
 from proxy.errors import StartError
 from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics import Metrics
-from proxy.net import Connection, Listener, Shared, now_ms
+from proxy.net import Answered, Connection, Listener, Shared, now_ms
 from proxy.quota_store import QuotaDesk, QuotaStore
+from proxy.reassign import Reassignments
 from proxy.reload import Reloader
 from proxy.replication_view import ReplicationView
 from proxy.stats import Stats
@@ -98,16 +110,22 @@ class App:
             else None
         )
         self._leases = LeaseSharing(config, self.replication, self.stats, now_ms, self._reconsider)
+        self._reassignments = self._batches(login, tls)
         self._listeners = [self._listener(options) for options in config.listeners]
         series_max = config.limits.metric_series_max
         view = ReplicationView(self.replication, self.stats, series_max // 4) if leaders else None
-        metrics = Metrics(self.stats, self.engine, series_max, sluice_version(), view, self._leases.view)
         self._capture = start_capture(config.capture, self.stats, self.engine.topics.names, loop, now_ms)
         if self._capture is not None:
             self.shared.recorder = self._capture.recorder
-        self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms).handlers())
+        moves = self._reassignments
+        others = () if moves is None else (moves.families,)
+        metrics = Metrics(
+            self.stats, self.engine, series_max, sluice_version(), view, self._leases.view, others
+        )
+        page = None if moves is None else moves.page
+        self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms, page).handlers())
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
-        self.shared.ask = self._desk.ask
+        self.shared.ask = self._ask
         self._mirror = (
             QuotaMirror(self.brokers, self._desk.mirror, login, tls)
             if config.quotas.source == "cluster"
@@ -155,10 +173,9 @@ class App:
         for work in (self.poller, self._topic_ids, self._reloader, self._certificates, self._leases):
             self._task(work.run())
         self._task(self._sweep())
-        if self._mirror is not None:
-            self._task(self._mirror.run())
-        if self._source is not None:
-            self._task(self._source.run())
+        for optional in (self._mirror, self._source, self._reassignments):
+            if optional is not None:
+                self._task(optional.run())
         await self._stopping.wait()
         await self._drain()
         await self._end()
@@ -188,6 +205,8 @@ class App:
         if self._source is not None:
             self._source.configure(config.replication)
         self._leases.configure(config)
+        if self._reassignments is not None:
+            self._reassignments.configure(config.reassignment)
         self._reconsider()
 
     def quotas_altered(self) -> None:
@@ -233,11 +252,30 @@ class App:
                 answers_quotas=self._mirror is None,
                 sasl=bool(self._config.cluster.sasl_mechanism),
                 trusted=self._config.trusts(options),
+                reassignments=None if self._reassignments is None else self._reassignments.shown,
             )
 
         tls = self._certificates.listeners.get(options.name)
         routes = self.leaders if options.replicates else self.brokers
         return Listener(options, settings, routes, self.shared, self.connections, tls)
+
+    def _batches(self, login: Login | None, tls: Tls | None) -> Reassignments | None:
+        """Carry reassignments out, where they do not pass as they are."""
+        settings = self._config.reassignment
+        if not settings.batches:
+            return None
+        assert settings.journal is not None, "the configuration was checked"
+        return Reassignments(
+            settings, settings.journal, self.brokers, login, tls, self._task, now_ms, self.stats
+        )
+
+    def _ask(self, question: Question, answered: Answered) -> None:
+        """Have a question answered by whoever knows."""
+        if question.api_key == ALTER_PARTITION_REASSIGNMENTS:
+            assert self._reassignments is not None, "else they pass as they are"
+            self._reassignments.ask(question, answered)
+        else:
+            self._desk.ask(question, answered)
 
     def _handle_signals(self) -> None:
         handlers: dict[int, Callable[[], None]] = {

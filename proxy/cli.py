@@ -3,7 +3,7 @@
     0   all is well: `serve` was told to stop and drained, `check` found nothing wrong
     1   something is wrong, in one line on standard error
     2   the arguments are wrong
-    3   `quotas diff` found a difference
+    3   `quotas diff` found a difference; `reassign plan` one that would not end
 
 What the commands do is in `proxy.commands`.
 """

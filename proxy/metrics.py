@@ -9,7 +9,7 @@ own registry, since the default one is shared with whatever else is imported.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from protocol.api import API_NAMES
 from proxy.client_families import of_clients, of_mutations, of_requests, of_topics
 from proxy.lease_view import LeaseView
-from proxy.replication_view import ReplicationView
+from proxy.replication_view import Family, ReplicationView
 from proxy.series import ClientSeries, portions
 from proxy.stats import LATENCY_BOUNDS_US, CaptureStats, Stats
 from quotas.engine import QuotaView
@@ -68,6 +68,7 @@ class Metrics:
         version: of Sluice, for `sluice_build_info`.
         replication: what brokers replicate through this process; None where they do not.
         leases: how followers' quotas are shared with other processes; None where they are not.
+        others: give more metrics.
     """
 
     def __init__(
@@ -78,7 +79,9 @@ class Metrics:
         version: str,
         replication: ReplicationView | None = None,
         leases: LeaseView | None = None,
+        others: Sequence[Callable[[], Iterable[Family]]] = (),
     ) -> None:
+        self._others = others
         self._replication = replication
         self._leases = leases
         self._now_ms = 0
@@ -129,7 +132,7 @@ class Metrics:
             *of_requests(requests),
             *_of_proxy(self._stats),
             *_of_captures(self._stats.captures),
-            *self._of_replication(),
+            *self._of_families(),
             *self._of_program(),
         )
         return Snapshot(families)
@@ -146,10 +149,11 @@ class Metrics:
         registry.register(_Fixed(tuple(self._process.collect())))
         return encode(registry), content_type
 
-    def _of_replication(self) -> Iterator[Metric]:
+    def _of_families(self) -> Iterator[Metric]:
         families = [] if self._replication is None else self._replication.families(self._now_ms)
         if self._leases is not None:
             families += self._leases.families()
+        families.extend(family for give in self._others for family in give())
         for name, kind, text, labels, rows in families:
             family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
                 name, text, labels=labels

@@ -68,6 +68,9 @@ class Stats:
         "muted",
         "pipe_fallbacks",
         "quota_requests",
+        "reassignment_ends",
+        "reassignment_requests",
+        "reassignment_steps",
         "refused",
         "reloads",
         "replica_fetches_answered",
@@ -127,6 +130,13 @@ class Stats:
         self.pipe_fallbacks = 0
         # Result: described, altered, refused, failed, malformed.
         self.quota_requests: Counter[str] = Counter()
+        self.reassignment_requests: Counter[str] = Counter()  # taken, refused, failed, malformed
+        self.reassignment_steps: Counter[str] = (
+            Counter()
+        )  # submitted, refused, unanswered, cancelled, elected
+        self.reassignment_ends: Counter[str] = (
+            Counter()
+        )  # how moves ended: done, cancelled, refused, gone, lost
         self.reloads: Counter[str] = Counter()  # "ok", "refused"
         self.latency_buckets: list[int] = [0] * (len(LATENCY_BOUNDS_US) + 1)
         self.latency_count = 0

@@ -5,6 +5,7 @@ served. Minima stay as sent: brokers name 0 for Produce only because librdkafka 
 compress (KAFKA-18659). Features and all else behind the array pass untouched.
 """
 
+from collections.abc import Mapping
 from struct import Struct
 from typing import Final
 
@@ -16,13 +17,15 @@ UNSUPPORTED_VERSION: Final = 35
 
 _INT32 = Struct(">i")
 _KEY = Struct(">hhh")
+_NOTHING: Final[Mapping[int, int]] = {}
 
 
-def rewrite(frame: bytes, version: int) -> bytes:
+def rewrite(frame: bytes, version: int, offered: Mapping[int, int] = _NOTHING) -> bytes:
     """A whole frame with the ranges cut.
 
     Args:
         version: that of the request; a broker that does not speak it answers in version 0 with error 35.
+        offered: newest versions that Sluice speaks beyond the broker, by API key.
     """
     end = len(frame)
     pos = response_body_start(frame, 0, end, API_VERSIONS, version)
@@ -36,6 +39,8 @@ def rewrite(frame: bytes, version: int) -> bytes:
         api_key, oldest, newest = _KEY.unpack_from(frame, pos)
         pos = skip_tags(frame, tags_pos, end) if compact else tags_pos
         newest = min(newest, MAX_VERSION.get(api_key, -1))
+        if api_key in offered:
+            newest = max(newest, offered[api_key])
         if oldest <= newest:
             entries.append(_KEY.pack(api_key, oldest, newest) + frame[tags_pos:pos])
     body = frame[4:keys_pos] + count_bytes(len(entries), compact) + b"".join(entries) + frame[pos:]

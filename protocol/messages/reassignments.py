@@ -1,57 +1,172 @@
-"""ListPartitionReassignments 0: the reassignments under way, asked for by Sluice itself (KIP-455).
+"""ListPartitionReassignments 0-1: the reassignments under way (KIP-455), and KIP-435's current batch.
 
-Only what is being added is read (KIP-73 throttles that); the rest of a partition's replicas is passed over.
+Sluice asks for them itself (version 0), and shows to clients what it carries out in steps as the one reassignment that
+was asked for. Version 1 is the proposal's own, and no broker's: behind version 0's fields comes a second list, of what
+is being moved at this moment. The proposal's draft names two lists a partition where Kafka shipped three in version 0;
+the first list here is as Kafka ships it, the second as the proposal has it.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from protocol.header import response_body_start
-from protocol.primitives import Buffer, count, int16, int32, skip, skip_tags, string
+from protocol.api import LIST_PARTITION_REASSIGNMENTS
+from protocol.header import RESPONSE_HEAD, response_body_start
+from protocol.messages.by_partition import Partition, check_ended, read_partitions
+from protocol.primitives import (
+    Buffer,
+    count,
+    count_bytes,
+    int16,
+    int32,
+    int32s,
+    int32s_bytes,
+    nullable_int32s,
+    skip,
+    skip_tags,
+    string,
+    string_bytes,
+)
 
-__all__ = ["EVERYTHING", "LIST_PARTITION_REASSIGNMENTS", "VERSION", "Reassignments", "read_answer"]
+__all__ = [
+    "BATCH_VERSION",
+    "EVERYTHING",
+    "LIST_PARTITION_REASSIGNMENTS",
+    "VERSION",
+    "Ongoing",
+    "Reassignments",
+    "Stepping",
+    "read_answer",
+    "read_batch",
+    "read_request",
+    "write_answer",
+]
 
-LIST_PARTITION_REASSIGNMENTS: Final = 46
 VERSION: Final = 0
+BATCH_VERSION: Final = 1
 # A request's fields: a minute's time, all topics, no tags.
 EVERYTHING: Final = (60_000).to_bytes(4, "big") + b"\0\0"
 
 
+class Ongoing(NamedTuple):
+    """A partition's reassignment. `replicas` holds what it will have, then what is being removed."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class Stepping(NamedTuple):
+    """A partition's step under way, as the proposal's CurrentPartitionReassignmentBatch has it."""
+
+    current: tuple[int, ...]
+    target: tuple[int, ...]
+
+
 class Reassignments(NamedTuple):
-    """What is under way: (topic, partition) -> brokers being added."""
+    """What is under way."""
 
+    throttle_time_ms: int
     error_code: int
-    error_message: str
-    adding: dict[tuple[str, int], frozenset[int]]
+    error_message: str | None
+    ongoing: dict[Partition, Ongoing]
+
+    @property
+    def adding(self) -> dict[Partition, frozenset[int]]:
+        """The brokers being added, of those partitions that have any."""
+        return {key: frozenset(one.adding) for key, one in self.ongoing.items() if one.adding}
 
 
-def read_answer(frame: Buffer) -> Reassignments:
-    """Read a whole answer.
+def read_request(frame: Buffer, body: int) -> frozenset[Partition] | None:
+    """What a whole request of version 0 or 1 asks for; None for everything.
 
     Raises:
         WireError: it is none.
     """
     end = len(frame)
-    pos = skip(response_body_start(frame, 0, end, LIST_PARTITION_REASSIGNMENTS, VERSION), 4, end)
-    error_code = int16(frame, pos, end)
-    message, pos = string(frame, pos + 2, end, True)
-    topics, pos = count(frame, pos, end, True)
-    adding: dict[tuple[str, int], frozenset[int]] = {}
+    topics, pos = count(frame, skip(body, 4, end), end, True)
+    wanted: set[Partition] = set()
     for _ in range(topics):
         name, pos = string(frame, pos, end, True)
-        partitions, pos = count(frame, pos, end, True)
-        for _ in range(partitions):
-            index = int32(frame, pos, end)
-            _, pos = _brokers(frame, pos + 4, end)
-            added, pos = _brokers(frame, pos, end)
-            _, pos = _brokers(frame, pos, end)
-            pos = skip_tags(frame, pos, end)
-            if added:
-                adding[name or "", index] = frozenset(added)
+        partitions, pos = nullable_int32s(frame, pos, end, True)
+        wanted.update((name or "", index) for index in partitions or ())
         pos = skip_tags(frame, pos, end)
-    return Reassignments(error_code, message or "", adding)
+    check_ended(skip_tags(frame, pos, end), end)
+    return None if topics < 0 else frozenset(wanted)
 
 
-def _brokers(frame: Buffer, pos: int, end: int) -> tuple[list[int], int]:
-    size, pos = count(frame, pos, end, True)
-    after = skip(pos, 4 * max(size, 0), end)
-    return [int32(frame, at, end) for at in range(pos, after, 4)], after
+def read_answer(frame: Buffer) -> Reassignments:
+    """Read a whole answer of version 0, or what version 1 has of it.
+
+    Raises:
+        WireError: it is none.
+    """
+    return _read(frame)[0]
+
+
+def read_batch(frame: Buffer) -> tuple[Reassignments, dict[Partition, Stepping]]:
+    """Read a whole answer of version 1.
+
+    Raises:
+        WireError: it is none.
+    """
+    end = len(frame)
+    found, pos = _read(frame)
+    batch, pos = read_partitions(frame, pos, end, _stepping)
+    check_ended(skip_tags(frame, pos, end), end)
+    return found, dict(batch)
+
+
+def write_answer(
+    found: Reassignments, correlation_id: int, batch: Mapping[Partition, Stepping] | None = None
+) -> bytes:
+    """A whole answer: of version 1 where there is a batch, empty or not."""
+    body = (
+        RESPONSE_HEAD.pack(0, correlation_id)[4:]
+        + b"\0"
+        + found.throttle_time_ms.to_bytes(4, "big", signed=True)
+        + found.error_code.to_bytes(2, "big", signed=True)
+        + string_bytes(found.error_message, True)
+        + _topics((key, (one.replicas, one.adding, one.removing)) for key, one in found.ongoing.items())
+    )
+    if batch is not None:
+        body += _topics((key, (step.current, step.target)) for key, step in batch.items())
+    body += b"\0"
+    return len(body).to_bytes(4, "big") + body
+
+
+def _read(frame: Buffer) -> tuple[Reassignments, int]:
+    end = len(frame)
+    pos = response_body_start(frame, 0, end, LIST_PARTITION_REASSIGNMENTS, VERSION)
+    throttle_time_ms = int32(frame, pos, end)
+    error_code = int16(frame, pos + 4, end)
+    message, pos = string(frame, pos + 6, end, True)
+    ongoing, pos = read_partitions(frame, pos, end, _ongoing)
+    skip(pos, 1, end)  # what follows the fields is the other reader's, but it must be there
+    return Reassignments(throttle_time_ms, error_code, message, dict(ongoing)), pos
+
+
+def _ongoing(frame: Buffer, pos: int, end: int) -> tuple[Ongoing, int]:
+    replicas, pos = int32s(frame, pos, end, True)
+    adding, pos = int32s(frame, pos, end, True)
+    removing, pos = int32s(frame, pos, end, True)
+    return Ongoing(replicas, adding, removing), pos
+
+
+def _stepping(frame: Buffer, pos: int, end: int) -> tuple[Stepping, int]:
+    current, pos = int32s(frame, pos, end, True)
+    target, pos = int32s(frame, pos, end, True)
+    return Stepping(current, target), pos
+
+
+def _topics(entries: Iterable[tuple[Partition, Sequence[Sequence[int]]]]) -> bytes:
+    """Topics with their partitions, which are an index and lists of brokers."""
+    topics: dict[str, list[bytes]] = {}
+    for (name, index), lists in entries:
+        partition = index.to_bytes(4, "big", signed=True) + b"".join(
+            int32s_bytes(brokers, True) for brokers in lists
+        )
+        topics.setdefault(name, []).append(partition + b"\0")
+    parts = [count_bytes(len(topics), True)]
+    for name, partitions in topics.items():
+        parts += [string_bytes(name, True), count_bytes(len(partitions), True), *partitions, b"\0"]
+    return b"".join(parts)

@@ -5,13 +5,15 @@ chose, so every one of them is escaped.
 """
 
 import heapq
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Final
 
 from proxy.admin.http import Page
 from quotas.engine import QuotaView
 
+JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"
 HTML: Final = "text/html; charset=utf-8"
 CLIENTS_MAX: Final = 200
@@ -26,6 +28,7 @@ _LINKS: Final = (
     ("/clients", "who is over the quota now"),
     ("/healthz", "200 while the process answers"),
     ("/readyz", "200 when clients can be served; else 503 and why not"),
+    ("/reassignments", "reassignments that are carried out in steps, as JSON"),
 )
 
 
@@ -50,6 +53,11 @@ def ready(reason: str) -> Page:
     if reason:
         return Page(503, TEXT, f"not ready: {reason}\n".encode("utf-8", "backslashreplace"))
     return Page(200, TEXT, b"ready\n")
+
+
+def document(content: Mapping[str, object]) -> Page:
+    """Show JSON."""
+    return Page(200, JSON, (json.dumps(content) + "\n").encode())
 
 
 def missing() -> Page:

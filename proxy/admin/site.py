@@ -1,7 +1,7 @@
 """Which pages there are, and where their values come from."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from proxy.admin import pages
 from proxy.admin.http import Page, Request
@@ -20,11 +20,18 @@ class Site:
         quotas: what /clients shows.
         not_ready: gives why clients cannot be served, or the empty text.
         now_ms: the clock that the quotas engine is given everywhere else too.
+        reassignments: gives what /reassignments shows; None where reassignments pass.
     """
 
     def __init__(
-        self, metrics: Metrics, quotas: Quotas, not_ready: Callable[[], str], now_ms: Callable[[], int]
+        self,
+        metrics: Metrics,
+        quotas: Quotas,
+        not_ready: Callable[[], str],
+        now_ms: Callable[[], int],
+        reassignments: Callable[[], Awaitable[Mapping[str, object]]] | None = None,
     ) -> None:
+        self._reassignments = reassignments
         self._metrics = metrics
         self._quotas = quotas
         self._not_ready = not_ready
@@ -39,6 +46,7 @@ class Site:
             "/healthz": self._health,
             "/metrics": self._metrics_page,
             "/readyz": self._ready,
+            "/reassignments": self._reassignments_page,
         }
 
     async def _index(self, _: Request) -> Page:
@@ -49,6 +57,10 @@ class Site:
 
     async def _ready(self, _: Request) -> Page:
         return pages.ready(self._not_ready())
+
+    async def _reassignments_page(self, _: Request) -> Page:
+        found = {"mode": "pass"} if self._reassignments is None else await self._reassignments()
+        return await asyncio.to_thread(pages.document, found)
 
     async def _clients(self, _: Request) -> Page:
         over: list[QuotaView] = []

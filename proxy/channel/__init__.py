@@ -17,9 +17,10 @@ exception from here is a bug.
 from proxy.channel.capture_rows import ROWS_MAX, Place, Recorder, Row, Tap
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Question
+from proxy.channel.in_flight import Forward, Question
 from proxy.channel.kept_frames import KEEP, whole
 from proxy.channel.kinds import channel_for
+from proxy.channel.reassignments import OngoingMoves, Shown
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.side import MORE, PASS, REPLACE, WAIT, Side
 
@@ -32,11 +33,14 @@ __all__ = [
     "WAIT",
     "Channel",
     "ChannelSettings",
+    "Forward",
+    "OngoingMoves",
     "PeerError",
     "Place",
     "Question",
     "Recorder",
     "Row",
+    "Shown",
     "Side",
     "Tap",
     "channel_for",

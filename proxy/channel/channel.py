@@ -19,7 +19,7 @@ A mute begins at the next frame boundary: a frame that has begun to pass is pass
 """
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.in_flight import LOCAL, Question
+from proxy.channel.in_flight import LOCAL, Forward, Question
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ChannelSettings
@@ -59,6 +59,10 @@ class Channel:
     def answered(self, answer: bytes | bytearray) -> None:
         """Take the answer to a question; from then on it is one made here."""
         self.state.answered(answer)
+
+    def ask_first(self, forward: Forward) -> None:
+        """Have a broker asked before a question is answered; the requests' side puts it in when it is shown."""
+        self.state.ask_first(forward)
 
     def idle(self) -> bool:
         """Whether nothing is owed and no frame is half passed on: the connection may end without a loss."""

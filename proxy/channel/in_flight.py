@@ -4,8 +4,9 @@ One entry is a plain tuple, the only object made for an ordinary request:
     (correlation id, responder, version, detail)
 The responder is None where the answer passes as it is; where it is `LOCAL`, `detail` is the answer itself. `LATER`
 stands where the answer is made here and not ready yet: the shell was given a `Question`, and replaces the entry by a
-`LOCAL` one. While it is owed no further request is taken, so it is the last entry, and no broker's answer can come
-behind it: the order needs no other care, as in a broker, which handles one request of a connection at a time.
+`LOCAL` one; or it has another request go to the broker first (`Forward`), whose answer is the responder's in `detail`.
+While it is owed no further request is taken, so it is the last entry, and no broker's answer can come behind it: the
+order needs no other care, as in a broker, which handles one request of a connection at a time.
 Where the correlation id is `RAW_TOKEN` the answer is a SASL token without a Kafka header, and there may be none.
 """
 
@@ -15,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from proxy.channel.errors import PeerError
 
-__all__ = ["LATER", "LOCAL", "RAW_TOKEN", "Buffer", "Entry", "InFlight", "Question", "Responder"]
+__all__ = ["LATER", "LOCAL", "RAW_TOKEN", "Buffer", "Entry", "Forward", "InFlight", "Question", "Responder"]
 
 Buffer = bytearray
 
@@ -52,6 +53,7 @@ class Question(NamedTuple):
         body_at: where the fields begin in the frame, which begins with its length prefix.
         user: the principal who asks.
         trusted: who asks needs no permission: nobody but this machine's users reaches the listener.
+        plan: of the `Forward` to which `frame` is the broker's answer; None where `frame` is a client's request.
     """
 
     api_key: int
@@ -61,3 +63,17 @@ class Question(NamedTuple):
     body_at: int
     user: str
     trusted: bool
+    plan: object = None
+
+
+class Forward(NamedTuple):
+    """What goes to the broker in place of a request that the shell was asked about.
+
+    Args:
+        frame: a whole request with the client's own correlation id.
+        plan: the shell's, handed back with the broker's answer.
+    """
+
+    api_key: int
+    frame: bytes
+    plan: object

@@ -148,11 +148,15 @@ class RequestSide(Side):
         return pos
 
     def _no_request(self, buf: Buffer, pos: int, end: int) -> int:
-        """No request may be handled: too many answers are owed, or a SASL exchange is under way.
+        """No request may be handled: too many answers are owed, or a SASL exchange is under way. But one of ours may.
 
         Returns the size of a bare token that passes, OVER where a request follows after all, or 0 with an order.
         """
         state = self.state
+        if state.forward is not None:
+            self.replace(0, state.forward)
+            state.forward = None
+            return 0
         if state.in_flight_max == RAW_TOKENS and len(state.in_flight) < RAW_TOKENS_MAX:
             return raw_token(self, buf, pos, end)
         if state.in_flight_max < 0 and pos == end:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from proxy.channel.reassignments import OngoingMoves
 from quotas.replication import ReplicationQuotas
 
 __all__ = [
@@ -56,6 +57,7 @@ class ChannelSettings:
         sasl: whether brokers ask for SASL, so that who has not said who he is, is nobody yet.
         trusted: whether whoever reaches this listener unauthenticated may alter quotas (`Config.trusts`).
         replication: the quotas of leaders and followers, where brokers connect and not clients.
+        reassignments: what is carried out in steps; None where reassignments pass as they are.
     """
 
     broker: int
@@ -67,3 +69,4 @@ class ChannelSettings:
     sasl: bool = False
     trusted: bool = False
     replication: ReplicationQuotas | None = None
+    reassignments: OngoingMoves | None = None

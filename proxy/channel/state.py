@@ -9,7 +9,7 @@ from protocol.messages.produce_walk import ProduceWalk
 from protocol.messages.walk import Walk
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import LATER, LOCAL, Buffer, InFlight, Question
+from proxy.channel.in_flight import LATER, LOCAL, Buffer, Forward, InFlight, Question, Responder
 from proxy.channel.settings import ANONYMOUS, IN_FLIGHT_MAX, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.stats import Stats
@@ -77,6 +77,7 @@ class ChannelState:
         user: the principal's name; "" where there is one that can not be read. `become` changes it.
         sasl: the SASL exchange under way.
         question: a request for the shell to answer, which takes it from here.
+        forward: what the shell has to say to the broker, until the requests' side puts it in.
     """
 
     __slots__ = (
@@ -89,6 +90,7 @@ class ChannelState:
         "charges",
         "counted",
         "engine",
+        "forward",
         "full",
         "group_session_timeout_ms",
         "identity",
@@ -141,6 +143,7 @@ class ChannelState:
         self._session_ms = 0  # how long the principal's session lasts; 0 = for ever (KIP-368)
         self._session_until_ms = 0  # until when it may be muted
         self.question: Question | None = None
+        self.forward: bytes | None = None
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
 
@@ -227,10 +230,14 @@ class ChannelState:
         """How long the channel is still muted because of this very throttle."""
         return max(0, self.mute_until_ms - now_ms) if self._muted_by is throttle else 0
 
-    def answer_later(self, question: Question) -> None:
-        """Owe an answer that the shell makes; until it is there, no further request is taken."""
+    def answer_later(self, question: Question, responder: Responder | None = None) -> None:
+        """Owe an answer that the shell makes; until it is there, no further request is taken.
+
+        Args:
+            responder: takes the broker's answer, if the shell wants to ask one first.
+        """
         self.question = question
-        self.in_flight.append((question.correlation_id, LATER, question.version, None))
+        self.in_flight.append((question.correlation_id, LATER, question.version, responder))
         self.in_flight_max = min(self.in_flight_max, 1)
 
     def answered(self, answer: bytes | bytearray) -> None:
@@ -240,6 +247,14 @@ class ChannelState:
         self.in_flight[-1] = (correlation_id, LOCAL, version, answer)
         if self.in_flight_max:  # 0: the channel is to end
             self.in_flight_max = IN_FLIGHT_MAX
+
+    def ask_first(self, forward: Forward) -> None:
+        """The shell wants a broker's answer before it gives its own."""
+        correlation_id, responder, version, taker = self.in_flight[-1]
+        assert responder is LATER, "nothing follows an answer that is owed later"
+        assert taker is not None, "somebody takes the broker's answer"
+        self.in_flight[-1] = (correlation_id, taker, version, forward)
+        self.forward = forward.frame
 
     def reconsider(self) -> None:
         """Quotas have changed: end a mute that the new ones would not have begun, or not for so long.

@@ -1,6 +1,7 @@
 """Sluice's own view of the cluster: which broker listens where, and the connection that asks."""
 
 from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.dialling import Tls
 from proxy.cluster.login import Login, login_of
 from proxy.cluster.map_file import MapFile
 from proxy.cluster.poller import Poller
@@ -15,6 +16,7 @@ __all__ = [
     "Poller",
     "QuotaMirror",
     "ReplicationSource",
+    "Tls",
     "TopicIds",
     "login_of",
 ]

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from protocol.errors import WireError
 from protocol.header import response_body_start
 from protocol.messages import sasl
 from protocol.primitives import string, string_bytes
@@ -19,7 +20,7 @@ from proxy.cluster.asking import ask
 from proxy.cluster.scram import HASHES, Scram, ScramError
 from proxy.config import ClusterOptions
 
-__all__ = ["Login", "LoginError", "login_of"]
+__all__ = ["ASKING_FAILS", "Login", "LoginError", "login_of"]
 
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 0
@@ -28,6 +29,10 @@ _PASSWORD_BYTES_MAX: Final = 64 * 1024
 
 class LoginError(Exception):
     """The broker does not take Sluice's credentials, or there are none to show."""
+
+
+ASKING_FAILS: Final = (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError)
+"""How asking a broker ends without an answer: it can not be reached, nonsense comes back, or the time is over."""
 
 
 class Login:

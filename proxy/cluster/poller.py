@@ -18,7 +18,7 @@ from protocol.messages import metadata
 from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.dialling import Tls, dial
-from proxy.cluster.login import Login, LoginError
+from proxy.cluster.login import ASKING_FAILS, Login
 from proxy.cluster.map_file import MapFile
 from proxy.logs import event
 
@@ -79,7 +79,7 @@ class Poller:
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                     found = await self._ask(host, port)
-            except (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError) as error:
+            except ASKING_FAILS as error:
                 problems.append(f"{host}:{port}: {_reason(error)}")
                 continue
             await self._found(found)

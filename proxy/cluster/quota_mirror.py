@@ -11,12 +11,11 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from protocol.api import DESCRIBE_CLIENT_QUOTAS
-from protocol.errors import WireError
 from protocol.messages.client_quotas_calls import DescribeAnswer
 from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.dialling import Tls, dial
-from proxy.cluster.login import Login, LoginError
+from proxy.cluster.login import ASKING_FAILS, Login
 from proxy.logs import event
 
 __all__ = ["QuotaMirror"]
@@ -71,7 +70,7 @@ class QuotaMirror:
                     problems.append(f"{host}:{port}: error {answer.error_code}: {answer.error_message}")
                     continue
                 differs = await self._take(answer)
-            except (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError) as error:
+            except ASKING_FAILS as error:
                 problems.append(f"{host}:{port}: {str(error) or type(error).__name__}")
                 continue
             if differs or self.problem:

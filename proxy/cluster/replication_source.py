@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from protocol.api import METADATA
-from protocol.errors import WireError
 from protocol.messages import describe_configs, reassignments
 from protocol.messages.describe_configs import Described
 from protocol.messages.metadata_topics import BY_ID_VERSION, read_topics
@@ -28,7 +27,7 @@ from protocol.primitives import count_bytes
 from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.dialling import Tls, dial
-from proxy.cluster.login import Login, LoginError
+from proxy.cluster.login import ASKING_FAILS, Login
 from proxy.config import ReplicationSettings
 from proxy.logs import event
 from quotas.replication import TOPIC_IDS_MAX, BrokerLimits, ReplicationQuotas
@@ -55,7 +54,6 @@ _SAID_MAX: Final = 20
 _Target = tuple[str, int]
 _Found = tuple[BrokerLimits, BrokerLimits, ThrottledReplicas]
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
-_FAILURES: Final = (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError)
 
 logger = logging.getLogger(__name__)
 
@@ -139,7 +137,7 @@ class ReplicationSource:
                 found = await self._mirrored()
             elif settings.throttled == "reassignments":
                 found = await self._reassigned()
-        except _FAILURES as error:
+        except ASKING_FAILS as error:
             problem = str(error) or type(error).__name__
         if settings is not self._settings:
             return  # what was asked for is not wanted any more, and something else holds by now
@@ -204,7 +202,7 @@ class ReplicationSource:
             return None
         try:
             found = await self._describe(target, describe_configs.BROKER, (str(broker),), keys)
-        except _FAILURES:
+        except ASKING_FAILS:
             return None
         return found[0] if found and not found[0].error_code else None
 
@@ -234,7 +232,7 @@ class ReplicationSource:
         found = reassignments.read_answer(await self._ask_any(api_key, version, reassignments.EVERYTHING))
         if found.error_code:
             raise OSError(
-                f"ListPartitionReassignments: error {found.error_code} {found.error_message}".strip()
+                f"ListPartitionReassignments: error {found.error_code} {found.error_message or ''}".strip()
             )
         return *self._own_rates(), ThrottledReplicas(adding=found.adding)
 
@@ -291,7 +289,7 @@ class ReplicationSource:
         for target in targets:
             try:
                 return await self._ask(target, api_key, version, body)
-            except _FAILURES as error:
+            except ASKING_FAILS as error:
                 problems.append(f"{target[0]}:{target[1]}: {str(error) or type(error).__name__}")
         raise OSError("; ".join(problems[:3]) or "no broker is known")
 

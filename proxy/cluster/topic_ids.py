@@ -11,12 +11,11 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from protocol.errors import WireError
 from protocol.messages import metadata_topics
 from proxy.cluster.asking import CLIENT_ID, CORRELATION_ID, exchange
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.dialling import Tls, dial
-from proxy.cluster.login import Login, LoginError
+from proxy.cluster.login import ASKING_FAILS, Login
 from proxy.logs import event
 from quotas.topic_names import TopicNames
 
@@ -77,7 +76,7 @@ class TopicIds:
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                     found = await self._ask(host, port, wanted)
-            except (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError) as error:
+            except ASKING_FAILS as error:
                 problems.append(f"{host}:{port}: {str(error) or type(error).__name__}")
                 continue
             for topic in found:

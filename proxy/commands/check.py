@@ -39,6 +39,7 @@ def run(options: argparse.Namespace) -> int:
         *quotas(config, definitions),
         *replication(config),
         *leases(config),
+        *reassignment(config),
         *capture(config),
     ]
     lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
@@ -165,6 +166,19 @@ def leases(config: Config) -> Iterator[str]:
         yield f"  of every follower's quota: {shares}"
     if options.bind is not None:
         yield f"  the holder is here: {options.bind}, {'signed' if options.secret_file else 'not signed'}"
+
+
+def reassignment(config: Config) -> Iterator[str]:
+    """Say how reassignments are carried out, where they do not pass as they are."""
+    settings = config.reassignment
+    if not settings.batches:
+        return
+    limits = settings.limits
+    yield (
+        f"reassignments: {limits.parallel_replica_count} replicas of a partition, "
+        f"{limits.parallel_partition_count} partitions, {limits.parallel_leader_movements} leaders, "
+        f"{limits.max_concurrent_replica_movements} replicas in all at once; journal in {settings.journal}"
+    )
 
 
 def _limits(definitions: Definitions) -> dict[Entity, dict[str, float]]:

@@ -18,7 +18,7 @@ from protocol.messages.client_quotas_calls import (
     describe_request,
     read_alter_answer,
 )
-from proxy.cluster.login import LoginError
+from proxy.cluster.login import ASKING_FAILS
 from proxy.commands.command_config import Security
 from proxy.config import Address
 from proxy.errors import ServerError
@@ -51,7 +51,7 @@ class QuotaClient:
             try:
                 async with asyncio.timeout(_SECONDS_MAX):
                     self._streams = await self._connect(server)
-            except (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError) as error:
+            except ASKING_FAILS as error:
                 problems.append(f"{server}: {str(error) or type(error).__name__}")
             else:
                 return self

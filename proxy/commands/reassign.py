@@ -1,4 +1,4 @@
-"""`sluice reassign estimate`: what a reassignment moves, how long it takes, and which throttle it needs (KIP-73).
+"""`sluice reassign`, and its `estimate`: what is moved, how long it takes, and which throttle it needs (KIP-73).
 
 It asks and changes nothing. Exit code 0 also where the move would never finish: that is what was asked; the warning
 says so, and `--json` has it under `warnings`.
@@ -9,19 +9,19 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
-from proxy.config import read_text
+from proxy.commands import reassign_plan, reassign_status
+from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config.readers import addresses, rate, seconds
-from proxy.errors import ConfigError, UsageError
+from proxy.errors import UsageError
 from quotas.move_estimate import WINDOW_SECONDS, Estimate, Partition, Replicated, estimate
 
 __all__ = ["DESCRIPTION", "add_arguments"]
 
 DESCRIPTION: Final = (
     "Plan reassignments: what a file of kafka-reassign-partitions moves, how long that takes at a throttle, "
-    "and which throttle a wanted duration needs."
+    "which throttle a wanted duration needs, and which steps it is carried out in."
 )
 _LOADS_SHOWN_MAX: Final = 50
 _SAMPLE_SECONDS: Final = 5.0
@@ -33,15 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "Say what a reassignment moves, how long it takes, and whether it ends."
     command = commands.add_parser("estimate", help=text, description=text, allow_abbrev=False)
     command.set_defaults(command=run)
-    command.add_argument("--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="the brokers")
-    command.add_argument(
-        "--reassignment-json-file",
-        required=True,
-        type=Path,
-        metavar="FILE",
-        help="as kafka-reassign-partitions takes it",
-    )
-    command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
+    add_file_arguments(command)
     command.add_argument("--throttle", metavar="BYTES", help="bytes/s of each broker, as 4M")
     command.add_argument("--duration", metavar="SECONDS", help="suggest the throttle for this time")
     command.add_argument("--network", metavar="BYTES", help="what a broker's network carries, bytes/s")
@@ -52,6 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long growth is measured",
     )
     command.add_argument("--json", action="store_true", help="print JSON")
+    reassign_plan.add_arguments(commands)
+    reassign_status.add_arguments(commands)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -64,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     network = None if options.network is None else rate("--network", options.network)
     duration = None if options.duration is None else seconds(1, 1e9)("--duration", options.duration)
     sample = seconds(0, 3600)("--sample-seconds", options.sample_seconds)
-    plan = read_plan(options.reassignment_json_file)
+    plan = read_reassignment(options.reassignment_json_file)
     security = read_command_config(options.command_config) if options.command_config else Security()
     servers = addresses("--bootstrap-server", options.bootstrap_server)
     found = asyncio.run(read_cluster(servers, security, sample))
@@ -73,29 +67,6 @@ def run(options: argparse.Namespace) -> int:
     report = describe(moved, throttle, duration, network, found.response_bytes)
     print(json.dumps(report, indent=2) if options.json else "\n".join(table(report)))
     return 0
-
-
-def read_plan(path: Path) -> dict[Partition, tuple[int, ...]]:
-    """Read Kafka's file of a reassignment.
-
-    Raises:
-        ConfigError: it is none.
-    """
-    try:
-        content = json.loads(read_text(path))
-        plan = {
-            (str(entry["topic"]), int(entry["partition"])): tuple(int(broker) for broker in entry["replicas"])
-            for entry in content["partitions"]
-        }
-    except (ValueError, KeyError, TypeError) as error:
-        problem = f'must be {{"partitions": [{{"topic", "partition", "replicas"}}, …]}}: {error!r}'
-        raise ConfigError(str(path), problem) from None
-    for (topic, partition), replicas in plan.items():
-        if not replicas or len(set(replicas)) != len(replicas):
-            raise ConfigError(
-                f"{path}: {topic}-{partition}", "needs brokers, each of them once", list(replicas)
-            )
-    return plan
 
 
 def judge(

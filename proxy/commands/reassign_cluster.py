@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from protocol.api import METADATA
-from protocol.errors import WireError
 from protocol.messages import describe_configs, replica_sizes
 from proxy.cluster.asking import ask
-from proxy.cluster.login import LoginError
+from proxy.cluster.login import ASKING_FAILS
 from proxy.commands.command_config import Security
 from proxy.config import Address
 from proxy.errors import ServerError
@@ -22,7 +21,6 @@ __all__ = ["Found", "read_cluster"]
 
 _SECONDS_MAX: Final = 60.0
 _RESPONSE_BYTES_KEY: Final = "replica.fetch.response.max.bytes"
-_FAILURES: Final = (OSError, WireError, LoginError, TimeoutError, asyncio.IncompleteReadError)
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -101,7 +99,7 @@ async def _connect_any(servers: Sequence[Address], security: Security) -> _Strea
                 if security.login is not None:
                     await security.login(*streams)
                 return streams
-        except _FAILURES as error:
+        except ASKING_FAILS as error:
             problems.append(f"{server}: {str(error) or type(error).__name__}")
     raise ServerError("; ".join(problems))
 
@@ -110,5 +108,5 @@ async def _asked(streams: _Streams, api_key: int, version: int, body: bytes) -> 
     try:
         async with asyncio.timeout(_SECONDS_MAX):
             return await ask(*streams, api_key, version, body)
-    except _FAILURES as error:
+    except ASKING_FAILS as error:
         raise ServerError(f"no answer from the cluster: {str(error) or type(error).__name__}") from error

@@ -4,6 +4,7 @@
     keys, options       the option classes, each field with the description of its key
     tables, tls_options one table -> its options; the tables of TLS
     replication_options, lease_options: replication, and its quotas over several processes (KIP-73)
+    reassignment_options the section of reassignments (KIP-435)
     capture_options     the section of capture
     environment         SLUICE_ADMIN__BIND and its like
     parser, checks      tables -> Config: pure
@@ -32,6 +33,7 @@ from proxy.config.options import (
 )
 from proxy.config.parser import parse
 from proxy.config.readers import Address, Network
+from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tls_options import ClusterTls, ListenerTls
 
@@ -50,6 +52,7 @@ __all__ = [
     "LogOptions",
     "Network",
     "QuotaSettings",
+    "ReassignmentSettings",
     "ReplicationSettings",
     "Source",
     "StateOptions",

@@ -6,7 +6,18 @@ from typing import Final
 from proxy.config.keys import key_of
 from proxy.config.options import Config
 
-SECTIONS: Final = ("cluster", "quotas", "replication", "leases", "capture", "limits", "admin", "state", "log")
+SECTIONS: Final = (
+    "cluster",
+    "quotas",
+    "replication",
+    "leases",
+    "reassignment",
+    "capture",
+    "limits",
+    "admin",
+    "state",
+    "log",
+)
 
 
 @dataclass(frozen=True, slots=True)

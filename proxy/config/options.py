@@ -1,9 +1,8 @@
 """The options of one proxy, frozen: what `proxy.config.parser` makes and everything else reads.
 
 Each field carries its key (see `proxy.config.keys`); its name is the key's name. The tables of TLS are in
-`proxy.config.tls_options`. Those of replication are in `proxy.config.replication_options` and
-`proxy.config.lease_options`, those of capture in `proxy.config.capture_options`. Options of later issues
-(reassignment) are not here, and their keys are refused.
+`proxy.config.tls_options`. Those of replication, leases, reassignments and capture are in `replication_options`,
+`lease_options`, `reassignment_options` and `capture_options`.
 """
 
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from proxy.config.capture_options import CaptureOptions
 from proxy.config.keys import key
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.readers import Address, Network
+from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tls_options import ClusterTls, ListenerTls, read_cluster_tls, read_listener_tls
 from quotas.options import Mode, Policy, Scope
@@ -325,6 +325,7 @@ class Config:
     quotas: QuotaSettings = field(default_factory=QuotaSettings)
     replication: ReplicationSettings = field(default_factory=ReplicationSettings)
     leases: LeaseOptions = field(default_factory=LeaseOptions)
+    reassignment: ReassignmentSettings = field(default_factory=ReassignmentSettings)
     capture: CaptureOptions = field(default_factory=CaptureOptions)
     limits: LimitOptions = field(default_factory=LimitOptions)
     admin: AdminOptions = field(default_factory=AdminOptions)

@@ -1,7 +1,7 @@
 """Tables, as TOML gives them -> Config. Pure: no file is read here, and no name is resolved.
 
 Every key is known by the field it fills; an unknown one is an error with a guess at what was meant, and a key
-of something that is not built yet says so. Values are read one by one; what they must agree on is checked
+of Kafka's clients that has no place here says why. Values are read one by one; what they must agree on is checked
 last (`proxy.config.checks`).
 """
 
@@ -26,6 +26,7 @@ from proxy.config.options import (
     Source,
     StateOptions,
 )
+from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tables import build, refuse_unknown
 from proxy.errors import ConfigError
@@ -33,6 +34,7 @@ from proxy.errors import ConfigError
 T = TypeVar("T")
 
 LISTENERS_MAX: Final = 64
+JOURNAL_DIRECTORY: Final = "reassignment"
 WILDCARDS: Final = ("0.0.0.0", "::")
 SECTIONS: Final = (
     "cluster",
@@ -40,6 +42,7 @@ SECTIONS: Final = (
     "quotas",
     "replication",
     "leases",
+    "reassignment",
     "capture",
     "limits",
     "admin",
@@ -50,13 +53,9 @@ _SASL_OF_CLIENTS: Final = dict.fromkeys(
     ("security_protocol", "sasl_mechanism", "username", "password_file", "password"),
     "clients authenticate with the brokers, through Sluice",
 )
-NOT_BUILT: Final[Mapping[str, Mapping[str, str]]] = {
-    "": {
-        "reassignment": "reassignment in batches (KIP-435) is not built yet",
-    },
+REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
     "cluster": {"security_protocol": "it follows from sasl_mechanism and tls"},
     "listeners": _SASL_OF_CLIENTS,
-    "quotas": {},
 }
 
 
@@ -89,7 +88,7 @@ def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
 
 
 def _parse(tables: Tables, source: Source, base: Path) -> Config:
-    refuse_unknown(tables, SECTIONS, "", NOT_BUILT[""])
+    refuse_unknown(tables, SECTIONS, "", {})
     quotas = _section(QuotaSettings, fields(QuotaSettings), "quotas", tables)
     state = _section(StateOptions, fields(StateOptions), "state", tables)
     capture = _section(CaptureOptions, fields(CaptureOptions), "capture", tables)
@@ -110,6 +109,11 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
         ),
         replication=_section(ReplicationSettings, fields(ReplicationSettings), "replication", tables),
         leases=replace(leases, secret_file=_under(base, leases.secret_file)),
+        reassignment=_journaled(
+            _section(ReassignmentSettings, fields(ReassignmentSettings), "reassignment", tables),
+            base,
+            state.directory,
+        ),
         capture=replace(capture, directory=_under(base, capture.directory)),
         limits=_section(LimitOptions, fields(LimitOptions), "limits", tables),
         admin=_section(AdminOptions, fields(AdminOptions), "admin", tables),
@@ -121,6 +125,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     warnings += _twice(config.quotas, quotas.file)
     warnings += config.replication.warnings()
     warnings += leases.warnings(replicates=config.replicates, policy=config.replication.policy)
+    warnings += config.reassignment.warnings()
     config.capture.check()
     warnings += config.capture.warnings()
     if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
@@ -131,7 +136,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
 
 
 def _section(make: Callable[..., T], known: Sequence[Field[object]], name: str, tables: Tables) -> T:
-    return build(make, known, name, _table(tables, name), NOT_BUILT.get(name, {}))
+    return build(make, known, name, _table(tables, name), REFUSED.get(name, {}))
 
 
 def _table(tables: Tables, name: str) -> Tables:
@@ -154,7 +159,7 @@ def _listeners(value: object, base: Path) -> tuple[ListenerOptions, ...]:
 def _listener(path: str, table: object, base: Path) -> ListenerOptions:
     if not isinstance(table, dict):
         raise ConfigError(path, "must be a table: [[listeners]]", table)
-    built = build(ListenerOptions, fields(ListenerOptions), path, table, NOT_BUILT["listeners"])
+    built = build(ListenerOptions, fields(ListenerOptions), path, table, REFUSED["listeners"])
     host = built.advertised_host or built.bind
     if host in WILDCARDS and not built.sidecar:
         key = "advertised_host"
@@ -184,6 +189,17 @@ def _held(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
     if quotas.policy == "kip13":
         return replace(quotas, hold_seconds_max=0.0)
     return quotas if "hold_seconds_max" in table else replace(quotas, hold_seconds_max=HOLD_SECONDS_SCHEDULE)
+
+
+def _journaled(settings: ReassignmentSettings, base: Path, state: Path | None) -> ReassignmentSettings:
+    """What is under way must survive: the journal has a place of its own, or one beside the other state."""
+    journal = _under(base, settings.journal)
+    if settings.batches and journal is None:
+        if state is None:
+            problem = 'mode = "batch" needs a place on disk: name one here, or a [state] directory'
+            raise ConfigError("reassignment.journal", problem)
+        journal = base / state / JOURNAL_DIRECTORY
+    return replace(settings, journal=journal)
 
 
 def _sourced(quotas: QuotaSettings, table: Tables) -> QuotaSettings:

@@ -22,7 +22,7 @@ def build(
     known: Sequence[Field[object]],
     path: str,
     table: Mapping[str, object],
-    unbuilt: Mapping[str, str],
+    refused: Mapping[str, str],
 ) -> T:
     """Read a table's values and make the options of them.
 
@@ -31,18 +31,18 @@ def build(
         known: its fields.
         path: of the table, for errors.
         table: what TOML or the environment holds.
-        unbuilt: keys of what is not built yet, and what to say.
+        refused: keys that have no place here, and why.
 
     Raises:
         ConfigError: the first key that is unknown or wrong.
     """
     keys = {field.name: found for field in known if (found := key_of(field)) is not None}
-    refuse_unknown(table, tuple(keys), path, unbuilt)
+    refuse_unknown(table, tuple(keys), path, refused)
     return make(**{name: keys[name].read(f"{path}.{name}", value) for name, value in table.items()})
 
 
 def refuse_unknown(
-    table: Mapping[str, object], known: Sequence[str], path: str, unbuilt: Mapping[str, str]
+    table: Mapping[str, object], known: Sequence[str], path: str, refused: Mapping[str, str]
 ) -> None:
     """Raise ConfigError for the first key that nobody knows."""
     for name, value in table.items():
@@ -50,8 +50,8 @@ def refuse_unknown(
             continue
         where = f"{path}.{name}" if path else name
         shown = None if get_close_matches(name, _SECRETS) else value  # a misspelt password is a password
-        if name in unbuilt:
-            raise ConfigError(where, f"{unbuilt[name]}: leave it out", shown)
+        if name in refused:
+            raise ConfigError(where, f"{refused[name]}: leave it out", shown)
         close = get_close_matches(name, known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(known)}"
         raise ConfigError(where, f"unknown key{hint}", shown)

@@ -4,6 +4,6 @@ clients.
 
 from proxy.net.connection import Connection
 from proxy.net.listener import Listener
-from proxy.net.shared import Shared, now_ms
+from proxy.net.shared import Answered, Shared, now_ms
 
-__all__ = ["Connection", "Listener", "Shared", "now_ms"]
+__all__ = ["Answered", "Connection", "Listener", "Shared", "now_ms"]

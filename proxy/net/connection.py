@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from protocol.errors import WireError
-from proxy.channel import KEEP, ChannelSettings, PeerError, Tap, channel_for
+from proxy.channel import KEEP, ChannelSettings, Forward, PeerError, Tap, channel_for
 from proxy.logs import event
 from proxy.net.dial import Dial, Upstream
 from proxy.net.pump import Pump
@@ -112,10 +112,10 @@ class Connection:
         """Act on what one direction has for the other."""
         if self._closed:  # passing them on has ended the connection
             return
+        question = self.channel.take_question()
+        if question is not None:
+            self._shared.ask(question, self._answered)
         if pump is self.requests:
-            question = self.channel.take_question()
-            if question is not None:
-                self._shared.ask(question, self._answered)
             if self.channel.has_local_answer() and not self.responses.blocked:
                 self.responses.show_kept(now)
             return
@@ -196,12 +196,19 @@ class Connection:
         else:
             self.close(_cause("broker", error), str(error))
 
-    def _answered(self, answer: bytes | bytearray | Exception) -> None:
+    def _answered(self, answer: bytes | bytearray | Forward | Exception) -> None:
         """A question was answered, away from the loop; the client may be gone."""
         if self._closed:
             return
         if isinstance(answer, Exception):
             self.failed(self.requests, answer)
+            return
+        if isinstance(answer, Forward):
+            self.channel.ask_first(answer)
+            if self._waiting == "full":
+                self._resume(now_ms())
+            elif not self._waiting:
+                self.requests.show_kept(now_ms())
             return
         self.channel.answered(answer)
         if self.channel.has_local_answer() and not self.responses.blocked:

@@ -8,7 +8,7 @@ from time import monotonic_ns
 from typing import Final, Protocol
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import Question, Tap
+from proxy.channel import Forward, Question, Tap
 from proxy.config import LimitOptions
 from proxy.net.handshakes import Handshakes
 from proxy.net.hangups import Hangups
@@ -19,7 +19,7 @@ from proxy.stats import Stats
 from quotas.connections import ConnectionRates
 from quotas.engine import Engine
 
-__all__ = ["READ_BYTES_MAX", "Ask", "Shared", "now_ms"]
+__all__ = ["READ_BYTES_MAX", "Answered", "Ask", "Shared", "now_ms"]
 
 # One read takes at most this much. Larger reads would save system calls only where frames are not spliced
 # anyway.
@@ -31,9 +31,11 @@ def now_ms() -> int:
     return monotonic_ns() // 1_000_000
 
 
-Answer = bytes | bytearray | Exception
-Ask = Callable[[Question, Callable[[Answer], None]], None]
-"""Has a question answered: later, on the loop, the callable gets the answer's frame, or why there is none."""
+Answer = bytes | bytearray | Forward | Exception
+Answered = Callable[[Answer], None]
+Ask = Callable[[Question, Answered], None]
+"""Has a question answered: later, on the loop, the callable gets the answer's frame, or what to ask the broker first,
+or why there is neither."""
 
 
 def nobody_answers(_question: Question, _answered: Callable[[Answer], None]) -> None:

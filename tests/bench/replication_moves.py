@@ -166,12 +166,15 @@ class _EventAt:
             estimated = quarter / move.limit + 2 * quarter / limit
             seconds = growth.seconds_until(3 * quarter)
             amount = limit * estimated
-        estimated += self._down_seconds
+        if self._down_seconds:
+            # Nobody replicates meanwhile, or not for all of it.
+            estimated += self._down_seconds
+            amount = limit * estimated
         largest = growth.largest_second() if move.event != "changed and removed" else 0
         return Result(
             self._front,
             move,
-            amount / (seconds - self._down_seconds) / limit,
+            amount / seconds / limit,
             largest / limit,
             largest,
             seconds,

@@ -13,20 +13,23 @@ from typing import Final
 HOST: Final = "127.0.0.1"
 PORT_MIN: Final = 20000
 PORT_MAX: Final = 32000
-_WORKERS_MAX: Final = 4
-_TRIES_MAX: Final = 500
+_WORKERS_MAX: Final = 2  # as many as `make test` starts
+# Late in a run long rows of free ports are rare, and a try costs microseconds.
+_TRIES_MAX: Final = 20_000
 _taken: Final[set[int]] = set()
 # Not the seeded generator of the tests: two runs at the same time must not choose the same ports.
 _random: Final = random.Random(os.urandom(8))
 
 
 def free_ports(count: int = 1) -> list[int]:
-    """Return `count` consecutive free ports, never the same twice in one process.
+    """Return `count` consecutive free ports, never the same twice in one process while there are others.
 
     Consecutive, because a listener of the proxy needs a bootstrap port and then one for each broker id.
     """
     low, high = _range(os.environ.get("PYTEST_XDIST_WORKER", ""))
-    for _ in range(_TRIES_MAX):
+    for tries in range(2 * _TRIES_MAX):
+        if tries == _TRIES_MAX:
+            _taken.clear()  # all were given once; most of them to processes that have ended
         first = _random.randrange(low, high - count)
         wanted = range(first, first + count)
         if _taken.isdisjoint(wanted) and all(map(_is_free, wanted)):

@@ -37,7 +37,7 @@ REQUEST_BYTES = 120_000
 THROTTLE_SECONDS = REQUEST_BYTES / BYTES_PER_SECOND - 10
 # What a busy machine may take for something that happens at once, and be off by for something that is waited for.
 AT_ONCE_SECONDS = 1.0
-SLACK_SECONDS = 0.15
+SLACK_SECONDS = 0.5  # the clock runs on while a busy machine does something else
 QUOTAS = {"producer_byte_rate": BYTES_PER_SECOND, "consumer_byte_rate": BYTES_PER_SECOND}
 Connect = Callable[[str], Wire]
 

@@ -42,6 +42,7 @@ class ReplicationRig:
         sections: more tables of Sluice's configuration.
         cluster_options: more of the brokers' own.
         bootstrap_internal: Sluice asks its questions at the brokers' own listener too.
+        listeners: more listeners of the brokers.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class ReplicationRig:
         sections: Mapping[str, Mapping[str, object]] | None = None,
         cluster_options: Mapping[str, tuple[str, ...]] | None = None,
         bootstrap_internal: bool = False,
+        listeners: tuple[Listener, ...] = (),
     ) -> None:
         self.directory = directory
         self.ports = SluicePorts.free()
@@ -76,7 +78,7 @@ class ReplicationRig:
         self.cluster = Cluster(
             ClusterOptions(
                 nodes=nodes,
-                listeners=(own,),
+                listeners=(own, *listeners),
                 properties={"inter.broker.listener.name": INTERNAL, **(properties or {})},
                 format_arguments=(cluster_options or {}).get("format_arguments", ()),
             )

@@ -12,10 +12,11 @@ connection (ApiVersions never offered it). ApiVersions of any version passes: a 
 not know in version 0.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
-from protocol.api import API_NAMES, MAX_VERSION
-from protocol.messages import api_versions, describe_cluster, find_coordinator, metadata
+from protocol.api import API_NAMES, LIST_PARTITION_REASSIGNMENTS, MAX_VERSION
+from protocol.messages import api_versions, describe_cluster, find_coordinator, metadata, reassignments
 from proxy.channel import auto_created
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Responder
@@ -25,6 +26,10 @@ from proxy.channel.side import Side
 __all__ = ["api_versions_request", "describe_cluster_request", "find_coordinator_request", "metadata_request"]
 
 Head = tuple[int, int, int, int, int]
+
+# Where reassignments are carried out in steps, their list has the proposal's version (KIP-435).
+_OFFERED: Final[Mapping[int, int]] = {LIST_PARTITION_REASSIGNMENTS: reassignments.BATCH_VERSION}
+_NOTHING: Final[Mapping[int, int]] = {}
 
 
 def _owe(side: Side, head: Head, responder: Responder) -> int:
@@ -125,4 +130,5 @@ def _describe_cluster_answer(side: Side, buf: Buffer, pos: int, end: int, entry:
 
 
 def _api_versions_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
-    return _whole_answer(side, buf, pos, end, lambda frame: api_versions.rewrite(frame, entry[2]))
+    offered = _OFFERED if side.state.settings.reassignments is not None else _NOTHING
+    return _whole_answer(side, buf, pos, end, lambda frame: api_versions.rewrite(frame, entry[2], offered))

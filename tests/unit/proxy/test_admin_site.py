@@ -76,3 +76,8 @@ async def test_clients_over_quota_out_of_many() -> None:
     text = (await body(site([*views, VIEW]), "/clients"))[2]
     assert "throttled: 1, of 1201 clients" in text
     assert "<td>a</td>" in text
+
+
+async def test_reassignments_as_json() -> None:
+    status, content_type, text = await body(site([]), "/reassignments")
+    assert (status, content_type, text) == (200, "application/json", '{"mode": "pass"}\n')

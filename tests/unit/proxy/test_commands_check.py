@@ -148,3 +148,13 @@ def test_leases_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     at = lines.index("leases: 'a', one of 2 peers; the holder is at 127.0.0.1:19070")
     assert lines[at + 1] == "  of every follower's quota: 50.0% without a lease, 1.0% to 99.0% with one"
     assert lines[at + 2] == "  the holder is here: 127.0.0.1:19070, not signed"
+
+
+def test_reassignments_in_batches_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = SMALL + '[reassignment]\nmode = "batch"\njournal = "/shared"\n'
+    assert checked(tmp_path, text, "--offline") == 0
+    said = (
+        "reassignments: 1 replicas of a partition, 10 partitions, 2 leaders, 20 replicas in all at once; "
+        "journal in /shared"
+    )
+    assert said in capsys.readouterr().out.splitlines()

@@ -125,18 +125,6 @@ def test_security_protocol_follows_from_what_is_set() -> None:
     assert message.startswith("cluster.security_protocol: it follows from sasl_mechanism and tls")
 
 
-@pytest.mark.parametrize(
-    ("text", "path"),
-    [
-        ('[reassignment]\nmode = "pass"', "reassignment"),
-    ],
-)
-def test_keys_that_are_not_built_say_so(text: str, path: str) -> None:
-    message = refused(SMALL + text)
-    assert message.startswith(f"{path}: ")
-    assert "not built yet" in message
-
-
 def test_arguments_beat_environment_beats_file() -> None:
     tables = tomllib.loads(SMALL + '[quotas]\npolicy = "kip13"\nmode = "enforce"\nscope = "broker"')
     source = Source(

@@ -10,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.lease_view import LeaseView
 from proxy.metrics import Metrics
+from proxy.reassign import status
+from proxy.reassign.decide import Decision
 from proxy.replication_view import ReplicationView
 from proxy.stats import CaptureStats, Stats
 from quotas.engine import QuotaView
@@ -111,7 +113,8 @@ def leased(stats: Stats) -> LeaseView:
 
 def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
     stats.captures.setdefault("rows", CaptureStats())
-    metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats), leased(stats))
+    moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
+    metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats), leased(stats), [lambda: moves])
     for _ in metrics.portions(77):
         pass
     return metrics.render(metrics.snapshot(), accept)[0].decode()
@@ -346,6 +349,8 @@ def test_documentation_names_every_metric_and_no_other() -> None:
     stats.certificate_ends["cluster.tls"] = 1.0
     stats.requests[0] = 1
     stats.replication_unknown_versions["19"] = 1
+    for counter in (stats.reassignment_requests, stats.reassignment_steps, stats.reassignment_ends):
+        counter["x"] = 1
     text = written(stats, Quotas([VIEW, MUTATIONS, REQUESTS], left=1.0))
     kinds = {
         family.name + ("_total" if family.type == "counter" else ""): family.type

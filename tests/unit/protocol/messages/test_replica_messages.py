@@ -75,7 +75,9 @@ def test_reassignments_are_asked_for_and_read() -> None:
     ]
     topic = struct(kind, 0, "OngoingTopicReassignment", name="t", partitions=partitions)
     frame = framed(kind(version=0, throttle_time_ms=0, error_code=0, error_message=None, topics=[topic]))
-    assert reassignments.read_answer(frame) == (0, "", {("t", 0): frozenset({3, 4})})
+    found = reassignments.read_answer(frame)
+    assert (found.error_code, found.error_message) == (0, None)
+    assert found.adding == {("t", 0): frozenset({3, 4})}
     with pytest.raises(WireError):
         reassignments.read_answer(frame[:-8])
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from protocol.api import DESCRIBE_CLIENT_QUOTAS
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, DESCRIBE_CLIENT_QUOTAS
 from protocol.errors import TruncatedError
-from proxy.channel import PeerError, Question
+from proxy.channel import Forward, OngoingMoves, PeerError, Question
 from proxy.net import Connection
 from tests.support.frames import LIST_OFFSETS, answer, frame, request
 from tests.unit.proxy.net.rig import End, Rig, until
@@ -21,9 +21,11 @@ class Clerk:
 
     def __init__(self) -> None:
         self.questions: list[Question] = []
-        self.give: list[Callable[[bytes | bytearray | Exception], None]] = []
+        self.give: list[Callable[[bytes | bytearray | Forward | Exception], None]] = []
 
-    def ask(self, question: Question, answered: Callable[[bytes | bytearray | Exception], None]) -> None:
+    def ask(
+        self, question: Question, answered: Callable[[bytes | bytearray | Forward | Exception], None]
+    ) -> None:
         self.questions.append(question)
         self.give.append(answered)
 
@@ -123,3 +125,24 @@ async def test_draining_connection_gives_its_answer_first(rig: Rig) -> None:
     clerk.give[0](ANSWER)
     connection.drain(0)
     assert await client.rest() == ANSWER
+
+
+async def test_broker_is_asked_first_where_the_clerk_wants_it(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    moves = OngoingMoves()
+    state = rig.connection.channel.state
+    state.settings = replace(state.settings, reassignments=moves)
+    wanted = request(ALTER_PARTITION_REASSIGNMENTS, 1, b"what is wanted", correlation_id=7)
+    sent = request(ALTER_PARTITION_REASSIGNMENTS, 1, b"the first step", correlation_id=7)
+    await client.send(wanted + PLAIN)
+    await asked(clerk)
+    clerk.give[0](Forward(ALTER_PARTITION_REASSIGNMENTS, sent, "plan"))
+    broker = await rig.accept()
+    assert await broker.receive(len(sent)) == sent
+    said = frame(b"\0\0\0\7\0what the broker says")
+    await broker.send(said)
+    await asked(clerk, 2)
+    assert (clerk.questions[1].frame, clerk.questions[1].plan) == (said, "plan")
+    clerk.give[1](ANSWER)
+    assert await client.receive(len(ANSWER)) == ANSWER
+    assert await broker.receive(len(PLAIN)) == PLAIN

@@ -1,0 +1,47 @@
+"""Topics, each with its partitions: the shape that requests and answers about partitions have in compact versions.
+
+What stands of a partition behind its index is the caller's to read; tags are skipped.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias, TypeVar
+
+from protocol.errors import MalformedFieldError
+from protocol.primitives import Buffer, count, int32, skip_tags, string
+
+__all__ = ["Partition", "check_ended", "read_partitions"]
+
+Partition: TypeAlias = tuple[str, int]
+T = TypeVar("T")
+
+
+def read_partitions(
+    frame: Buffer, pos: int, end: int, read: Callable[[Buffer, int, int], tuple[T, int]]
+) -> tuple[list[tuple[Partition, T]], int]:
+    """Read all topics; give each partition with what `read` makes of it, in order, and the position behind.
+
+    Raises:
+        WireError: there are none.
+    """
+    topics, pos = count(frame, pos, end, True)
+    found: list[tuple[Partition, T]] = []
+    for _ in range(topics):
+        name, pos = string(frame, pos, end, True)
+        partitions, pos = count(frame, pos, end, True)
+        for _ in range(partitions):
+            index = int32(frame, pos, end)
+            one, pos = read(frame, pos + 4, end)
+            pos = skip_tags(frame, pos, end)
+            found.append(((name or "", index), one))
+        pos = skip_tags(frame, pos, end)
+    return found, pos
+
+
+def check_ended(pos: int, end: int) -> None:
+    """Refuse bytes behind the fields.
+
+    Raises:
+        MalformedFieldError: there are some.
+    """
+    if pos != end:
+        raise MalformedFieldError(f"{end - pos} bytes follow the fields, which end at byte {pos}")

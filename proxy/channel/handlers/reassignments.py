@@ -1,0 +1,123 @@
+"""AlterPartitionReassignments 0-1 and ListPartitionReassignments 0-1, where they are carried out in steps (KIP-435).
+
+Behavior: an alteration is kept back while the shell looks at the cluster and writes down what is asked for; then a
+request goes to the broker in its place, in the caller's name and with the caller's rights: an empty one first, which
+tells whether the caller may reassign, then one with the first steps. Each answer is the shell's again, who writes down
+what the broker has judged and says what the caller is told. One at a time on a channel, and nothing behind it, as a
+broker has it.
+A list is the broker's own answer with the moves in place of their steps. With `mode = "pass"` both pass unseen, and
+where brokers ask for SASL so does what comes before it, since a broker closes on that.
+
+Version notes: version 1 of the list is the proposal's; brokers are asked in version 0. A later version was never
+offered and ends the connection.
+"""
+
+from typing import Final
+
+from protocol.api import API_NAMES, LIST_PARTITION_REASSIGNMENTS, flexible
+from protocol.errors import TruncatedError
+from protocol.messages import reassignments
+from proxy.channel.errors import PeerError
+from proxy.channel.in_flight import LATER, Buffer, Entry, Forward, Question, Responder
+from proxy.channel.settings import ANONYMOUS
+from proxy.channel.side import Side, skip_header_tags
+
+__all__ = ["alter_request", "list_request"]
+
+Head = tuple[int, int, int, int, int]
+
+_VERSION_MAX: Final = 1  # of both
+_VERSION_AT: Final = 6  # in a frame
+
+
+def alter_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int) -> int:
+    """Ask the shell what to send in place of the request."""
+    length, key, version, correlation_id, _ = head
+    state = side.state
+    settings = state.settings
+    if settings.reassignments is None or (settings.sasl and state.user == ANONYMOUS):
+        state.in_flight.append((correlation_id, None, version, None))
+        return 0
+    fields_at = _fields_at(side, buf, pos, end, body, head)
+    if not fields_at:
+        return side.order
+    frame = bytes(buf[pos : pos + 4 + length])
+    question = Question(key, version, correlation_id, frame, fields_at - pos, state.user, False)
+    state.answer_later(question, _alter_answer)
+    state.stats.requests[key] += 1
+    side.signal = True
+    return side.replace(length + 4, b"")
+
+
+def list_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int) -> int:
+    """Ask the broker in the version that it has, and remember what was asked for."""
+    length, _, version, correlation_id, _ = head
+    state = side.state
+    if state.settings.reassignments is None:
+        state.in_flight.append((correlation_id, None, version, None))
+        return 0
+    fields_at = _fields_at(side, buf, pos, end, body, head)
+    if not fields_at:
+        return side.order
+    frame = bytearray(buf[pos : pos + 4 + length])
+    wanted = reassignments.read_request(frame, fields_at - pos)
+    state.in_flight.append((correlation_id, _list_answer, version, wanted))
+    if version == reassignments.VERSION:
+        return 0
+    frame[_VERSION_AT : _VERSION_AT + 2] = reassignments.VERSION.to_bytes(2, "big")
+    state.stats.requests[LIST_PARTITION_REASSIGNMENTS] += 1
+    return side.replace(length + 4, frame)
+
+
+def _fields_at(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head) -> int:
+    """Where the fields of a whole request begin; 0 with an order while it is not all here."""
+    length, key, version, _, _ = head
+    if not 0 <= version <= _VERSION_MAX:
+        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+    if not side.whole(end - pos, length):
+        return 0
+    fields_at = skip_header_tags(buf, body, pos + 4 + length, flexible=flexible(key, version))
+    if fields_at is None:
+        raise TruncatedError(f"{API_NAMES[key]} of {length} bytes ends before its fields do")
+    return fields_at
+
+
+def _list_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
+    """Show the moves."""
+    length = side.frame_bytes - 4
+    if not side.whole(end - pos, length):
+        return side.order
+    correlation_id, _, version, wanted = entry
+    shown = side.state.settings.reassignments
+    assert shown is not None, "it was asked about"
+    found = reassignments.read_answer(bytes(buf[pos : pos + 4 + length]))
+    batch: dict[tuple[str, int], reassignments.Stepping] = {}
+    if not found.error_code:
+        if version == reassignments.VERSION and not shown.moves:
+            return 0
+        found, batch = shown.over(found, wanted)
+    told = None if version == reassignments.VERSION else batch
+    if found.error_code and told is None:
+        return 0
+    return side.replace(length + 4, reassignments.write_answer(found, correlation_id, told))
+
+
+def _alter_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
+    """Hand the broker's answer to the shell, and owe the caller what it makes of it."""
+    length = side.frame_bytes - 4
+    if not side.whole(end - pos, length):
+        return side.order
+    correlation_id, _, version, forward = entry
+    assert isinstance(forward, Forward), "the shell has sent it on"
+    state = side.state
+    frame = bytes(buf[pos : pos + 4 + length])
+    state.question = Question(
+        forward.api_key, version, correlation_id, frame, 0, state.user, False, forward.plan
+    )
+    # Behind the entry that this answer was owed for, and that goes now.
+    state.in_flight.append((correlation_id, LATER, version, _alter_answer))
+    side.signal = True
+    return side.replace(length + 4, b"")
+
+
+_: Responder = _alter_answer

@@ -1,0 +1,257 @@
+"""`sluice reassign plan`: the steps of a reassignment, batch by batch, and nothing is done (KIP-435).
+
+It asks the cluster where partitions are, who is alive and how large replicas are, and pretends that every step
+succeeds. It refuses what `kafka-reassign-partitions --execute` or Kafka's controller would refuse, in their words, and
+what Sluice refuses. Exit code 3 where a partition would not get to its target as things stand: a broker is dead, or
+another reassignment is under way.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from proxy.commands.reassign_file import add_file_arguments, read_reassignment
+from proxy.config import Address, load
+from proxy.config.readers import addresses, count
+from proxy.errors import ServerError, SluiceError
+from quotas.reassignment_batch import BatchLimits
+from quotas.reassignment_plan import Plan, plan_moves
+from quotas.reassignment_step import Move, Step, TopicPartition
+
+if TYPE_CHECKING:
+    from proxy.commands.command_config import Security
+    from proxy.reassign.cluster import Seen
+
+__all__ = ["add_arguments", "describe", "table"]
+
+UNREACHED: Final = 3
+_TEXT: Final = "Print the steps of a reassignment, batch by batch, without doing anything."
+_COUNT_MAX: Final = 1_000_000
+_SHOWN_MAX: Final = 50
+_LIMITS: Final = (
+    ("parallel_replica_count", "replicas of one partition that move at once"),
+    ("parallel_partition_count", "partitions that move at once"),
+    ("parallel_leader_movements", "of these that may change their leader"),
+    ("max_concurrent_replica_movements", "replicas that move at once, in all"),
+    ("max_movements_in_per_broker", "replicas that one broker receives at once"),
+    ("max_movements_out_per_broker", "replicas that one broker sends at once"),
+)
+
+Sizes = Mapping[TopicPartition, int]
+
+
+class _Asked(NamedTuple):
+    """What the cluster has said."""
+
+    seen: "Seen"
+    sizes: Sizes
+
+
+def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command and its arguments."""
+    command = commands.add_parser("plan", help=_TEXT, description=_TEXT, allow_abbrev=False)
+    command.set_defaults(command=run)
+    add_file_arguments(command)
+    command.add_argument(
+        "--config", type=Path, metavar="FILE", help="take the limits from Sluice's configuration"
+    )
+    for name, text in _LIMITS:
+        command.add_argument(f"--{name.replace('_', '-')}", metavar="NUMBER", help=text)
+    command.add_argument("--format", choices=("table", "json"), default="table", help="how it is printed")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Plan; give the exit code."""
+    # Imported late: `--version` and `check` need no sockets.
+    from proxy.commands.command_config import Security, read_command_config
+
+    limits = _limits(options)
+    targets = read_reassignment(options.reassignment_json_file)
+    security = read_command_config(options.command_config) if options.command_config else Security()
+    servers = addresses("--bootstrap-server", options.bootstrap_server)
+    seen, sizes = asyncio.run(_ask(servers, security, targets))
+    refuse(targets, seen)
+    moves = [Move(*key, seen.now[key].replicas, target) for key, target in targets.items()]
+    plan = plan_moves(moves, seen.now, seen.live, limits)
+    if options.format == "json":
+        print(json.dumps(describe(plan, limits, sizes), indent=2))
+    else:
+        print("\n".join(table(plan, sizes)))
+    return UNREACHED if plan.waiting else 0
+
+
+def _limits(options: argparse.Namespace) -> BatchLimits:
+    limits = BatchLimits() if options.config is None else load(options.config, os.environ).reassignment.limits
+    given = {}
+    for name, _ in _LIMITS:
+        value = getattr(options, name)
+        if value is not None:
+            given[name] = count(1, _COUNT_MAX)(f"--{name.replace('_', '-')}", value)
+    return replace(limits, **given)
+
+
+async def _ask(
+    servers: Sequence[Address], security: "Security", targets: Mapping[TopicPartition, object]
+) -> _Asked:
+    """Ask the cluster.
+
+    Raises:
+        ServerError: it does not answer.
+    """
+    from proxy.cluster import BrokerMap, Poller
+    from proxy.reassign.cluster import Cluster, ClusterError
+    from proxy.stats import Stats
+
+    context = security.tls
+    tls = None if context is None else lambda: context
+    brokers = BrokerMap(tuple(servers), Stats())
+    poller = Poller(brokers, None, follow=True, login=security.login, tls=tls)
+    await poller.poll()
+    if poller.problem:
+        raise ServerError(poller.problem)
+    cluster = Cluster(brokers, security.login, tls)
+    try:
+        seen = await cluster.look([topic for topic, _ in targets], registered=True)
+        leaders = {key: seen.now[key].leader for key in targets if key in seen.now}
+        held = await cluster.sizes(sorted({leader for leader in leaders.values() if leader >= 0}))
+    except ClusterError as error:
+        raise ServerError(str(error)) from error
+    finally:
+        cluster.close()
+    sizes = {key: held.get(leader, {}).get(key, 0) for key, leader in leaders.items()}
+    return _Asked(seen, sizes)
+
+
+def refuse(targets: Mapping[TopicPartition, tuple[int, ...]], seen: "Seen") -> None:
+    """Refuse what Kafka's tool, its controller or Sluice would refuse.
+
+    Raises:
+        SluiceError: in their words, and in the order in which they look.
+    """
+    from protocol.messages.alter_reassignments import AlterRequest
+    from proxy.reassign.judge import Kind, judge
+
+    unknown = sorted({broker for target in targets.values() for broker in target} - seen.registered)
+    if unknown:
+        raise SluiceError(f"Unknown broker id {unknown[0]}")
+    missing = [f"{topic}-{number}" for topic, number in sorted(targets) if (topic, number) not in seen.now]
+    if missing:
+        raise SluiceError(f"Unable to find partition: {', '.join(missing[:_SHOWN_MAX])}")
+    verdicts = judge(AlterRequest(0, True, list(targets.items())), {}, seen, len(targets), "")
+    refused = [
+        f"{topic}-{number}: {verdict.outcome.error_message}"
+        for verdict in verdicts
+        for topic, number in [verdict.key]
+        if verdict.kind is Kind.REFUSED
+    ]
+    if refused:
+        raise SluiceError(f"Error reassigning partition(s): {'; '.join(refused[:_SHOWN_MAX])}")
+
+
+def describe(plan: Plan, limits: BatchLimits, sizes: Sizes) -> dict[str, object]:
+    """Make the report as JSON has it."""
+    steps = [step for batch in plan.batches for step in batch]
+    return {
+        "version": 1,
+        "limits": asdict(limits),
+        "batches": [
+            {"batch": number, **_sums(batch, sizes), "steps": [_described(step, sizes) for step in batch]}
+            for number, batch in enumerate(plan.batches, start=1)
+        ],
+        "steps": len(steps),
+        **_sums(steps, sizes),
+        "replicas_added_at_once_max": _at_once(plan),
+        "waiting": [
+            {"topic": topic, "partition": number, "reason": waiting.reason}
+            for (topic, number), waiting in sorted(plan.waiting.items())
+        ],
+    }
+
+
+def _sums(steps: Sequence[Step], sizes: Sizes) -> dict[str, int]:
+    return {
+        "replicas_added": sum(len(step.adds) for step in steps),
+        "leaders_moved": sum(step.moves_leader for step in steps),
+        "bytes": sum(_bytes(step, sizes) for step in steps),
+    }
+
+
+def _described(step: Step, sizes: Sizes) -> dict[str, object]:
+    return {**asdict(step), "bytes": _bytes(step, sizes)}
+
+
+def _bytes(step: Step, sizes: Sizes) -> int:
+    return len(step.adds) * sizes.get(step.key, 0)
+
+
+def _at_once(plan: Plan) -> int:
+    return max((sum(len(step.adds) for step in batch) for batch in plan.batches), default=0)
+
+
+def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
+    """Write the report for people."""
+    for number, batch in enumerate(plan.batches, start=1):
+        sums = _sums(batch, sizes)
+        added, size = _number(sums["replicas_added"], "replica"), _size(sums["bytes"])
+        yield f"batch {number}: {_number(len(batch), 'partition')}, {added} added, {size}"
+        rows = [("partition", "replicas", "add", "drop", "leader", "bytes")]
+        rows += [_row(step, sizes) for step in batch]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            cells = [cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=False)]
+            yield "  ".join(("", *cells, row[-1].rjust(widths[-1])))
+        yield ""
+    steps = [step for batch in plan.batches for step in batch]
+    sums = _sums(steps, sizes)
+    yield (
+        f"in all: {_number(len(steps), 'step')} in {_number(len(plan.batches), 'batch', 'batches')}, "
+        f"{_number(sums['replicas_added'], 'replica')} added, at most {_at_once(plan)} at once, "
+        f"{_number(sums['leaders_moved'], 'leader movement')}, {_size(sums['bytes'])}"
+    )
+    waiting = sorted(plan.waiting.items())
+    for (topic, partition), why in waiting[:_SHOWN_MAX]:
+        yield f"warning: {topic}-{partition} would not get to its target: {why.reason}"
+    if len(waiting) > _SHOWN_MAX:
+        yield f"warning: and {len(waiting) - _SHOWN_MAX} more"
+
+
+def _row(step: Step, sizes: Sizes) -> tuple[str, str, str, str, str, str]:
+    leader = str(step.leader)
+    if step.moves_leader:  # whoever is first in sync, where it is not to be elected
+        leader += f" -> {'any' if step.elects is None else step.elects}"
+    return (
+        f"{step.topic}-{step.partition}",
+        f"{_list(step.current)} -> {_list(step.replicas)}",
+        _list(step.adds),
+        _list(step.drops),
+        leader,
+        _size(_bytes(step, sizes)) if step.adds else "-",
+    )
+
+
+def _list(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers)) or "-"
+
+
+def _number(amount: int, one: str, many: str = "") -> str:
+    return f"{amount} {one}" if amount == 1 else f"{amount} {many or one + 's'}"
+
+
+def _size(amount: float) -> str:
+    """Write bytes as people read them.
+
+    >>> _size(999), _size(24_040_000)
+    ('999 B', '24.0 MB')
+    """
+    if amount < 1000:
+        return f"{amount:.0f} B"
+    for unit in ("kB", "MB", "GB"):
+        amount /= 1000
+        if amount < 1000:
+            return f"{amount:.1f} {unit}"
+    return f"{amount / 1000:.1f} TB"

@@ -1,0 +1,189 @@
+"""`sluice reassign status`: what is being moved, how far it is, and when it will be done (KIP-435).
+
+From the admin port comes everything: steps, bytes, a rate, why something waits. With `--bootstrap-server` a Sluice is
+asked as any Kafka client asks, by version 1 of ListPartitionReassignments, and its answer has moves and steps alone.
+It asks and changes nothing. Exit code 0 whether anything is under way or not.
+"""
+
+import argparse
+import asyncio
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from proxy.config import Address
+from proxy.config.readers import addresses
+from proxy.errors import ServerError
+
+__all__ = ["add_arguments", "bar", "listed", "table"]
+
+_TEXT: Final = "Say what is being moved, how far it is, and when it will be done."
+_ADMIN: Final = "http://127.0.0.1:19080"
+_BAR_CHARACTERS: Final = 24
+_PARTITIONS_SHOWN: Final = 50
+_SECONDS_MAX: Final = 30.0
+_PAGE_BYTES_MAX: Final = 64 * 1024**2
+_MB: Final = 1_000_000
+_MINUTE: Final = 60
+
+Document = Mapping[str, Any]
+
+
+def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command and its arguments."""
+    command = commands.add_parser("status", help=_TEXT, description=_TEXT, allow_abbrev=False)
+    command.set_defaults(command=run)
+    where = command.add_mutually_exclusive_group()
+    where.add_argument("--admin", metavar="URL", default=_ADMIN, help=f"Sluice's admin port ({_ADMIN})")
+    where.add_argument(
+        "--bootstrap-server", metavar="HOST:PORT[,…]", help="a Sluice, in place of the admin port"
+    )
+    command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
+    command.add_argument("--format", choices=("table", "json"), default="table", help="how it is printed")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the status; give the exit code."""
+    if options.bootstrap_server:
+        servers = addresses("--bootstrap-server", options.bootstrap_server)
+        document = asyncio.run(_asked(servers, options.command_config))
+    else:
+        document = _read(options.admin)
+    print(json.dumps(document, indent=2) if options.format == "json" else "\n".join(table(document)))
+    return 0
+
+
+def table(document: Document) -> Iterator[str]:
+    """Write the status for a human."""
+    if document.get("mode") == "pass":
+        yield 'reassignments pass as they are: [reassignment] mode = "pass"'
+        return
+    if document.get("problem"):
+        yield f"problem: {document['problem']}"
+    moves = document["moves"]
+    yield f"{moves} partition{'' if moves == 1 else 's'} under way, {document['steps']} with a step"
+    if "leads" in document:
+        yield f"carried out by {document['holder'] or 'nobody'}" + (
+            ", this process" if document["leads"] else ""
+        )
+    if not moves:
+        return
+    if "replicas_total" in document:
+        done, total = document["replicas_done"], document["replicas_total"]
+        yield f"replicas  {bar(done, total)}  {done} of {total}"
+    if document.get("bytes_total"):
+        yield f"bytes     {bar(document['bytes_done'], document['bytes_total'])}  {_speed(document)}"
+    for one in document["partitions"][:_PARTITIONS_SHOWN]:
+        yield _row(one)
+    if moves > _PARTITIONS_SHOWN:
+        yield f"and {moves - _PARTITIONS_SHOWN} more; --format json has {len(document['partitions'])}"
+
+
+def bar(done: float, total: float) -> str:
+    """Draw how far something is.
+
+    >>> bar(1, 4)
+    '[######..................]  25 %'
+    >>> bar(0, 0)
+    '[########################] 100 %'
+    """
+    share = min(max(done / total, 0.0), 1.0) if total else 1.0
+    full = int(share * _BAR_CHARACTERS)
+    return f"[{'#' * full}{'.' * (_BAR_CHARACTERS - full)}] {int(share * 100):>3} %"
+
+
+def listed(found: Any, batch: Mapping[tuple[str, int], Any]) -> Document:
+    """The document that a list of version 1 makes."""
+    partitions = []
+    for (topic, partition), one in sorted(found.ongoing.items()):
+        step = batch.get((topic, partition))
+        target = [broker for broker in one.replicas if broker not in one.removing]
+        partitions.append(
+            {
+                "topic": topic,
+                "partition": partition,
+                "original": [broker for broker in one.replicas if broker not in one.adding],
+                "target": target,
+                "state": "waiting" if step is None else "step",
+                "step": None
+                if step is None
+                else {"current": list(step.current), "target": list(step.target)},
+                "reason": "",
+            }
+        )
+    return {"mode": "batch", "moves": len(partitions), "steps": len(batch), "partitions": partitions}
+
+
+def _speed(document: Document) -> str:
+    done, total = document["bytes_done"], document["bytes_total"]
+    text = f"{done / _MB:.1f} of {total / _MB:.1f} MB"
+    rate, left = document["bytes_per_second"], document["finish_seconds"]
+    if rate is not None:
+        text += f", {rate / _MB:.2f} MB/s"
+    if left is not None:
+        text += f", done in {int(left // _MINUTE)} min {int(left % _MINUTE)} s"
+    return text
+
+
+def _row(one: Document) -> str:
+    text = f"  {one['topic']}-{one['partition']}  {_brokers(one['original'])} -> {_brokers(one['target'])}"
+    if one.get("cancelled"):
+        text += " (cancelled)"
+    if one.get("replicas_total"):
+        text += f"  {bar(one['replicas_done'], one['replicas_total'])}"
+    step = one["step"]
+    if step is not None:
+        text += f"  step: {_brokers(step['current'])} -> {_brokers(step['target'])}"
+    return text + (f"  {one['reason']}" if one["reason"] else "")
+
+
+def _brokers(brokers: Sequence[int]) -> str:
+    return ",".join(map(str, brokers))
+
+
+def _read(url: str) -> Document:
+    """Read the admin port's page."""
+    page = f"{url.rstrip('/')}/reassignments"
+    try:
+        with urllib.request.urlopen(page, timeout=_SECONDS_MAX) as answer:
+            document: Document = json.loads(answer.read(_PAGE_BYTES_MAX))
+    except (OSError, ValueError, urllib.error.URLError) as error:
+        raise ServerError(f"{page}: {error}") from None
+    return document
+
+
+async def _asked(servers: Sequence[Address], command_config: Path | None) -> Document:
+    """Ask a Sluice for the list, as a client."""
+    # Imported late: the admin port needs none of it.
+    from protocol.errors import WireError
+    from protocol.messages import reassignments
+    from proxy.cluster.asking import ask
+    from proxy.cluster.login import LoginError
+    from proxy.commands.command_config import Security, read_command_config
+
+    security = read_command_config(command_config) if command_config else Security()
+    problems = []
+    for server in servers:
+        try:
+            async with asyncio.timeout(_SECONDS_MAX):
+                streams = await asyncio.open_connection(server.host, server.port, ssl=security.tls)
+                try:
+                    if security.login is not None:
+                        await security.login(*streams)
+                    key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.BATCH_VERSION
+                    frame = await ask(*streams, key, version, reassignments.EVERYTHING)
+                finally:
+                    streams[1].close()
+            found, batch = reassignments.read_batch(frame)
+        except asyncio.IncompleteReadError:
+            problems.append(f'{server}: closes on version 1 of the list: no Sluice with mode = "batch"')
+        except (OSError, WireError, LoginError, TimeoutError) as error:
+            problems.append(f"{server}: {str(error) or type(error).__name__}")
+        else:
+            if found.error_code:
+                raise ServerError(f"{server}: error {found.error_code} {found.error_message or ''}".strip())
+            return listed(found, batch)
+    raise ServerError("; ".join(problems))

@@ -1,0 +1,80 @@
+"""`[reassignment]`: whether reassignments are carried out in small batches, and within which limits (KIP-435).
+
+The limits are named as the proposal names its configs. They hold from the next step on; a step under way is left alone.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from proxy.config import readers
+from proxy.config.keys import key
+from quotas.reassignment_batch import BatchLimits
+
+_COUNT_MAX: Final = 1_000_000
+_DAY_SECONDS: Final = 86400
+
+
+def _limit(default: int, unit: str) -> int:
+    found: int = field(
+        default=default, metadata=key(readers.count(1, _COUNT_MAX), "number", unit=unit, live=True)
+    )
+    return found
+
+
+def _cap() -> int | None:
+    found: int | None = field(
+        default=None,
+        metadata=key(readers.count(1, _COUNT_MAX), "number", unit="replicas", live=True, default="unlimited"),
+    )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentSettings:
+    """`[reassignment]`."""
+
+    mode: str = field(default="pass", metadata=key(readers.choice("pass", "batch"), '"pass" or "batch"'))
+    journal: Path | None = field(
+        default=None,
+        metadata=key(
+            readers.optional_file_path,
+            "path",
+            default='`reassignment` in `[state] directory`; needed with `mode = "batch"`',
+        ),
+    )
+    parallel_replica_count: int = _limit(1, "replicas")
+    parallel_partition_count: int = _limit(10, "partitions")
+    parallel_leader_movements: int = _limit(2, "partitions")
+    max_concurrent_replica_movements: int = _limit(20, "replicas")
+    max_movements_in_per_broker: int | None = _cap()
+    max_movements_out_per_broker: int | None = _cap()
+    dead_target_seconds: float = field(
+        default=300.0, metadata=key(readers.seconds(0, 7 * _DAY_SECONDS), "number", unit="seconds", live=True)
+    )
+    moves_max: int = field(
+        default=20_000, metadata=key(readers.count(1, _COUNT_MAX), "number", unit="partitions", live=True)
+    )
+
+    @property
+    def batches(self) -> bool:
+        """Whether reassignments are taken over at all."""
+        return self.mode == "batch"
+
+    @property
+    def limits(self) -> BatchLimits:
+        """What the planner is told."""
+        return BatchLimits(
+            parallel_replica_count=self.parallel_replica_count,
+            parallel_partition_count=self.parallel_partition_count,
+            parallel_leader_movements=self.parallel_leader_movements,
+            max_concurrent_replica_movements=self.max_concurrent_replica_movements,
+            max_movements_in_per_broker=self.max_movements_in_per_broker,
+            max_movements_out_per_broker=self.max_movements_out_per_broker,
+        )
+
+    def warnings(self) -> Iterator[str]:
+        """Say what has no effect."""
+        if self.journal is not None and not self.batches:
+            yield 'reassignment.journal: has no effect with mode = "pass"'

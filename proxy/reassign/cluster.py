@@ -1,0 +1,305 @@
+"""What the executor asks the brokers, and tells them, on Sluice's own connection.
+
+One connection, one question at a time. It leads to the brokers themselves and never through Sluice, so that what is
+read is what is under way, and not what clients are shown. ListPartitionReassignments comes from the controller; the
+rest from a broker's own picture of the cluster, which may lag behind it: `decide` lives with that.
+
+What was submitted and not answered may have been done or not. Nothing is submitted twice for that: it is read back.
+
+It needs Describe and Alter on the cluster, Describe and DescribeConfigs on topics (docs/operations.md).
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeVar
+
+from protocol.api import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    DESCRIBE_CLUSTER,
+    LIST_PARTITION_REASSIGNMENTS,
+    METADATA,
+)
+from protocol.errors import WireError
+from protocol.messages import (
+    alter_reassignments,
+    describe_configs,
+    elect_leaders,
+    partition_states,
+    reassignments,
+    replica_sizes,
+)
+from protocol.messages.alter_reassignments import AlterRequest, Outcome, Target
+from proxy.cluster import BrokerMap, Login
+from proxy.cluster.asking import ask
+from proxy.cluster.dialling import Tls, dial
+from proxy.cluster.login import ASKING_FAILS
+from quotas.reassignment_step import PartitionNow, TopicPartition
+
+__all__ = ["Cluster", "ClusterError", "Seen"]
+
+MIN_ISR: Final = "min.insync.replicas"
+_MIN_ISR_SECONDS: Final = 15.0  # a topic's config is asked for again after this time
+_TOPICS_A_REQUEST: Final = 500
+_ANSWER_SECONDS_MAX: Final = 15.0
+_CONNECT_SECONDS_MAX: Final = 3.0
+_TIMEOUT_MS: Final = 10_000
+_UNKNOWN_TOPIC: Final = 3
+
+T = TypeVar("T")
+_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class ClusterError(Exception):
+    """The brokers can not be asked, or refuse."""
+
+
+class Seen(NamedTuple):
+    """What the cluster says of some topics.
+
+    Attributes:
+        live: the brokers that are alive.
+        registered: these, and those that are not alive and still known.
+        now: every partition of the topics.
+        topic_ids: of the topics that are there, in hex.
+        ongoing: every reassignment under way, of any topic.
+    """
+
+    live: frozenset[int]
+    registered: frozenset[int]
+    now: Mapping[TopicPartition, PartitionNow]
+    topic_ids: Mapping[str, str]
+    ongoing: Mapping[TopicPartition, reassignments.Ongoing]
+
+
+class Cluster:
+    """Asks and tells.
+
+    Args:
+        brokers: where they listen.
+        login: authenticates each connection; None where brokers ask for no SASL.
+        tls: gives the TLS context in force; None for plaintext.
+    """
+
+    def __init__(self, brokers: BrokerMap, login: Login | None = None, tls: Tls | None = None) -> None:
+        self._brokers = brokers
+        self._login = login
+        self._tls = tls
+        self._streams: _Streams | None = None
+        self._one = asyncio.Lock()
+        self._min_isr: dict[str, tuple[float, int]] = {}
+        self._tells_fenced = True
+        self._turn = 0
+
+    async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
+        """Read what is known of these topics.
+
+        Args:
+            registered: whether brokers that are not alive are to be told from those that never were.
+
+        Raises:
+            ClusterError: nobody answers, or Sluice may not ask.
+        """
+        live: frozenset[int] = frozenset()
+        found: dict[str, partition_states.TopicPartitions] = {}
+        names = sorted(set(topics))
+        for chunk in _chunks(names) or [[]]:
+            body = partition_states.request_body(chunk)
+            seen = await self._read(METADATA, partition_states.VERSION, body, partition_states.read_answer)
+            live |= seen.live
+            found.update(seen.topics)
+        there = {name: topic for name, topic in found.items() if not topic.error_code}
+        for name, topic in found.items():
+            if topic.error_code not in (0, _UNKNOWN_TOPIC):
+                raise ClusterError(f"Metadata of topic {name}: error {topic.error_code}")
+        min_isr = await self._min_isrs(sorted(there))
+        # Last: a step that is not listed any more is done, and what was read before may be older.
+        ongoing = await self._ongoing()
+        now = await asyncio.to_thread(_now, there, ongoing, min_isr)
+        known = live.union(*(one.replicas for topic in there.values() for one in topic.partitions.values()))
+        if registered:
+            known |= await self._registered()
+        ids = {name: topic.topic_id.hex() for name, topic in there.items()}
+        return Seen(live, known, now, ids, ongoing)
+
+    async def submit(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, Outcome]:
+        """Have partitions reassigned, or their reassignments cancelled (None); give what became of each.
+
+        Raises:
+            ClusterError: nobody has answered. It may have been done.
+        """
+        asked = AlterRequest(_TIMEOUT_MS, True, list(targets.items()))
+        version = alter_reassignments.VERSION
+        answer = await self._read(
+            ALTER_PARTITION_REASSIGNMENTS,
+            version,
+            alter_reassignments.request_body(asked, version),
+            partial(alter_reassignments.read_answer, version=version),
+        )
+        found = dict(answer.partitions)
+        if answer.outcome.error_code:
+            return {key: found.get(key, answer.outcome) for key in targets}
+        return {key: found.get(key, Outcome(-1, "the answer does not name it")) for key in targets}
+
+    async def elect(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
+        """Elect preferred leaders; give error code and message of each.
+
+        Raises:
+            ClusterError: nobody has answered.
+        """
+        body = elect_leaders.request_body(partitions, _TIMEOUT_MS)
+        error_code, found = await self._read(
+            elect_leaders.ELECT_LEADERS, elect_leaders.VERSION, body, elect_leaders.read_answer
+        )
+        return {key: found.get(key, (error_code, "")) for key in partitions}
+
+    async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
+        """The bytes of every replica of these brokers, as far as they answer."""
+        found = {}
+        for broker in brokers:
+            _, target = self._brokers.upstream(broker)
+            if target is None:
+                continue
+            streams = None
+            try:
+                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                    streams = await self._dial(target)
+                    frame = await ask(
+                        *streams,
+                        replica_sizes.DESCRIBE_LOG_DIRS,
+                        replica_sizes.LOG_DIRS_VERSION,
+                        replica_sizes.ALL_LOG_DIRS,
+                    )
+                    found[broker] = await asyncio.to_thread(replica_sizes.read_log_dirs, frame)
+            except ASKING_FAILS:
+                continue
+            finally:
+                if streams is not None:
+                    streams[1].close()
+        return found
+
+    def close(self) -> None:
+        """Give the connection up."""
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
+
+    async def _ongoing(self) -> dict[TopicPartition, reassignments.Ongoing]:
+        found = await self._read(
+            LIST_PARTITION_REASSIGNMENTS,
+            reassignments.VERSION,
+            reassignments.EVERYTHING,
+            reassignments.read_answer,
+        )
+        if found.error_code:
+            message = f"error {found.error_code} {found.error_message or ''}".strip()
+            raise ClusterError(f"ListPartitionReassignments: {message}")
+        return found.ongoing
+
+    async def _min_isrs(self, topics: Sequence[str]) -> dict[str, int]:
+        loop = asyncio.get_running_loop()
+        old = loop.time() - _MIN_ISR_SECONDS
+        wanted = [topic for topic in topics if self._min_isr.get(topic, (old - 1, 0))[0] < old]
+        for chunk in _chunks(wanted):
+            body = describe_configs.request_body(describe_configs.TOPIC, chunk, (MIN_ISR,))
+            key, version = describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION
+            for described in await self._read(key, version, body, describe_configs.read_answer):
+                if described.error_code not in (0, _UNKNOWN_TOPIC):
+                    # Without it nobody knows how few replicas are too few.
+                    raise ClusterError(
+                        f"DescribeConfigs of topic {described.name}: error {described.error_code}"
+                    )
+                value = described.configs.get(MIN_ISR, "")
+                self._min_isr[described.name] = (loop.time(), int(value) if value.isdecimal() else 1)
+        for topic in self._min_isr.keys() - set(topics):
+            del self._min_isr[topic]
+        return {topic: self._min_isr[topic][1] for topic in topics if topic in self._min_isr}
+
+    async def _registered(self) -> frozenset[int]:
+        """Every registered broker; brokers before 4.0 tell only of those alive, by closing on this question."""
+        if not self._tells_fenced:
+            return frozenset()
+        try:
+            error_code, brokers = await self._read(
+                DESCRIBE_CLUSTER,
+                partition_states.CLUSTER_VERSION,
+                partition_states.BROKERS_AND_FENCED,
+                partition_states.read_brokers,
+            )
+        except ClusterError:
+            await self._ongoing()  # raises where it was not the question's fault
+            error_code, brokers = 1, frozenset[int]()
+        if error_code:
+            self._tells_fenced = False
+        return brokers
+
+    async def _read(self, api_key: int, version: int, body: bytes, read: Callable[[bytes], T]) -> T:
+        """Ask, and read the answer in a thread: thousands of partitions take longer than channels may wait."""
+        frame = await self._ask(api_key, version, body)
+        try:
+            return await asyncio.to_thread(read, frame)
+        except WireError as error:
+            raise ClusterError(f"an answer that can not be read: {error}") from error
+
+    async def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
+        async with self._one:
+            try:
+                if self._streams is None:
+                    self._streams = await self._connect()
+                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                    return await ask(*self._streams, api_key, version, body)
+            except BaseException as error:
+                self.close()
+                self._turn += 1
+                if isinstance(error, ASKING_FAILS):
+                    raise ClusterError(str(error) or type(error).__name__) from error
+                raise
+
+    async def _connect(self) -> _Streams:
+        """Connect to the next broker that can be reached: one whose machine is gone must not be the first each time."""
+        problems = []
+        targets = self._brokers.targets()
+        for _ in range(len(targets)):
+            target = targets[self._turn % len(targets)]
+            try:
+                async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+                    return await self._dial(target)
+            except ASKING_FAILS as error:
+                self._turn += 1
+                problems.append(f"{target[0]}:{target[1]}: {str(error) or type(error).__name__}")
+        raise OSError("; ".join(problems[:3]) or "no broker is known")
+
+    async def _dial(self, target: tuple[str, int]) -> _Streams:
+        streams = await dial(self._brokers, *target, self._tls)
+        try:
+            if self._login is not None:
+                await self._login(*streams)
+        except BaseException:
+            streams[1].close()
+            raise
+        return streams
+
+
+def _now(
+    topics: Mapping[str, partition_states.TopicPartitions],
+    ongoing: Mapping[TopicPartition, reassignments.Ongoing],
+    min_isr: Mapping[str, int],
+) -> dict[TopicPartition, PartitionNow]:
+    """Put together what several answers say of each partition."""
+    now = {}
+    for name, topic in topics.items():
+        for index, one in topic.partitions.items():
+            move = ongoing.get((name, index))
+            now[name, index] = PartitionNow(
+                replicas=one.replicas if move is None else move.replicas,
+                isr=one.isr,
+                leader=one.leader,
+                adding=() if move is None else move.adding,
+                removing=() if move is None else move.removing,
+                min_isr=min_isr.get(name, 1),
+            )
+    return now
+
+
+def _chunks(items: Sequence[str]) -> list[list[str]]:
+    return [list(items[at : at + _TOPICS_A_REQUEST]) for at in range(0, len(items), _TOPICS_A_REQUEST)]

@@ -1,0 +1,236 @@
+"""Takes callers' requests: judged, journaled, their first steps sent over the caller's own connection (KIP-435).
+
+    request ─► Forward: an empty request ─► may the caller reassign at all? no: told so, and nothing else happens
+       yes  ─► look at the cluster ─► judge ─► first steps ─► journal: asked ─► Forward: the first steps
+    answer  ─► journal: accepted, or struck out ─► what the caller is told
+
+Who may reassign is the broker's to say, of every request: so an empty one goes first, in the caller's name. A refusal
+of it comes back for every partition as the broker would give it, with nothing read, written or submitted for it.
+What is asked for is then on disk before anything is submitted, marked as not judged: it is no move yet, no step follows
+it, and if a broker refuses it, it is gone again. What can begin nothing now is accepted without a second question.
+What was not answered, or timed out at the broker, may have been done: the executor finds out.
+
+One request of a connection at a time; at most REQUESTS_MAX of all connections.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from itertools import count
+from typing import Final, NamedTuple
+
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS
+from protocol.errors import WireError
+from protocol.header import REQUEST_HEAD
+from protocol.messages import alter_reassignments
+from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome
+from proxy.channel import Forward, PeerError, Question
+from proxy.config import ReassignmentSettings
+from proxy.logs import event
+from proxy.reassign.cluster import Cluster, ClusterError
+from proxy.reassign.journal import ConflictError, JournalError
+from proxy.reassign.judge import Kind
+from proxy.reassign.keeper import Keeper
+from proxy.reassign.planning import REQUEST_TIMED_OUT, Plan, outcomes_of, plan_request, records_of
+from proxy.stats import Stats
+from quotas.reassignment_step import TopicPartition
+
+__all__ = ["Answered", "ReassignmentDesk"]
+
+REQUESTS_MAX: Final = 100
+_CONFLICTS_MAX: Final = 20
+_TIMEOUT_MS_MAX: Final = 20_000  # below what the executor waits for an answer (`decide.ASKED_MS_MAX`)
+_KAFKA_STORAGE_ERROR: Final = 56
+
+Answered = Callable[[bytes | bytearray | Forward | Exception], None]
+
+logger = logging.getLogger(__name__)
+
+
+class _Asked(NamedTuple):
+    """A request, while the broker says whether its caller may reassign."""
+
+    question: Question
+    request: AlterRequest
+
+
+class ReassignmentDesk:
+    """Answers AlterPartitionReassignments.
+
+    Args:
+        run: starts work in the background.
+        settings: gives those in force.
+        wake: called when there is something new to carry out.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        cluster: Cluster,
+        settings: Callable[[], ReassignmentSettings],
+        run: Callable[[Coroutine[object, object, None]], object],
+        wake: Callable[[], None],
+        stats: Stats,
+    ) -> None:
+        self._keeper = keeper
+        self._cluster = cluster
+        self._settings = settings
+        self._run = run
+        self._wake = wake
+        self._stats = stats
+        self._numbers = count(1)
+        self._requests = 0
+
+    def ask(self, question: Question, answered: Answered) -> None:
+        """Have a request, or a broker's answer to one, answered."""
+        if question.plan is None and self._requests >= REQUESTS_MAX:
+            asyncio.get_running_loop().call_soon(
+                answered, PeerError("reassignment_requests_max", f"{self._requests} requests wait already")
+            )
+            return
+        self._run(self._answer(question, answered))
+
+    async def _answer(self, question: Question, answered: Answered) -> None:
+        self._requests += 1
+        try:
+            if question.plan is None:
+                answered(await self._begin(question))
+            elif isinstance(question.plan, _Asked):
+                answered(await self._go_on(question, question.plan))
+            else:
+                answered(await self._end(question))
+        except WireError as error:
+            self._stats.reassignment_requests["malformed"] += 1
+            answered(error)
+        except Exception as error:
+            logger.error("a bug of ours fails a reassignment", exc_info=error)
+            self._stats.reassignment_requests["failed"] += 1
+            answered(error)
+        finally:
+            self._requests -= 1
+
+    async def _begin(self, question: Question) -> Forward:
+        """Have the broker say whether the caller may reassign."""
+        # In a thread, as all else that grows with the partitions.
+        asked = await asyncio.to_thread(
+            alter_reassignments.read_request, question.frame, question.body_at, question.version
+        )
+        return _forward(question, asked._replace(wanted=()), _Asked(question, asked))
+
+    async def _go_on(self, question: Question, asked: _Asked) -> bytes | Forward:
+        """The broker has said whether the caller may: if so judge the request, and write down what of it is taken."""
+        request = asked.request
+        answer = alter_reassignments.read_answer(question.frame, question.version)
+        if not request.wanted:
+            return question.frame
+        if answer.outcome.error_code:
+            self._stats.reassignment_requests["refused"] += 1
+            return _answer_of(question, request, answer._replace(partitions=_all(request, answer.outcome)))
+        try:
+            async with self._keeper.planning:
+                plan = await self._planned(request)
+            if plan.sent:
+                sent = AlterRequest(min(request.timeout_ms, _TIMEOUT_MS_MAX), True, list(plan.sent.items()))
+                if not plan.entries:
+                    # Nothing of ours: the caller's own words about what factor may be changed hold.
+                    sent = sent._replace(allow_factor_change=request.allow_factor_change)
+                return _forward(asked.question, sent, plan)
+            return await self._settled(question, plan, answer)
+        except (ClusterError, JournalError) as error:
+            return self._failed(question, request, error)
+
+    async def _planned(self, request: AlterRequest) -> Plan:
+        """Look, judge, choose first steps and journal; once more where another process was faster."""
+        by = f"{self._keeper.process}/{next(self._numbers)}"
+        for _ in range(_CONFLICTS_MAX):
+            known = await self._keeper.read()
+            topics = {topic for topic, _ in (*known.entries, *(key for key, _ in request.wanted))}
+            seen = await self._cluster.look(sorted(topics), registered=True)
+            plan = await asyncio.to_thread(plan_request, request, known, seen, self._settings(), by)
+            try:
+                await self._keeper.append(list(plan.entries.values()), expected=known.sequence)
+            except ConflictError:
+                continue
+            return plan
+        raise JournalError("other processes write all the time")
+
+    async def _end(self, question: Question) -> bytes:
+        """The broker has judged the first steps."""
+        plan = question.plan
+        assert isinstance(plan, Plan), "the plan of the request that was sent"
+        answer = alter_reassignments.read_answer(question.frame, question.version)
+        try:
+            return await self._settled(question, plan, answer)
+        except JournalError as error:
+            return self._failed(question, plan.asked, error)
+
+    async def _settled(self, question: Question, plan: Plan, answer: AlterAnswer) -> bytes:
+        """Accept or strike out, and answer.
+
+        Raises:
+            JournalError: it can not be written down; the executor finds out what became of it.
+        """
+        told = outcomes_of(plan, answer)
+        for _ in range(_CONFLICTS_MAX):
+            known = await self._keeper.read()
+            records = await asyncio.to_thread(records_of, plan, told, known)
+            try:
+                await self._keeper.append(records, expected=known.sequence)
+            except ConflictError:
+                continue
+            break
+        else:
+            raise JournalError("other processes write all the time")
+        self._count(plan, told)
+        self._wake()
+        failed = answer.outcome.error_code
+        partitions = [
+            (one.key, one.outcome if one.kind is Kind.REFUSED and not failed else told[one.key])
+            for one in plan.verdicts
+        ]
+        # Of an empty request a broker says "", of others null.
+        outcome = answer.outcome if failed else Outcome()
+        return _answer_of(question, plan.asked, answer._replace(outcome=outcome, partitions=partitions))
+
+    def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
+        """It could not be taken or written down: a caller that tries again may find it well."""
+        code = _KAFKA_STORAGE_ERROR if isinstance(error, JournalError) else REQUEST_TIMED_OUT
+        where = "use its journal" if isinstance(error, JournalError) else "ask the cluster"
+        outcome = Outcome(code, f"Sluice can not {where}: {error}")
+        event(logger, logging.ERROR, "reassignment not taken", principal=question.user, problem=str(error))
+        self._stats.reassignment_requests["failed"] += 1
+        return _answer_of(question, asked, AlterAnswer(0, True, outcome, _all(asked, outcome)))
+
+    def _count(self, plan: Plan, told: Mapping[TopicPartition, Outcome]) -> None:
+        refused = sum(one.kind is Kind.REFUSED or told[one.key].error_code != 0 for one in plan.verdicts)
+        self._stats.reassignment_requests["refused" if refused else "taken"] += 1
+        event(
+            logger,
+            logging.INFO,
+            "reassignment asked for",
+            partitions=len(plan.verdicts),
+            refused=refused,
+            taken=sum(1 for one in plan.verdicts if one.entry and not told[one.key].error_code),
+        )
+
+
+def _all(asked: AlterRequest, outcome: Outcome) -> list[tuple[TopicPartition, Outcome]]:
+    return [(key, outcome) for key, _ in asked.wanted]
+
+
+def _answer_of(question: Question, asked: AlterRequest, answer: AlterAnswer) -> bytes:
+    """The answer for the caller; the broker's own where that says the same."""
+    told = answer._replace(allow_factor_change=asked.allow_factor_change)
+    if question.plan is not None and told == alter_reassignments.read_answer(
+        question.frame, question.version
+    ):
+        return question.frame
+    return alter_reassignments.write_answer(told, question.version, question.correlation_id)
+
+
+def _forward(question: Question, request: AlterRequest, plan: object) -> Forward:
+    """What goes to the broker in the caller's name: with its client id, which quotas and logs there go by."""
+    size = REQUEST_HEAD.unpack_from(question.frame)[4]
+    client_id = None if size < 0 else question.frame[REQUEST_HEAD.size : REQUEST_HEAD.size + size]
+    frame = alter_reassignments.request_frame(request, question.version, question.correlation_id, client_id)
+    return Forward(ALTER_PARTITION_REASSIGNMENTS, frame, plan)

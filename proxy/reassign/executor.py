@@ -1,0 +1,265 @@
+"""Carries out what the journal holds, while this process holds the lease (KIP-435).
+
+    take the lease ─► begin a term ─► [ read the journal ─► look ─► decide ─► journal ─► submit ─► elect ]*
+
+Each round reads everything anew, so a process that was killed at any point is followed by one that does the same from
+there. A step is on disk before it is submitted, under the term of who submits; what is not answered is not submitted
+again but looked for. Without moves nothing is asked of anybody. A process without the lease looks as well, for what it
+shows to clients, and does nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from proxy.config import ReassignmentSettings
+from proxy.logs import event
+from proxy.reassign.cluster import Cluster, ClusterError, Seen
+from proxy.reassign.decide import Decision, Memory, decide
+from proxy.reassign.entries import Ended, Entry, Record, Term
+from proxy.reassign.journal import ConflictError, DamagedError, JournalError, MovedOnError
+from proxy.reassign.keeper import Keeper
+from proxy.reassign.lease import Lease
+from proxy.stats import Stats
+from quotas.reassignment_step import Step, TopicPartition
+
+__all__ = ["Executor"]
+
+_PAUSE_SECONDS: Final = 0.25  # between two rounds while something is under way
+_IDLE_SECONDS: Final = 0.5  # between two looks at the journal while nothing is
+_RETRY_SECONDS_MAX: Final = 10.0
+# A round is followed by this many times its own length of rest: the traffic of clients comes first.
+_REST: Final = 4.0
+_SIZES_SECONDS: Final = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class Executor:
+    """One process's.
+
+    Args:
+        directory: the journal's.
+        settings: gives those in force.
+        now_ms: the time, monotonic.
+
+    Attributes:
+        decision: the last one, for who wants to know why something waits.
+        sizes: bytes of every replica of brokers that are concerned, as they were last read, and when.
+        problem: why nothing can be carried out; "" when it can.
+    """
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        cluster: Cluster,
+        directory: Path,
+        settings: Callable[[], ReassignmentSettings],
+        now_ms: Callable[[], int],
+        stats: Stats,
+    ) -> None:
+        self._keeper = keeper
+        self._cluster = cluster
+        self._settings = settings
+        self._now_ms = now_ms
+        self._stats = stats
+        self._lease = Lease(directory, keeper.process)
+        self._term = 0
+        self._memory = Memory()
+        self._woken = asyncio.Event()
+        self._pause_seconds = _PAUSE_SECONDS
+        self._sized_at = 0.0
+        self.decision = Decision()
+        self.sizes: Mapping[int, Mapping[TopicPartition, int]] = {}
+        self.sized_ms = 0
+        self.problem = ""
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process carries moves out."""
+        return self._term > 0
+
+    def holder(self) -> str:
+        """Which process does, as far as is known."""
+        return self._lease.holder()
+
+    def wake(self) -> None:
+        """There is something new."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Go on for ever; the application cancels it."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                began = loop.time()
+                try:
+                    pause = await self.round()
+                except Exception as error:
+                    logger.error("a bug of ours stops a round of reassignments", exc_info=error)
+                    self.problem, pause = f"a bug: {error!r}", _RETRY_SECONDS_MAX
+                rest = min(_REST * (loop.time() - began), _RETRY_SECONDS_MAX)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), max(pause, rest))
+                self._woken.clear()
+        finally:
+            self._cluster.close()
+            self._lease.give_back()
+
+    async def round(self) -> float:
+        """Do what is to be done now; give the seconds until the next time."""
+        try:
+            await self._lead()
+            async with self._keeper.planning:
+                if not self._keeper.known.entries:
+                    self.decision, self.sizes = Decision(), {}
+                    self._told("")
+                    return _IDLE_SECONDS
+                seen = await self._look()
+                if self.leads:
+                    await self._step(seen)
+            await self._measure(seen)
+        except ConflictError:
+            return 0.0  # another process has asked for something: look again
+        except MovedOnError as error:
+            self._stand_down(str(error))
+        except DamagedError as error:
+            self._told(str(error))
+            await self._recover()
+        except (JournalError, ClusterError, OSError) as error:
+            self._told(str(error))
+            self._pause_seconds = min(2 * self._pause_seconds, _RETRY_SECONDS_MAX)
+            return self._pause_seconds
+        else:
+            self._told("")
+            self._pause_seconds = _PAUSE_SECONDS
+        return _PAUSE_SECONDS if self.leads else _IDLE_SECONDS
+
+    async def _lead(self) -> None:
+        """Read what there is, and become the one who executes if nobody else does."""
+        known = await self._keeper.read()
+        if self.leads:
+            if known.term.number != self._term:
+                raise MovedOnError(known.term.executor)
+            return
+        if not await asyncio.to_thread(self._lease.take):
+            return
+        term = Term(known.term.number + 1, self._keeper.process)
+        await self._keeper.append([term], expected=known.sequence)
+        self._term, self._memory = term.number, Memory()
+        event(logger, logging.INFO, "this process carries out reassignments", moves=len(known.entries))
+
+    async def _look(self) -> Seen:
+        topics = sorted({topic for topic, _ in self._keeper.known.entries})
+        seen = await self._cluster.look(topics)
+        self._keeper.now = {key: seen.now[key] for key in self._keeper.known.entries if key in seen.now}
+        await self._keeper.show()
+        return seen
+
+    async def _step(self, seen: Seen) -> None:
+        """Decide, journal, submit, elect: in this order."""
+        keeper, settings = self._keeper, self._settings()
+        known = keeper.known
+        dead_target_ms = int(settings.dead_target_seconds * 1000)
+        # In a thread: thousands of moves take longer than a channel may hold others up.
+        found = await asyncio.to_thread(
+            decide, known.entries, seen, settings.limits, self._memory, dead_target_ms, self._now_ms()
+        )
+        self.decision = found
+        if found.records or found.cancels or found.elections:
+            await keeper.append(found.records, expected=known.sequence, term=self._term)
+            self._report(found.records, known.entries)
+        await self._submit(found.steps, found.cancels)
+        if found.elections:
+            await self._elect(found.elections)
+
+    async def _submit(self, steps: list[Step], cancels: list[TopicPartition]) -> None:
+        targets = {step.key: step.replicas for step in steps} | dict.fromkeys(cancels)
+        if not targets:
+            return
+        counts, now_ms = self._stats.reassignment_steps, self._now_ms()
+        for step in steps:
+            self._memory.submitted_ms[step.key] = (step, now_ms)
+        try:
+            outcomes = await self._cluster.submit(targets)
+        except ClusterError:
+            counts["unanswered"] += len(targets)
+            raise  # the next round looks what became of them
+        for key, outcome in outcomes.items():
+            if outcome.error_code:
+                counts["refused"] += 1
+                problem = f"error {outcome.error_code} {outcome.error_message or ''}".strip()
+                self._memory.failed(key, problem, self._now_ms())
+                event(
+                    logger,
+                    logging.WARNING,
+                    "a step was refused",
+                    topic=key[0],
+                    partition=key[1],
+                    replicas=str(targets[key]),
+                    problem=problem,
+                )
+            else:
+                counts["cancelled" if targets[key] is None else "submitted"] += 1
+                self._memory.failures.pop(key, None)
+
+    async def _elect(self, partitions: list[TopicPartition]) -> None:
+        found = await self._cluster.elect(partitions)
+        for key, (error_code, message) in found.items():
+            if not error_code:
+                self._stats.reassignment_steps["elected"] += 1
+                continue
+            self._memory.elections[key] += 1
+            self._memory.failed(key, f"no election: error {error_code} {message}".strip(), self._now_ms())
+
+    def _report(self, records: list[Record], before: Mapping[TopicPartition, Entry]) -> None:
+        for record in records:
+            if not isinstance(record, Ended):
+                continue
+            self._stats.reassignment_ends[record.how] += 1
+            entry = before[record.key]
+            level = logging.INFO if record.how in ("done", "cancelled") else logging.WARNING
+            event(
+                logger,
+                level,
+                "reassignment over",
+                topic=record.topic,
+                partition=record.partition,
+                how=record.how,
+                original=str(entry.original),
+                target=str(entry.wanted),
+            )
+
+    async def _measure(self, seen: Seen) -> None:
+        """Read how large the replicas are, now and then: for the status, nobody decides by it."""
+        loop = asyncio.get_running_loop()
+        if not self.leads or loop.time() - self._sized_at < _SIZES_SECONDS:
+            return
+        self._sized_at = loop.time()
+        entries = self._keeper.known.entries.values()
+        concerned = {broker for entry in entries for broker in (*entry.original, *entry.wanted)}
+        self.sizes = await self._cluster.sizes(sorted(concerned & seen.live))
+        self.sized_ms = self._now_ms()
+
+    async def _recover(self) -> None:
+        """Whoever holds the lease sets a damaged journal aside; the others wait for that."""
+        try:
+            if await asyncio.to_thread(self._lease.take):
+                await self._keeper.recover()
+                self._term = 0  # a new journal, a new term
+        except (JournalError, OSError) as error:
+            self._told(str(error))
+
+    def _stand_down(self, other: str) -> None:
+        event(logger, logging.WARNING, "another process carries out reassignments now", process=other)
+        self._term = 0
+        self._lease.give_back()
+
+    def _told(self, problem: str) -> None:
+        if problem != self.problem:
+            level = logging.WARNING if problem else logging.INFO
+            event(logger, level, "carrying out reassignments", problem=problem or "none: it goes on")
+        self.problem = problem

@@ -1,0 +1,314 @@
+"""The journal: what was asked for and what is being done, on disk before it is done (KIP-435, design.md "Always").
+
+One file, `journal`, in a directory that the proxies of a cluster share. Whoever appends holds a lock of its own for
+those milliseconds, has read what others have appended, and returns when the disk has it. A line that is cut off at the
+end is what a process that was killed left behind: it was acknowledged to nobody, and the next writer takes it away.
+Any other line that is not as it was written makes the journal a damaged one: it is set aside under another name, and
+what can be read of it is kept as unsure, for the executor to confirm by the cluster. When most lines are history the
+file is written anew.
+
+Everything here blocks: it is called off the loop, one call at a time.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from proxy.reassign.entries import (
+    LINE_BYTES_MAX,
+    Ended,
+    Entry,
+    LineError,
+    Record,
+    Term,
+    read_line,
+    write_line,
+)
+from quotas.reassignment_step import TopicPartition
+
+__all__ = ["ConflictError", "DamagedError", "Journal", "JournalError", "Known", "MovedOnError"]
+
+_NAME: Final = "journal"
+_LOCK: Final = "journal.lock"
+_NEW: Final = ".journal.new"
+_BYTES_MAX: Final = 1024**3
+# Written anew at this size, if by then most of it is history.
+_COMPACT_BYTES_MIN: Final = 1024**2
+_LINES_A_MOVE: Final = 8
+_SET_ASIDE_MAX: Final = 1000
+_LOCK_SECONDS_MAX: Final = 5.0
+_LOCK_STEP_SECONDS: Final = 0.005
+
+
+class JournalError(Exception):
+    """The journal can not be read or written; the message says what to do."""
+
+
+class DamagedError(JournalError):
+    """It holds lines that are not as they were written: `Journal.recover` sets it aside."""
+
+
+class ConflictError(Exception):
+    """Another process has appended since one has looked: look again."""
+
+
+class MovedOnError(Exception):
+    """Another process executes now."""
+
+
+class Known(NamedTuple):
+    """What the journal says; nothing in it changes any more."""
+
+    entries: Mapping[TopicPartition, Entry]
+    term: Term
+    sequence: int
+
+
+_NOBODY: Final = Term(0, "")
+
+
+class Journal:
+    """Reads and writes one.
+
+    Args:
+        directory: made if it is not there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._path = directory / _NAME
+        self._compact_bytes_min = _COMPACT_BYTES_MIN
+        self._sequence = 0
+        self._told: Known | None = None
+        self._forget()
+
+    def read(self) -> Known:
+        """Take in what was appended since, by whomever.
+
+        Raises:
+            DamagedError: it holds what nobody has written.
+            JournalError: it can not be read.
+        """
+        try:
+            self._catch_up()
+        except OSError as error:
+            raise JournalError(f"{self._path}: cannot be read: {error.strerror or error}") from None
+        return self._known()
+
+    def append(
+        self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
+    ) -> Known:
+        """Write records; when this returns they are on disk.
+
+        Args:
+            expected: the sequence that one has seen; None where nothing was decided by it.
+            term: one's own; None for who need not execute.
+
+        Raises:
+            ConflictError: others have appended since then.
+            MovedOnError: another process executes.
+            DamagedError, JournalError: it can not be written; nothing was.
+        """
+        try:
+            with self._locked():
+                self._catch_up()
+                if expected is not None and self._sequence != expected:
+                    raise ConflictError
+                if term is not None and self._term.number != term:
+                    raise MovedOnError(self._term.executor)
+                self._write(records)
+                if self._is_history():
+                    self._rewrite(self._entries.values())
+        except OSError as error:
+            self._forget()
+            raise JournalError(f"{self._path}: cannot be written: {error.strerror or error}") from None
+        return self._known()
+
+    def recover(self) -> tuple[Known, str]:
+        """Set a damaged journal aside; give what could be read of it, as unsure, and where it lies now.
+
+        Raises:
+            JournalError: it can not be moved.
+        """
+        try:
+            with self._locked():
+                try:
+                    self._forget()
+                    self._catch_up()
+                except DamagedError:
+                    pass
+                else:
+                    return self._known(), ""  # another process was faster
+                content = self._path.read_bytes()[:_BYTES_MAX]
+                aside = self._aside()
+                self._forget()
+                for line in content.split(b"\n"):
+                    try:
+                        sequence, record = read_line(line)
+                    except LineError:
+                        continue
+                    self._apply(record)
+                    # The new file's numbers go on from the old one's, so that nobody takes them for what he has seen.
+                    self._sequence = max(self._sequence, sequence)
+                self._rewrite([replace(entry, unsure=True) for entry in self._entries.values()], aside)
+                return self._known(), str(aside)
+        except OSError as error:
+            self._forget()
+            raise JournalError(f"{self._path}: cannot be set aside: {error.strerror or error}") from None
+
+    def _known(self) -> Known:
+        """What is known; the same object as before where nothing has changed."""
+        if self._told is None or self._told.sequence != self._sequence:
+            self._told = Known(dict(self._entries), self._term, self._sequence)
+        return self._told
+
+    def _forget(self) -> None:
+        self._entries: dict[TopicPartition, Entry] = {}
+        self._term = _NOBODY
+        self._sequence = 0
+        self._lines = 0
+        self._inode = 0
+        self._offset = 0
+        self._told = None
+
+    def _catch_up(self) -> None:
+        """Read on from where one was, or anew where another file is there now."""
+        try:
+            with self._path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                if found.st_ino != self._inode or found.st_size < self._offset:
+                    self._forget()
+                    self._inode = found.st_ino
+                if found.st_size == self._offset:
+                    return
+                if found.st_size > _BYTES_MAX:
+                    raise DamagedError(f"{self._path}: has {found.st_size} bytes, over {_BYTES_MAX}")
+                file.seek(self._offset)
+                content = file.read()
+        except FileNotFoundError:
+            self._forget()
+            return
+        for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
+            self._take(line)
+
+    def _take(self, line: bytes) -> None:
+        where = f"{self._path}: line {self._lines + 1}, byte {self._offset}"
+        if len(line) > LINE_BYTES_MAX:
+            raise DamagedError(f"{where}: has {len(line)} bytes, over {LINE_BYTES_MAX}")
+        try:
+            sequence, record = read_line(line[:-1])
+        except LineError as error:
+            raise DamagedError(f"{where}: {error}") from None
+        if self._lines and sequence != self._sequence + 1:
+            raise DamagedError(f"{where}: is number {sequence} and follows {self._sequence}")
+        self._apply(record)
+        self._sequence = sequence
+        self._lines += 1
+        self._offset += len(line)
+
+    def _apply(self, record: Record) -> None:
+        if isinstance(record, Entry):
+            self._entries[record.key] = record
+        elif isinstance(record, Ended):
+            self._entries.pop(record.key, None)
+        else:
+            self._term = record
+
+    def _write(self, records: Sequence[Record]) -> None:
+        if not records:
+            return
+        lines = [write_line(self._sequence + 1 + index, record) for index, record in enumerate(records)]
+        if max(map(len, lines)) > LINE_BYTES_MAX:
+            raise JournalError(f"a move of {max(map(len, lines))} bytes is over {LINE_BYTES_MAX}")
+        fresh = not self._path.exists()
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            # What a killed process has left half written goes, and only then comes something new.
+            os.ftruncate(descriptor, self._offset)
+            _write_all(descriptor, b"".join(lines), self._offset)
+            os.fsync(descriptor)
+            self._inode = os.fstat(descriptor).st_ino
+        finally:
+            os.close(descriptor)
+        if fresh:
+            self._sync_directory()
+        for line, record in zip(lines, records, strict=True):
+            self._apply(record)
+            self._sequence += 1
+            self._lines += 1
+            self._offset += len(line)
+
+    def _is_history(self) -> bool:
+        few = self._lines < _LINES_A_MOVE * (len(self._entries) + 1)
+        return self._offset >= self._compact_bytes_min and not few
+
+    def _rewrite(self, entries: Iterable[Entry], aside: Path | None = None) -> None:
+        """Replace the file by one that holds what is under way and nothing else; the old one may be kept `aside`."""
+        sequence = self._sequence + 1
+        records: list[Record] = [self._term, *entries]
+        lines = [write_line(sequence + index, record) for index, record in enumerate(records)]
+        new = self._directory / _NEW
+        new.unlink(missing_ok=True)
+        descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            _write_all(descriptor, b"".join(lines), 0)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if aside is not None:
+            os.link(self._path, aside)  # at no moment is there no journal
+        new.replace(self._path)
+        self._sync_directory()
+        self._forget()
+        self._catch_up()
+
+    def _aside(self) -> Path:
+        for number in range(1, _SET_ASIDE_MAX):
+            path = self._directory / f"journal.damaged-{number}"
+            if not path.exists():
+                return path
+        raise OSError(f"there are {_SET_ASIDE_MAX} damaged journals already")
+
+    def _sync_directory(self) -> None:
+        descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep other processes from writing; the kernel gives the lock back if this one is killed."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _lock(descriptor)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    deadline = time.monotonic() + _LOCK_SECONDS_MAX
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another process writes for {_LOCK_SECONDS_MAX:g} s already") from None
+            time.sleep(_LOCK_STEP_SECONDS)
+        else:
+            return
+
+
+def _write_all(descriptor: int, content: bytes, offset: int) -> None:
+    view = memoryview(content)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        offset += written
+        view = view[written:]

@@ -1,0 +1,124 @@
+"""Everything that `mode = "batch"` needs, put together for the application (KIP-435)."""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Final
+
+from proxy.channel import OngoingMoves, Question
+from proxy.cluster import BrokerMap, Login
+from proxy.cluster.dialling import Tls
+from proxy.config import ReassignmentSettings
+from proxy.reassign import status
+from proxy.reassign.cluster import Cluster
+from proxy.reassign.desk import Answered, ReassignmentDesk
+from proxy.reassign.executor import Executor
+from proxy.reassign.keeper import Keeper
+from proxy.replication_view import Family
+from proxy.stats import Stats
+
+__all__ = ["Reassignments"]
+
+_NAME_BYTES: Final = 4
+_WATCH_SECONDS: Final = 1.0
+
+
+class Reassignments:
+    """Takes requests, carries them out, and shows them.
+
+    Args:
+        directory: the journal's.
+        start: runs something in the background.
+        now_ms: the time, monotonic.
+    """
+
+    def __init__(
+        self,
+        settings: ReassignmentSettings,
+        directory: Path,
+        brokers: BrokerMap,
+        login: Login | None,
+        tls: Tls | None,
+        start: Callable[[Coroutine[object, object, None]], object],
+        now_ms: Callable[[], int],
+        stats: Stats,
+    ) -> None:
+        self._settings = settings
+        self._stats = stats
+        name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_NAME_BYTES)}"
+        self._keeper = Keeper(directory, name)
+        self._executor = Executor(
+            self._keeper, Cluster(brokers, login, tls), directory, self.settings, now_ms, stats
+        )
+        # A connection of its own, so that no caller waits behind a round.
+        self._desk = ReassignmentDesk(
+            self._keeper,
+            Cluster(brokers, login, tls),
+            self.settings,
+            start,
+            self._executor.wake,
+            stats,
+        )
+        self._rate = status.Rate()
+        self._families: list[Family] = []
+
+    @property
+    def shown(self) -> OngoingMoves:
+        """What clients are shown."""
+        return self._keeper.shown
+
+    def settings(self) -> ReassignmentSettings:
+        """Those in force."""
+        return self._settings
+
+    def configure(self, settings: ReassignmentSettings) -> None:
+        """Take settings; limits hold from the next step on."""
+        self._settings = settings
+        self._executor.wake()
+
+    def ask(self, question: Question, answered: Answered) -> None:
+        """Have a request answered."""
+        self._desk.ask(question, answered)
+
+    async def run(self) -> None:
+        """Carry out for ever; the application cancels it."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._executor.run())
+            group.create_task(self._watch())
+
+    async def page(self) -> dict[str, object]:
+        """What the admin port shows."""
+        moves = await self._look()
+        told = await asyncio.to_thread(status.describe, moves, self._settings, self._rate.per_second())
+        return {
+            "mode": self._settings.mode,
+            "process": self._keeper.process,
+            "leads": self._executor.leads,
+            "holder": await asyncio.to_thread(self._executor.holder),
+            "problem": self._keeper.problem or self._executor.problem,
+            **told,
+        }
+
+    def families(self) -> list[Family]:
+        """What /metrics shows: moves as they were a moment ago, counters as they are."""
+        return [*self._families, *status.counters(self._stats)]
+
+    async def _watch(self) -> None:
+        """Look now and then: thousands of moves take longer than a scrape may hold channels up."""
+        while True:
+            moves = await self._look()
+            decision, rate, leads = self._executor.decision, self._rate.per_second(), self._executor.leads
+            self._families = await asyncio.to_thread(status.gauges, moves, decision, rate, leads)
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def _look(self) -> list[status.Progress]:
+        executor, keeper = self._executor, self._keeper
+        moves = await asyncio.to_thread(
+            status.progress, keeper.known.entries, keeper.now, executor.decision, executor.sizes
+        )
+        if executor.sizes:
+            self._rate.sample(executor.sized_ms, moves)
+        return moves

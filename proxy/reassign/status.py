@@ -1,0 +1,187 @@
+"""What is shown of moves: as JSON on the admin port, as metrics, and by `sluice reassign status` (KIP-435).
+
+Bytes are those that moves bring to brokers that had none of them: as large as the leader's replica now, for each. A
+rate is what came between the first and the last of the samples kept, and a time to finish is what is left at that rate.
+Only the process that carries moves out reads sizes.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final, NamedTuple
+
+from proxy.config import ReassignmentSettings
+from proxy.reassign.decide import Decision
+from proxy.reassign.entries import Entry
+from proxy.replication_view import Family
+from proxy.stats import Stats
+from quotas.reassignment_step import PartitionNow, Step, TopicPartition
+
+__all__ = ["Progress", "Rate", "counters", "describe", "gauges", "progress"]
+
+PARTITIONS_SHOWN_MAX: Final = 1000
+_SAMPLES: Final = 7
+_MS_A_SECOND: Final = 1000
+
+Sizes = Mapping[int, Mapping[TopicPartition, int]]
+
+
+class Progress(NamedTuple):
+    """Of one move."""
+
+    entry: Entry
+    now: PartitionNow | None
+    step: Step | None  # under way
+    reason: str
+    replicas_total: int
+    replicas_done: int
+    bytes_total: int
+    bytes_done: int
+
+    @property
+    def state(self) -> str:
+        """In a word."""
+        if self.entry.asked is not None:
+            return "asked"
+        if self.step is not None:
+            return "step"
+        return "waiting"
+
+
+class Rate:
+    """How fast bytes come."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[int, Mapping[TopicPartition, int]]] = deque(maxlen=_SAMPLES)
+
+    def sample(self, now_ms: int, moves: Sequence[Progress]) -> None:
+        """Note what is there now; the same time again is no sample."""
+        if not self._samples or self._samples[-1][0] != now_ms:
+            self._samples.append((now_ms, {one.entry.key: one.bytes_done for one in moves}))
+
+    def per_second(self) -> float | None:
+        """Bytes/s; None while too little was seen."""
+        if len(self._samples) < 2:
+            return None
+        came = 0
+        for (_, before), (_, after) in zip(self._samples, islice(self._samples, 1, None), strict=False):
+            came += sum(max(0, size - before.get(key, size)) for key, size in after.items())
+        took_ms = self._samples[-1][0] - self._samples[0][0]
+        return came * _MS_A_SECOND / took_ms
+
+
+def progress(
+    entries: Mapping[TopicPartition, Entry],
+    now: Mapping[TopicPartition, PartitionNow],
+    decision: Decision,
+    sizes: Sizes,
+) -> list[Progress]:
+    """Look at every move."""
+    return [_progress(entry, now.get(key), decision, sizes) for key, entry in entries.items()]
+
+
+def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes: Sizes) -> Progress:
+    key = entry.key
+    step = entry.step
+    if step is not None and (now is None or not step.is_under_way(now)):
+        step = None
+    settled: set[int] = set()
+    if now is not None:
+        settled = set(now.replicas) - set(now.adding)
+    coming = [broker for broker in entry.wanted if broker not in entry.original]
+    if entry.cancelled:
+        coming = [broker for broker in entry.wanted if broker not in settled]
+    leader = -1 if now is None else now.leader
+    size = sizes.get(leader, {}).get(key, 0)
+    done = sum(min(size, sizes.get(broker, {}).get(key, 0)) for broker in coming)
+    waiting = decision.waiting.get(key)
+    return Progress(
+        entry=entry,
+        now=now,
+        step=step,
+        reason="" if waiting is None or step is not None else waiting.reason,
+        replicas_total=len(coming),
+        replicas_done=sum(broker in settled for broker in coming),
+        bytes_total=size * len(coming),
+        bytes_done=done,
+    )
+
+
+def describe(
+    moves: Sequence[Progress], settings: ReassignmentSettings, rate: float | None
+) -> dict[str, object]:
+    """The document that the admin port shows of moves."""
+    total, done = sum(one.bytes_total for one in moves), sum(one.bytes_done for one in moves)
+    return {
+        "moves": len(moves),
+        "steps": sum(one.step is not None for one in moves),
+        "replicas_total": sum(one.replicas_total for one in moves),
+        "replicas_done": sum(one.replicas_done for one in moves),
+        "bytes_total": total,
+        "bytes_done": done,
+        "bytes_per_second": rate,
+        "finish_seconds": (total - done) / rate if rate else None,
+        "limits": {
+            name: getattr(settings.limits, name)
+            for name in (
+                "parallel_replica_count",
+                "parallel_partition_count",
+                "parallel_leader_movements",
+                "max_concurrent_replica_movements",
+                "max_movements_in_per_broker",
+                "max_movements_out_per_broker",
+            )
+        },
+        "partitions": [_row(one) for one in moves[:PARTITIONS_SHOWN_MAX]],
+    }
+
+
+def _row(one: Progress) -> dict[str, object]:
+    entry, step = one.entry, one.step
+    return {
+        "topic": entry.topic,
+        "partition": entry.partition,
+        "original": list(entry.original),
+        "target": list(entry.wanted),
+        "current": [] if one.now is None else list(one.now.replicas),
+        "cancelled": entry.cancelled,
+        "state": one.state,
+        "step": None if step is None else {"current": list(step.current), "target": list(step.replicas)},
+        "reason": one.reason,
+        "replicas_total": one.replicas_total,
+        "replicas_done": one.replicas_done,
+        "bytes_total": one.bytes_total,
+        "bytes_done": one.bytes_done,
+    }
+
+
+def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, leads: bool) -> list[Family]:
+    """The metrics of moves."""
+    states = {"asked": 0, "step": 0, "waiting": 0}
+    for one in moves:
+        states[one.state] += 1
+    catching_up = sum(len(one.step.adds) for one in moves if one.step is not None)
+    lost = sum(1 for one in moves if not decision.lost.isdisjoint(one.entry.wanted))
+    total, done = sum(one.bytes_total for one in moves), sum(one.bytes_done for one in moves)
+    rows = [((state,), number) for state, number in states.items()]
+    found = [Family("sluice_reassignments", "gauge", "Partitions under way, by state", ("state",), rows)]
+    for name, text, value in (
+        ("sluice_reassignment_leader", "1 where this process carries reassignments out", float(leads)),
+        ("sluice_reassignment_replicas_catching_up", "Replicas that steps under way add", catching_up),
+        ("sluice_reassignment_stalled", "Moves of which a broker was dead for too long", lost),
+        ("sluice_reassignment_bytes", "What the moves under way bring to new brokers", total),
+        ("sluice_reassignment_moved_bytes", "What of it is there", done),
+        ("sluice_reassignment_byte_rate", "Bytes/s that came lately", rate or 0.0),
+    ):
+        found.append(Family(name, "gauge", text, (), [((), value)]))
+    return found
+
+
+def counters(stats: Stats) -> Iterator[Family]:
+    """What was counted of requests, steps and moves."""
+    for name, label, text, counter in (
+        ("sluice_reassignment_requests", "result", "Requests to reassign", stats.reassignment_requests),
+        ("sluice_reassignment_steps", "result", "Steps, and what became of them", stats.reassignment_steps),
+        ("sluice_reassignment_ends", "how", "Moves that are over", stats.reassignment_ends),
+    ):
+        yield Family(name, "counter", text, (label,), [((key,), n) for key, n in sorted(counter.items())])

@@ -1,0 +1,284 @@
+"""Reassignments in small batches, asked for by Kafka's own tool, on real brokers with ACLs (KIP-435).
+
+Replication is throttled by another Sluice: SLOW while something is looked at or killed, so that no move is over before,
+and FAST for the rest.
+"""
+
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from protocol.messages import reassignments
+from protocol.messages.alter_reassignments import AlterRequest, Outcome
+from proxy.cli import main
+from tests.support.proxy_process import SluiceProcess
+from tests.support.reassignment_rig import SASL, ReassignmentRig
+
+MINUTE_MS = 60_000
+SLOW, FAST = "200k", "20M"
+Wanted = list[tuple[tuple[str, int], tuple[int, ...] | None]]
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReassignmentRig]:
+    with ReassignmentRig(tmp_path_factory.mktemp("reassignment")) as rig:
+        yield rig
+
+
+@pytest.fixture(scope="module")
+def first(rig: ReassignmentRig) -> SluiceProcess:
+    return rig.gateway("a")
+
+
+@pytest.fixture
+def front(rig: ReassignmentRig, first: SluiceProcess) -> SluiceProcess:
+    """The first gateway as it runs now: tests that kill it start it again."""
+    rig.throttle(FAST)
+    return rig.gateways["a"]
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 40.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def idle(rig: ReassignmentRig, front: SluiceProcess) -> bool:
+    return rig.status(front)["moves"] == 0
+
+
+def asked(*wanted: tuple[tuple[str, int], tuple[int, ...] | None], may_change: bool = True) -> AlterRequest:
+    return AlterRequest(MINUTE_MS, may_change, list(wanted))
+
+
+def test_refusals_are_kafkas_own(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    """What can only be refused changes nothing, so brokers may be asked the same."""
+    rig.create("refused", [[1, 2], [1, 2]])
+    requests = [
+        asked((("refused", 0), (1, 77))),
+        asked((("refused", 0), (1, 1))),
+        asked((("refused", 0), (-1, 2))),
+        asked((("refused", 0), ())),
+        asked((("refused", 0), None)),
+        asked((("nowhere", 0), (1, 2))),
+        asked((("refused", 9), (1, 2)), (("refused", 1), None)),
+        asked((("refused", 0), (1, 2, 3)), may_change=False),
+        asked((("refused", 0), (1, 2))),
+        asked((("refused", 0), (1, 77)), (("refused", 0), (1, 2))),
+        asked(),
+    ]
+    brokers = rig.cluster.bootstrap(SASL)
+    for request in requests:
+        for version in (0, 1):
+            if version == 0 and not request.allow_factor_change:
+                continue
+            direct = rig.alter(brokers, request, version)
+            assert rig.alter(front.bootstrap, request, version) == direct, request
+    assert rig.replicas("refused") == {0: (1, 2), 1: (1, 2)}
+    assert idle(rig, front)
+
+
+def test_who_may_not_reassign_is_told_so_by_the_broker(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    rig.create("denied", [[1, 2]])
+    journal = rig.journal / "journal"
+    for request in (asked((("denied", 0), (3, 4)), (("nowhere", 0), (1,))), asked((("denied", 0), None))):
+        for bootstrap in (rig.cluster.bootstrap(SASL), front.bootstrap):
+            answer = rig.alter(bootstrap, request, user="alice")
+            # The message names the broker's own connection, so it is never twice the same.
+            assert answer.outcome.error_code == 31
+            assert str(answer.outcome.error_message).startswith("Request Request(")
+            assert answer.partitions == [(key, answer.outcome) for key, _ in request.wanted]
+    assert idle(rig, front)
+    assert '"topic":"denied"' not in journal.read_text(), "nothing is journaled"
+    with pytest.raises(Exception, match="ClusterAuthorizationException"):
+        rig.tool(front.bootstrap, {"denied": [[3, 4]]}, "--execute", user="alice")
+    time.sleep(1)
+    assert rig.replicas("denied") == {0: (1, 2)}
+    assert not rig.ongoing()
+
+
+def test_target_below_min_isr_is_refused(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    rig.create("too-few", [[1, 2, 3]], **{"min.insync.replicas": "2"})
+    ((_, outcome),) = rig.alter(front.bootstrap, asked((("too-few", 0), (1,)))).partitions
+    assert outcome.error_code == 39
+    assert "fewer than min.insync.replicas 2" in str(outcome.error_message)
+    assert rig.replicas("too-few") == {0: (1, 2, 3)}
+
+
+def test_tool_executes_lists_and_verifies(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    rig.create("moved", [[1, 2], [2, 1], [1, 2]])
+    rig.fill("moved", 3, partitions=3)
+    rig.throttle(SLOW)
+    plan = {"moved": [[3, 4], [4, 3], [3, 4]]}
+    assert "Successfully started partition reassignments" in rig.tool(front.bootstrap, plan, "--execute")
+    listed = rig.tool(front.bootstrap, plan, "--list")
+    assert re.search(r"moved-0: replicas: 3,4,1,2\. adding: 3,4\. removing: 1,2\.", listed)
+    rig.throttle("3M")
+    largest = 0
+    while not idle(rig, front):
+        adding = [one.adding for (name, _), one in rig.ongoing().items() if name == "moved"]
+        largest = max(largest, *map(len, adding), 0)
+        assert len(adding) <= 3
+        time.sleep(0.05)
+    assert largest == 1, "one replica of a partition at a time"
+    assert rig.replicas("moved") == {0: (3, 4), 1: (4, 3), 2: (3, 4)}
+    assert rig.leaders("moved") == {0: 3, 1: 4, 2: 3}
+    verified = rig.tool(front.bootstrap, plan, "--verify")
+    assert verified.count("is completed") == 3
+    assert rig.sluice is not None
+    # What was added went through the throttle, and nothing came twice.
+    for broker in ("3", "4"):
+        came = rig.sluice.metric("sluice_replication_partition_bytes_total", topic="moved", broker=broker)
+        assert came <= 1.2 * rig.size("moved", int(broker))
+    assert rig.sluice.metric("sluice_replicas_left_out_total") > 0
+
+
+def test_version_1_of_the_list_has_the_batch(
+    rig: ReassignmentRig, front: SluiceProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rig.create("batch", [[1, 2]])
+    rig.fill("batch", 3)
+    rig.throttle(SLOW)
+    answer = rig.alter(front.bootstrap, asked((("batch", 0), (3, 4))))
+    assert [outcome for _, outcome in answer.partitions] == [Outcome()]
+
+    def stepping() -> dict[tuple[str, int], reassignments.Stepping]:
+        key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.BATCH_VERSION
+        found, batch = reassignments.read_batch(
+            rig.asked(front.bootstrap, key, version, reassignments.EVERYTHING)
+        )
+        assert found.ongoing["batch", 0] == ((3, 4, 1, 2), (3, 4), (1, 2))
+        return batch
+
+    until(stepping, "a step")
+    ((current, target),) = stepping().values()
+    assert current == (1, 2)
+    assert 3 in target
+    properties = ("--command-config", str(rig.directory / "bob.properties"), "--format", "json")
+    assert main(["reassign", "status", "--bootstrap-server", front.bootstrap, *properties]) == 0
+    assert main(["reassign", "status", "--admin", f"http://127.0.0.1:{front.ports.admin}"]) == 0
+    told = capsys.readouterr().out
+    assert '"target": [' in told
+    assert "1 partition under way" in told
+    rig.throttle(FAST)
+    rig.until_moved("batch", {0: (3, 4)})
+    until(lambda: idle(rig, front), "the end of it")
+
+
+def test_limits_hold_from_the_next_step_on(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    def limit(partitions: int) -> None:
+        before = front.metric("sluice_reloads_total", result="ok")
+        rig.write_settings("a", parallel_partition_count=partitions)
+        front.signal(signal.SIGHUP)
+        until(lambda: front.metric("sluice_reloads_total", result="ok") > before, "a reload")
+
+    rig.create("limited", [[1, 2]] * 3)
+    rig.fill("limited", 3, partitions=3)
+    rig.throttle(SLOW)
+    limit(1)
+    wanted: Wanted = [(("limited", number), (1, 3)) for number in range(3)]
+    assert [outcome for _, outcome in rig.alter(front.bootstrap, asked(*wanted)).partitions] == [
+        Outcome()
+    ] * 3
+    for _ in range(10):
+        assert len(rig.ongoing()) <= 1
+        time.sleep(0.05)
+    limit(10)
+    until(lambda: len(rig.ongoing()) > 1, "more at once")
+    rig.throttle(FAST)
+    rig.until_moved("limited", dict.fromkeys(range(3), (1, 3)))
+    until(lambda: idle(rig, front), "the end of it")
+
+
+def test_cancel_in_the_middle_goes_back(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    rig.create("cancelled", [[1, 2], [2, 1]])
+    rig.fill("cancelled", 3, partitions=2)
+    rig.throttle("2M")
+    plan = {"cancelled": [[3, 4], [4, 3]]}
+    rig.tool(front.bootstrap, plan, "--execute")
+    until(lambda: any({3, 4} & one for one in rig.in_sync("cancelled").values()), "a step is done")
+    rig.throttle(SLOW)
+    said = rig.tool(front.bootstrap, plan, "--cancel")
+    assert "Successfully cancelled partition reassignments" in said
+    rig.throttle(FAST)
+    rig.until_moved("cancelled", {0: (1, 2), 1: (2, 1)})
+    until(lambda: idle(rig, front), "the end of it")
+    assert rig.in_sync("cancelled") == {0: {1, 2}, 1: {1, 2}}
+    assert rig.leaders("cancelled") == {0: 1, 1: 2}
+    assert not rig.ongoing()
+
+
+def test_killed_proxy_goes_on_where_it_was(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    rig.create("killed", [[1, 2], [2, 1]])
+    rig.fill("killed", 3, partitions=2)
+    rig.throttle("1M")
+    rig.tool(front.bootstrap, {"killed": [[3, 4], [4, 3]]}, "--execute")
+    for _ in range(3):
+        time.sleep(0.7)
+        rig.gateways["a"].signal(signal.SIGKILL)
+        rig.end_gateway("a")
+        front = rig.gateway("a")
+    rig.throttle(FAST)
+    rig.until_moved("killed", {0: (3, 4), 1: (4, 3)})
+    until(lambda: idle(rig, front), "the end of it")
+    assert rig.sluice is not None
+    for broker in ("3", "4"):
+        came = rig.sluice.metric("sluice_replication_partition_bytes_total", topic="killed", broker=broker)
+        assert came <= 1.2 * rig.size("killed", int(broker)), "nothing came twice"
+
+
+def test_another_proxy_takes_over(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    second = rig.gateway("b")
+    assert (rig.status(front)["leads"], rig.status(second)["leads"]) == (True, False)
+    rig.create("taken", [[1, 2], [2, 1]])
+    rig.fill("taken", 3, partitions=2)
+    rig.throttle(SLOW)
+    plan = {"taken": [[3, 4], [4, 3]]}
+    # Asked of the one that does not execute.
+    assert "Successfully started" in rig.tool(second.bootstrap, plan, "--execute")
+    until(lambda: rig.status(front)["moves"] == 2, "both know of it")
+    assert re.search(r"taken-0: replicas: 3,4,1,2", rig.tool(front.bootstrap, plan, "--list"))
+    front.signal(signal.SIGKILL)
+    rig.end_gateway("a")
+    until(lambda: rig.status(second)["leads"], "the second takes over")
+    rig.throttle(FAST)
+    rig.until_moved("taken", {0: (3, 4), 1: (4, 3)})
+    until(lambda: idle(rig, second), "the end of it")
+    front = rig.gateway("a")
+    assert rig.status(front)["leads"] is False
+    rig.end_gateway("b")
+    until(lambda: rig.status(front)["leads"], "the first takes over again")
+
+
+def test_dead_target_is_waited_for(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    rig.create("dead", [[1, 2]])
+    rig.fill("dead", 1)
+    rig.cluster.stop_broker(4)
+    answer = rig.alter(front.bootstrap, asked((("dead", 0), (3, 4))))
+    assert [outcome for _, outcome in answer.partitions] == [Outcome()], "registered, and only down"
+
+    def reasons() -> str:
+        partitions = rig.status(front)["partitions"]
+        assert isinstance(partitions, list)
+        return " ".join(one["reason"] for one in partitions)
+
+    until(lambda: "broker 4, which is not alive" in reasons(), "it is said what is waited for")
+    assert 3 in rig.replicas("dead")[0], "what can be moved was moved"
+    rig.cluster.start_broker(4)
+    rig.until_moved("dead", {0: (3, 4)})
+    until(lambda: idle(rig, front), "the end of it")
+
+
+def test_deleted_topic_is_dropped(rig: ReassignmentRig, front: SluiceProcess) -> None:
+    rig.create("deleted", [[1, 2]])
+    rig.fill("deleted", 3)
+    rig.throttle(SLOW)
+    rig.alter(front.bootstrap, asked((("deleted", 0), (3, 4))))
+    for done in rig.admin.delete_topics(["deleted"]).values():
+        done.result(30)
+    until(lambda: idle(rig, front), "nothing is left of it")
+    assert front.metric("sluice_reassignment_ends_total", how="gone") == 1

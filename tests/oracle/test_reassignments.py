@@ -1,0 +1,55 @@
+"""Reassignments as we read and write them, read and written again by Kafka's own classes (KIP-455, KIP-860)."""
+
+import pytest
+
+from protocol import api
+from protocol.messages import alter_reassignments, partition_states, reassignments
+from tests.oracle.judge import Judge
+
+SEEDS = range(8)
+ALTER = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
+LIST = reassignments.LIST_PARTITION_REASSIGNMENTS
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_alter_request_is_written_as_kafka_does(judge: Judge, version: int) -> None:
+    for seed in SEEDS:
+        frame, body = judge.request(ALTER, version, seed)
+        asked = alter_reassignments.read_request(frame, body, version)
+        assert asked.timeout_ms == judge.number("request", ALTER, version, "timeoutMs", frame)
+        ours = alter_reassignments.request_body(asked, version)
+        whole = frame[:body] + ours
+        whole = (len(whole) - 4).to_bytes(4, "big") + whole[4:]
+        again = judge.frame("set", "request", ALTER, version, "timeoutMs", asked.timeout_ms, whole)
+        assert again == whole
+        assert alter_reassignments.read_request(whole, body, version) == asked
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_alter_answer_is_written_as_kafka_does(judge: Judge, version: int) -> None:
+    for seed in SEEDS:
+        frame = judge.response(ALTER, version, seed)
+        answer = alter_reassignments.read_answer(frame, version)
+        correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+        ours = alter_reassignments.write_answer(answer, version, correlation_id)
+        told = answer.throttle_time_ms
+        assert judge.frame("set", "response", ALTER, version, "throttleTimeMs", told, ours) == ours
+
+
+def test_list_answer_is_written_as_kafka_does(judge: Judge) -> None:
+    for seed in SEEDS:
+        frame = judge.response(LIST, 0, seed)
+        found = reassignments.read_answer(frame)
+        correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
+        ours = reassignments.write_answer(found, correlation_id)
+        told = found.throttle_time_ms
+        assert judge.frame("set", "response", LIST, 0, "throttleTimeMs", told, ours) == ours
+        asked, body = judge.request(LIST, 0, seed)
+        reassignments.read_request(asked, body)
+
+
+def test_metadata_and_brokers_are_read_to_their_end(judge: Judge) -> None:
+    for seed in SEEDS:
+        partition_states.read_answer(judge.response(api.METADATA, partition_states.VERSION, seed))
+        version = partition_states.CLUSTER_VERSION
+        partition_states.read_brokers(judge.response(api.DESCRIBE_CLUSTER, version, seed))

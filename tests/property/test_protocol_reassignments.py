@@ -1,0 +1,244 @@
+"""Reassignments on the wire: what kafka-python writes we read, what we write it reads, and cut bytes are told."""
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from protocol import header
+from protocol.api import API_NAMES, METADATA
+from protocol.errors import WireError
+from protocol.messages import alter_reassignments, elect_leaders, partition_states, reassignments
+from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome
+from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
+from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
+
+FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+VERSIONS = pytest.mark.parametrize("version", [0, 1])
+ALTER = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
+LIST = reassignments.LIST_PARTITION_REASSIGNMENTS
+ELECT = elect_leaders.ELECT_LEADERS
+
+INT32 = st.integers(-(2**31), 2**31 - 1)
+BROKERS = st.lists(INT32, max_size=4).map(tuple)
+PARTITIONS = st.tuples(st.text(max_size=5), INT32)
+OUTCOMES = st.builds(Outcome, st.integers(-1, 200), st.none() | st.text(max_size=5))
+
+
+def known(api_key: int, version: int) -> bool:
+    return bool(version <= REQUESTS[api_key].max_version)
+
+
+def body_of(frame: bytes, api_key: int, version: int) -> int:
+    start = header.body_start(frame, 0, len(frame), api_key, version)
+    assert start is not None
+    return start
+
+
+def targets(message: Any) -> list[tuple[tuple[str, int], tuple[int, ...] | None]]:
+    return [
+        ((topic.name, one.partition_index), None if one.replicas is None else tuple(one.replicas))
+        for topic in message.topics
+        for one in topic.partitions
+    ]
+
+
+@VERSIONS
+@FEW
+@given(data=st.data())
+def test_alter_request_of_kafka_python_is_read(version: int, data: st.DataObject) -> None:
+    if not known(ALTER, version):
+        pytest.skip("kafka-python does not know it; Kafka's own classes judge it")
+    message = data.draw(messages(REQUESTS[ALTER], version))
+    frame = framed(message)
+    start = body_of(frame, ALTER, version)
+    found = alter_reassignments.read_request(frame, start, version)
+    assert found.timeout_ms == message.timeout_ms
+    assert found.wanted == targets(message)
+    for end in range(start, len(frame)):
+        with pytest.raises(WireError):
+            alter_reassignments.read_request(frame[:end], start, version)
+    with pytest.raises(WireError):
+        alter_reassignments.read_request(frame + b"\0", start, version)
+
+
+@VERSIONS
+@FEW
+@given(
+    asked=st.builds(
+        AlterRequest, INT32, st.booleans(), st.lists(st.tuples(PARTITIONS, st.none() | BROKERS), max_size=4)
+    )
+)
+def test_alter_request_is_read_by_kafka_python_and_by_us(version: int, asked: AlterRequest) -> None:
+    frame = alter_reassignments.request_frame(asked, version, 7, b"client")
+    if known(ALTER, version):
+        message = decoded(REQUESTS[ALTER], version, frame)
+        assert message.timeout_ms == asked.timeout_ms
+        assert targets(message) == asked.wanted
+    again = alter_reassignments.read_request(frame, body_of(frame, ALTER, version), version)
+    allowed = asked.allow_factor_change or version == 0
+    assert again == asked._replace(allow_factor_change=allowed)
+
+
+@VERSIONS
+@FEW
+@given(
+    answer=st.builds(
+        AlterAnswer, INT32, st.booleans(), OUTCOMES, st.lists(st.tuples(PARTITIONS, OUTCOMES), max_size=4)
+    )
+)
+def test_alter_answer_is_read_by_kafka_python_and_by_us(version: int, answer: AlterAnswer) -> None:
+    frame = alter_reassignments.write_answer(answer, version, 7)
+    if known(ALTER, version):
+        message = decoded(RESPONSES[ALTER], version, frame)
+        assert (message.error_code, message.error_message) == answer.outcome
+        assert answer.partitions == [
+            ((topic.name, one.partition_index), (one.error_code, one.error_message))
+            for topic in message.responses
+            for one in topic.partitions
+        ]
+    again = alter_reassignments.read_answer(frame, version)
+    allowed = answer.allow_factor_change or version == 0
+    assert again == answer._replace(allow_factor_change=allowed)
+    for end in range(len(frame)):
+        with pytest.raises(WireError):
+            alter_reassignments.read_answer(frame[:end], version)
+
+
+@FEW
+@given(data=st.data())
+def test_list_request_of_kafka_python_is_read(data: st.DataObject) -> None:
+    message = data.draw(messages(REQUESTS[LIST], 0))
+    frame = framed(message)
+    start = body_of(frame, LIST, 0)
+    expected = None
+    if message.topics is not None:
+        expected = {(one.name, index) for one in message.topics for index in one.partition_indexes}
+    assert reassignments.read_request(frame, start) == expected
+    for end in range(start, len(frame)):
+        with pytest.raises(WireError):
+            reassignments.read_request(frame[:end], start)
+
+
+FOUND = st.builds(
+    Reassignments,
+    INT32,
+    st.integers(-1, 200),
+    st.none() | st.text(max_size=5),
+    st.dictionaries(PARTITIONS, st.builds(Ongoing, BROKERS, BROKERS, BROKERS), max_size=4),
+)
+
+
+@FEW
+@given(found=FOUND)
+def test_list_answer_is_read_by_kafka_python_and_by_us(found: Reassignments) -> None:
+    frame = reassignments.write_answer(found, 7)
+    message = decoded(RESPONSES[LIST], 0, frame)
+    assert (message.error_code, message.error_message) == (found.error_code, found.error_message)
+    assert found.ongoing == {
+        (topic.name, one.partition_index): (
+            tuple(one.replicas),
+            tuple(one.adding_replicas),
+            tuple(one.removing_replicas),
+        )
+        for topic in message.topics
+        for one in topic.partitions
+    }
+    assert reassignments.read_answer(frame) == found
+    for end in range(len(frame)):
+        with pytest.raises(WireError):
+            reassignments.read_answer(frame[:end])
+
+
+@FEW
+@given(
+    found=FOUND,
+    batch=st.dictionaries(PARTITIONS, st.builds(Stepping, BROKERS, BROKERS), max_size=4),
+)
+def test_batch_of_version_1_follows_what_version_0_has(
+    found: Reassignments, batch: dict[tuple[str, int], Stepping]
+) -> None:
+    frame = reassignments.write_answer(found, 7, batch)
+    assert reassignments.read_batch(frame) == (found, batch)
+    assert reassignments.read_answer(frame) == found
+    for end in range(len(frame)):
+        with pytest.raises(WireError):
+            reassignments.read_batch(frame[:end])
+
+
+@FEW
+@given(partitions=st.lists(PARTITIONS, max_size=4, unique=True))
+def test_election_is_asked_as_kafka_asks(partitions: list[tuple[str, int]]) -> None:
+    body = elect_leaders.request_body(partitions, 5000)
+    head = header.REQUEST_HEAD.pack(0, ELECT, elect_leaders.VERSION, 1, 1)[4:] + b"c" + body
+    message = decoded(REQUESTS[ELECT], elect_leaders.VERSION, len(head).to_bytes(4, "big") + head)
+    assert (message.election_type, message.timeout_ms) == (0, 5000)
+    named = [(one.topic, index) for one in message.topic_partitions for index in one.partitions]
+    assert sorted(named) == sorted(partitions)
+
+
+@FEW
+@given(data=st.data())
+def test_election_answer_of_kafka_python_is_read(data: st.DataObject) -> None:
+    message = data.draw(messages(RESPONSES[ELECT], elect_leaders.VERSION))
+    frame = framed(message)
+    error_code, found = elect_leaders.read_answer(frame)
+    assert error_code == message.error_code
+    assert set(found) == {
+        (one.topic, partition.partition_id)
+        for one in message.replica_election_results
+        for partition in one.partition_result
+    }
+    for end in range(len(frame)):
+        with pytest.raises(WireError):
+            elect_leaders.read_answer(frame[:end])
+
+
+@FEW
+@given(data=st.data())
+def test_partitions_of_kafka_python_are_read(data: st.DataObject) -> None:
+    version = partition_states.VERSION
+    message = data.draw(messages(RESPONSES[METADATA], version))
+    found = partition_states.read_answer(framed(message))
+    assert found.live == {broker.node_id for broker in message.brokers}
+    for topic in message.topics:
+        seen = found.topics[topic.name or ""]
+        last = [one for one in message.topics if (one.name or "") == (topic.name or "")][-1]
+        assert (seen.error_code, seen.topic_id) == (last.error_code, last.topic_id.bytes)
+        for partition in last.partitions:
+            same = [one for one in last.partitions if one.partition_index == partition.partition_index][-1]
+            expected = (same.leader_id, tuple(same.replica_nodes), tuple(same.isr_nodes))
+            assert seen.partitions[partition.partition_index] == expected
+
+
+def test_partitions_are_asked_as_kafka_asks() -> None:
+    body = partition_states.request_body(["a", "b"])
+    head = header.REQUEST_HEAD.pack(0, METADATA, partition_states.VERSION, 1, 1)[4:] + b"c\0" + body
+    message = decoded(REQUESTS[METADATA], partition_states.VERSION, len(head).to_bytes(4, "big") + head)
+    assert [topic.name for topic in message.topics] == ["a", "b"]
+    assert not message.allow_auto_topic_creation
+
+
+@FEW
+@given(garbage=st.binary(max_size=60))
+def test_garbage_is_read_or_refused(garbage: bytes) -> None:
+    for read in (
+        lambda: alter_reassignments.read_request(garbage, 0, 1),
+        lambda: alter_reassignments.read_answer(garbage, 1),
+        lambda: reassignments.read_request(garbage, 0),
+        lambda: reassignments.read_batch(garbage),
+        lambda: elect_leaders.read_answer(garbage),
+        lambda: partition_states.read_answer(garbage),
+        lambda: partition_states.read_brokers(garbage),
+    ):
+        try:
+            read()
+        except WireError:
+            continue
+
+
+def test_apis_have_their_names() -> None:
+    assert API_NAMES[ALTER] == "AlterPartitionReassignments"
+    assert API_NAMES[LIST] == "ListPartitionReassignments"
+    assert API_NAMES[ELECT] == "ElectLeaders"

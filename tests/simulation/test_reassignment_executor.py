@@ -1,0 +1,234 @@
+"""The executor on a simulated cluster: killed anywhere, unanswered, cancelled, in others' way (I5, I11 to I14)."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.config import ReassignmentSettings
+from quotas.reassignment_step import Move, TopicPartition
+from tests.support.executor_world import World
+from tests.support.reassigned_cluster import SimulatedCluster
+
+FIRST = Move("t", 0, (0, 1, 2), (3, 4, 5))
+SECOND = Move("t", 1, (1, 2), (2, 3))
+MOVES = (FIRST, SECOND)
+
+
+def cluster(brokers: int = 6) -> SimulatedCluster:
+    found = SimulatedCluster(brokers)
+    found.create(FIRST.key, FIRST.original, min_isr=2)
+    found.create(SECOND.key, SECOND.original)
+    return found
+
+
+def assert_moved(found: SimulatedCluster) -> None:
+    for move in MOVES:
+        now = found.partitions[move.key].now()
+        assert now.replicas == move.target
+        assert now.leader == move.target[0]
+        assert set(now.isr) == set(move.target)
+        assert not now.is_reassigned
+
+
+def copied_once(found: SimulatedCluster) -> set[tuple[TopicPartition, int]]:
+    assert set(found.copied.values()) <= {1}, "nothing is copied twice"
+    return set(found.copied)
+
+
+WANTED_COPIES = {(FIRST.key, 3), (FIRST.key, 4), (FIRST.key, 5), (SECOND.key, 3)}
+
+
+def test_moves_are_carried_out(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+    world.run()
+    assert_moved(world.cluster)
+    assert copied_once(world.cluster) == WANTED_COPIES
+    assert world.stats.reassignment_ends == {"done": 2}
+
+
+def test_killed_at_every_place_it_ends_the_same(tmp_path: Path) -> None:
+    """I11: the same final state, and no copy made twice."""
+    whole = World(tmp_path / "whole", cluster())
+    whole.take(*MOVES)
+    whole.places = 0
+    whole.run()
+    assert whole.places >= 20
+    for place in range(1, whole.places + 1):
+        world = World(tmp_path / str(place), cluster())
+        world.take(*MOVES)
+        world.places, world.kill_at = 0, place
+        world.run()
+        assert world.processes == 2, place
+        assert_moved(world.cluster)
+        assert copied_once(world.cluster) == WANTED_COPIES, place
+
+
+@pytest.mark.parametrize("place", range(1, 60, 7))
+def test_killed_while_going_back_it_ends_at_the_original(tmp_path: Path, place: int) -> None:
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+    for _ in range(2):
+        world.round()
+        world.cluster.catch_up_all()
+    world.turn_back(FIRST.key)
+    world.places, world.kill_at = 0, place
+    world.run()
+    now = world.cluster.partitions[FIRST.key].now()
+    assert (now.replicas, now.leader, set(now.isr)) == ((0, 1, 2), 0, {0, 1, 2})
+    assert world.cluster.partitions[SECOND.key].now().replicas == SECOND.target
+
+
+def test_cancel_takes_back_the_step_under_way(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.take(FIRST)
+    world.round()
+    assert world.cluster.partitions[FIRST.key].now().adding == (3,)
+    world.turn_back(FIRST.key)
+    world.run(catches_up=False)
+    assert world.cluster.partitions[FIRST.key].now().replicas == (0, 1, 2)
+    assert world.stats.reassignment_ends == {"cancelled": 1}
+    assert not world.cluster.copied, "nothing was waited for that nobody wants"
+
+
+def test_unanswered_submission_is_looked_for_and_not_repeated(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+    world.mute = True
+    world.run()
+    assert_moved(world.cluster)
+    assert copied_once(world.cluster) == WANTED_COPIES
+
+
+def test_somebody_elses_reassignment_is_waited_for(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.cluster.alter(FIRST.key, (0, 1, 5))
+    world.take(FIRST)
+    for _ in range(5):
+        world.round()
+    assert world.cluster.partitions[FIRST.key].now().adding == (5,)
+    assert "another reassignment" in world.executor.decision.waiting[FIRST.key].reason
+    world.run()
+    assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.target
+
+
+def test_dead_target_is_waited_for_then_stepped_around(tmp_path: Path) -> None:
+    settings = ReassignmentSettings(dead_target_seconds=10)
+    world = World(tmp_path, cluster(), settings)
+    world.take(FIRST)
+    world.round()
+    world.cluster.die(3)  # in the middle of its step
+    for _ in range(8):
+        world.round()
+    assert world.cluster.partitions[FIRST.key].now().adding == (3,), "waited for"
+    for _ in range(30):
+        world.round()
+        world.cluster.catch_up_all()
+    now = world.cluster.partitions[FIRST.key].now()
+    assert {4, 5} <= set(now.replicas), "stepped around"
+    assert len(now.isr) >= 2
+    assert 3 in world.executor.decision.lost
+    world.cluster.come_back(3)
+    world.run()
+    assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.target
+
+
+def test_deleted_topic_is_dropped_after_a_while(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+    world.cluster.delete(FIRST.key)
+    for _ in range(5):
+        world.round()
+        world.cluster.catch_up_all()
+    assert FIRST.key in world.keeper.known.entries
+    world.run()
+    assert world.stats.reassignment_ends == {"gone": 1, "done": 1}
+
+
+def test_topic_that_was_created_again_is_another(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.take(FIRST)
+    world.topic_ids["t"] = "cd" * 16
+    world.run(rounds=2)
+    assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.original
+    assert world.stats.reassignment_ends == {"gone": 1}
+
+
+def test_request_that_nobody_judges_is_struck_out(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.ask(FIRST)
+    world.run(rounds=40)
+    assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.original
+    assert world.stats.reassignment_ends == {"refused": 1}
+
+
+def test_cancel_that_nobody_judges_changes_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.take(FIRST)
+    world.ask(FIRST, cancels=True)
+    world.run(rounds=60)
+    assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.target
+
+
+def test_only_one_of_two_executes(tmp_path: Path) -> None:
+    found = cluster()
+    first, second = World(tmp_path, found), World(tmp_path, found)
+    first.take(*MOVES)
+    for _ in range(3):
+        first.round()
+        second.round()
+        assert (first.executor.leads, second.executor.leads) == (True, False)
+        found.catch_up_all()
+    first.kill()
+    second.run()
+    assert_moved(found)
+    assert copied_once(found) == WANTED_COPIES
+
+
+def test_executor_that_was_replaced_submits_nothing_more(tmp_path: Path) -> None:
+    """The lock was given to two, as a network file system might: the journal's term decides."""
+    found = cluster()
+    first, second = World(tmp_path, found), World(tmp_path, found)
+    first.take(*MOVES)
+    first.round()
+    first.kill()  # it does not know that it has lost its lock
+    second.round()
+    assert second.executor.leads
+    found.catch_up_all()
+    first.round()
+    assert not first.executor.leads
+    second.run()
+    assert_moved(found)
+
+
+def test_damaged_journal_is_set_aside_and_what_the_cluster_confirms_goes_on(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+    for _ in range(2):
+        world.round()
+        world.cluster.catch_up_all()
+    world.kill()
+    path = tmp_path / "journal"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = b"?" + lines[1][1:]
+    path.write_bytes(b"".join(lines))
+    world.start()
+    world.run()
+    assert_moved(world.cluster)
+    assert (tmp_path / "journal.damaged-1").read_bytes() == b"".join(lines)
+    assert copied_once(world.cluster) == WANTED_COPIES
+
+
+def test_move_of_a_damaged_journal_that_the_cluster_contradicts_is_dropped(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+    world.kill()
+    path = tmp_path / "journal"
+    path.write_bytes(path.read_bytes() + b"garbage\n")
+    world.cluster.alter(FIRST.key, (0, 2, 5))
+    world.cluster.catch_up_all()
+    world.start()
+    world.run()
+    assert world.cluster.partitions[FIRST.key].now().replicas == (0, 2, 5), "left alone"
+    assert world.cluster.partitions[SECOND.key].now().replicas == SECOND.target
+    assert world.stats.reassignment_ends == {"lost": 1, "done": 1}

@@ -1,0 +1,295 @@
+"""The executor on a simulated cluster, with a real journal, a clock of its own, and a kill wherever a test wants it.
+
+    world = World(directory, cluster)
+    world.take(Move(...))           # as the desk leaves it: asked for, judged, its first step submitted
+    world.run()                     # until nothing is left
+    world.kill_at = 7               # the seventh of all places where a kill makes a difference
+
+A kill is between two effects: before and after each journal write, each submission, each election. The process that
+comes after it knows the journal and the cluster and nothing else.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS as KEY
+from protocol.messages import alter_reassignments
+from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome, Target
+from protocol.messages.reassignments import Ongoing
+from proxy.channel import Forward, Question
+from proxy.config import ReassignmentSettings
+from proxy.reassign.cluster import Cluster, ClusterError, Seen
+from proxy.reassign.desk import ReassignmentDesk
+from proxy.reassign.entries import Asked, Entry, Record
+from proxy.reassign.executor import Executor
+from proxy.reassign.journal import Known
+from proxy.reassign.keeper import Keeper
+from proxy.stats import Stats
+from quotas.reassignment_step import Move, TopicPartition
+from tests.support.reassigned_cluster import RefusedError, SimulatedCluster
+
+TOPIC_ID: Final = "ab" * 16
+ROUNDS_MAX: Final = 400
+_ROUND_MS: Final = 1000
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class World:
+    """See the module.
+
+    Attributes:
+        kill_at: the place at which the process is killed; 0: never.
+        places: how many there have been.
+        mute: whether submissions are carried out and not answered.
+        sent: what the desk sent to the broker last.
+        late_rounds: rounds of the executor before a broker gets to see a request.
+    """
+
+    def __init__(
+        self, directory: Path, cluster: SimulatedCluster, settings: ReassignmentSettings | None = None
+    ) -> None:
+        self.directory = directory
+        self.cluster = cluster
+        self.settings = settings or ReassignmentSettings()
+        self.kill_at = self.places = 0
+        self.mute = False
+        self.late_rounds = 0
+        self.now_ms = 1_000_000
+        self.stats = Stats()
+        self.topic_ids: dict[str, str] = {}
+        self.processes = self.woken = 0
+        self.sent: dict[TopicPartition, Target] = {}
+        self.start()
+
+    def start(self) -> None:
+        """Start the process, or another one after it was killed."""
+        self.processes += 1
+        self.keeper = KilledKeeper(self)
+        self.executor = Executor(
+            self.keeper,
+            SimulatedAnswers(self),
+            self.directory,
+            lambda: self.settings,
+            lambda: self.now_ms,
+            self.stats,
+        )
+
+    def kill(self) -> None:
+        """What the kernel does with a process: its locks are given back."""
+        self.executor._lease.give_back()
+
+    def place(self) -> None:
+        """A place where a kill makes a difference."""
+        self.places += 1
+        if self.places == self.kill_at:
+            raise Killed
+
+    def take(self, *moves: Move) -> None:
+        """Have moves in the journal, accepted and without a step."""
+        entries = [
+            Entry(move.topic, move.partition, self.topic_id(move.topic), move.original, move.target)
+            for move in moves
+        ]
+        asyncio.run(Keeper.append(self.keeper, entries))
+
+    def ask(self, move: Move, *, cancels: bool = False) -> None:
+        """Have a request in the journal that nobody will judge."""
+        known = asyncio.run(self.keeper.read()).entries.get(move.key)
+        entry = known or Entry(move.topic, move.partition, self.topic_id(move.topic), move.original)
+        asked = Asked(move.original if cancels else move.target, cancels, None, "gone/1")
+        asyncio.run(Keeper.append(self.keeper, [replace(entry, asked=asked)]))
+
+    def request(
+        self,
+        *wanted: tuple[TopicPartition, Target],
+        refusal: AlterAnswer | None = None,
+        denial: Outcome | None = None,
+        version: int = 1,
+        lost: bool = False,
+    ) -> AlterAnswer:
+        """Have a request answered by the desk, with the simulated cluster as the broker behind the connection.
+
+        Args:
+            refusal: what the broker says instead of doing anything.
+            denial: what it says to a caller who may not reassign.
+            lost: the connection ends before the broker's answer is here.
+        """
+        return asyncio.run(self._request(AlterRequest(60_000, True, wanted), refusal, denial, version, lost))
+
+    async def _request(
+        self,
+        asked: AlterRequest,
+        refusal: AlterAnswer | None,
+        denial: Outcome | None,
+        version: int,
+        lost: bool,
+    ) -> AlterAnswer:
+        loop = asyncio.get_running_loop()
+        started: list[asyncio.Task[None]] = []
+        desk = ReassignmentDesk(
+            self.keeper,
+            SimulatedAnswers(self),
+            lambda: self.settings,
+            lambda work: started.append(loop.create_task(work)),
+            self.wake,
+            self.stats,
+        )
+        frame = alter_reassignments.request_frame(asked, version, 7, b"tool")
+        body = len(frame) - len(alter_reassignments.request_body(asked, version))
+        self.sent = {}
+        first = await self._asked(desk, Question(KEY, version, 7, frame, body, "bob", False), started)
+        assert isinstance(first, Forward), "a broker is asked before anything else"
+        assert first.frame[14:18] == b"tool", "the caller's own client id"
+        assert not alter_reassignments.read_request(first.frame, body, version).wanted
+        allowed = AlterAnswer(0, True, denial or Outcome(0, ""), [])
+        told = alter_reassignments.write_answer(allowed, version, 7)
+        found = await self._asked(desk, Question(KEY, version, 7, told, 0, "bob", False, first.plan), started)
+        if not isinstance(found, Forward):
+            return alter_reassignments.read_answer(found, version)
+        sent = alter_reassignments.read_request(found.frame, body, version)
+        self.sent = dict(sent.wanted)
+        for _ in range(self.late_rounds):
+            await self._round()
+            self.now_ms += _ROUND_MS
+        self.place()
+        said = refusal or AlterAnswer(0, True, Outcome(), list(self.carried_out(self.sent).items()))
+        self.place()
+        if lost:
+            return said
+        told = alter_reassignments.write_answer(said, version, 7)
+        question = Question(KEY, version, 7, told, 0, "bob", False, found.plan)
+        answer = await self._asked(desk, question, started)
+        assert not isinstance(answer, Forward), "a broker is asked twice at most"
+        return alter_reassignments.read_answer(answer, version)
+
+    async def _asked(
+        self, desk: ReassignmentDesk, question: Question, started: list[asyncio.Task[None]]
+    ) -> bytes | bytearray | Forward:
+        answered: asyncio.Future[bytes | bytearray | Forward | Exception]
+        answered = asyncio.get_running_loop().create_future()
+        desk.ask(question, answered.set_result)
+        await started[-1]
+        found = await answered
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def wake(self) -> None:
+        """The executor is told that there is something to do."""
+        self.woken += 1
+
+    def carried_out(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, Outcome]:
+        """Do what a broker was told."""
+        outcomes = {}
+        for key, target in targets.items():
+            try:
+                if target is None:
+                    self.cluster.cancel(key)
+                else:
+                    assert not self.cluster.partitions[key].now().is_reassigned, "never an override"
+                    self.cluster.alter(key, target)
+                outcomes[key] = Outcome()
+            except RefusedError as error:
+                outcomes[key] = Outcome(85 if target is None else 39, str(error))
+        return outcomes
+
+    def turn_back(self, key: TopicPartition) -> None:
+        """A cancel was accepted."""
+        entry = asyncio.run(self.keeper.read()).entries[key]
+        asyncio.run(Keeper.append(self.keeper, [replace(entry, target=entry.original, cancelled=True)]))
+
+    def topic_id(self, topic: str) -> str:
+        return self.topic_ids.setdefault(topic, TOPIC_ID)
+
+    def round(self) -> None:
+        """One round, and a second later."""
+        asyncio.run(self._round())
+        self.now_ms += _ROUND_MS
+
+    async def _round(self) -> None:
+        await self.executor.round()
+
+    def run(self, rounds: int = ROUNDS_MAX, *, catches_up: bool = True) -> int:
+        """Go on until nothing is left; give how many rounds it took. A killed process is followed by another."""
+        for number in range(rounds):
+            try:
+                self.round()
+            except Killed:
+                self.kill()
+                self.kill_at = 0
+                self.start()
+                continue
+            if catches_up:
+                self.cluster.catch_up_all()
+            if not self.keeper.known.entries and self.executor.leads:
+                return number
+        raise AssertionError(
+            f"not done after {rounds} rounds: {self.executor.problem} {self.executor.decision.waiting}"
+        )
+
+
+class KilledKeeper(Keeper):
+    """A journal whose writes are places to be killed at."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.directory, f"process {world.processes}")
+        self._world = world
+
+    async def append(
+        self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
+    ) -> Known:
+        self._world.place()
+        known = await super().append(records, expected=expected, term=term)
+        self._world.place()
+        return known
+
+
+class SimulatedAnswers(Cluster):
+    """Asks and tells the simulated cluster."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
+        world, cluster = self._world, self._world.cluster
+        now = {key: one for key, one in cluster.now().items() if key[0] in topics}
+        ongoing = {
+            key: Ongoing(one.replicas, one.adding, one.removing)
+            for key, one in cluster.now().items()
+            if one.is_reassigned
+        }
+        ids = {topic: world.topic_id(topic) for topic, _ in now}
+        return Seen(cluster.live, cluster.brokers, now, ids, ongoing)
+
+    async def submit(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, Outcome]:
+        world = self._world
+        world.place()
+        outcomes = world.carried_out(targets)
+        world.place()
+        if world.mute:
+            raise ClusterError("nobody answers")
+        return outcomes
+
+    async def elect(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
+        self._world.place()
+        outcomes = {}
+        for key in partitions:
+            try:
+                self._world.cluster.elect_preferred(key)
+                outcomes[key] = (0, "")
+            except RefusedError as error:
+                outcomes[key] = (80, str(error))
+        self._world.place()
+        return outcomes
+
+    async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
+        return {}
+
+    def close(self) -> None:
+        """Nothing is open."""

@@ -1,0 +1,230 @@
+"""Real brokers with ACLs, whose replication one Sluice throttles, and gateways that carry reassignments out (KIP-435).
+
+    with ReassignmentRig(directory) as rig:
+        front = rig.gateway("a")                      # a gateway with `mode = "batch"`; several share one journal
+        rig.execute(front, {"t": [[3, 4]]})         # Kafka's own tool, as somebody who may
+        rig.until_moved("t", {0: (3, 4)})
+
+Clients come in by SASL: `bob` may do everything, `alice` nothing, `sluice` what docs/operations.md says. What brokers
+have is read off the brokers themselves, never through a gateway.
+"""
+
+import asyncio
+import json
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from protocol.messages import alter_reassignments, reassignments
+from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest
+from proxy.cluster.asking import ask
+from proxy.cluster.login import Login
+from tests.cluster import Listener, tools
+from tests.cluster.sasl import password
+from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
+from tests.support.replication_rig import ReplicationRig, reassignment_json
+
+SASL: Final = "SASL"
+_USERS: Final = ("alice", "bob", "sluice")
+_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+_CLUSTER_RIGHTS: Final = (AclOperation.ALTER, AclOperation.DESCRIBE)
+_RELOAD_SECONDS_MAX: Final = 30.0
+_TOPIC_RIGHTS: Final = (AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+
+Replicas = Mapping[int, tuple[int, ...]]
+
+
+class ReassignmentRig(ReplicationRig):
+    """See the module."""
+
+    def __init__(self, directory: Path, rate: str = "20M", nodes: int = 4) -> None:
+        users = " ".join(f'user_{user}="{password(user)}"' for user in _USERS)
+        listener = Listener(
+            SASL,
+            protocol="SASL_PLAINTEXT",
+            properties={
+                "sasl.enabled.mechanisms": "PLAIN",
+                "plain.sasl.jaas.config": f"{_MODULE} {users};",
+            },
+        )
+        super().__init__(
+            directory,
+            {"throttled": "reassignments", "leader_rate": rate},
+            nodes=nodes,
+            properties={
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:ANONYMOUS;User:bob",
+            },
+            listeners=(listener,),
+        )
+        self.gateways: dict[str, SluiceProcess] = {}
+        self._gateway_settings: dict[str, SluiceSettings] = {}
+        self.journal = directory / "reassignment"
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._allow()
+        for user in _USERS:
+            (self.directory / f"{user}.properties").write_text(
+                "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+                f'sasl.jaas.config={_MODULE} username="{user}" password="{password(user)}";\n'
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            for front in self.gateways.values():
+                print(front.log())
+        super().__exit__(kind, error, trace)
+
+    def stop(self) -> None:
+        for name in list(self.gateways):
+            self.end_gateway(name)
+        super().stop()
+
+    def gateway(self, name: str, **reassignment: object) -> SluiceProcess:
+        """Start a gateway, or start it again on the ports that it had."""
+        directory = self.directory / name
+        directory.mkdir(exist_ok=True)
+        known = self._gateway_settings.get(name)
+        settings = SluiceSettings(
+            self.cluster.bootstrap(SASL),
+            known.ports if known else SluicePorts.free(),
+            cluster={"sasl_mechanism": "PLAIN", "username": "sluice", "password": password("sluice")},
+            sections={
+                "reassignment": {"mode": "batch", "journal": str(self.journal), **reassignment},
+            },
+        )
+        self._gateway_settings[name] = settings
+        self.gateways[name] = SluiceProcess.configured(settings, directory)
+        return self.gateways[name].wait_ready()
+
+    def write_settings(self, name: str, **reassignment: object) -> None:
+        """Change a gateway's configuration file."""
+        settings = self._gateway_settings[name]
+        keys = {"mode": "batch", "journal": str(self.journal), **reassignment}
+        SluiceSettings(
+            settings.bootstrap, settings.ports, cluster=settings.cluster, sections={"reassignment": keys}
+        ).write(self.directory / name)
+
+    def throttle(self, rate: str) -> None:
+        """Have replicas that are being added come at this rate from now on."""
+        assert self.sluice is not None
+        before = self.sluice.metric("sluice_reloads_total", result="ok")
+        self.settings(leader_rate=rate).write(self.directory)
+        self.sluice.signal(signal.SIGHUP)
+        deadline = time.monotonic() + _RELOAD_SECONDS_MAX
+        while self.sluice.metric("sluice_reloads_total", result="ok") == before:
+            assert time.monotonic() < deadline, "a reload"
+            time.sleep(0.05)
+
+    def end_gateway(self, name: str) -> None:
+        """End a gateway; one that was killed is only forgotten."""
+        self.gateways.pop(name).stop()
+
+    def tool(
+        self, bootstrap: str, plan: Mapping[str, Sequence[Sequence[int]]], *words: str, user: str = "bob"
+    ) -> str:
+        """Run kafka-reassign-partitions."""
+        path = self.directory / "plan.json"
+        path.write_text(reassignment_json(plan))
+        return tools.run(
+            tools.REASSIGN_PARTITIONS,
+            *(
+                "--bootstrap-server",
+                bootstrap,
+                "--command-config",
+                str(self.directory / f"{user}.properties"),
+            ),
+            *(() if "--list" in words else ("--reassignment-json-file", str(path))),
+            *words,
+        )
+
+    def status(self, front: SluiceProcess) -> dict[str, object]:
+        """What the admin port says of moves."""
+        found: dict[str, object] = json.loads(front.get("/reassignments")[1])
+        return found
+
+    def replicas(self, topic: str) -> dict[int, tuple[int, ...]]:
+        """The replicas of each partition, in order."""
+        (description,) = self.admin.list_topics(topic, timeout=10).topics.values()
+        return {number: tuple(one.replicas) for number, one in description.partitions.items()}
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """The leader of each partition."""
+        (description,) = self.admin.list_topics(topic, timeout=10).topics.values()
+        return {number: one.leader for number, one in description.partitions.items()}
+
+    def ongoing(self) -> dict[tuple[str, int], reassignments.Ongoing]:
+        """What the brokers themselves have under way."""
+
+        async def read() -> bytes:
+            host, port = self.cluster.address(1)
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                return await ask(
+                    reader,
+                    writer,
+                    reassignments.LIST_PARTITION_REASSIGNMENTS,
+                    reassignments.VERSION,
+                    reassignments.EVERYTHING,
+                )
+            finally:
+                writer.close()
+
+        return reassignments.read_answer(asyncio.run(read())).ongoing
+
+    def asked(self, bootstrap: str, api_key: int, version: int, body: bytes, user: str = "bob") -> bytes:
+        """Ask one question in somebody's name; give the answer's frame."""
+
+        async def question() -> bytes:
+            host, _, port = bootstrap.partition(",")[0].rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            try:
+                await Login("PLAIN", user, password(user))(reader, writer)
+                return await ask(reader, writer, api_key, version, body)
+            finally:
+                writer.close()
+
+        return asyncio.run(question())
+
+    def alter(self, bootstrap: str, asked: AlterRequest, version: int = 1, user: str = "bob") -> AlterAnswer:
+        """Send an AlterPartitionReassignments; give what is answered."""
+        body = alter_reassignments.request_body(asked, version)
+        key = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
+        return alter_reassignments.read_answer(self.asked(bootstrap, key, version, body, user), version)
+
+    def until_moved(self, topic: str, wanted: Replicas, seconds: float = 60.0) -> None:
+        """Wait until the replicas are these, in this order, and nothing is under way."""
+        deadline = time.monotonic() + seconds
+        while self.replicas(topic) != wanted or any(name == topic for name, _ in self.ongoing()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic}: {self.replicas(topic)}, wanted {wanted}; {self.ongoing()}")
+            time.sleep(0.1)
+
+    def _allow(self) -> None:
+        bindings = [
+            _allowed(ResourceType.BROKER, "kafka-cluster", operation) for operation in _CLUSTER_RIGHTS
+        ]
+        bindings += [_allowed(ResourceType.TOPIC, "*", operation) for operation in _TOPIC_RIGHTS]
+        for done in self.admin.create_acls(bindings).values():
+            done.result(30)
+
+
+def _allowed(kind: ResourceType, name: str, operation: AclOperation) -> AclBinding:
+    return AclBinding(
+        kind, name, ResourcePatternType.LITERAL, "User:sluice", "*", operation, AclPermissionType.ALLOW
+    )

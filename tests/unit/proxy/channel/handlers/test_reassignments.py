@@ -1,0 +1,244 @@
+"""Reassignments on a channel: asked of the shell, sent on in the caller's name, listed as asked for (KIP-435)."""
+
+from dataclasses import replace
+
+import pytest
+
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_VERSIONS, LIST_PARTITION_REASSIGNMENTS
+from protocol.messages import alter_reassignments, reassignments
+from protocol.messages.alter_reassignments import AlterRequest
+from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
+from proxy.channel import Channel, Forward, OngoingMoves, Question, Shown
+from tests.support.frames import frame, request
+from tests.support.playbook import (
+    FRAME_BYTES_MAX,
+    Drop,
+    Ends,
+    Insert,
+    More,
+    Pass,
+    Playbook,
+    Wait,
+    channel_machine,
+)
+from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
+
+ASKED = AlterRequest(60_000, True, [(("t", 0), (3, 4))])
+FIELDS = alter_reassignments.request_body(ASKED, 1)
+ALTER = request(ALTER_PARTITION_REASSIGNMENTS, 1, FIELDS, correlation_id=2)
+SENT = request(ALTER_PARTITION_REASSIGNMENTS, 1, b"the first step", correlation_id=2)
+SAID = frame(b"\0\0\0\2\0what the broker says")
+ANSWER = frame(b"\0\0\0\2\0what the caller is told")
+PLAIN = request(2, 7, size=40, correlation_id=1)
+LATER = request(2, 7, size=40, correlation_id=3)
+FULL = Wait(0, held=False)
+LIST = [
+    request(LIST_PARTITION_REASSIGNMENTS, version, reassignments.EVERYTHING, correlation_id=5)
+    for version in (0, 1)
+]
+MOVE = Shown(Ongoing((3, 4, 1, 2), (3, 4), (1, 2)), Stepping((1, 2), (3, 1)))
+STEP = Ongoing((3, 1, 2), (3,), (2,))
+FOREIGN = Ongoing((7, 8), (7,), (8,))
+
+
+def talking(*, user: str = "bob", sasl: bool = False, shown: OngoingMoves | None = None) -> Playbook:
+    state = channel_machine().state
+    settings = replace(
+        state.settings,
+        user=user,
+        sasl=sasl,
+        frame_bytes_max=FRAME_BYTES_MAX,
+        reassignments=OngoingMoves() if shown is None else shown,
+    )
+    return Playbook(Channel(settings, state.engine, state.sessions, state.stats))
+
+
+def showing(*keys: tuple[str, int]) -> OngoingMoves:
+    shown = OngoingMoves()
+    shown.moves = dict.fromkeys(keys, MOVE)
+    return shown
+
+
+def question(talk: Playbook) -> Question:
+    found = talk.channel.take_question()
+    assert found is not None
+    return found
+
+
+def test_request_is_judged_by_the_shell_then_by_the_broker() -> None:
+    talk = talking()
+    talk.client(0, ALTER + LATER, Drop(len(ALTER)), FULL)
+    asked = question(talk)
+    assert asked == Question(
+        ALTER_PARTITION_REASSIGNMENTS, 1, 2, ALTER, len(ALTER) - len(FIELDS), "bob", trusted=False
+    )
+    forward = Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, "plan")
+    talk.channel.ask_first(forward)
+    talk.client(1, b"", Insert(SENT), FULL)
+    talk.broker(2, SAID, Drop(len(SAID)))
+    assert talk.channel.responses.signal
+    said = question(talk)
+    assert (said.frame, said.plan, said.api_key, said.correlation_id) == (
+        SAID,
+        "plan",
+        ALTER_PARTITION_REASSIGNMENTS,
+        2,
+    )
+    talk.client(3, b"", FULL)
+    talk.channel.answered(ANSWER)
+    talk.broker(4, b"", Insert(ANSWER))
+    talk.client(5, b"", Pass(LATER))
+
+
+def test_answers_owed_before_come_before_the_brokers() -> None:
+    talk = talking()
+    talk.client(0, PLAIN + ALTER, Pass(PLAIN), Drop(len(ALTER)), FULL)
+    question(talk)
+    talk.channel.ask_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
+    talk.client(1, b"", Insert(SENT), FULL)
+    first = frame(b"\0\0\0\1first")
+    talk.broker(2, first + SAID, Pass(first), Drop(len(SAID)))
+
+
+def test_brokers_answer_is_kept_until_it_is_whole() -> None:
+    talk = talking()
+    talk.client(0, ALTER, Drop(len(ALTER)), FULL)
+    question(talk)
+    talk.channel.ask_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
+    talk.client(1, b"", Insert(SENT), FULL)
+    talk.broker(2, SAID[:-1], More(len(SAID)))
+    assert talk.channel.take_question() is None
+    talk.broker(3, SAID[-1:], Drop(len(SAID)))
+    assert question(talk).frame == SAID
+
+
+def test_channel_that_is_to_end_asks_the_broker_first() -> None:
+    talk = talking()
+    talk.client(0, ALTER, Drop(len(ALTER)), FULL)
+    question(talk)
+    talk.channel.take_no_more()
+    talk.channel.ask_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, None))
+    talk.client(1, b"", Insert(SENT), FULL)
+    talk.broker(2, SAID, Drop(len(SAID)))
+    question(talk)
+    assert not talk.channel.finished()
+    talk.channel.answered(ANSWER)
+    talk.broker(3, b"", Insert(ANSWER))
+    assert talk.channel.finished()
+
+
+def test_answer_without_a_broker_is_given_too() -> None:
+    talk = talking()
+    talk.client(0, ALTER, Drop(len(ALTER)), FULL)
+    question(talk)
+    talk.channel.answered(ANSWER)
+    talk.broker(1, b"", Insert(ANSWER))
+    assert talk.channel.idle()
+
+
+@pytest.mark.parametrize("asked", [ALTER, *LIST])
+def test_with_mode_pass_everything_passes(asked: bytes) -> None:
+    talk = Playbook(channel_machine())
+    talk.client(0, asked, Pass(asked))
+    assert talk.channel.take_question() is None
+    answer = frame(asked[8:12] + b"\0 as it is")
+    talk.broker(1, answer, Pass(answer))
+
+
+def test_who_has_not_authenticated_is_the_brokers_business() -> None:
+    talk = talking(user="ANONYMOUS", sasl=True)
+    talk.client(0, ALTER, Pass(ALTER))
+    assert talk.channel.take_question() is None
+
+
+@pytest.mark.parametrize("key", [ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS])
+@pytest.mark.parametrize("version", [2, -1])
+def test_unknown_version_ends_the_connection(key: int, version: int) -> None:
+    talking().client(0, request(key, version), Ends("unsupported_version"))
+
+
+def test_malformed_list_ends_the_connection() -> None:
+    asked = request(LIST_PARTITION_REASSIGNMENTS, 0, b"\0\0")
+    talking().client(0, asked, Ends("malformed"))
+
+
+def listed(**ongoing: Ongoing) -> bytes:
+    found = {(name, 0): one for name, one in ongoing.items()}
+    return reassignments.write_answer(Reassignments(0, 0, None, found), 5)
+
+
+def test_list_shows_the_move_in_place_of_its_step() -> None:
+    talk = talking(shown=showing(("t", 0), ("waits", 0)))
+    talk.client(0, LIST[0], Pass(LIST[0]))
+    answer = listed(foreign=FOREIGN, t=STEP)
+    told = listed(foreign=FOREIGN, t=MOVE.ongoing, waits=MOVE.ongoing)
+    talk.broker(1, answer, Insert(told), Drop(len(answer)))
+
+
+def test_list_of_version_1_has_the_batch_behind() -> None:
+    talk = talking(shown=showing(("t", 0)))
+    talk.client(0, LIST[1], Insert(LIST[0]), Drop(len(LIST[1])))
+    answer = listed(t=STEP)
+    found = Reassignments(0, 0, None, {("t", 0): MOVE.ongoing})
+    told = reassignments.write_answer(found, 5, {("t", 0): Stepping((1, 2), (3, 1))})
+    talk.broker(1, answer, Insert(told), Drop(len(answer)))
+
+
+def test_list_shows_no_more_than_was_asked_for() -> None:
+    talk = talking(shown=showing(("t", 0), ("t", 1), ("other", 0)))
+    topic = b"\2t\2" + (1).to_bytes(4, "big") + b"\0"
+    asked = request(LIST_PARTITION_REASSIGNMENTS, 0, bytes(4) + b"\2" + topic + b"\0", correlation_id=5)
+    talk.client(0, asked, Pass(asked))
+    answer = listed()
+    told = reassignments.write_answer(Reassignments(0, 0, None, {("t", 1): MOVE.ongoing}), 5)
+    talk.broker(1, answer, Insert(told), Drop(len(answer)))
+
+
+def test_list_without_moves_passes() -> None:
+    talk = talking()
+    talk.client(0, LIST[0], Pass(LIST[0]))
+    answer = listed(foreign=FOREIGN)
+    talk.broker(1, answer, Pass(answer))
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_who_may_not_list_is_told_so_and_nothing_else(version: int) -> None:
+    talk = talking(shown=showing(("t", 0)))
+    refused = Reassignments(0, 31, "Cluster authorization failed.", {})
+    answer = reassignments.write_answer(refused, 5)
+    if version:
+        talk.client(0, LIST[1], Insert(LIST[0]), Drop(len(LIST[1])))
+        told = reassignments.write_answer(refused, 5, {})
+        talk.broker(1, answer, Insert(told), Drop(len(answer)))
+    else:
+        talk.client(0, LIST[0], Pass(LIST[0]))
+        talk.broker(1, answer, Pass(answer))
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_version_1_of_the_list_is_offered_where_there_are_batches(batches: bool) -> None:
+    talk = talking() if batches else Playbook(channel_machine())
+    asked = request(API_VERSIONS, 3, b"\1\1\0", correlation_id=7)
+    talk.client(0, asked, Pass(asked))
+    answers = []
+    for newest in (0, 1 if batches else 0):
+        kind = RESPONSES[API_VERSIONS]
+        entry = struct(
+            kind, 3, "ApiVersion", api_key=LIST_PARTITION_REASSIGNMENTS, min_version=0, max_version=newest
+        )
+        answers.append(framed(kind(version=3, error_code=0, api_keys=[entry], throttle_time_ms=0)))
+    talk.broker(1, answers[0], Insert(answers[1]), Drop(len(answers[0])))
+
+
+def test_shell_may_ask_the_broker_more_than_once() -> None:
+    talk = talking()
+    talk.client(0, ALTER + LATER, Drop(len(ALTER)), FULL)
+    for plan in ("may the caller?", "the first step"):
+        question(talk)
+        talk.channel.ask_first(Forward(ALTER_PARTITION_REASSIGNMENTS, SENT, plan))
+        talk.client(1, b"", Insert(SENT), FULL)
+        talk.broker(2, SAID, Drop(len(SAID)))
+    assert question(talk).plan == "the first step"
+    talk.channel.answered(ANSWER)
+    talk.broker(3, b"", Insert(ANSWER))
+    talk.client(4, b"", Pass(LATER))

@@ -1,0 +1,260 @@
+"""What the executor asks brokers, on a real socket and with answers as kafka-python encodes them."""
+
+import asyncio
+import struct as packing
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from protocol.api import DESCRIBE_CLUSTER, METADATA
+from protocol.messages import alter_reassignments, elect_leaders, reassignments
+from protocol.messages.alter_reassignments import AlterAnswer, Outcome
+from protocol.messages.reassignments import Ongoing, Reassignments
+from proxy.cluster import BrokerMap
+from proxy.config import Address
+from proxy.reassign.cluster import Cluster, ClusterError
+from proxy.stats import Stats
+from quotas.reassignment_step import PartitionNow
+from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
+
+DESCRIBE_CONFIGS = 32
+ALTER = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
+LIST = reassignments.LIST_PARTITION_REASSIGNMENTS
+ELECT = elect_leaders.ELECT_LEADERS
+T0, T1 = ("t", 0), ("t", 1)
+
+
+class Broker:
+    """Answers each API with what the test says; None closes the connection."""
+
+    def __init__(self) -> None:
+        self.answers: dict[int, Callable[[], bytes | None]] = {
+            METADATA: metadata,
+            DESCRIBE_CONFIGS: lambda: configs("2"),
+            LIST: lambda: reassignments.write_answer(Reassignments(0, 0, None, {}), 1),
+            DESCRIBE_CLUSTER: lambda: None,
+        }
+        self.asked: list[int] = []
+        self.connections = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                (length,) = packing.unpack(">i", await reader.readexactly(4))
+                frame = await reader.readexactly(length)
+                key = int.from_bytes(frame[:2], "big")
+                self.asked.append(key)
+                answer = self.answers[key]()
+                if answer is None:
+                    return
+                writer.write(answer)
+        except asyncio.IncompleteReadError:
+            return
+        finally:
+            writer.close()
+
+
+def metadata(topic_error: int = 0) -> bytes:
+    kind = RESPONSES[METADATA]
+    brokers = [
+        struct(kind, 12, "MetadataResponseBroker", node_id=node, host="h", port=1, rack=None)
+        for node in (1, 2)
+    ]
+    partitions = [
+        struct(
+            kind,
+            12,
+            "MetadataResponsePartition",
+            error_code=0,
+            partition_index=number,
+            leader_id=1,
+            leader_epoch=0,
+            replica_nodes=[1, 3],
+            isr_nodes=[1],
+            offline_replicas=[3],
+        )
+        for number in (0, 1)
+    ]
+    topic = struct(
+        kind,
+        12,
+        "MetadataResponseTopic",
+        error_code=topic_error,
+        name="t",
+        is_internal=False,
+        partitions=[] if topic_error else partitions,
+    )
+    return framed(kind(version=12, throttle_time_ms=0, brokers=brokers, controller_id=1, topics=[topic]))
+
+
+def configs(value: str, error_code: int = 0) -> bytes:
+    kind = RESPONSES[DESCRIBE_CONFIGS]
+    entry = {"read_only": False, "config_source": 1, "is_sensitive": False, "synonyms": []}
+    found = struct(kind, 1, "DescribeConfigsResourceResult", name="min.insync.replicas", value=value, **entry)
+    result = struct(
+        kind,
+        1,
+        "DescribeConfigsResult",
+        error_code=error_code,
+        error_message=None,
+        resource_type=2,
+        resource_name="t",
+        configs=[found],
+    )
+    return framed(kind(version=1, throttle_time_ms=0, results=[result]))
+
+
+def asking(broker: Broker, work: Callable[[Cluster], Any]) -> Any:
+    """Run a question against a broker."""
+
+    async def run() -> Any:
+        server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        brokers = BrokerMap((Address("127.0.0.1", port),), Stats())
+        cluster = Cluster(brokers)
+        try:
+            return await work(cluster)
+        finally:
+            cluster.close()
+            server.close()
+            await server.wait_closed()
+
+    return asyncio.run(run())
+
+
+def test_partitions_with_what_is_under_way() -> None:
+    broker = Broker()
+    ongoing = {T0: Ongoing((2, 1, 3), (2,), (3,))}
+    broker.answers[LIST] = lambda: reassignments.write_answer(Reassignments(0, 0, None, ongoing), 1)
+    seen = asking(broker, lambda cluster: cluster.look(["t"]))
+    assert seen.now == {
+        T0: PartitionNow((2, 1, 3), (1,), 1, (2,), (3,), 2),
+        T1: PartitionNow((1, 3), (1,), 1, (), (), 2),
+    }
+    assert (seen.live, seen.registered) == ({1, 2}, {1, 2, 3})
+    assert set(seen.topic_ids) == {"t"}
+    assert broker.asked == [METADATA, DESCRIBE_CONFIGS, LIST], "the list last"
+
+
+def test_min_isr_is_not_asked_for_every_time() -> None:
+    broker = Broker()
+
+    async def twice(cluster: Cluster) -> None:
+        await cluster.look(["t"])
+        await cluster.look(["t"])
+
+    asking(broker, twice)
+    assert broker.asked.count(DESCRIBE_CONFIGS) == 1
+    assert broker.connections == 1
+
+
+def test_topic_that_is_not_there_has_no_partitions() -> None:
+    broker = Broker()
+    broker.answers[METADATA] = lambda: metadata(3)
+    seen = asking(broker, lambda cluster: cluster.look(["t"]))
+    assert (dict(seen.now), dict(seen.topic_ids)) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("key", "answer", "problem"),
+    [
+        (METADATA, lambda: metadata(29), "Metadata of topic t: error 29"),
+        (DESCRIBE_CONFIGS, lambda: configs("", 29), "DescribeConfigs of topic t: error 29"),
+        (
+            LIST,
+            lambda: reassignments.write_answer(Reassignments(0, 31, "no", {}), 1),
+            "ListPartitionReassignments: error 31 no",
+        ),
+        (METADATA, lambda: None, "IncompleteReadError|0 bytes"),
+    ],
+)
+def test_what_sluice_may_not_see_is_a_problem(
+    key: int, answer: Callable[[], bytes | None], problem: str
+) -> None:
+    broker = Broker()
+    broker.answers[key] = answer
+    with pytest.raises(ClusterError, match=problem):
+        asking(broker, lambda cluster: cluster.look(["t"]))
+
+
+def test_broker_that_can_not_tell_of_the_fenced_is_asked_once() -> None:
+    broker = Broker()
+
+    async def twice(cluster: Cluster) -> Any:
+        await cluster.look(["t"], registered=True)
+        return await cluster.look(["t"], registered=True)
+
+    assert asking(broker, twice).registered == {1, 2, 3}
+    assert broker.asked.count(DESCRIBE_CLUSTER) == 1
+
+
+def test_submission_tells_what_became_of_each() -> None:
+    broker = Broker()
+    said = AlterAnswer(0, True, Outcome(), [(T0, Outcome(39, "no"))])
+    broker.answers[ALTER] = lambda: alter_reassignments.write_answer(said, 0, 1)
+    outcomes = asking(broker, lambda cluster: cluster.submit({T0: (1, 2), T1: None}))
+    assert outcomes[T0] == Outcome(39, "no")
+    assert outcomes[T1].error_code == -1
+
+
+def test_refusal_of_all_is_that_of_each() -> None:
+    broker = Broker()
+    said = AlterAnswer(0, True, Outcome(31, "no"), [])
+    broker.answers[ALTER] = lambda: alter_reassignments.write_answer(said, 0, 1)
+    assert asking(broker, lambda cluster: cluster.submit({T0: (1, 2)})) == {T0: Outcome(31, "no")}
+
+
+def test_submission_that_is_not_answered_is_not_made_again() -> None:
+    broker = Broker()
+    broker.answers[ALTER] = lambda: None
+    with pytest.raises(ClusterError):
+        asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}))
+    assert broker.asked == [ALTER]
+
+
+def test_nobody_to_ask_is_a_problem() -> None:
+    with pytest.raises(ClusterError, match="no broker is known"):
+        asyncio.run(Cluster(BrokerMap((), Stats())).look(["t"]))
+
+
+def test_election_tells_of_each() -> None:
+    broker = Broker()
+    kind = RESPONSES[ELECT]
+    results = [
+        struct(kind, 1, "PartitionResult", partition_id=number, error_code=code, error_message="m")
+        for number, code in ((0, 84), (1, 80))
+    ]
+    topic = struct(kind, 1, "ReplicaElectionResult", topic="t", partition_result=results)
+    broker.answers[ELECT] = lambda: framed(
+        kind(version=1, throttle_time_ms=0, error_code=0, replica_election_results=[topic])
+    )
+    assert asking(broker, lambda cluster: cluster.elect([T0, T1])) == {T0: (0, "m"), T1: (80, "m")}
+
+
+def test_broker_that_fails_is_not_the_first_again() -> None:
+    broker = Broker()
+
+    async def run() -> None:
+        server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
+        port = server.sockets[0].getsockname()[1]
+        brokers = BrokerMap((Address("127.0.0.1", 1), Address("127.0.0.1", port)), Stats())
+        cluster = Cluster(brokers)
+        dialled: list[tuple[str, int]] = []
+        dial = cluster._dial
+
+        async def watched(target: tuple[str, int]) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            dialled.append(target)
+            return await dial(target)
+
+        cluster._dial = watched  # type: ignore[method-assign]
+        await cluster.look(["t"])
+        cluster.close()
+        await cluster.look(["t"])
+        assert [target[1] for target in dialled] == [1, port, port]
+        cluster.close()
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(run())

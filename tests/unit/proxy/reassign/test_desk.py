@@ -1,0 +1,208 @@
+"""Callers' requests: what is sent in their place, what is written down when, and what they are told (KIP-435)."""
+
+from pathlib import Path
+
+import pytest
+
+from protocol.messages.alter_reassignments import AlterAnswer, Outcome
+from proxy.config import ReassignmentSettings
+from proxy.reassign.cluster import Cluster, ClusterError, Seen
+from tests.support.executor_world import Killed, SimulatedAnswers, World
+from tests.support.reassigned_cluster import SimulatedCluster
+
+ONE, TWO, THREE = ("t", 0), ("t", 1), ("t", 2)
+DENIED = Outcome(31, "Cluster authorization failed.")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    cluster = SimulatedCluster(6)
+    for key in (ONE, TWO, THREE):
+        cluster.create(key, (0, 1))
+    return World(tmp_path, cluster, ReassignmentSettings(parallel_partition_count=2))
+
+
+def moves(world: World) -> dict[tuple[str, int], tuple[int, ...] | None]:
+    known = world.keeper.known.entries
+    return {key: entry.target for key, entry in known.items()}
+
+
+def told(answer: AlterAnswer) -> list[int]:
+    return [outcome.error_code for _, outcome in answer.partitions]
+
+
+def test_first_steps_go_over_the_callers_connection_and_the_rest_waits(world: World) -> None:
+    answer = world.request((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (2, 3)))
+    assert world.sent == {ONE: (2, 0), TWO: (2, 0)}, "two partitions at once, one replica each"
+    assert (answer.outcome, told(answer)) == (Outcome(), [0, 0, 0])
+    assert moves(world) == {ONE: (2, 3), TWO: (2, 3), THREE: (2, 3)}
+    assert world.woken == 1
+    world.run()
+    for key in (ONE, TWO, THREE):
+        assert world.cluster.partitions[key].now().replicas == (2, 3)
+
+
+def test_who_may_not_reassign_is_told_so_and_nothing_else_happens(world: World) -> None:
+    answer = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), denial=DENIED)
+    assert answer == AlterAnswer(0, True, DENIED, [(ONE, DENIED), (("nowhere", 0), DENIED)])
+    assert not list(world.directory.iterdir()), "nothing is journaled"
+    assert world.stats.reassignment_requests == {"refused": 1}
+
+
+def test_empty_request_is_answered_by_the_broker_alone(world: World) -> None:
+    assert world.request() == AlterAnswer(0, True, Outcome(0, ""), [])
+
+
+def test_refusal_of_all_comes_back_for_every_partition_and_nothing_stays(world: World) -> None:
+    refusal = AlterAnswer(0, True, DENIED, [(ONE, DENIED)])
+    answer = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), refusal=refusal)
+    assert answer == refusal._replace(partitions=[(ONE, DENIED), (("nowhere", 0), DENIED)])
+    assert moves(world) == {}
+    assert world.cluster.partitions[ONE].now().replicas == (0, 1)
+
+
+def test_request_that_can_start_nothing_is_judged_all_the_same(world: World) -> None:
+    world.request((ONE, (2, 3)), (TWO, (2, 3)))
+    answer = world.request((THREE, (2, 3)), denial=DENIED)
+    assert world.sent == {}
+    assert answer.partitions == [(THREE, DENIED)]
+    assert THREE not in moves(world)
+
+
+def test_refusal_of_one_partition_is_told_and_the_others_go_on(world: World) -> None:
+    refused = Outcome(39, "no")
+    refusal = AlterAnswer(0, True, Outcome(), [(ONE, refused), (TWO, Outcome())])
+    answer = world.request((ONE, (2, 3)), (TWO, (2, 3)), refusal=refusal)
+    assert answer == refusal
+    assert moves(world) == {TWO: (2, 3)}
+
+
+@pytest.mark.parametrize("code", [7, 41])
+def test_what_may_have_been_done_is_not_struck_out(world: World, code: int) -> None:
+    outcome = Outcome(code, "who knows")
+    world.request((ONE, (2, 3)), refusal=AlterAnswer(0, True, outcome, [(ONE, outcome)]))
+    assert moves(world) == {ONE: None}
+    for _ in range(40):
+        world.round()
+    assert moves(world) == {}, "it was not done"
+
+
+def test_what_was_done_and_not_answered_goes_on(world: World) -> None:
+    world.request((ONE, (2, 3)), lost=True)
+    assert moves(world) == {ONE: None}
+    world.run()
+    assert world.cluster.partitions[ONE].now().replicas == (2, 3)
+
+
+def test_what_is_wrong_is_refused_and_not_sent(world: World) -> None:
+    answer = world.request((ONE, (9,)), (TWO, (2, 3)))
+    assert world.sent == {TWO: (2, 0)}
+    assert told(answer) == [39, 0]
+    assert moves(world) == {TWO: (2, 3)}
+
+
+def test_what_is_nothing_of_ours_passes(world: World) -> None:
+    answer = world.request((ONE, None), (TWO, (0, 1)))
+    assert world.sent == {ONE: None, TWO: (0, 1)}
+    assert told(answer) == [85, 0]
+    assert moves(world) == {}
+
+
+def test_cancel_takes_back_the_step_over_the_callers_connection(world: World) -> None:
+    world.request((ONE, (2, 3)))
+    world.round()
+    answer = world.request((ONE, None))
+    assert world.sent == {ONE: None}
+    assert told(answer) == [0]
+    assert world.cluster.partitions[ONE].now().replicas == (0, 1)
+    world.run(catches_up=False)
+    assert world.stats.reassignment_ends == {"cancelled": 1}
+
+
+def test_cancel_between_two_steps_goes_back_in_steps(world: World) -> None:
+    world.request((ONE, (2, 3)))
+    world.cluster.catch_up_all()
+    answer = world.request((ONE, None))
+    assert world.sent == {}, "the broker was asked once, whether the caller may"
+    assert told(answer) == [0]
+    world.run()
+    assert world.cluster.partitions[ONE].now().replicas == (0, 1)
+
+
+def test_who_may_not_cancel_changes_nothing(world: World) -> None:
+    world.request((ONE, (2, 3)))
+    answer = world.request((ONE, None), denial=DENIED)
+    assert told(answer) == [31]
+    assert moves(world) == {ONE: (2, 3)}
+    world.run()
+    assert world.cluster.partitions[ONE].now().replicas == (2, 3)
+
+
+def test_another_target_holds_from_the_next_step_on(world: World) -> None:
+    world.request((ONE, (2, 3)))
+    assert told(world.request((ONE, (4, 5)))) == [0]
+    assert world.sent == {}, "the step under way is left alone"
+    world.run()
+    assert world.cluster.partitions[ONE].now().replicas == (4, 5)
+
+
+def test_version_0_is_answered_in_version_0(world: World) -> None:
+    assert told(world.request((ONE, (2, 3)), version=0)) == [0]
+
+
+def test_cluster_that_can_not_be_asked_is_an_answer_to_try_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unreachable(_self: Cluster, _topics: object, *, registered: bool = False) -> Seen:
+        raise ClusterError("nobody is there")
+
+    monkeypatch.setattr(SimulatedAnswers, "look", unreachable)
+    answer = world.request((ONE, (2, 3)))
+    assert answer.outcome == Outcome(7, "Sluice can not ask the cluster: nobody is there")
+    assert told(answer) == [7]
+
+
+def test_journal_that_can_not_be_written_refuses_what_it_can_not_keep(world: World) -> None:
+    world.request((TWO, (2, 3)))
+    path = world.directory / "journal"
+    path.unlink()
+    path.mkdir()
+    answer = world.request((ONE, (2, 3)))
+    assert answer.outcome.error_code == 56
+    assert world.cluster.partitions[ONE].now().replicas == (0, 1)
+
+
+@pytest.mark.parametrize("place", range(1, 7))
+def test_killed_while_a_request_is_answered_it_is_done_or_not_at_all(world: World, place: int) -> None:
+    world.places, world.kill_at = 0, place
+    try:
+        world.request((ONE, (2, 3)), (TWO, (3, 2)))
+        was_killed = False
+    except Killed:
+        was_killed = True
+    assert was_killed == (place <= 6)
+    world.kill_at = 0
+    world.start()
+    world.run(rounds=60)
+    now = world.cluster.partitions[ONE].now(), world.cluster.partitions[TWO].now()
+    assert [one.replicas for one in now] in ([(2, 3), (3, 2)], [(0, 1), (0, 1)])
+    assert set(world.cluster.copied.values()) <= {1}
+    if place >= 4:
+        assert now[0].replicas == (2, 3), "a broker has taken it"
+
+
+def test_answer_that_comes_after_all_hope_is_written_down_anew(world: World) -> None:
+    """A channel that was muted for a minute: the executor has struck the request out meanwhile."""
+    world.late_rounds = 40
+    assert told(world.request((ONE, (2, 3)))) == [0]
+    assert world.stats.reassignment_ends == {"refused": 1}
+    assert moves(world) == {ONE: (2, 3)}
+    world.run()
+    assert world.cluster.partitions[ONE].now().replicas == (2, 3)
+
+
+def test_partition_twice_is_answered_twice_and_the_last_holds(world: World) -> None:
+    answer = world.request((ONE, (9,)), (ONE, (4, 5)), (ONE, (2, 3)), (ONE, (1, 1)))
+    assert world.sent == {ONE: (2, 0)}
+    assert told(answer) == [39, 0, 0, 39]
+    assert moves(world) == {ONE: (2, 3)}

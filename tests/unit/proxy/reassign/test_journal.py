@@ -1,0 +1,200 @@
+"""The journal on disk: what was acknowledged is there, what was cut off is not, and what is damaged is set aside."""
+
+import fcntl
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proxy.reassign import journal as module
+from proxy.reassign.entries import Ended, Entry, Record, Term, write_line
+from proxy.reassign.journal import ConflictError, DamagedError, Journal, JournalError, MovedOnError
+
+FIRST = Entry("t", 0, "id", (1, 2), (3, 4))
+SECOND = Entry("t", 1, "id", (2, 1), (4, 3))
+
+
+def entries(journal: Journal) -> list[Entry]:
+    return list(journal.read().entries.values())
+
+
+def test_nothing_is_there_at_first(tmp_path: Path) -> None:
+    known = Journal(tmp_path / "none").read()
+    assert (dict(known.entries), known.term, known.sequence) == ({}, Term(0, ""), 0)
+
+
+def test_what_was_appended_is_read_by_another_process(tmp_path: Path) -> None:
+    one, other = Journal(tmp_path / "new"), Journal(tmp_path / "new")
+    one.append([FIRST, SECOND])
+    assert entries(other) == [FIRST, SECOND]
+    other.append([Ended("t", 0, "done")])
+    assert entries(one) == [SECOND]
+    assert one.read().sequence == 3
+
+
+def test_last_record_of_a_partition_holds(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    changed = replace(FIRST, target=(5, 6))
+    journal.append([FIRST])
+    journal.append([changed])
+    assert entries(Journal(tmp_path)) == [changed]
+
+
+def test_it_is_on_disk_before_it_is_acknowledged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[bytes] = []
+    sync: Callable[[int], None] = os.fsync
+
+    def watched(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name.encode())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    Journal(tmp_path).append([FIRST])
+    assert synced == [b"journal", os.fsencode(tmp_path.name)], "the file, and the directory that names it"
+
+
+def test_every_cut_leaves_whole_records_and_goes_with_the_next_one(tmp_path: Path) -> None:
+    """A kill in the middle of a write, at every byte of it."""
+    before = write_line(1, FIRST)
+    after = write_line(2, SECOND)
+    for size in range(len(after)):
+        directory = tmp_path / str(size)
+        directory.mkdir()
+        (directory / "journal").write_bytes(before + after[:size])
+        journal = Journal(directory)
+        assert entries(journal) == [FIRST]
+        journal.append([Ended("t", 0, "done")])
+        assert entries(Journal(directory)) == []
+        assert (directory / "journal").read_bytes() == before + write_line(2, Ended("t", 0, "done"))
+
+
+def test_who_has_not_seen_the_last_record_is_told(tmp_path: Path) -> None:
+    one, other = Journal(tmp_path), Journal(tmp_path)
+    seen = one.read().sequence
+    other.append([FIRST])
+    with pytest.raises(ConflictError):
+        one.append([SECOND], expected=seen)
+    assert entries(one) == [FIRST]
+    one.append([SECOND], expected=one.read().sequence)
+
+
+def test_who_is_not_the_executor_any_more_is_told(tmp_path: Path) -> None:
+    one, other = Journal(tmp_path), Journal(tmp_path)
+    one.append([Term(1, "one")])
+    one.append([FIRST], term=1)
+    other.append([Term(2, "other")])
+    with pytest.raises(MovedOnError, match="other"):
+        one.append([SECOND], term=1)
+    assert entries(one) == [FIRST]
+
+
+def damaged(path: Path, change: Callable[[list[bytes]], object]) -> bytes:
+    lines = path.read_bytes().splitlines(keepends=True)
+    change(lines)
+    path.write_bytes(b"".join(lines))
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda lines: lines.__setitem__(1, b"garbage\n"),
+        lambda lines: lines.pop(1),
+        lambda lines: lines.insert(1, lines[1]),
+        lambda lines: lines.__setitem__(1, bytes(len(lines[1]) - 1) + b"\n"),
+        lambda lines: lines.append(b"x" * 70_000 + b"\n"),
+        lambda lines: lines.append(b"\n"),
+    ],
+)
+def test_damaged_journal_is_set_aside_and_read_as_far_as_it_goes(
+    tmp_path: Path, change: Callable[[list[bytes]], object]
+) -> None:
+    journal = Journal(tmp_path)
+    journal.append([FIRST, SECOND, replace(SECOND, target=(5, 6))])
+    content = damaged(tmp_path / "journal", change)
+    with pytest.raises(DamagedError, match=r"journal: line \d, byte \d+"):
+        Journal(tmp_path).read()
+    broken = Journal(tmp_path)
+    known, aside = broken.recover()
+    assert aside == str(tmp_path / "journal.damaged-1")
+    assert Path(aside).read_bytes() == content
+    assert list(known.entries.values()) == [
+        replace(FIRST, unsure=True),
+        replace(SECOND, target=(5, 6), unsure=True),
+    ]
+    assert entries(Journal(tmp_path)) == list(known.entries.values())
+    assert known.sequence > 3, "no number is used twice"
+    broken.append([Ended("t", 0, "lost")])
+
+
+def test_what_has_not_changed_is_the_same_object(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    known = journal.append([FIRST])
+    assert journal.read() is known
+    Journal(tmp_path).append([SECOND])
+    assert journal.read() is not known
+
+
+def test_second_damage_gets_a_name_of_its_own(tmp_path: Path) -> None:
+    for number in (1, 2):
+        Journal(tmp_path).append([FIRST])
+        damaged(tmp_path / "journal", lambda lines: lines.append(b"garbage\n"))
+        assert Journal(tmp_path).recover()[1] == str(tmp_path / f"journal.damaged-{number}")
+
+
+def test_only_one_process_sets_it_aside(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append([FIRST])
+    known, aside = Journal(tmp_path).recover()
+    assert (list(known.entries.values()), aside) == ([FIRST], "")
+
+
+def test_history_is_dropped_when_there_is_much_of_it(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal._compact_bytes_min = 2000
+    other = Journal(tmp_path)
+    journal.append([Term(4, "me"), FIRST])
+    for _ in range(40):
+        journal.append([SECOND])
+        other.read()
+        assert (tmp_path / "journal").stat().st_size < 6000
+    for reader in (journal, other, Journal(tmp_path)):
+        known = reader.read()
+        assert list(known.entries.values()) == [FIRST, SECOND]
+        assert known.term == Term(4, "me")
+    other.append([Ended("t", 0, "done")], expected=journal.read().sequence, term=4)
+
+
+def test_order_is_that_in_which_moves_were_asked_for(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.append([SECOND, FIRST])
+    journal.append([replace(SECOND, target=(5, 6))])
+    assert [entry.partition for entry in entries(journal)] == [1, 0]
+
+
+def test_writer_that_stands_still_does_not_stop_others_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LOCK_SECONDS_MAX", 0.05)
+    Journal(tmp_path).append([FIRST])
+    with (tmp_path / "journal.lock").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(JournalError, match="another process writes"):
+            Journal(tmp_path).append([SECOND])
+    Journal(tmp_path).append([SECOND])
+
+
+def test_disk_that_can_not_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JournalError, match="cannot be written"):
+        Journal(tmp_path / "file").append([FIRST])
+
+
+def test_move_that_is_too_large_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    records: list[Record] = [FIRST, replace(SECOND, target=tuple(range(20_000)))]
+    with pytest.raises(JournalError, match="over 65536"):
+        journal.append(records)
+    assert entries(journal) == []

@@ -1,0 +1,47 @@
+"""Who executes: one process, and after its end another."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from proxy.reassign.lease import Lease
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from proxy.reassign.lease import Lease
+lease = Lease(Path(sys.argv[1]), "child")
+print(lease.take(), flush=True)
+time.sleep(60)
+"""
+
+
+def test_one_holds_it_and_after_it_another(tmp_path: Path) -> None:
+    one, other = Lease(tmp_path / "new", "one"), Lease(tmp_path / "new", "other")
+    assert one.take()
+    assert one.take()
+    assert not other.take()
+    assert other.holder() == "one"
+    one.give_back()
+    assert not one.held
+    assert other.take()
+    assert one.holder() == "other"
+    other.give_back()
+
+
+def test_nobody_holds_what_is_not_there(tmp_path: Path) -> None:
+    assert Lease(tmp_path, "one").holder() == ""
+
+
+def test_killed_process_gives_it_back(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "True\n"
+        lease = Lease(tmp_path, "one")
+        assert not lease.take()
+        child.kill()
+        child.wait()
+        assert lease.take()
+        lease.give_back()

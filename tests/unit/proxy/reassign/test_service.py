@@ -1,0 +1,43 @@
+"""What the application gets: pages, metrics and settings, before any broker is there."""
+
+import asyncio
+from pathlib import Path
+
+from proxy.cluster import BrokerMap
+from proxy.config import ReassignmentSettings
+from proxy.reassign import Reassignments
+from proxy.stats import Stats
+
+
+async def page(directory: Path, settings: ReassignmentSettings) -> tuple[dict[str, object], set[str]]:
+    stats = Stats()
+    service = Reassignments(
+        ReassignmentSettings(mode="batch"),
+        directory,
+        BrokerMap((), stats),
+        None,
+        None,
+        asyncio.get_running_loop().create_task,
+        lambda: 0,
+        stats,
+    )
+    service.configure(settings)
+    task = asyncio.get_running_loop().create_task(service.run())
+    found = await service.page()
+    while not (found["leads"] and service.families()):
+        await asyncio.sleep(0.01)
+        found = await service.page()
+    names = {family.name for family in service.families()}
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return found, names
+
+
+def test_process_leads_and_shows_it(tmp_path: Path) -> None:
+    found, names = asyncio.run(page(tmp_path, ReassignmentSettings(mode="batch", parallel_replica_count=3)))
+    assert found["holder"] == found["process"]
+    assert (found["moves"], found["problem"], found["mode"]) == (0, "", "batch")
+    limits = found["limits"]
+    assert isinstance(limits, dict)
+    assert limits["parallel_replica_count"] == 3
+    assert {"sluice_reassignments", "sluice_reassignment_ends"} <= names

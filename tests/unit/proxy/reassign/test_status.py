@@ -1,0 +1,115 @@
+"""What is shown of moves: how far they are, how fast bytes come, and why something waits."""
+
+from dataclasses import replace
+
+from proxy.config import ReassignmentSettings
+from proxy.reassign import status
+from proxy.reassign.decide import Decision
+from proxy.reassign.entries import Asked, Entry
+from proxy.stats import Stats
+from quotas.reassignment_step import PartitionNow, Step, Waiting
+
+KEY = ("t", 0)
+STEP = Step("t", 0, (3, 1), (3,), (2,), 3, (1, 2), 1)
+ENTRY = Entry("t", 0, "id", (1, 2), (3, 4), step=STEP)
+UNDER_WAY = PartitionNow((3, 1, 2), (1, 2), 1, (3,), (2,), 1)
+HALF = PartitionNow((3, 1), (3, 1), 3, (), (), 1)
+SIZES = {1: {KEY: 100}, 3: {KEY: 40}}
+
+
+def one(
+    entry: Entry = ENTRY, now: PartitionNow = UNDER_WAY, decision: Decision | None = None
+) -> status.Progress:
+    (found,) = status.progress({KEY: entry}, {KEY: now}, decision or Decision(), SIZES)
+    return found
+
+
+def test_step_under_way_counts_what_is_there() -> None:
+    found = one()
+    assert (found.state, found.step) == ("step", STEP)
+    assert (found.replicas_done, found.replicas_total) == (0, 2), "3 is there when it is in sync"
+    assert (found.bytes_done, found.bytes_total) == (40, 200)
+
+
+def test_step_that_is_done_is_none() -> None:
+    found = one(now=HALF)
+    assert (found.state, found.step) == ("waiting", None)
+    assert found.replicas_done == 1
+
+
+def test_reason_is_told_where_it_waits() -> None:
+    decision = Decision(waiting={KEY: Waiting("for better times")})
+    assert one(now=HALF, decision=decision).reason == "for better times"
+    assert one(decision=decision).reason == ""
+
+
+def test_request_that_is_not_judged_is_asked() -> None:
+    assert one(replace(ENTRY, asked=Asked((1, 2), True, None, "p/1"))).state == "asked"
+
+
+def test_cancelled_move_counts_what_is_to_come_back() -> None:
+    found = one(replace(ENTRY, target=(1, 2), cancelled=True), now=HALF)
+    assert (found.replicas_done, found.replicas_total) == (0, 1)
+
+
+def test_partition_that_is_gone_has_nothing() -> None:
+    (found,) = status.progress({KEY: ENTRY}, {}, Decision(), SIZES)
+    assert (found.now, found.step, found.bytes_total) == (None, None, 0)
+
+
+def test_rate_is_what_came_between_samples() -> None:
+    rate = status.Rate()
+    assert rate.per_second() is None
+    rate.sample(0, [one()])
+    rate.sample(0, [one()])
+    assert rate.per_second() is None
+    rate.sample(5_000, [one()._replace(bytes_done=540)])
+    assert rate.per_second() == 100  # 500 bytes in 5 s
+    rate.sample(10_000, [one()._replace(bytes_done=40)])
+    assert rate.per_second() == 50  # what is deleted does not count against it
+
+
+def test_document_adds_up() -> None:
+    settings = ReassignmentSettings(parallel_replica_count=2)
+    document = status.describe([one(), one(now=HALF)], settings, 10.0)
+    assert (document["moves"], document["steps"]) == (2, 1)
+    assert (document["bytes_done"], document["bytes_total"]) == (
+        80,
+        280,
+    )  # a leader of 100 bytes, then one of 40
+    assert document["finish_seconds"] == 20.0  # 200 bytes are left
+    limits, partitions = document["limits"], document["partitions"]
+    assert isinstance(limits, dict)
+    assert limits["parallel_replica_count"] == 2
+    assert isinstance(partitions, list)
+    assert partitions[0] == {
+        "topic": "t",
+        "partition": 0,
+        "original": [1, 2],
+        "target": [3, 4],
+        "current": [3, 1, 2],
+        "cancelled": False,
+        "state": "step",
+        "step": {"current": [1, 2], "target": [3, 1]},
+        "reason": "",
+        "replicas_total": 2,
+        "replicas_done": 0,
+        "bytes_total": 200,
+        "bytes_done": 40,
+    }
+
+
+def test_metrics_count_states_and_the_stalled() -> None:
+    decision = Decision(lost=frozenset((4,)))
+    found = {one.name: one.rows for one in status.gauges([one(), one(now=HALF)], decision, None, True)}
+    assert dict(found["sluice_reassignments"]) == {("asked",): 0, ("step",): 1, ("waiting",): 1}
+    assert found["sluice_reassignment_replicas_catching_up"] == [((), 1)]
+    assert found["sluice_reassignment_stalled"] == [((), 2)]
+    assert found["sluice_reassignment_leader"] == [((), 1.0)]
+
+
+def test_counters_have_their_labels() -> None:
+    stats = Stats()
+    stats.reassignment_ends["done"] = 3
+    found = {one.name: one.rows for one in status.counters(stats)}
+    assert found["sluice_reassignment_ends"] == [(("done",), 3)]

@@ -1,0 +1,160 @@
+"""`sluice reassign plan`: what it prints, what it refuses, and its exit codes; the cluster is made up."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import main
+from proxy.commands import reassign_plan
+from proxy.commands.command_config import Security
+from proxy.config import Address
+from proxy.reassign.cluster import Seen
+from quotas.reassignment_step import PartitionNow, TopicPartition
+
+MB = 1_000_000
+
+
+def partition(*replicas: int, min_isr: int = 1) -> PartitionNow:
+    return PartitionNow(replicas, replicas, replicas[0], (), (), min_isr)
+
+
+CLUSTER = {
+    ("t", 0): partition(1, 2, 3),
+    ("t", 1): partition(2, 3, 1, min_isr=2),
+    ("t", 2): PartitionNow((4, 1, 2), (1, 2), 1, (4,), (), 1),
+}
+LIVE = frozenset({1, 2, 3, 4, 5})
+DEAD = 6
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five brokers that live and one that does not; 24 MB a replica."""
+
+    async def ask(
+        servers: Sequence[Address], security: Security, targets: Mapping[TopicPartition, object]
+    ) -> reassign_plan._Asked:
+        seen = Seen(LIVE, LIVE | {DEAD}, CLUSTER, {"t": "00"}, {})
+        return reassign_plan._Asked(seen, dict.fromkeys(CLUSTER, 24 * MB))
+
+    monkeypatch.setattr(reassign_plan, "_ask", ask)
+
+
+def planned(directory: Path, targets: Mapping[int, Sequence[int]], *words: str) -> int:
+    entries = [{"topic": "t", "partition": number, "replicas": list(to)} for number, to in targets.items()]
+    path = directory / "move.json"
+    path.write_text(json.dumps({"version": 1, "partitions": entries}), encoding="utf-8")
+    start = ["reassign", "plan", "--bootstrap-server", "b:1", "--reassignment-json-file", str(path)]
+    return main([*start, *words])
+
+
+@pytest.mark.usefixtures("cluster")
+def test_table_shows_each_batch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert planned(tmp_path, {0: (4, 5, 3), 1: (2, 3, 4)}, "--parallel-leader-movements", "1") == 0
+    assert capsys.readouterr().out == (
+        "batch 1: 2 partitions, 2 replicas added, 48.0 MB\n"
+        "  partition  replicas        add  drop  leader    bytes\n"
+        "  t-0        1,2,3 -> 4,3,1  4    2     1 -> 4  24.0 MB\n"
+        "  t-1        2,3,1 -> 2,3,4  4    1     2       24.0 MB\n"
+        "\n"
+        "batch 2: 1 partition, 1 replica added, 24.0 MB\n"
+        "  partition  replicas        add  drop  leader    bytes\n"
+        "  t-0        4,3,1 -> 4,5,3  5    1     4       24.0 MB\n"
+        "\n"
+        "in all: 3 steps in 2 batches, 3 replicas added, at most 2 at once, 1 leader movement, 72.0 MB\n"
+    )
+
+
+@pytest.mark.usefixtures("cluster")
+def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--format", "json", "--parallel-replica-count", "2")
+    assert planned(tmp_path, {0: (4, 5, 3)}, *words) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["limits"]["parallel_replica_count"] == 2
+    assert report["batches"] == [
+        {
+            "batch": 1,
+            "replicas_added": 2,
+            "leaders_moved": 1,
+            "bytes": 48 * MB,
+            "steps": [
+                {
+                    "topic": "t",
+                    "partition": 0,
+                    "replicas": [4, 5, 3],
+                    "adds": [4, 5],
+                    "drops": [2, 1],
+                    "elects": 4,
+                    "current": [1, 2, 3],
+                    "leader": 1,
+                    "bytes": 48 * MB,
+                }
+            ],
+        }
+    ]
+    assert (report["steps"], report["bytes"], report["replicas_added_at_once_max"]) == (1, 48 * MB, 2)
+    assert report["waiting"] == []
+
+
+@pytest.mark.usefixtures("cluster")
+def test_what_would_not_end_is_a_warning_and_exit_code_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert planned(tmp_path, {0: (1, 2, DEAD), 2: (1, 2, 5)}) == 3
+    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
+    assert warnings == [
+        "warning: t-0 would not get to its target: waits for broker 6, which is not alive",
+        (
+            "warning: t-2 would not get to its target: another reassignment of it is under way: adding [4], "
+            "removing []"
+        ),
+    ]
+
+
+@pytest.mark.usefixtures("cluster")
+@pytest.mark.parametrize(
+    ("targets", "problem"),
+    [
+        ({0: (1, 9)}, "Unknown broker id 9"),
+        ({0: (1, 2), 7: (1, 2)}, "Unable to find partition: t-7"),
+        ({1: (4,)}, "t-1: The manual partition assignment has 1 replicas, fewer than min.insync.replicas 2"),
+    ],
+)
+def test_what_kafka_or_sluice_refuses_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], targets: Mapping[int, Sequence[int]], problem: str
+) -> None:
+    assert planned(tmp_path, targets) == 1
+    assert problem in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("cluster")
+def test_limits_come_from_the_configuration_and_from_arguments(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "sluice.toml"
+    config.write_text(
+        '[cluster]\nbootstrap = "127.0.0.1:9092"\n'
+        '[[listeners]]\nname = "c"\nkind = "clients"\nbind = "127.0.0.1"\nadvertised_host = "127.0.0.1"\n'
+        "bootstrap_port = 19090\nfirst_broker_port = 19100\n"
+        "[reassignment]\nparallel_replica_count = 3\nmax_movements_in_per_broker = 4\n",
+        encoding="utf-8",
+    )
+    words = ("--config", str(config), "--max-movements-in-per-broker", "2", "--format", "json")
+    assert planned(tmp_path, {0: (4, 5, 3)}, *words) == 0
+    limits = json.loads(capsys.readouterr().out)["limits"]
+    assert (limits["parallel_replica_count"], limits["max_movements_in_per_broker"]) == (3, 2)
+
+
+def test_limit_that_can_not_be_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert planned(tmp_path, {0: (1,)}, "--parallel-partition-count", "0") == 1
+    assert "--parallel-partition-count: must lie between 1 and 1000000" in capsys.readouterr().err
+
+
+def test_cluster_that_does_not_answer_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "move.json"
+    path.write_text('{"partitions":[{"topic":"t","partition":0,"replicas":[1]}]}', encoding="utf-8")
+    words = ["--bootstrap-server", "127.0.0.1:1", "--reassignment-json-file", str(path)]
+    assert main(["reassign", "plan", *words]) == 1
+    assert capsys.readouterr().err.startswith("sluice: ")
