@@ -26,6 +26,6 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """Have numba compile a function at its first call, or take what an earlier process compiled."""
     # The numpy error model saves a test for zero at each division; no divisor here can be zero. Without numba's run
     # time (nrt) nothing can be allocated, and arrays are not counted: counting them took nine tenths of the time.
-    decorator = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # type: ignore[call-overload]  # no stub knows `_nrt`
+    decorator = numba.njit(cache=True, nogil=True, error_model="numpy", forceinline=True, _nrt=False)  # type: ignore[call-overload]  # no stub knows `_nrt`
     made: Callable[P, R] = decorator(function)
     return made

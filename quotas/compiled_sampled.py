@@ -171,9 +171,9 @@ def _window_ms(ring: Ints, marks: Ints, now_ms: int) -> int:
     if now_ms >= marks[PURGE_AT_MS]:
         _purge(ring, marks, now_ms)
     elapsed_ms = now_ms - marks[OLDEST_MS]
-    missing = ring.shape[1] - 2 - elapsed_ms // marks[SAMPLE_MS]
-    if missing > 0:
-        elapsed_ms += missing * marks[SAMPLE_MS]
+    full = ring.shape[1] - 2
+    if elapsed_ms < full * marks[SAMPLE_MS]:  # else nothing is missing: no division, which is slow
+        elapsed_ms += (full - elapsed_ms // marks[SAMPLE_MS]) * marks[SAMPLE_MS]
     return int(max(1, elapsed_ms))
 
 

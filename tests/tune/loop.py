@@ -33,7 +33,7 @@ CLIENTS: Final = (
     Client(name="steady-2", shape="steady", rate=200_000),
     Client(name="steady-3", shape="steady", rate=250_000, connections=2),
     Client(name="bursty", shape="bursty", rate=100_000),
-    Client(name="hog", shape="hog", rate=4e6, connections=4, request_bytes=65_536),
+    Client(name="hog", shape="hog", rate=4e6, connections=4, request_bytes=262_144),
     Client(name="reader-1", shape="steady", rate=300_000, produces=False, request_bytes=60_000),
     Client(name="reader-2", shape="steady", rate=200_000, produces=False, request_bytes=60_000),
     Client(
@@ -41,9 +41,9 @@ CLIENTS: Final = (
         shape="bootstrap",
         rate=1e6,
         produces=False,
-        request_bytes=250_000,
+        request_bytes=1_000_000,
         start_s=5.0,
-        stop_s=5.12,
+        stop_s=5.03,
     ),
 )
 HOGS: Final = frozenset({"hog", "bootstrap"})
