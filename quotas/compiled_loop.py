@@ -9,7 +9,7 @@ from typing import Final
 
 from quotas import compiled_sampled as sampled
 from quotas import compiled_schedule as schedule
-from quotas.compiled import Floats, Ints, Numbers, compiled
+from quotas.compiled import Floats, Ints, Numbers, compiled, inlined, kept
 from quotas.recording import ANSWER_BYTES_MIN, FETCH_BYTES_REQUESTED
 
 __all__ = ["CHANNEL_FIELDS", "OPTION_FIELDS", "OUT_FIELDS", "TRACE_FIELDS", "repeat"]
@@ -63,7 +63,7 @@ Limiter = tuple[Ints, Ints, Ints, schedule.State]
 """Ring, marks and turns of kip13; the schedule's state."""
 
 
-@compiled
+@kept
 def repeat(
     requests: Requests,
     consumes: bool,
@@ -125,7 +125,7 @@ def repeat(
         )
 
 
-@compiled
+@inlined
 def _repeat_one(
     requests: Requests,
     consumes: bool,
@@ -170,7 +170,7 @@ def _repeat_one(
     out[THROTTLE_MS_P99] = _p99(waits, out[THROTTLED], sizes.shape[0])
 
 
-@compiled
+@inlined
 def _produce(
     requests: Requests, rule: Rule, limiter: Limiter, channel: Ints, number: int, out: Ints, trace: Ints
 ) -> tuple[int, int]:
@@ -197,7 +197,7 @@ def _produce(
     return max(at_us + int(service_us[channel[REQUEST]]), channel[MUTED_US]), size
 
 
-@compiled
+@inlined
 def _fetch(
     requests: Requests, rule: Rule, limiter: Limiter, channel: Ints, number: int, out: Ints, trace: Ints
 ) -> int:
@@ -233,7 +233,7 @@ def _fetch(
     return _UNDER_WAY
 
 
-@compiled
+@inlined
 def _answer(
     rule: Rule, limiter: Limiter, channel: Ints, number: int, out: Ints, trace: Ints
 ) -> tuple[int, int]:
@@ -257,7 +257,7 @@ def _answer(
     return _UNDER_WAY if channel[LEFT] else free_us, size
 
 
-@compiled
+@inlined
 def _over(
     requests: Requests,
     channel: Ints,
@@ -290,7 +290,7 @@ def _over(
     return False
 
 
-@compiled
+@inlined
 def _note(
     out: Ints, trace: Ints, at_us: int, number: int, hold_until_ms: int, throttle_ms: int, size: int
 ) -> None:
@@ -304,7 +304,7 @@ def _note(
         out[TRACED] = row + 1
 
 
-@compiled
+@inlined
 def _sift(heap: Ints, channels: Ints, count: int) -> None:
     """The first channel's event has changed: put the soonest one first again."""
     number = heap[0]

@@ -7,7 +7,7 @@ The one permitted second form of a rule, held to the first by tests/property/tes
 
 from typing import Final
 
-from quotas.compiled import Ints, compiled
+from quotas.compiled import Ints, compiled, inlined
 from quotas.fair_queue import GRACE_MS, HELD_GRACE_MS, NEWCOMER_SHARE
 
 __all__ = ["ahead", "behind", "enter", "put", "remove", "started", "sweep"]
@@ -44,7 +44,7 @@ SIZES: Final = 1
 CHANNELS: Final = 2
 
 
-@compiled
+@inlined
 def _bisect_right(places: Ints, count: int, tag: int) -> int:
     low, high = 0, count
     while low < high:
@@ -56,7 +56,7 @@ def _bisect_right(places: Ints, count: int, tag: int) -> int:
     return low
 
 
-@compiled
+@inlined
 def _index(places: Ints, count: int, channel: int) -> int:
     for index in range(count):
         if places[CHANNELS, index] == channel:
@@ -64,7 +64,7 @@ def _index(places: Ints, count: int, channel: int) -> int:
     return -1
 
 
-@compiled
+@inlined
 def _move(places: Ints, old: int, new: int) -> None:
     """By hand: numba makes views of slices, which takes longer than the three numbers."""
     places[TAGS, new] = places[TAGS, old]
@@ -72,14 +72,14 @@ def _move(places: Ints, old: int, new: int) -> None:
     places[CHANNELS, new] = places[CHANNELS, old]
 
 
-@compiled
+@inlined
 def _now(places: Ints, queue: Ints) -> int:
     if queue[COUNT] and places[TAGS, 0] < queue[VIRTUAL]:
         return int(places[TAGS, 0])
     return int(queue[VIRTUAL])
 
 
-@compiled
+@inlined
 def enter(places: Ints, queue: Ints, turns: Ints, channel: int) -> int:
     """`FairQueue.enter`."""
     turn = turns[channel]
@@ -90,13 +90,13 @@ def enter(places: Ints, queue: Ints, turns: Ints, channel: int) -> int:
     return _bisect_right(places, queue[COUNT], turn[TAG])
 
 
-@compiled
+@inlined
 def behind(places: Ints, queue: Ints, turns: Ints, channel: int) -> int:
     """`FairQueue.behind`."""
     return _bisect_right(places, queue[COUNT], turns[channel, TAG])
 
 
-@compiled
+@inlined
 def ahead(places: Ints, turn: Ints, index: int) -> tuple[int, int]:
     """`FairQueue.ahead`."""
     once = 0
@@ -107,7 +107,7 @@ def ahead(places: Ints, turn: Ints, index: int) -> tuple[int, int]:
     return once, max(once, index * turn[TAG] - tags) if index else 0
 
 
-@compiled
+@inlined
 def started(places: Ints, queue: Ints, turns: Ints, channel: int, start: int, size: int) -> None:
     """`FairQueue.started`."""
     turn = turns[channel]
@@ -122,7 +122,7 @@ def started(places: Ints, queue: Ints, turns: Ints, channel: int, start: int, si
         turn[TAG] = max(turn[TAG], queue[VIRTUAL] - queue[LAG_BYTES])
 
 
-@compiled
+@inlined
 def put(places: Ints, queue: Ints, turns: Ints, channel: int, size: int) -> None:
     """`FairQueue.put`."""
     turn = turns[channel]
@@ -141,7 +141,7 @@ def put(places: Ints, queue: Ints, turns: Ints, channel: int, size: int) -> None
     turn[SIZE] = size
 
 
-@compiled
+@inlined
 def remove(places: Ints, queue: Ints, turns: Ints, channel: int) -> None:
     """`FairQueue.remove`."""
     if turns[channel, QUEUED]:

@@ -12,7 +12,7 @@ are so, stands there and not here. State lives in arrays, one set for each candi
 import math
 from typing import Final
 
-from quotas.compiled import Ints, compiled
+from quotas.compiled import Ints, compiled, inlined
 from quotas.rate import NEVER_MS
 from quotas.sampled import FETCH_BYTES_MIN, FIRST_FETCH_BYTES
 
@@ -53,7 +53,7 @@ def begin(ring: Ints, marks: Ints, turns: Ints, sample_ms: int, mute_ms_max: int
         turns[channel, ADMITTED] = -1
 
 
-@compiled
+@inlined
 def produce(ring: Ints, marks: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
     """`SampledThrottle.produce`: the throttle time, 0 = admitted."""
     _record(ring, marks, size, now_ms)
@@ -63,7 +63,7 @@ def produce(ring: Ints, marks: Ints, limit: float, safe: float, size: int, now_m
     return min(throttle_ms, marks[MUTE_MS_MAX]) if throttle_ms > 0 else 0
 
 
-@compiled
+@inlined
 def fetch(ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, now_ms: int) -> int:
     """`SampledThrottle.fetch`: the throttle time of an empty answer, 0 = forwarded."""
     if turn[ADMITTED] >= 0:
@@ -85,7 +85,7 @@ def fetch(ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, now_ms
     return 0
 
 
-@compiled
+@inlined
 def fetch_max_bytes(
     ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, requested: int, now_ms: int
 ) -> int:
@@ -103,7 +103,7 @@ def fetch_max_bytes(
     return granted
 
 
-@compiled
+@inlined
 def fetched(ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
     """`SampledThrottle.fetched`: the throttle time of this answer."""
     if turn[ADMITTED] >= 0:
@@ -113,7 +113,7 @@ def fetched(ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, size
     return produce(ring, marks, limit, safe, size, now_ms)
 
 
-@compiled
+@inlined
 def _record(ring: Ints, marks: Ints, value: int, now_ms: int) -> None:
     if now_ms >= marks[NEXT_MS]:
         _advance(ring, marks, now_ms)
@@ -164,7 +164,7 @@ def _purge(ring: Ints, marks: Ints, now_ms: int) -> None:
     marks[PURGE_AT_MS] = last_ms + keep_ms
 
 
-@compiled
+@inlined
 def _window_ms(ring: Ints, marks: Ints, now_ms: int) -> int:
     if not marks[COUNT]:
         _advance(ring, marks, now_ms)
@@ -177,7 +177,7 @@ def _window_ms(ring: Ints, marks: Ints, now_ms: int) -> int:
     return int(max(1, elapsed_ms))
 
 
-@compiled
+@inlined
 def _throttle_ms(ring: Ints, marks: Ints, limit: float, now_ms: int, also: int) -> int:
     window_ms = _window_ms(ring, marks, now_ms)
     observed = (marks[TOTAL] + also) / (window_ms / 1000.0)
@@ -187,7 +187,7 @@ def _throttle_ms(ring: Ints, marks: Ints, limit: float, now_ms: int, also: int) 
     return throttle_ms
 
 
-@compiled
+@inlined
 def _empty_in_ms(ring: Ints, marks: Ints, now_ms: int) -> int:
     last_ms = NEVER_MS
     for index in range(marks[COUNT]):

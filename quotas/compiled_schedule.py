@@ -9,7 +9,7 @@ import math
 from typing import Final
 
 from quotas import compiled_queue as fair
-from quotas.compiled import Floats, Ints, compiled
+from quotas.compiled import Floats, Ints, compiled, inlined
 from quotas.schedule import DEBT_SHARE, FETCH_QUANTUM_MS, FIRST_FETCH_MS, GOLDEN, POLL_MS_MIN, SWEEP_MS
 from quotas.turn import HOLD_MS_UNBOUNDED
 
@@ -82,7 +82,7 @@ def begin(
         turns[channel, fair.HOLD_MS_MAX] = group_caps[channel] or HOLD_MS_UNBOUNDED
 
 
-@compiled
+@inlined
 def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, int]:
     """`ScheduledThrottle.produce`: hold until, or 0; and the throttle time of what passes."""
     clock, marks, queue, places, turns = state
@@ -115,7 +115,7 @@ def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, in
     return turn[DUE_MS], 0
 
 
-@compiled
+@inlined
 def fetch(state: State, channel: int, now_ms: int) -> int:
     """`ScheduledThrottle.fetch`: the throttle time of an empty answer, 0 = forwarded."""
     clock, marks, queue, places, turns = state
@@ -147,7 +147,7 @@ def fetch(state: State, channel: int, now_ms: int) -> int:
     return 0
 
 
-@compiled
+@inlined
 def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
     """`ScheduledThrottle.fetch_max_bytes`."""
     clock, marks, queue, _, turns = state
@@ -156,7 +156,7 @@ def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
     return int(max(1, min(requested, int(clock[RATE] * FETCH_QUANTUM_MS) // (queue[COUNT] + 1))))
 
 
-@compiled
+@inlined
 def fetched(state: State, channel: int, size: int, now_ms: int) -> int:
     """`ScheduledThrottle.fetched`: the throttle time of this answer. A Fetch was always admitted before."""
     clock, marks, _, _, turns = state
@@ -193,7 +193,7 @@ def _first_fetch_bytes(clock: Floats, marks: Ints, now_ms: int) -> int:
     return guess
 
 
-@compiled
+@inlined
 def _slot(state: State, channel: int, index: int) -> tuple[float, float]:
     clock, marks, queue, places, turns = state
     free_ms = clock[PAID_MS] - marks[BURST_MS]
@@ -208,7 +208,7 @@ def _slot(state: State, channel: int, index: int) -> tuple[float, float]:
     return slot_ms, min(half_way_ms, soonest_ms + marks[BURST_MS])
 
 
-@compiled
+@inlined
 def _plain(state: State, channel: int, start: int, size: int, now_ms: int) -> bool:
     clock, marks, queue, _, turns = state
     if queue[COUNT] or clock[DEBT] != 0.0:
@@ -223,7 +223,7 @@ def _plain(state: State, channel: int, start: int, size: int, now_ms: int) -> bo
     return True
 
 
-@compiled
+@inlined
 def _pass(state: State, channel: int, start: int, size: int, now_ms: int) -> int:
     clock, _, queue, places, turns = state
     turn = turns[channel]
@@ -247,7 +247,7 @@ def _pass(state: State, channel: int, start: int, size: int, now_ms: int) -> int
     return 0
 
 
-@compiled
+@inlined
 def _mute(state: State, channel: int, expected: int, wait_ms: int, now_ms: int) -> int:
     _, marks, queue, places, turns = state
     throttle_ms = min(wait_ms, marks[MUTE_MS_MAX])

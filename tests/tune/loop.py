@@ -28,6 +28,9 @@ from tests.tune.closed_loop import Observed, send_again
 
 __all__ = ["CLIENTS", "HOGS", "Compared", "Tuned", "tune"]
 
+# Those who are to be held send large requests. The recorded pauses hold what a client and its connection took between
+# an answer and the next request, and when they are sent again that comes on top once more: a few milliseconds, by which
+# whoever sends small ones asks for less than was recorded, and waits for less than was predicted.
 CLIENTS: Final = (
     Client(name="steady-1", shape="steady", rate=150_000),
     Client(name="steady-2", shape="steady", rate=200_000),
@@ -65,8 +68,8 @@ _GOAL: Final = (
 class Compared:
     """One client: what was predicted, and what came.
 
-    `observed_ms` is the proxy's own count of what it decided, as the backtest counts it; `told_ms` is what its answers
-    said. A Produce's mute begins at its header, so its answer says what is left of it.
+    `observed_ms` is `sluice_client_throttle_seconds_total`: what was decided, as the backtest counts it. `told_ms` is
+    what answers said: less, since a Produce's mute begins at its header, and its answer says what is left of it.
     """
 
     client: str
