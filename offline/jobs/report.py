@@ -19,6 +19,7 @@ __all__ = ["run"]
 _HEAVY: Final = 10
 _STACKED: Final = 5
 _STEPS_MAX: Final = 400  # points of a time axis
+_DAY_SHOWN_S: Final = 4 * 3600  # less than that is no part of a day to see a shape in
 
 
 def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa: ARG001 - every stage is called alike
@@ -79,33 +80,36 @@ def _direction(source: Store, name: str, span: Span, goal: dict[str, Any]) -> Di
     step_s = max(1, -(-span.seconds // _STEPS_MAX))
     steps = -(-span.seconds // step_s)
     heavy = _heavy(source, of_way, seconds, span, step_s, steps)
+    recommended = source.read("recommend/recommendations").filter(F.col("key") == _KEYS[name]).collect()
+    (default,) = (row for row in recommended if row["kind"] == "default")
+    curve = source.read("recommend/curve").filter(of_way).orderBy("quota").collect()
     loads = source.read("recommend/before_after").filter(of_way).orderBy("start_s").collect()
     peaks: dict[int, float] = {}
     for row in loads:
         peaks[row["broker"]] = max(peaks.get(row["broker"], 0.0), row["before"])
     broker = max(peaks, key=lambda number: peaks[number])
     shown = [row for row in loads if row["broker"] == broker]
-    default = (
-        source.read("recommend/recommendations")
-        .filter((F.col("kind") == "default") & (F.col("key") == _KEYS[name]))
-        .first()
-    )
-    assert default is not None, "only directions with a default are shown"
+    together = max(1, -(-len(shown) // _STEPS_MAX))
     return Direction(
         name=name,
+        clients=max(row["clients"] for row in curve),
         heavy=heavy,
-        minutes=[step * step_s / 3600 for step in range(steps)],
+        steps_s=[float(step * step_s) for step in range(steps)],
         total=_series(seconds, span, step_s, steps),
-        hours=_hours(source, of_way),
+        hours=_hours(source, of_way) if span.seconds >= _DAY_SHOWN_S else [],
         curve=[
-            Curve(row["quota"], row["clients_throttled"], row["clients"], row["peak_10s"])
-            for row in source.read("recommend/curve").filter(of_way).orderBy("quota").collect()
+            Curve(row["quota"], row["clients_throttled"], row["clients"], row["peak_10s"]) for row in curve
         ],
-        blocks=[(row["start_s"] - span.start_s) / 3600 for row in shown],
-        before=[row["before"] for row in shown],
-        after=[row["after"] for row in shown],
+        blocks_s=[float(row["start_s"] - span.start_s) for row in shown[::together]],
+        before=_highest([row["before"] for row in shown], together),
+        after=_highest([row["after"] for row in shown], together),
         broker=broker,
         default=default["value"],
+        throttled=default["clients_throttled"],
+        throttle_ms=default["throttle_ms"],
+        overrides=len(recommended) - 1,
+        peak_before=default["peak_before"],
+        peak_after=default["peak_after"],
         capacity=goal["capacity_in" if name == "produce" else "capacity_out"],
     )
 
@@ -162,6 +166,11 @@ def _series_of(
         if 0 <= row["step"] < steps:
             found[row["user"], row["client_id"]][row["step"]] = row["bytes"] / step_s
     return found
+
+
+def _highest(values: Sequence[float], together: int) -> list[float]:
+    """Of so many at a time: it is the peaks that a broker has to bear."""
+    return [max(values[begin : begin + together]) for begin in range(0, len(values), together)]
 
 
 def _hours(source: Store, of_way: Any) -> list[float]:

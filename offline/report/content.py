@@ -40,25 +40,35 @@ class Direction:
 
     Attributes:
         name: `produce` or `fetch`.
-        minutes: the time axis of the heaviest clients' series, in hours since the first second.
+        clients: how many there are.
+        steps_s: the time axis of the heaviest clients' series, in seconds since the first one.
         total: all clients' bytes/s on it.
-        hours: bytes/s by hour of the day, UTC.
-        blocks: the time axis of before and after, in hours.
+        hours: bytes/s by hour of the day, UTC; empty where so little was recorded that there is no day to see.
+        blocks_s: the time axis of before and after.
         before, after: the busiest broker's load.
-        default: the recommended default; capacity: what was stated, or None.
+        default: the recommended default; throttled: how many clients wait with it and the overrides.
+        throttle_ms: how long their connections do, together; overrides: how many there are.
+        peak_before, peak_after: of the busiest broker, whichever that is then.
+        capacity: what was stated, or None.
     """
 
     name: str
+    clients: int
     heavy: Sequence[Heavy]
-    minutes: Sequence[float]
+    steps_s: Sequence[float]
     total: Sequence[float]
     hours: Sequence[float]
     curve: Sequence[Curve]
-    blocks: Sequence[float]
+    blocks_s: Sequence[float]
     before: Sequence[float]
     after: Sequence[float]
     broker: int
     default: float
+    throttled: int
+    throttle_ms: int
+    overrides: int
+    peak_before: float
+    peak_after: float
     capacity: float | None
 
 
