@@ -13,7 +13,7 @@ __all__ = ["ARGUMENTS", "spark_arguments"]
 
 
 def spark_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where Spark runs and what it may take; every stage has these."""
+    """Where Spark runs and what it may take; every stage but `apply` has these."""
     group = parser.add_argument_group("Spark")
     group.add_argument(
         "--master", default="local[*]", help="where it runs (local[*]: all of this machine's cores)"
@@ -99,7 +99,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _apply_arguments(parser: argparse.ArgumentParser) -> None:
-    _work_arguments(parser)
+    parser.add_argument("--input", required=True, metavar="DIR", help="work directory with a recommendation")
     parser.add_argument("--quotas-file", default="", metavar="FILE", help="the proxy's quotas file")
     parser.add_argument("--bootstrap-server", default="", metavar="HOST:PORT", help="by AlterClientQuotas")
     parser.add_argument("--ca-file", default="", metavar="FILE", help="speak TLS, and trust these")

@@ -13,6 +13,7 @@ import pyarrow.fs as arrow_fs
 import pyarrow.parquet as pq
 
 from offline.errors import InputError
+from offline.places import place
 from protocol.capture import COLUMNS, FILE_PREFIX, FILE_SUFFIX, SCHEMA_KEY, SCHEMA_VERSION
 
 __all__ = ["Looked", "files_of", "look"]
@@ -36,7 +37,7 @@ def files_of(inputs: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for name in inputs:
-        system, path = _system(name)
+        system, path = place(name)
         info = system.get_file_info(path)
         if info.type == arrow_fs.FileType.NotFound:
             raise InputError(f"{name} is not there")
@@ -63,7 +64,7 @@ def files_of(inputs: Sequence[str]) -> list[str]:
 def look(paths: Sequence[str]) -> Iterator[Looked]:
     """Read each file's footer."""
     for name in paths:
-        system, path = _system(name)
+        system, path = place(name)
         try:
             with system.open_input_file(path) as source:
                 file = pq.ParquetFile(source)
@@ -89,10 +90,3 @@ def _problem(schema: pa.Schema) -> str:
         if plain not in kind:
             return f"has a column {column.name} of type {kind}, which should be {column.type}"
     return ""
-
-
-def _system(name: str) -> tuple[arrow_fs.FileSystem, str]:
-    if "://" in name:
-        found: tuple[arrow_fs.FileSystem, str] = arrow_fs.FileSystem.from_uri(name)
-        return found
-    return arrow_fs.LocalFileSystem(), name

@@ -45,9 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(required=True, metavar="STAGE")
     for name, text in _STAGES.items():
         command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
-        command.set_defaults(work=_run_stages, stage=name)
         ARGUMENTS[name](command)
-        spark_arguments(command)
+        if name == "apply":
+            command.set_defaults(work=_apply)
+        else:
+            command.set_defaults(work=_run_stages, stage=name)
+            spark_arguments(command)
     _add_replay(commands)
     options = parser.parse_args(arguments)
     try:
@@ -82,7 +85,7 @@ def _run_stages(options: argparse.Namespace) -> int:
         from offline.session import spark_session
         from offline.store import Store
     except ImportError as error:
-        raise SetupError(f"{error.name} is not installed: pip install 'sluice[offline]'") from error
+        raise _not_installed(error) from error
     logging.getLogger("py4j").setLevel(logging.ERROR)
     spark_options = _spark_options(options)
     with spark_session(spark_options) as spark:
@@ -175,9 +178,11 @@ def _report(spark: "SparkSession", _: argparse.Namespace, source: "Store", store
     return report.run(spark, source, store)
 
 
-def _apply(spark: "SparkSession", options: argparse.Namespace, source: "Store", _: "Store") -> list[str]:
-    from offline.jobs import apply
-
+def _apply(options: argparse.Namespace) -> int:
+    try:
+        from offline.jobs import apply
+    except ImportError as error:
+        raise _not_installed(error) from error
     wanted = ApplyOptions(
         quotas_file=options.quotas_file,
         bootstrap=options.bootstrap_server,
@@ -188,7 +193,13 @@ def _apply(spark: "SparkSession", options: argparse.Namespace, source: "Store", 
     )
     if not 1 <= wanted.step <= wanted.steps:
         raise InputError(f"--step is 1 to {wanted.steps}, not {wanted.step}")
-    return apply.run(spark, wanted, source)
+    for line in apply.run(wanted, options.input):
+        print(line)
+    return 0
+
+
+def _not_installed(error: ImportError) -> SetupError:
+    return SetupError(f"{error.name} is not installed: pip install 'sluice[offline]'")
 
 
 Work = Callable[["SparkSession", argparse.Namespace, "Store", "Store"], list[str]]
@@ -198,7 +209,6 @@ _WORK: Final[dict[str, Work]] = {
     "backtest": _backtest,
     "recommend": _recommend,
     "report": _report,
-    "apply": _apply,
 }
 
 

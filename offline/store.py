@@ -7,17 +7,16 @@ cluster's file systems are alike.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offline.errors import InputError, OfflineError
+from offline.places import MARK
 from offline.schemas import TABLES, ddl
 
-__all__ = ["MARK", "Store", "Writer"]
-
-MARK: Final = "_SUCCESS"
+__all__ = ["Store", "Writer"]
 
 
 class Store:

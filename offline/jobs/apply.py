@@ -3,21 +3,21 @@
 What is set already is not set again; entities that the recommendation does not name stay as they are. With `--steps N`
 one call brings the quotas one step nearer to the recommendation, from what the busiest client used when it was
 recorded; whoever runs it looks at the throttle metrics between two steps. A file is replaced as a whole.
+
+It reads two small files of `recommend`, and needs no Spark.
 """
 
+import json
 import os
 import tempfile
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
-
 from offline.errors import ApplyError
 from offline.options import ApplyOptions
+from offline.places import finished_text
 from offline.quota_api import QuotaApi
-from offline.store import Store
 from quotas.alterations import entity_of_parts
-from quotas.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, Definitions
+from quotas.definitions import Definitions
 from quotas.definitions_edit import Document
 from quotas.definitions_file import parse, render
 from quotas.entities import DEFAULT, Entity
@@ -28,29 +28,24 @@ from quotas.ramp import ramped
 __all__ = ["run"]
 
 
-def run(spark: SparkSession, options: ApplyOptions, source: Store) -> list[str]:  # noqa: ARG001 - every stage is called alike
+def run(options: ApplyOptions, work: str) -> list[str]:
     """Bring the quotas there; what was changed, line by line.
 
     Raises:
+        InputError: nothing was recommended in this work directory.
         ApplyError: where they are to go cannot be read, reached or written.
     """
     if not options.quotas_file and not options.bootstrap:
         raise ApplyError("say where to: --quotas-file FILE, --bootstrap-server HOST:PORT, or both")
-    target = dict(parse(source.text("recommend/quotas.toml")).entries())
-    wanted = ramped(target, _today(source), options.step, options.steps)
+    target = dict(parse(finished_text(work, "recommend", "quotas.toml")).entries())
+    today: dict[str, float] = json.loads(finished_text(work, "recommend", "settings.json"))["today"]
+    wanted = ramped(target, today, options.step, options.steps)
     lines = []
     if options.quotas_file:
         lines += _to_file(Path(options.quotas_file), wanted, dry_run=options.dry_run)
     if options.bootstrap:
         lines += _to_server(options, wanted)
     return lines
-
-
-def _today(source: Store) -> dict[str, float]:
-    """The highest peak of any client at one broker, by key."""
-    rows = source.read("demand/entities").groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
-    keys = {"produce": PRODUCER_BYTE_RATE, "fetch": CONSUMER_BYTE_RATE}
-    return {keys[row["direction"]]: float(row["peak"]) for row in rows}
 
 
 def _to_file(path: Path, wanted: Quotas, *, dry_run: bool) -> list[str]:

@@ -6,6 +6,7 @@ there and puts the result into words.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +69,8 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
         _write(spark, writer, lines, tables)
         writer.table("curve", _curve(outcomes, source.read("backtest/loads"), span, goal), files=1)
         writer.put("quotas.toml", quotas_text(lines, by))
-        writer.put("settings.json", json.dumps({"goal": _plain(goal), "by": by}, indent=2) + "\n")
+        chosen = {"goal": asdict(goal), "by": by, "today": _today(source)}
+        writer.put("settings.json", json.dumps(chosen, indent=2) + "\n")
     return [line.text() for line in lines]
 
 
@@ -200,5 +202,7 @@ def _write(
         writer.table(name, spark.createDataFrame(found, schema), files=1)
 
 
-def _plain(goal: Goal) -> dict[str, Any]:
-    return {name: getattr(goal, name) for name in goal.__dataclass_fields__}
+def _today(source: Store) -> dict[str, float]:
+    """The highest peak of any client at one broker, by key: where a ramp begins."""
+    rows = source.read("demand/entities").groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
+    return {_KEYS[row["direction"]]: float(row["peak"]) for row in rows}

@@ -156,16 +156,14 @@ def test_the_report_needs_nothing_else(pipeline: Pipeline) -> None:
         assert outside not in text
 
 
-def test_apply_shows_then_changes_then_has_nothing_to_do(
-    spark: SparkSession, pipeline: Pipeline, tmp_path: Path
-) -> None:
+def test_apply_shows_then_changes_then_has_nothing_to_do(pipeline: Pipeline, tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
     file.write_text('# by hand\n[[quota]]\nuser = "ann"\nproducer_byte_rate = 7\n')
-    shown = apply.run(spark, ApplyOptions(quotas_file=str(file), dry_run=True), pipeline.store)
+    shown = apply.run(ApplyOptions(quotas_file=str(file), dry_run=True), pipeline.store.path)
     assert "would change" in shown[0]
     assert "7" in file.read_text()
     steps = [
-        apply.run(spark, ApplyOptions(quotas_file=str(file), step=step, steps=3), pipeline.store)
+        apply.run(ApplyOptions(quotas_file=str(file), step=step, steps=3), pipeline.store.path)
         for step in (1, 2, 3)
     ]
     assert all("changed" in lines[0] for lines in steps)
@@ -173,7 +171,7 @@ def test_apply_shows_then_changes_then_has_nothing_to_do(
     assert text.startswith('# by hand\n[[quota]]\nuser = "ann"\n')
     wanted = dict(parse(pipeline.store.text("recommend/quotas.toml")).entries())
     assert dict(parse(text).entries()) == {Entity("ann"): {"producer_byte_rate": 7.0}, **wanted}
-    again = apply.run(spark, ApplyOptions(quotas_file=str(file)), pipeline.store)
+    again = apply.run(ApplyOptions(quotas_file=str(file)), pipeline.store.path)
     assert again == [f"{file}: nothing to change"]
 
 

@@ -64,6 +64,9 @@ _GOAL: Final = (
 )
 
 
+_SPARK: Final = ("--no-progress", "--master=local[2]", "--driver-memory=1g")
+
+
 @dataclass(frozen=True, slots=True)
 class Compared:
     """One client: what was predicted, and what came.
@@ -102,7 +105,7 @@ def tune(bootstrap: str, directory: Path, seconds: float, say: Callable[[str], N
     with SluiceProcess.configured(SluiceSettings(bootstrap, sections=sections), first) as sluice:
         _send(made_up, sluice)
     say("2. the pipeline works out what the quotas should be")
-    said = _offline("run", "--input", str(captured), "--output", str(work), *_GOAL)
+    said = _offline("run", "--input", str(captured), "--output", str(work), *_GOAL, *_SPARK)
     second = directory / "second"
     second.mkdir()
     with SluiceProcess.configured(SluiceSettings(bootstrap), second) as sluice:
@@ -127,7 +130,7 @@ def _send(capture: Path, sluice: SluiceProcess) -> dict[str, Observed]:
 
 
 def _offline(*arguments: str) -> str:
-    command = [sys.executable, "-m", "offline", *arguments, "--no-progress", "--master", "local[2]"]
+    command = [sys.executable, "-m", "offline", *arguments]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=_RUN_SECONDS_MAX, cwd=ROOT, check=False
     )
