@@ -88,7 +88,7 @@ def decisions() -> tuple[Table, list[Bar]]:
     slowest = {"kip13": float("inf"), "schedule": float("inf")}
     for policy in ("kip13", "schedule"):
         for consumes in (False, True):
-            for channels in (1, 5):
+            for channels in (1, 5, 50):
                 made = recording(channels, consumes=consumes)
                 seconds = int(made.gap_us.sum() / 1e6 / channels) + 2
                 rate = float(made.sizes.sum()) / seconds
