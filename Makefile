@@ -97,12 +97,16 @@ bench: jars ## What the proxy costs, beside no proxy and HAProxy; writes docs/be
 bench-identities: jars ## What SASL, TLS and many quota entities cost; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench --identities $(ARGS)
 
+.PHONY: bench-capture
+bench-capture: jars ## What capture costs, beside no capture and HAProxy; writes docs/benchmarks.md
+	$(BIN)/python -m tests.bench --capture $(ARGS)
+
 .PHONY: replication
 replication: jars ## How well replication is throttled, beside Kafka's own
 	$(BIN)/python -m tests.bench.replication $(ARGS)
 
 .PHONY: load
-load: jars ## The load test: a synthetic capture replayed, direct and through Sluice
+load: jars ## The load test: a synthetic capture replayed, direct and through Sluice; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.load $(ARGS)
 
 .PHONY: tune-demo

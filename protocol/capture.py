@@ -6,7 +6,8 @@ version of the layout it has, under `SCHEMA_KEY` in its metadata; a reader refus
 
 A request's place is (process, connection, seq): requests of a connection are numbered as they came, whatever the
 order of rows. `mono_us` orders what one process has seen and measures intervals; `wall_ms` says when it was, and may
-step. Both are taken when the request's first bytes were read.
+step. Both are of when the request was handled: when its header had been read, or the mute or hold before it was over;
+it had come `delay_ms` earlier.
 
 It knows no Parquet, and not how the numbers are come by.
 """

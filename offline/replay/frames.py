@@ -5,12 +5,14 @@
     others      a ping of the same size: Metadata of no topics where the answer was below 512 bytes, Metadata of all
                 topics where it was above 4 KiB, ApiVersions in between
 
-A request with several partitions stays one request. What was summed when it was captured (partition -1), and partitions
-of topics that nobody on the target leads in its broker's place, are left out and counted. Client ids are the recorded
-ones, so that the same quotas apply; principals are not, since nobody has their secrets.
+A request with several partitions stays one request. What was summed when it was captured (partition -1) goes to other
+partitions of the topic named last, evenly. Partitions of topics that nobody on the target leads in its broker's place,
+and sums for which there is no other partition, are left out and counted. Client ids are the recorded ones, so that the
+same quotas apply; principals are not, since nobody has their secrets.
 """
 
 from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from offline.replay import kept, messages
@@ -23,6 +25,7 @@ __all__ = ["Encoder", "Frame"]
 
 _SMALL_ANSWER_BYTES: Final = 512
 _LARGE_ANSWER_BYTES: Final = 4096
+_REST_BYTES_MAX: Final = 1_000_000  # of a batch that is made up: what a topic takes by default, nearly
 _INT32_MAX: Final = 0x7FFFFFFF
 
 
@@ -74,6 +77,8 @@ class Encoder:
             if partition >= 0 and partition not in topics[part.topic]:
                 records = own[place] if place < len(own) else None
                 topics[part.topic][partition] = records or batch(part.bytes, part.records, self._now_ms)
+        for topic, partition, size in self._rest(row, topics):
+            topics[topic][partition] = batch(size, 1, self._now_ms)
         entries = [(topic, list(parts.items())) for topic, parts in topics.items() if parts]
         if row.partitions and not entries:
             return None
@@ -95,6 +100,9 @@ class Encoder:
                 offset = self._placement.offsets.get((part.topic, partition), 0)
                 topics[part.topic][partition] = (partition, offset, part.bytes)
                 total += part.bytes
+        for topic, partition, size in self._rest(row, topics):
+            topics[topic][partition] = (partition, self._placement.offsets.get((topic, partition), 0), size)
+            total += size
         entries = [(topic, list(parts.values())) for topic, parts in topics.items() if parts]
         if row.partitions and not entries:
             return None
@@ -117,6 +125,25 @@ class Encoder:
         )
 
     def _place(self, topic: str, partition: int, broker: int) -> int:
-        found = -1 if partition < 0 else self._placement.partition(topic, partition, broker)
+        if partition < 0:
+            return -1  # see `_rest`
+        found = self._placement.partition(topic, partition, broker)
         self.unplaced += found < 0
         return found
+
+    def _rest(
+        self, row: Recorded, topics: Mapping[str, Mapping[int, object]]
+    ) -> Iterator[tuple[str, int, int]]:
+        """Where what was summed goes: topic, partition, bytes."""
+        rest = sum(part.bytes for part in row.partitions if part.partition < 0)
+        if not rest:
+            return
+        topic = next(reversed(topics), "")
+        free = [index for index in self._placement.led(topic, row.broker) if index not in topics[topic]]
+        if not free:
+            self.unplaced += 1
+        each = -(-rest // max(len(free), 1))
+        for index in free:
+            if rest > 0:
+                yield topic, index, min(each, rest, _REST_BYTES_MAX)
+            rest -= each

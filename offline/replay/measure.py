@@ -110,8 +110,8 @@ def _recorded(plan: Plan, places: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def series(plan: Plan, samples: Samples) -> list[tuple[float, int, int, float, float]]:
-    """By time: second, requests due, requests answered by when they were due, their p50 and p99 latency in ms."""
+def series(plan: Plan, samples: Samples) -> list[tuple[float, float, float, float, float]]:
+    """By time: second; requests/s due, and of those answered; their p50 and p99 latency in ms."""
     width_us = max(1_000_000, -(-int(plan.seconds * 1e6) // _POINTS_MAX))
     due: Counter[int] = Counter()
     found: dict[int, list[float]] = {}
@@ -124,5 +124,6 @@ def series(plan: Plan, samples: Samples) -> list[tuple[float, int, int, float, f
     for bucket in sorted(due):
         times = sorted(found.get(bucket, []))
         middle, tail = (percentile(times, 0.5), percentile(times, 0.99)) if times else (0.0, 0.0)
-        rows.append((bucket * width_us / 1e6, due[bucket], len(times), middle, tail))
+        seconds = width_us / 1e6
+        rows.append((bucket * seconds, due[bucket] / seconds, len(times) / seconds, middle, tail))
     return rows

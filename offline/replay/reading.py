@@ -1,4 +1,4 @@
-"""Capture files -> recorded requests. Rows as `protocol.capture` names them; a wrong file is named, and why."""
+"""Capture files -> recorded requests. Rows as `protocol.capture` names them; a wrong file or row is named, and why."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -20,6 +20,7 @@ __all__ = ["REQUESTS_MAX", "capture_files", "read"]
 
 REQUESTS_MAX: Final = 2_000_000  # about 2 GB of memory
 _ROWS_AT_ONCE: Final = 10_000
+_BYTES_MAX: Final = 0x7FFFFFFF  # of one request or partition, as Kafka's frames have it
 
 
 def capture_files(paths: Sequence[Path]) -> list[Path]:
@@ -71,15 +72,23 @@ def _rows(path: Path) -> Iterator[Recorded]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    number = 0
     try:
         with pq.ParquetFile(path) as file:
             _check(path, file.schema_arrow)
             columns = [*COLUMNS, *([FRAME] if FRAME.name in file.schema_arrow.names else [])]
             for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[column.name for column in columns]):
-                yield from map(_recorded, batch.to_pylist())
+                for row in batch.to_pylist():
+                    number += 1
+                    yield _recorded(row)
     except (pa.ArrowException, OSError) as error:
-        first_line = str(error).splitlines()[0]
-        raise CaptureError(f"{path}: is no Parquet file, or was cut short: {first_line}") from error
+        raise CaptureError(f"{path}: is no Parquet file, or was cut short: {_first_line(error)}") from error
+    except (TypeError, ValueError) as error:
+        raise CaptureError(f"{path}: row {number} is not of the layout: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _check(path: Path, schema: Any) -> None:
@@ -96,6 +105,20 @@ def _check(path: Path, schema: Any) -> None:
 
 
 def _recorded(row: Mapping[str, Any]) -> Recorded:
+    """Make a request of a row.
+
+    Raises:
+        TypeError, ValueError: it is none.
+    """
+    for name, value in row.items():
+        if value is None:
+            raise ValueError(f"{name} is missing")
+    parts = tuple(
+        Part(part["topic"], part["partition"], part["bytes"], part["records"]) for part in row["partitions"]
+    )
+    for size in (row["request_bytes"], *(part.bytes for part in parts)):
+        if not 0 <= size <= _BYTES_MAX:
+            raise ValueError(f"nothing of {size} bytes can be sent")
     return Recorded(
         row["wall_ms"],
         row["mono_us"],
@@ -111,9 +134,6 @@ def _recorded(row: Mapping[str, Any]) -> Recorded:
         row["upstream_us"],
         row["throttle_ms"],
         row["delay_ms"],
-        tuple(
-            Part(part["topic"], part["partition"], part["bytes"], part["records"])
-            for part in row["partitions"]
-        ),
+        parts,
         row.get(FRAME.name, b""),
     )

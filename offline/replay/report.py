@@ -9,19 +9,23 @@ __all__ = ["page"]
 _WIDTH: Final = 860
 _HEIGHT: Final = 180
 _STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222}"
-    "table{border-collapse:collapse;margin:1em 0}td,th{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:right}"
-    "td:first-child,th:first-child{text-align:left}svg{background:#fafafa;border:1px solid #ddd}"
-    ".a{stroke:#0a58ca}.b{stroke:#c2410c}path{fill:none;stroke-width:1.5}small{color:#666}"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#222;"
+    "background:#fff}h2{margin-top:2em}table{border-collapse:collapse;margin:1em 0}"
+    "td,th{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:right;font-variant-numeric:tabular-nums}"
+    "td:first-child,th:first-child{text-align:left}.then td{color:#777;padding-left:.8em}"
+    ".then td:first-child{padding-left:2em}svg{width:100%;font:12px system-ui,sans-serif}figure{margin:1.5em 0}"
+    "line{stroke:#e5e5e5}text{fill:#666}path{fill:none;stroke-width:1.5}"
+    "path.a{stroke:#0a58ca}path.b{stroke:#c2410c}span.a{color:#0a58ca}span.b{color:#c2410c}small{color:#666}"
 )
 _COLUMNS: Final = ("p50", "p90", "p99", "p99.9", "max")
 
-Series = Sequence[tuple[float, int, int, float, float]]
+Series = Sequence[tuple[float, float, float, float, float]]
 
 
 def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> str:
     """Write the page."""
     planned, requests, achieved = result["planned"], result["requests"], result["achieved"]
+    recorded = result["recorded"]
     figures = [
         ("requests planned", planned["requests"]),
         ("sent, answered", f"{requests['sent']}, {requests['answered']}"),
@@ -30,8 +34,9 @@ def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> 
             f"{planned['requests_per_second']}, {achieved['requests_per_second']}",
         ),
         ("connections", planned["connections"]),
-        ("seconds, speed", f"{planned['seconds']}, × {result['speed']:g}"),
+        ("seconds, speed", f"{planned['seconds']:g}, × {result['speed']:g}"),
         ("bytes sent, received", f"{achieved['request_bytes']:,}, {achieved['response_bytes']:,}"),
+        ("recorded", f"{recorded['request_bytes']:,}, {recorded['response_bytes']:,}"),
         (
             "lost with a connection, unanswered",
             f"{requests['lost_with_connection']}, {requests['unanswered']}",
@@ -47,8 +52,8 @@ def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> 
         "<h2>Throttle time, ms</h2>",
         _throttles(result),
         "<h2>Over time</h2>",
-        _curves("requests/s due (blue) and answered (red)", [(row[0], row[1], row[2]) for row in series]),
-        _curves("latency in ms: p50 (blue) and p99 (red)", [(row[0], row[3], row[4]) for row in series]),
+        _curves("Requests/s", ("due", "answered"), [(row[0], row[1], row[2]) for row in series]),
+        _curves("Latency, ms", ("p50", "p99"), [(row[0], row[3], row[4]) for row in series]),
         "<p><small>Recorded is the broker's own time; a latency counts the way and its own lateness too.</small></p>",
     ]
     return (
@@ -62,13 +67,14 @@ def _rows(figures: Sequence[tuple[str, object]]) -> str:
     return f"<table>{cells}</table>"
 
 
-def _spread(name: str, count: object, spread: Mapping[str, float] | None) -> str:
+def _spread(name: str, count: object, spread: Mapping[str, float] | None, kind: str = "") -> str:
+    """One row; of the kind `then` where it is the recording's."""
     values = (
         "".join(f"<td>{spread[column]:g}</td>" for column in _COLUMNS)
         if spread
         else "<td>–</td>" * len(_COLUMNS)
     )
-    return f"<tr><td>{html.escape(name)}</td><td>{count}</td>{values}</tr>"
+    return f'<tr class="{kind}"><td>{html.escape(name)}</td><td>{count}</td>{values}</tr>'
 
 
 def _head() -> str:
@@ -77,11 +83,11 @@ def _head() -> str:
 
 def _latencies(result: Mapping[str, Any]) -> str:
     rows = [_spread("all", result["requests"]["answered"], result["latency_ms"])]
-    rows.append(_spread("recorded: the broker's time", "", result["recorded"]["upstream_ms"]))
+    rows.append(_spread("recorded: the broker's time", "", result["recorded"]["upstream_ms"], "then"))
     rows.append(_spread("how late the replay was itself", result["requests"]["sent"], result["late_ms"]))
     for name, found in result["apis"].items():
         rows.append(_spread(name, found["answered"], found["latency_ms"]))
-        rows.append(_spread(f"{name}, recorded", "", found["recorded"]["upstream_ms"]))
+        rows.append(_spread("recorded", "", found["recorded"]["upstream_ms"], "then"))
     return f"<table>{_head()}{''.join(rows)}</table>"
 
 
@@ -90,25 +96,30 @@ def _throttles(result: Mapping[str, Any]) -> str:
     for name, found in (("all", result), *result["apis"].items()):
         now, then = found["throttle_ms"], found["recorded"]["throttle_ms"]
         rows.append(_spread(name, now["requests"], now["spread"]))
-        rows.append(_spread(f"{name}, recorded", then["requests"], then["spread"]))
+        rows.append(_spread("recorded", then["requests"], then["spread"], "then"))
     return f"<table>{_head()}{''.join(rows)}</table>"
 
 
-def _curves(title: str, points: Sequence[tuple[float, float, float]]) -> str:
+def _curves(title: str, names: tuple[str, str], points: Sequence[tuple[float, float, float]]) -> str:
+    """Two curves over time, with axes and a legend; nothing where there are no two points."""
     if len(points) < 2:
         return ""
     last = points[-1][0] or 1.0
     top = max(max(row[1], row[2]) for row in points) or 1.0
 
     def path(column: int) -> str:
-        steps = (
-            f"{row[0] / last * _WIDTH:.1f},{_HEIGHT - row[column] / top * (_HEIGHT - 10):.1f}"
-            for row in points
-        )
+        steps = (f"{row[0] / last * _WIDTH:.1f},{_HEIGHT * (1 - row[column] / top):.1f}" for row in points)
         return "M" + " L".join(steps)
 
+    marks = []
+    for share in (0.0, 0.5, 1.0):
+        x, y = share * _WIDTH, _HEIGHT * (1 - share)
+        marks.append(f'<line x1="0" x2="{_WIDTH}" y1="{y:g}" y2="{y:g}"/>')
+        marks.append(f'<text x="-8" y="{y + 4:g}" text-anchor="end">{share * top:.3g}</text>')
+        marks.append(f'<text x="{x:g}" y="{_HEIGHT + 20}" text-anchor="middle">{share * last:.3g} s</text>')
+    legend = f'<span class="a">━</span> {names[0]} &nbsp; <span class="b">━</span> {names[1]}'
     return (
-        f"<p>{html.escape(title)}; top {top:g}, {last:g} s</p>"
-        f'<svg width="{_WIDTH}" height="{_HEIGHT}" viewBox="0 0 {_WIDTH} {_HEIGHT}">'
-        f'<path class="a" d="{path(1)}"/><path class="b" d="{path(2)}"/></svg>'
+        f"<figure><figcaption>{html.escape(title)}: {legend}</figcaption>"
+        f'<svg viewBox="-60 -10 {_WIDTH + 90} {_HEIGHT + 40}" role="img" aria-label="{html.escape(title)}">'
+        f'{"".join(marks)}<path class="a" d="{path(1)}"/><path class="b" d="{path(2)}"/></svg></figure>'
     )

@@ -104,14 +104,18 @@ class Placement:
             known = self._known[key] = self._choose(*key)
         return known
 
-    def _choose(self, topic: str, partition: int, broker: int) -> int:
+    def led(self, topic: str, broker: int) -> list[int]:
+        """The target's partitions of a topic that are led in the place of a recorded broker."""
         there = self.topics.get(topic)
         node = self.nodes.get(broker, -1)
         if there is None:
-            return -1
-        if there.leaders.get(partition, -1) == node:
+            return []
+        return sorted(index for index, leader in there.leaders.items() if leader == node)
+
+    def _choose(self, topic: str, partition: int, broker: int) -> int:
+        led = self.led(topic, broker)
+        if partition in led:
             return partition
-        led = sorted(index for index, leader in there.leaders.items() if leader == node)
         return led[partition % len(led)] if led else -1
 
 

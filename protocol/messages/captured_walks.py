@@ -6,7 +6,9 @@ looked at only where they are at hand anyway: of a Produce, which has one batch 
 where the partition's records are all in the buffer. Else, and for messages older than Kafka 0.11, it is not known.
 
 Nobody needs what follows the last partition's header unless addresses are to be rewritten there or topics to be
-charged: then the walk is over, and the rest of the frame passes unseen.
+charged: then the walk is over, and the rest of the frame passes unseen. And headers between large payloads are dear: to
+read them those have to be moved one by one. So a frame is walked beyond what is at hand only where that is little, or
+was asked for; what is not told apart then is summed, under OTHER_TOPICS and UNCOUNTED.
 """
 
 from collections.abc import Callable
@@ -22,11 +24,11 @@ from protocol.primitives import count, int32, skip, string_span
 
 __all__ = [
     "PARTITIONS_MAX",
+    "REST_BYTES_MIN",
     "UNCOUNTED",
     "CapturedFetchWalk",
     "CapturedProduceWalk",
     "Found",
-    "produced_at_hand",
 ]
 
 UNCOUNTED: Final = -1
@@ -34,6 +36,8 @@ UNCOUNTED: Final = -1
 
 # A frame of 100 MB could name millions; what is beyond is summed, under OTHER_TOPICS and UNCOUNTED.
 PARTITIONS_MAX: Final = 2000
+# So much of a frame is not at hand that its payload passes by `splice`, unless headers between are to be read.
+REST_BYTES_MIN: Final = 32 * 1024
 # Of one partition of a Fetch answer; a Produce has one.
 _BATCHES_MAX: Final = 64
 
@@ -48,10 +52,6 @@ _BATCH_HEADER: Final = 61
 _MAGIC: Final = 2
 _INT32: Final = Struct(">i").unpack_from
 
-_WHOLE_BATCH: Final = Struct(">8xi4xb40xi").unpack_from  # length, magic, records
-
-_FLEXIBLE_PRODUCE_SINCE: Final = 9
-_TOPIC_IDS_SINCE: Final = 13
 _ENDPOINTS_SINCE: Final = 16
 # In a flexible partition of a Fetch answer, as `fetch_walk` has it.
 _ABORTED_AT: Final = 30
@@ -76,12 +76,41 @@ def _records(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: in
     return UNCOUNTED
 
 
-def _given_up(walk: Walk, start: int, end: int) -> int:
-    """Let the rest of the frame pass unseen."""
-    frame_end = start + walk.left
-    walk.done = True
-    walk.unseen = max(0, frame_end - end)
-    return min(frame_end, end) - start
+class _Noted(Walk):
+    """What both walks share.
+
+    Attributes:
+        found: the partitions, growing as it goes.
+        whole: whether it goes to the end of a frame that is large, and not at hand.
+    """
+
+    __slots__ = ()
+
+    found: list[Found]
+    whole: bool
+
+    def needed(self) -> bool:
+        """Whether more than notes is taken."""
+        return self.sizes is not None
+
+    def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
+        """As `Walk.feed`, and where nothing but notes is taken two things end the walk and not the connection.
+
+        What is not as it should be: the broker, or the client, will say so. And a large rest that is not at hand,
+        unless the frame is one of those that are walked to their end: its bytes are summed.
+        """
+        frame_end = start + self._left
+        try:
+            passed = super().feed(buf, start, end, address_map)
+            if self.done or self.whole or frame_end - end < REST_BYTES_MIN or self.needed():
+                return passed
+            _note(self.found, OTHER_TOPICS, UNCOUNTED, self._left, UNCOUNTED)
+        except WireError:
+            if self.needed():
+                raise
+        self.done = True
+        self.unseen = max(0, frame_end - end)
+        return min(frame_end, end) - start
 
 
 def _note(found: list[Found], topic: bytes, partition: int, size: int, records: int) -> None:
@@ -95,95 +124,17 @@ def _note(found: list[Found], topic: bytes, partition: int, size: int, records: 
     found[-1] = (OTHER_TOPICS, UNCOUNTED, rest[2] + size, UNCOUNTED)
 
 
-def produced_at_hand(  # noqa: C901, PLR0912 - one pass without calls: it is done for every Produce
-    buf: bytes | bytearray | memoryview, body: int, limit: int, frame_end: int, version: int
-) -> list[Found] | None:
-    """What a walk would find, where everything up to the last partition's header lies before `limit`.
+class CapturedProduceWalk(_Noted, ProduceWalk):
+    """A walk through a Produce request."""
 
-    Nearly every Produce is as plain as is read here: flexible, no tags, no transaction, each number in few bytes. None
-    where it is not, or not at hand.
+    __slots__ = ("found", "whole")
 
-    Args:
-        body: where the client id ends.
-    """
-    if version < _FLEXIBLE_PRODUCE_SINCE or body + 9 > limit or buf[body] or buf[body + 1]:
-        return None
-    topics = buf[body + 8]
-    if topics > 127:
-        return None
-    found: list[Found] = []
-    named_bytes = 17 if version >= _TOPIC_IDS_SINCE else 2
-    pos = body + 9
-    while topics > 1:
-        if pos + named_bytes > limit:
-            return None
-        if version >= _TOPIC_IDS_SINCE:
-            at = pos + 16
-            name = bytes(buf[pos:at])
-        else:
-            size = buf[pos]
-            at = pos + size
-            if size > 127 or at >= limit:
-                return None
-            name = bytes(buf[pos + 1 : at])
-        partitions = buf[at]
-        if partitions > 127 or len(found) + partitions > PARTITIONS_MAX:
-            return None
-        pos = at + 1
-        while partitions > 1:
-            if pos + 8 > limit:
-                return None
-            index = _INT32(buf, pos)[0]
-            size = buf[pos + 4]
-            start = pos + 5
-            if size > 127:
-                size += (buf[start] << 7) - 128
-                start += 1
-                if size > 0x3FFF:
-                    size += (buf[start] << 14) - 0x4000
-                    start += 1
-                    if size > 0x1FFFFF:
-                        return None
-            stop = start + size - 1
-            records = UNCOUNTED
-            if start + _BATCH_HEADER <= limit and size > _BATCH_HEADER:
-                length, magic, records = _WHOLE_BATCH(buf, start)
-                if magic != _MAGIC or start + _BATCH_PREFIX + length != stop or records < 0:
-                    records = _records(buf, start, stop, min(stop, limit))
-            elif size <= _BATCH_HEADER:
-                records = 0
-                stop = max(stop, start)
-            found.append((name, index, stop - start, records))
-            pos = stop + 1
-            if pos > limit:
-                return found if topics == partitions == 2 and stop <= frame_end else None
-            if buf[stop]:
-                return None
-            partitions -= 1
-        if pos >= limit or buf[pos]:
-            return found if topics == 2 else None
-        pos += 1
-        topics -= 1
-    return found
-
-
-class CapturedProduceWalk(ProduceWalk):
-    """A walk through a Produce request; `found` grows as it goes."""
-
-    __slots__ = ("found",)
-
-    def __init__(self, version: int, frame_length: int, sizes: Sizes | None = None) -> None:
+    def __init__(
+        self, version: int, frame_length: int, sizes: Sizes | None = None, *, whole: bool = True
+    ) -> None:
         super().__init__(version, frame_length, sizes)
-        self.found: list[Found] = []
-
-    def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
-        """As `Walk.feed`; what is not as it should be ends the walk and not the connection: the broker will say so."""
-        try:
-            return super().feed(buf, start, end, address_map)
-        except WireError:
-            if self.sizes is not None:
-                raise
-            return _given_up(self, start, end)
+        self.found = []
+        self.whole = whole
 
     def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         partition = int32(buf, pos, limit)
@@ -207,31 +158,27 @@ class CapturedProduceWalk(ProduceWalk):
     )
 
 
-class CapturedFetchWalk(FetchWalk):
-    """A walk through a Fetch answer; `found` grows as it goes."""
+class CapturedFetchWalk(_Noted, FetchWalk):
+    """A walk through a Fetch answer."""
 
-    __slots__ = ("_index", "_topic_name", "found")
+    __slots__ = ("_index", "_topic_name", "found", "whole")
 
-    def __init__(self, version: int, frame_length: int, sizes: Sizes | None = None) -> None:
+    def __init__(
+        self, version: int, frame_length: int, sizes: Sizes | None = None, *, whole: bool = True
+    ) -> None:
         super().__init__(version, frame_length, sizes)
-        self.found: list[Found] = []
+        self.found = []
+        self.whole = whole
         self._topic_name = OTHER_TOPICS
         self._index = 0
 
-    def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
-        """As `Walk.feed`; where nothing but notes is taken, what can not be read ends the walk and no more."""
-        try:
-            return super().feed(buf, start, end, address_map)
-        except WireError:
-            if self.sizes is not None or (address_map is not None and self._version >= _ENDPOINTS_SINCE):
-                raise
-            return _given_up(self, start, end)
+    def needed(self) -> bool:
+        """Whether more than notes is taken: topics to charge, addresses to rewrite."""
+        return self.sizes is not None or (self._address_map is not None and self._version >= _ENDPOINTS_SINCE)
 
     def _over(self, after: int, left: int) -> bool:
         """Whether what follows the records that end at `after` is of no interest."""
-        if left != 1 or self._topics != 1 or self.sizes is not None or after > self._frame_end:
-            return False
-        if self._address_map is not None and self._version >= _ENDPOINTS_SINCE:
+        if left != 1 or self._topics != 1 or after > self._frame_end or self.needed():
             return False
         self.done = True
         return True

@@ -38,14 +38,32 @@ class Recorder:
         queue: batches for the writer; None tells it to end.
     """
 
-    __slots__ = ("_connections", "_frame_bytes", "_frames", "_process", "_sample", "_stats", "queue", "rows")
+    __slots__ = (
+        "_connections",
+        "_frame_bytes",
+        "_frames",
+        "_partition_sample",
+        "_process",
+        "_sample",
+        "_stats",
+        "queue",
+        "rows",
+    )
 
-    def __init__(self, process: str, sample: float, stats: CaptureStats, frames: str = "off") -> None:
+    def __init__(
+        self,
+        process: str,
+        sample: float,
+        stats: CaptureStats,
+        frames: str = "off",
+        partition_sample: float = 1.0,
+    ) -> None:
         self._process = process
         self._sample = sample
         self._stats = stats
         self._connections = 0
         self._frames = frames
+        self._partition_sample = partition_sample
         self._frame_bytes = 0
         self.rows: Rows = []
         self.queue: SimpleQueue[Batch | None] = SimpleQueue()
@@ -56,7 +74,7 @@ class Recorder:
         number = self._connections
         if self._sample < 1 and crc32(f"{self._process}/{number}".encode()) >= self._sample * _HASHES:
             return None
-        return Tap(self, number, ip, listener, self._frames)
+        return Tap(self, number, ip, listener, self._frames, self._partition_sample)
 
     def full(self) -> None:
         """Hand the batch under way over, or drop it."""

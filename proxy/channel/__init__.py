@@ -14,7 +14,7 @@ What a peer does wrong is raised as `proxy.channel.errors.PeerError` or `protoco
 exception from here is a bug.
 """
 
-from proxy.channel.capture_rows import ROWS_MAX, Place, Recorder, Row, Tap
+from proxy.channel.capture_rows import ROWS_MAX, Head, Place, Recorder, Row, Tap
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Forward, Question
@@ -34,6 +34,7 @@ __all__ = [
     "Channel",
     "ChannelSettings",
     "Forward",
+    "Head",
     "OngoingMoves",
     "PeerError",
     "Place",

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from protocol.capture import NONE
 
-__all__ = ["NONE_NS", "ROWS_MAX", "Place", "Recorder", "Row", "Tap"]
+__all__ = ["NONE_NS", "ROWS_MAX", "Head", "Place", "Recorder", "Row", "Tap"]
 
 # Rows that are handed over at a time. So few that making columns of them keeps the loop from its turn for less than a
 # millisecond, and so many that handing over costs nothing.
@@ -32,14 +32,11 @@ class Row:
     """Places in a row's list."""
 
     (
-        CORRELATION_ID,
+        HEAD,  # of the request, as `RequestSide` unpacks it: see `Head`
         PLACE,
         SEQ,
         HANDLED_NS,
         SENT_NS,
-        API_KEY,
-        API_VERSION,
-        REQUEST_BYTES,
         RESPONSE_BYTES,
         UPSTREAM_NS,
         THROTTLE_MS,
@@ -47,8 +44,14 @@ class Row:
         QUOTA,
         MUTATIONS,
         PARTITIONS,
-    ) = range(15)
-    FRAME = 15  # only where frames are captured
+    ) = range(12)
+    FRAME = 12  # only where frames are captured
+
+
+class Head:
+    """Places in a request's head."""
+
+    REQUEST_BYTES, API_KEY, API_VERSION, CORRELATION_ID = range(4)
 
 
 class Recorder(Protocol):
@@ -68,10 +71,16 @@ class Recorder(Protocol):
 
 
 class Tap(NamedTuple):
-    """Where a channel's rows go, and whose they are; `frames`: what is kept of its requests (`kept_frames`)."""
+    """Where a channel's rows go, and whose they are.
+
+    Attributes:
+        frames: what is kept of its requests (`kept_frames`).
+        partition_sample: which share of large frames is walked to the end, to tell all partitions apart.
+    """
 
     recorder: Recorder
     connection: int
     ip: str
     listener: str
     frames: str = "off"
+    partition_sample: float = 1.0

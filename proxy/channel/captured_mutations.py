@@ -1,11 +1,10 @@
 """How many partition mutations a request asks for, as far as that is known without asking anybody (KIP-599)."""
 
-from typing import Final
-
 from protocol.api import CREATE_PARTITIONS, DELETE_TOPICS, flexible
 from protocol.capture import NONE
 from protocol.errors import WireError
 from protocol.messages import topic_mutations
+from proxy.channel.captured_state import INT32_MAX
 from proxy.channel.in_flight import Buffer
 from proxy.channel.side import skip_header_tags
 from quotas.engine import Engine
@@ -13,8 +12,6 @@ from quotas.engine import Engine
 __all__ = ["mutations_asked"]
 
 Head = tuple[int, int, int, int, int]
-
-_MUTATIONS_MAX: Final = 0x7FFFFFFF
 
 
 def mutations_asked(
@@ -42,4 +39,4 @@ def mutations_asked(
         elif cost < 0:
             cost = quotas.default_partitions
         total += max(cost, 0)
-    return min(total, _MUTATIONS_MAX)
+    return min(total, INT32_MAX)

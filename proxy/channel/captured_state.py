@@ -4,12 +4,14 @@ from collections import deque
 from typing import Any, Final
 
 from protocol.messages.captured_walks import (
+    REST_BYTES_MIN,
     CapturedFetchWalk,
     CapturedProduceWalk,
     Found,
-    produced_at_hand,
 )
 from protocol.messages.fetch_session import SessionTable
+from protocol.messages.plain_produce import PlainProduce
+from protocol.messages.walk import Sizes
 from proxy.channel.capture_rows import ROWS_MAX, Row, Tap
 from proxy.channel.in_flight import Buffer
 from proxy.channel.settings import ChannelSettings
@@ -21,7 +23,7 @@ from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from quotas.engine import Engine
 from quotas.mutations import MutationThrottle
 
-__all__ = ["CapturedState"]
+__all__ = ["INT32_MAX", "CapturedState"]
 
 Head = tuple[int, int, int, int, int]
 
@@ -41,6 +43,8 @@ class _Always:
     charges_fetched_topics = True
 
 
+INT32_MAX: Final = 0x7FFFFFFF
+_GOLDEN_RATIO: Final = 0.6180339887
 _ALWAYS: Final = _Always()
 
 
@@ -53,7 +57,7 @@ class CapturedState(ChannelState):
         told_ms, told_by: the longest mute that was decided on since somebody asked, and what for.
     """
 
-    __slots__ = ("_recorder", "owed", "produced", "tap", "told_by", "told_ms")
+    __slots__ = ("_plain", "_recorder", "_share", "owed", "produced", "tap", "told_by", "told_ms")
 
     def __init__(
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap
@@ -61,9 +65,12 @@ class CapturedState(ChannelState):
         super().__init__(settings, engine, sessions, stats)
         self.charges = _ALWAYS
         self._recorder = tap.recorder
+        self._plain = PlainProduce()
+        # Connections are out of step with each other, and many short ones have their share all the same.
+        self._share = tap.connection * _GOLDEN_RATIO % 1
         self.tap = tap
         self.owed: deque[list[Any]] = deque()
-        self.produced: list[Found] | None = None
+        self.produced: list[Found] = []
         self.told_ms = 0
         self.told_by: Muting | None = None
 
@@ -71,22 +78,30 @@ class CapturedState(ChannelState):
         self, buf: Buffer, pos: int, end: int, body: int, head: Head
     ) -> CapturedProduceWalk | None:
         """Walk for the partitions' sake unless they are all at hand; to the end where topics are charged."""
-        length, _, version, _, _ = head
-        if not self.engine.charges_produced_topics:
-            frame_end = pos + 4 + length
-            limit = min(frame_end, end)
-            self.produced = produced_at_hand(buf, body, limit, frame_end, version)
-            if self.produced is not None:
+        charged = self.engine.charges_produced_topics
+        if not charged:
+            found = self._plain.found(buf, body, end, pos + 4 + head[0], head[2])
+            if found is not None:
+                self.produced = found
                 return None
-            walk = CapturedProduceWalk(version, length)
-        else:
-            walk = CapturedProduceWalk(version, length, {})
+        walk = CapturedProduceWalk(head[2], head[0], {} if charged else None, whole=self._whole(head[0]))
         self.produced = walk.found
         return walk
 
     def fetch_walk(self, version: int, length: int) -> CapturedFetchWalk:
         """The same of an answer."""
-        return CapturedFetchWalk(version, length, {} if self.engine.charges_fetched_topics else None)
+        sizes: Sizes | None = {} if self.engine.charges_fetched_topics else None
+        return CapturedFetchWalk(version, length, sizes, whole=self._whole(length))
+
+    def _whole(self, length: int) -> bool:
+        """Whether a frame is walked to its end, though it is large: evenly that share of them."""
+        if length < REST_BYTES_MIN:
+            return True
+        self._share += self.tap.partition_sample
+        if self._share < 1:
+            return False
+        self._share -= 1
+        return True
 
     def mute(self, throttle: Muting, throttle_ms: int, now_ms: int) -> int:
         """As always, and note what is told."""
@@ -100,7 +115,7 @@ class CapturedState(ChannelState):
     def decide(self, row: list[Any]) -> None:
         """Put into the row what was decided since the last one."""
         if self.told_ms > row[Row.THROTTLE_MS]:
-            row[Row.THROTTLE_MS] = self.told_ms
+            row[Row.THROTTLE_MS] = min(self.told_ms, INT32_MAX)
             row[Row.QUOTA] = _QUOTAS.get(getattr(self.told_by, "key", ""), "")
         self.told_ms, self.told_by = 0, None
 

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer
+from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer, Entry
 from proxy.channel.settings import RAW_TOKENS, RAW_TOKENS_MAX
 from proxy.channel.side import MORE, PASS, REPLACE, WALK, Side
 from proxy.channel.topic_charges import fetched
@@ -76,13 +76,14 @@ class ResponseSide(Side):
         self.replace(0, self.state.in_flight.popleft()[3])
         self._make_room()
 
-    def _answered(self) -> None:
+    def _answered(self) -> Entry:
         """The oldest answer is owed no more."""
         state = self.state
-        state.in_flight.popleft()
+        entry = state.in_flight.popleft()
         state.stats.frames_from_brokers += 1
         if state.full:
             self._make_room()
+        return entry
 
     def _cut_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Fewer bytes than an answer's head has: none is the ordinary end of a read; or more than is owed.

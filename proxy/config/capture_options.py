@@ -32,6 +32,10 @@ class CaptureOptions:
     frames: str = field(default="off", metadata=key(readers.choice(*FRAMES), '"off", "blank" or "keep"'))
     sample: float = field(default=1.0, metadata=key(readers.share, "number", unit="share of connections"))
 
+    partition_sample: float = field(
+        default=0.05, metadata=key(readers.share, "number", unit="share of large requests and answers")
+    )
+
     def check(self) -> None:
         """See that the bounds agree.
 

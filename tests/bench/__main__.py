@@ -1,7 +1,7 @@
 """`python -m tests.bench`: the data path against direct and HAProxy in one run; writes docs/benchmarks.md.
 
 With `--identities` it measures clients who say who they are instead: by SASL and over TLS, and many quota entities.
-With `--capture` it measures the data path again, with every Sluice capturing what passes.
+With `--capture` it measures the data path again, through a Sluice that captures beside one that does not.
 
 Exit code 0 even when a bar is missed: the table says so, and by how much; 1 when something could not be measured.
 """

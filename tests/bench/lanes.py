@@ -24,6 +24,7 @@ from tests.cluster.sasl import SASL, password
 from tests.support.certificates import Authority, Certificate
 
 __all__ = [
+    "CAPTURING",
     "DIRECT",
     "HAPROXY",
     "HAPROXY_SASL",
@@ -45,6 +46,7 @@ DIRECT: Final = "direct"
 HAPROXY: Final = "HAProxy"
 SLUICE: Final = "Sluice"
 SIDECAR: Final = "Sluice, sidecar"
+CAPTURING: Final = "Sluice, capturing"
 UNPRIVILEGED: Final = "Sluice, ordinary user"
 HAPROXY_SASL: Final = "HAProxy, SASL"
 SLUICE_SASL: Final = "Sluice, SASL"
@@ -69,7 +71,7 @@ class LanePorts:
     haproxy: int
     sidecar: int
     gateway: int
-    unprivileged: int
+    unprivileged: int  # or of the one that captures: they are not in one run
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,18 @@ class Lane:
 
 
 class Lanes:
-    """Makes the lanes of one cluster."""
+    """Makes the lanes of one cluster.
+
+    Args:
+        capture: what capture costs is to be measured: beside the gateway there is one that captures, and no other.
+
+    Attributes:
+        subject: the lane that the bars are for.
+    """
 
     def __init__(self, cluster: Cluster, ports: LanePorts, directory: Path, *, capture: bool = False) -> None:
         self._capture = capture
+        self.subject = CAPTURING if capture else SLUICE
         self._cluster = cluster
         self._ports = ports
         self._directory = directory
@@ -101,6 +111,7 @@ class Lanes:
             SLUICE: self._gateway,
             SIDECAR: self._sidecar,
             UNPRIVILEGED: self._ordinary,
+            CAPTURING: self._capturing,
             HAPROXY_SASL: self._haproxy_sasl,
             SLUICE_SASL: self._gateway_sasl,
             HAPROXY_TLS: self._haproxy_tls,
@@ -110,6 +121,8 @@ class Lanes:
 
     def usable(self, *names: str) -> list[str]:
         """Return those of `names` that can be run here; why not is in `missing`."""
+        if self._capture:
+            names = (*(name for name in names if name not in (SIDECAR, UNPRIVILEGED)), CAPTURING)
         return [name for name in names if self._can(name)]
 
     @property
@@ -190,6 +203,11 @@ class Lanes:
         first = self._ports.unprivileged
         return [*_as_nobody(), *self._sluice("ordinary", first)], first + 1 + NODE, first
 
+    def _capturing(self) -> tuple[list[str], int, int]:
+        first = self._ports.unprivileged
+        capture = f'\n[capture]\ndirectory = "{self._directory / "capture"}"\nrotate_seconds = 5\n'
+        return self._sluice("capturing", first, more=capture), first + 1 + NODE, first
+
     def _sidecar(self) -> tuple[list[str], int, int]:
         port = self._ports.sidecar
         upstream = f"{HOST}:{self._cluster.address(NODE, SIDECAR_LISTENER)[1]}"
@@ -197,30 +215,25 @@ class Lanes:
         listener += f'upstreams = {{ {NODE} = "{upstream}" }}'
         return self._write("sidecar", f'[cluster]\nbootstrap = "{upstream}"\n', listener), port, port - 1
 
-    def _sluice(self, name: str, first: int, tls: str = "") -> list[str]:
+    def _sluice(self, name: str, first: int, tls: str = "", more: str = "") -> list[str]:
         listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}{tls}"
-        return self._write(name, f'[cluster]\nbootstrap = "{self._cluster.bootstrap()}"\n', listener)
+        cluster = f'[cluster]\nbootstrap = "{self._cluster.bootstrap()}"\n'
+        return self._write(name, cluster, listener, more=more)
 
-    def _write(self, name: str, cluster: str, listener: str, limited: str = "client_id") -> list[str]:
+    def _write(
+        self, name: str, cluster: str, listener: str, limited: str = "client_id", more: str = ""
+    ) -> list[str]:
         quotas = self._directory / f"{name}-quotas.toml"
         quotas.write_text(
             f'[[quota]]\n{limited} = "<default>"\nproducer_byte_rate = {_RATE_NEVER_REACHED}\n'
             f"consumer_byte_rate = {_RATE_NEVER_REACHED}\n"
         )
-        capture = self._captured(name) if self._capture else ""
         path = self._directory / f"{name}.toml"
         path.write_text(
             f'{cluster}\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n{listener}\n'
-            f'\n[quotas]\nfile = "{quotas}"\n\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = ""\n{capture}'
+            f'\n[quotas]\nfile = "{quotas}"\n\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = ""\n{more}'
         )
         return sluice_command(path)
-
-    def _captured(self, name: str) -> str:
-        """The table that has everything captured, in a directory that any user may write."""
-        directory = self._directory / f"{name}-capture"
-        directory.mkdir(exist_ok=True)
-        directory.chmod(0o777)
-        return f'\n[capture]\ndirectory = "{directory}"\nrotate_seconds = 5\n'
 
 
 def sluice_command(config: Path) -> list[str]:

@@ -57,7 +57,8 @@ def write(
     document: Path, name: str, facts: Sequence[tuple[str, str]], outcome: Outcome, extra: str = ""
 ) -> None:
     """Replace the part of the document that belongs to `name`."""
-    tables = [facts_table(facts), bars_table(outcome), *outcome.tables]
+    bars = [bars_table(outcome)] if outcome.bars else []
+    tables = [facts_table(facts), *bars, *outcome.tables]
     content = "\n" + "\n".join(markdown(table) for table in tables) + extra + "\n"
     document.write_text(replace_between(document.read_text(), name, content))
 
@@ -69,7 +70,8 @@ def screen() -> Console:
 
 def show(console: Console, facts: Sequence[tuple[str, str]], outcome: Outcome) -> None:
     """Print everything."""
-    for table in [facts_table(facts), *outcome.tables, bars_table(outcome)]:
+    bars = [bars_table(outcome)] if outcome.bars else []
+    for table in [facts_table(facts), *outcome.tables, *bars]:
         printed = ScreenTable(title=table.title or None, title_justify="left", caption=table.note or None)
         for number, column in enumerate(table.columns):
             printed.add_column(column, justify="right" if number else "left")

@@ -1,7 +1,10 @@
-"""`python -m tests.load`: three brokers, one replay direct and one through Sluice, and a table of both.
+"""`make load`: a capture replayed against three brokers: direct, through Sluice, through Sluice capturing.
 
-Every client id has a quota through Sluice, so high that nothing is held back: what differs is the way alone.
-With --capture the second row's Sluice captures too. The reports are left in build/load.
+At several speeds, one row each. Every client id has a quota through Sluice, so high that nothing is held back: what
+differs is the way alone. A whole run (the shipped recording, both speeds) writes its table to docs/benchmarks.md, and
+takes about three minutes; each replay's report is left in build/load.
+
+Exit code 1 when a replay could not be done, or something was lost or answered with an error.
 """
 
 import argparse
@@ -10,112 +13,123 @@ import io
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
 
 from offline.replay.__main__ import parser
 from offline.replay.command import main as replay
+from tests.bench import machine, report
+from tests.bench.options import DOCUMENT
+from tests.bench.results import Outcome, Table
 from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
 from tests.load.make_capture import DIRECTORY
 from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
 
+DIRECT: Final = "direct"
+SLUICE: Final = "Sluice"
+CAPTURING: Final = "Sluice, capturing"
+SPEEDS: Final = ("1", "4")
 _UNREACHED: Final = 10**12
 _WARM_UP_SECONDS: Final = "5"
-_ROWS: Final[Sequence[tuple[str, Callable[[Mapping[str, Any]], float]]]] = (
+
+
+def _lost(result: Mapping[str, Any]) -> int:
+    requests = result["requests"]
+    lost = sum(requests[name] for name in ("lost_with_connection", "unanswered", "dropped_here"))
+    return int(lost + sum(requests["errors"].values()))
+
+
+_COLUMNS: Final[Sequence[tuple[str, Callable[[Mapping[str, Any]], float]]]] = (
     ("requests/s", lambda found: found["achieved"]["requests_per_second"]),
-    ("answered", lambda found: found["requests"]["answered"]),
+    ("MB/s sent", lambda found: found["achieved"]["request_bytes"] / 1e6 / found["planned"]["seconds"]),
+    ("MB/s got", lambda found: found["achieved"]["response_bytes"] / 1e6 / found["planned"]["seconds"]),
     ("p50 ms", lambda found: found["latency_ms"]["p50"]),
     ("p99 ms", lambda found: found["latency_ms"]["p99"]),
     ("p99.9 ms", lambda found: found["latency_ms"]["p99.9"]),
-    ("late p99 ms", lambda found: found["late_ms"]["p99"]),
-    ("throttled", lambda found: found["throttle_ms"]["requests"]),
-    ("errors", lambda found: sum(found["requests"]["errors"].values())),
+    ("late itself, p99 ms", lambda found: found["late_ms"]["p99"]),
+    ("lost or failed", _lost),
 )
+
+Found = dict[tuple[str, str], Mapping[str, Any]]
 
 
 def main() -> int:
-    """Give the exit code: 1 when a replay failed, or lost something."""
+    """Give the exit code."""
     options = argparse.ArgumentParser(prog="make load", description=__doc__)
-    options.add_argument("--speed", default="1", help="times as fast as recorded")
-    options.add_argument("--seconds", default="30", help="of the recording")
-    options.add_argument("--capture", action="store_true", help="capture what passes through Sluice")
+    options.add_argument("--speed", help="times as fast as recorded (1, then 4)")
+    options.add_argument("--seconds", help="of the recording (all of it)")
     options.add_argument("--recording", default=str(DIRECTORY), help="another capture than the synthetic one")
+    options.add_argument("--document", type=Path, default=DOCUMENT)
     given = options.parse_args()
+    speeds = SPEEDS if given.speed is None else (given.speed,)
     processes.exit_on_signals()
-    console = Console()
-    reports = ROOT / "build" / "load"
-    reports.mkdir(parents=True, exist_ok=True)
+    console = report.screen()
     try:
-        found = _measure(console, given, reports)
+        found = _measure(console, given, speeds)
     except MissingPrerequisiteError as error:
         console.print(str(error))
         return 1
-    if len(found) < 2:
-        return 1
-    console.print(_table(found))
-    console.print(f"reports in {reports.relative_to(ROOT)}")
-    return 1 if any(_lost(result) for result in found.values()) else 0
+    whole = len(found) == 3 * len(speeds)
+    outcome, facts = Outcome([_table(found)] if found else []), machine.describe("three brokers, one replica")
+    report.show(console, facts, outcome)
+    if whole and given.speed is given.seconds is None and given.recording == str(DIRECTORY):
+        report.write(given.document, "load", facts, outcome)
+        console.print(f"written to {given.document}")
+    return 0 if whole and not any(_lost(result) for result in found.values()) else 1
 
 
-def _measure(console: Console, given: argparse.Namespace, reports: Path) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _measure(console: Console, given: argparse.Namespace, speeds: Sequence[str]) -> Found:
+    reports = ROOT / "build" / "load"
+    reports.mkdir(parents=True, exist_ok=True)
+    found: Found = {}
     console.print("Starting three Kafka brokers (about 15 s) …")
-    with (
-        tempfile.TemporaryDirectory(prefix="sluice-load-") as directory,
-        Cluster(ClusterOptions(nodes=3)) as cluster,
-    ):
-        direct = cluster.bootstrap().split(",")[0]
-        _warm_up(given, direct)
-        _replay(given, direct, reports, "direct", found)
-        sections = {"capture": {"directory": str(Path(directory) / "capture")}} if given.capture else {}
-        quotas = {"producer_default": _UNREACHED, "consumer_default": _UNREACHED}
-        settings = SluiceSettings(cluster.bootstrap(), quotas=quotas, sections=sections)
-        with SluiceProcess.configured(settings, Path(directory)) as sluice:
-            name = "sluice, capturing" if given.capture else "sluice"
-            _replay(given, sluice.bootstrap, reports, name, found)
+    with Cluster(ClusterOptions(nodes=3)) as cluster:
+        _warm_up(given.recording, cluster.bootstrap().split(",")[0])
+        for speed in speeds:
+            for way in (DIRECT, SLUICE, CAPTURING):
+                with _target(cluster, way) as target:
+                    console.print(f"--- {way}, speed {speed}")
+                    name = f"{way.lower().replace(', ', '-')}-{speed}"
+                    words = [given.recording, "--target", target, "--speed", speed, "--create"]
+                    words += ["--seconds", given.seconds] if given.seconds else []
+                    files = [reports / f"{name}.json", reports / f"{name}.html"]
+                    words += ["--json", str(files[0]), "--html", str(files[1])]
+                    if replay(parser().parse_args(["replay", *words])) == 0:
+                        found[speed, way] = json.loads(files[0].read_text())
+    console.print(f"reports in {reports.relative_to(ROOT)}")
     return found
 
 
-def _warm_up(given: argparse.Namespace, target: str) -> None:
+@contextlib.contextmanager
+def _target(cluster: Cluster, way: str) -> Iterator[str]:
+    """Where a replay connects to; Sluice is a new one each time."""
+    if way == DIRECT:
+        yield cluster.bootstrap().split(",")[0]
+        return
+    with tempfile.TemporaryDirectory(prefix="sluice-load-") as directory:
+        sections = {"capture": {"directory": str(Path(directory) / "capture")}} if way == CAPTURING else {}
+        quotas = {"producer_default": _UNREACHED, "consumer_default": _UNREACHED}
+        settings = SluiceSettings(cluster.bootstrap(), quotas=quotas, sections=sections)
+        with SluiceProcess.configured(settings, Path(directory)) as sluice:
+            yield sluice.bootstrap
+
+
+def _warm_up(recording: str, target: str) -> None:
     """Let brokers that have just started compile what they need: the first row would pay for it."""
-    words = [given.recording, "--target", target, "--seconds", _WARM_UP_SECONDS, "--create", "--no-progress"]
+    words = [recording, "--target", target, "--seconds", _WARM_UP_SECONDS, "--create", "--no-progress"]
     with contextlib.redirect_stdout(io.StringIO()):
         replay(parser().parse_args(["replay", *words]))
 
 
-def _replay(given: argparse.Namespace, target: str, reports: Path, name: str, found: dict[str, Any]) -> None:
-    result = reports / f"{name.split(',', maxsplit=1)[0]}.json"
-    words = [
-        given.recording,
-        "--target",
-        target,
-        "--speed",
-        given.speed,
-        "--seconds",
-        given.seconds,
-        "--create",
-    ]
-    words += ["--json", str(result), "--html", str(result.with_suffix(".html"))]
-    print(f"--- {name}")
-    if replay(parser().parse_args(["replay", *words])) == 0:
-        found[name] = json.loads(result.read_text())
-
-
-def _lost(result: Mapping[str, Any]) -> bool:
-    requests = result["requests"]
-    return bool(requests["errors"] or requests["lost_with_connection"] or requests["unanswered"])
-
-
-def _table(found: Mapping[str, Any]) -> Table:
-    table = Table("way", *(name for name, _ in _ROWS), expand=False)
-    for way, result in found.items():
-        values: Sequence[str] = [f"{read(result):g}" for _, read in _ROWS]
-        table.add_row(way, *values)
-    return table
+def _table(found: Found) -> Table:
+    rows = tuple(
+        (way, speed, *(f"{read(result):.4g}" for _, read in _COLUMNS))
+        for (speed, way), result in found.items()
+    )
+    return Table("Replayed", ("way", "× recorded speed", *(name for name, _ in _COLUMNS)), rows)
 
 
 if __name__ == "__main__":

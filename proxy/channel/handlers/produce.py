@@ -38,7 +38,7 @@ _FIELDS_BYTES_MAX: Final = 128 * 1024
 _NOTHING_TO_REWRITE: Final = bytes(5)
 
 
-def request(
+def request(  # noqa: C901 - a call a frame costs 5 %
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int], now_ms: int
 ) -> int:
     """Charge the request, and owe its answer unless acks=0."""
@@ -63,10 +63,11 @@ def request(
         if decision.hold_until_ms > now_ms:
             return side.wait(decision.hold_until_ms, held=True)
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
-    if state.charges.charges_produced_topics and _walked(
-        side, buf, pos, end, body, head, acks, mute_until_ms
-    ):
-        return WALK
+    if state.charges.charges_produced_topics:
+        side.walk_answered = bool(acks)
+        side.walk = state.produce_walk(buf, pos, end, body, head)
+        if side.walk is not None:
+            return _walked(state, head, acks, mute_until_ms)
     if not acks:
         return 0
     if mute_until_ms or (version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None):
@@ -76,25 +77,11 @@ def request(
     return 0
 
 
-def _walked(
-    side: Side,
-    buf: Buffer,
-    pos: int,
-    end: int,
-    body: int,
-    head: tuple[int, int, int, int, int],
-    acks: int,
-    mute_until_ms: int,
-) -> bool:
-    """Walk through the request for its topics' sake, if that is needed; what they cost is told in its answer too."""
-    state: ChannelState = side.state
-    side.walk_answered = bool(acks)
-    side.walk = state.produce_walk(buf, pos, end, body, head)
-    if side.walk is None:
-        return False
+def _walked(state: ChannelState, head: tuple[int, int, int, int, int], acks: int, mute_until_ms: int) -> int:
+    """Owe the answer to a request that is walked for its topics' sake; what they cost is told in it too."""
     if acks:
         state.in_flight.append((head[3], _answer, head[2], mute_until_ms))
-    return True
+    return WALK
 
 
 def _acks(buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int]) -> int | None:

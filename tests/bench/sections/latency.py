@@ -4,7 +4,7 @@ import json
 from typing import Final
 
 from tests.bench.figures import median
-from tests.bench.lanes import DIRECT, HAPROXY, SIDECAR, SLUICE
+from tests.bench.lanes import CAPTURING, DIRECT, HAPROXY, SIDECAR, SLUICE
 from tests.bench.results import MISSING, Outcome, Table
 from tests.bench.sections.throughput import rotated
 from tests.bench.stage import Stage
@@ -44,7 +44,7 @@ def run(stage: Stage) -> Outcome:
 def _table(figures: dict[str, dict[str, list[float]]], rate: str) -> Table:
     middle = {lane: {name: median(mine[name]) for name in PERCENTILES} for lane, mine in figures.items()}
     rows = []
-    for lane in [name for name in LANES if name in middle]:
+    for lane in [name for name in (*LANES, CAPTURING) if name in middle]:
         total = [f"{middle[lane][name]:.2f}" for name in PERCENTILES]
         added = [
             MISSING if lane == DIRECT else f"{middle[lane][name] - middle[DIRECT][name]:+.2f}"

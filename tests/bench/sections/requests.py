@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tests.bench.figures import median
-from tests.bench.lanes import DIRECT, HAPROXY, SIDECAR, SLUICE, Lane
+from tests.bench.lanes import CAPTURING, DIRECT, HAPROXY, SIDECAR, SLUICE, Lane
 from tests.bench.process import cpu_seconds
 from tests.bench.results import MISSING, Bar, Outcome, Table, ratio
 from tests.bench.sections.throughput import rotated
@@ -56,7 +56,7 @@ def _run(stage: Stage, title: str, size: int) -> tuple[Outcome, float | None]:
                     f"{title} {number + 1}/{stage.options.rounds} {lane.name}: {mine.per_second[-1]:.0f}/s{cost}"
                 )
     stage.delete_topic(topic)
-    return _report(title, figures, stage.options.request_connections)
+    return _report(stage, title, figures)
 
 
 def _turn(stage: Stage, lane: Lane, topic: str, size: int, mine: Figures) -> None:
@@ -73,11 +73,11 @@ def _turn(stage: Stage, lane: Lane, topic: str, size: int, mine: Figures) -> Non
         mine.per_second.append(answer["requests"] / answer["seconds"])
 
 
-def _report(title: str, figures: dict[str, Figures], connections: int) -> tuple[Outcome, float | None]:
+def _report(stage: Stage, title: str, figures: dict[str, Figures]) -> tuple[Outcome, float | None]:
     cost = {name: median(mine.microseconds) for name, mine in figures.items() if mine.microseconds}
     rate = {name: median(mine.per_second) for name, mine in figures.items()}
     rows = []
-    for name in [lane for lane in LANES if lane in figures]:
+    for name in [lane for lane in (*LANES, CAPTURING) if lane in figures]:
         to_haproxy = ratio(cost.get(name), cost.get(HAPROXY))
         rows.append(
             (
@@ -89,5 +89,7 @@ def _report(title: str, figures: dict[str, Figures], connections: int) -> tuple[
             )
         )
     columns = ("lane", "proxy CPU µs/request", "× HAProxy", "requests/s", "× direct")
+    connections = stage.options.request_connections
     note = f"Produce with acks=1, one record, {connections} connections with one request under way each."
-    return Outcome([Table(title, columns, tuple(rows), note)]), ratio(cost.get(SLUICE), cost.get(HAPROXY))
+    measured = ratio(cost.get(stage.lanes.subject), cost.get(HAPROXY))
+    return Outcome([Table(title, columns, tuple(rows), note)]), measured

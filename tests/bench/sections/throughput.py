@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.bench import perf_tools
 from tests.bench.figures import median
-from tests.bench.lanes import DIRECT, HAPROXY, SIDECAR, SLUICE, UNPRIVILEGED, Lane
+from tests.bench.lanes import CAPTURING, DIRECT, HAPROXY, SIDECAR, SLUICE, UNPRIVILEGED, Lane
 from tests.bench.process import cpu_seconds
 from tests.bench.results import MISSING, Bar, Outcome, Table, ratio
 from tests.bench.stage import Stage
@@ -67,7 +67,7 @@ def _produce(stage: Stage, what: str, *properties: str) -> Outcome:
         finally:
             stage.delete_topic(topic)
 
-    return _report(what, PRODUCE_LIMIT, _measure(stage, what, records, move))
+    return _report(stage, what, PRODUCE_LIMIT, _measure(stage, what, records, move))
 
 
 def run_consume(stage: Stage) -> Outcome:
@@ -81,7 +81,7 @@ def run_consume(stage: Stage) -> Outcome:
     def move(lane: Lane, number: int) -> perf_tools.Throughput:
         return perf_tools.consume(lane.bootstrap, "consume", number, f"consume-{next(numbers)}")
 
-    outcome = _report("consume", CONSUME_LIMIT, _measure(stage, "consume", records, move))
+    outcome = _report(stage, "consume", CONSUME_LIMIT, _measure(stage, "consume", records, move))
     stage.delete_topic("consume")
     return outcome
 
@@ -107,11 +107,11 @@ def _measure(stage: Stage, what: str, records: int, move: Move) -> dict[str, Fig
     return figures
 
 
-def _report(what: str, limit: float, figures: dict[str, Figures]) -> Outcome:
+def _report(stage: Stage, what: str, limit: float, figures: dict[str, Figures]) -> Outcome:
     speed = {name: median(mine.megabytes_per_second) for name, mine in figures.items()}
     cpu = {name: median(mine.cpu_per_gigabyte) for name, mine in figures.items() if mine.cpu_per_gigabyte}
     rows = []
-    for name in [lane for lane in LANES if lane in figures]:
+    for name in [lane for lane in (*LANES, CAPTURING) if lane in figures]:
         to_haproxy = ratio(cpu.get(name), cpu.get(HAPROXY))
         rows.append(
             (
@@ -124,5 +124,6 @@ def _report(what: str, limit: float, figures: dict[str, Figures]) -> Outcome:
             )
         )
     columns = (what, "proxy CPU s/GB", "each round", "× HAProxy", "MB/s", "× direct")
-    bar = Bar(f"{what}: CPU per GB against HAProxy", ratio(cpu.get(SLUICE), cpu.get(HAPROXY)), limit)
+    measured = ratio(cpu.get(stage.lanes.subject), cpu.get(HAPROXY))
+    bar = Bar(f"{what}: CPU per GB against HAProxy", measured, limit)
     return Outcome([Table(f"{what.capitalize()}, full speed", columns, tuple(rows))], [bar])

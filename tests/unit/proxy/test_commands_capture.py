@@ -12,7 +12,7 @@ from tests.unit.proxy.capture.rows import row
 
 
 def written(path: Path, *, frames: bool = False) -> Path:
-    made = Tables("p", lambda _id: None, pause_seconds=0, frames=frames)
+    made = Tables("p", lambda _id: None, frames=frames)
     rows = [[*row(0), bytes(161)], [*row(1), b""]] if frames else [row(0), row(1)]
     with path.open("wb") as file:
         writer = made.writer(file)

@@ -55,10 +55,28 @@ def test_what_nobody_leads_is_left_out_and_counted() -> None:
     made = encoder()
     assert made.encode(recorded(partitions=(Part("b", 0, 10, 1),)), 5) is None
     assert made.unplaced == 1
-    kept = body(
-        made.encode(recorded(partitions=(Part("b", 0, 10, 1), Part("", -1, 9, -1), Part("a", 0, 100, 1))), 5)
-    )
-    assert ([topic.name for topic in kept.topic_data], made.unplaced) == (["a"], 3)
+    kept = body(made.encode(recorded(partitions=(Part("b", 0, 10, 1), Part("a", 0, 100, 1))), 5))
+    assert ([topic.name for topic in kept.topic_data], made.unplaced) == (["a"], 2)
+
+
+@pytest.mark.parametrize(
+    ("broker", "rest", "expected", "unplaced"),
+    [
+        (1, 3000, [(0, 1000), (2, 3000)], 0),
+        (1, 3_000_000, [(0, 1000), (2, 1_000_000)], 0),
+        (2, 9, [(1, 1000)], 1),
+    ],
+)
+def test_what_was_summed_goes_to_the_topics_other_partitions(
+    broker: int, rest: int, expected: list[tuple[int, int]], unplaced: int
+) -> None:
+    made = encoder()
+    parts = (Part("a", 0, 1000, 7), Part("", -1, rest, -1))
+    (topic,) = body(made.encode(recorded(broker=broker, partitions=parts), 5)).topic_data
+    assert [(entry.index, len(entry.records)) for entry in topic.partition_data] == expected
+    assert made.unplaced == unplaced
+    (asked,) = body(made.encode(recorded(api_key=FETCH, broker=broker, partitions=parts), 5)).topics
+    assert [(entry.partition, entry.partition_max_bytes) for entry in asked.partitions] == expected
 
 
 def test_fetch_asks_for_the_recorded_bytes() -> None:

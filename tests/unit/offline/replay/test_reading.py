@@ -75,6 +75,27 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
         read([written(tmp_path / "x.parquet", columns=few)])
 
 
+@pytest.mark.parametrize(
+    ("column", "kind", "value", "problem"),
+    [
+        ("client_id", pa.string(), None, "client_id is missing"),
+        ("request_bytes", pa.int64(), 1 << 40, "nothing of 1099511627776 bytes can be sent"),
+        ("request_bytes", pa.string(), "many", "not supported between"),
+    ],
+)
+def test_row_that_is_none_is_named(
+    tmp_path: Path, column: str, kind: pa.DataType, value: object, problem: str
+) -> None:
+    columns = schema()
+    columns = columns.set(columns.get_field_index(column), pa.field(column, kind))
+    good = {each.name: EXAMPLES.get(each.type, 7) for each in COLUMNS}
+    good |= {column: "7" if kind == pa.string() else 7}
+    path = write(tmp_path / "x.parquet", [good, good | {column: value}], columns)
+    row = 1 if kind == pa.string() and value else 2  # which is a column of another type
+    with pytest.raises(CaptureError, match=f"x.parquet: row {row} is not of the layout: .*{problem}"):
+        read([path])
+
+
 def test_capture_without_rows_says_so(tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="nothing was captured"):
         read([written(tmp_path / "x.parquet", 0)])

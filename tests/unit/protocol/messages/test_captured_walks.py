@@ -8,7 +8,6 @@ from protocol.messages.captured_walks import (
     CapturedFetchWalk,
     CapturedProduceWalk,
     Found,
-    produced_at_hand,
 )
 from protocol.messages.walk import OTHER_TOPICS, Sizes
 from tests.support.batches import batch
@@ -56,7 +55,7 @@ def test_sizes_of_topics_are_the_same_as_without_notes(kind: Walks, version: int
     sizes: Sizes = {}
     plain: Sizes = {}
     noted(kind, version, frame, sizes=sizes)
-    relay(kind.__mro__[1](version, len(frame) - 4, plain), frame, (), None)
+    relay(kind.__mro__[2](version, len(frame) - 4, plain), frame, (), None)
     assert sizes == plain
     assert sizes
 
@@ -101,6 +100,32 @@ def test_walk_ends_with_the_last_partitions_header() -> None:
     assert (walk.done, walk.unseen) == (True, len(frame) - 200)
 
 
+@pytest.mark.parametrize("kind", [CapturedProduceWalk, CapturedFetchWalk])
+def test_large_rest_is_summed_unless_all_is_asked_for(kind: Walks) -> None:
+    frame = whole(kind, 12, {"a": [20_000, 30_000, 10_000]})
+    assert [entry[1:3] for entry in noted(kind, 12, frame, 4096)] == [(0, 20_000), (1, 30_000), (2, 10_000)]
+    walk = kind(12, len(frame) - 4, whole=False)
+    assert relay(walk, frame, (4096,), None) == frame
+    first, rest = walk.found
+    fields = rest[2] - 30_000 - 10_000  # between the payloads, and behind them
+    assert first[1:3] == (0, 20_000)
+    assert (rest[0], rest[1], rest[3], 0 < fields < 100) == (OTHER_TOPICS, UNCOUNTED, UNCOUNTED, True)
+
+
+def test_small_rest_is_walked_whatever_is_asked_for() -> None:
+    frame = produce_to(12, {"a": [20_000, 3_000]})
+    walk = CapturedProduceWalk(12, len(frame) - 4, whole=False)
+    relay(walk, frame, (4096,), None)
+    assert [entry[1] for entry in walk.found] == [0, 1]
+
+
+def test_rest_that_is_walked_for_topics_is_told_apart() -> None:
+    frame = produce_to(12, {"a": [20_000, 30_000]})
+    walk = CapturedProduceWalk(12, len(frame) - 4, {}, whole=False)
+    relay(walk, frame, (4096,), None)
+    assert [entry[1] for entry in walk.found] == [0, 1]
+
+
 def test_answer_is_walked_to_its_end_where_addresses_are_rewritten() -> None:
     frame = fetched_from(16, {"a": [1_000_000]})
     walk = CapturedFetchWalk(16, len(frame) - 4)
@@ -109,34 +134,3 @@ def test_answer_is_walked_to_its_end_where_addresses_are_rewritten() -> None:
     sidecar = CapturedFetchWalk(16, len(frame) - 4)
     sidecar.feed(bytearray(frame[:200]), 0, 200, None)
     assert (sidecar.done, sidecar.unseen) == (True, len(frame) - 200)
-
-
-@pytest.mark.parametrize("version", range(9, 14))
-@pytest.mark.parametrize(
-    "topics", [{"a": [100]}, {"a": [100, 0, 300], "b": [20_000]}, {"a": [], "b": [5]}, {"a": [2_000_000]}, {}]
-)
-def test_at_hand_is_found_what_a_walk_finds(version: int, topics: dict[str, list[int]]) -> None:
-    frame = produce_to(version, topics)
-    walked = noted(CapturedProduceWalk, version, frame)
-    body = 14 + len("a")
-    assert produced_at_hand(frame, body, len(frame), len(frame), version) == walked
-    for limit in range(len(frame)):
-        found = produced_at_hand(frame, body, limit, len(frame), version)
-        if found is not None:
-            assert [entry[:3] for entry in found] == [entry[:3] for entry in walked]
-        if limit > 1000:
-            break
-
-
-def test_records_at_hand_are_counted() -> None:
-    frame = with_batches(produce_to(12, {"a": [5000]}), 5000, batch(77, 5000))
-    assert produced_at_hand(frame, 15, 200, len(frame), 12) == [(b"a", 0, 5000, 77)]
-    frame = with_batches(produce_to(12, {"a": [5000]}), 5000, batch(77, 4000), batch(1, 1000))
-    assert produced_at_hand(frame, 15, len(frame), len(frame), 12) == [(b"a", 0, 5000, 78)]
-
-
-def test_what_is_not_plain_is_left_to_the_walk() -> None:
-    assert produced_at_hand(produce_to(8, {"a": [5]}), 15, 1000, 1000, 8) is None
-    transactional = bytearray(produce_to(9, {"a": [5]}))
-    transactional[16] = 2
-    assert produced_at_hand(transactional, 15, len(transactional), len(transactional), 9) is None

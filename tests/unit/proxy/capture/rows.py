@@ -13,14 +13,11 @@ TOPIC_ID = bytes(range(16))
 def row(seq: int = 0, *, place: Place = PLACE, version: int = 9, partitions: Any = ()) -> list[Any]:
     """A Produce of 157 bytes, answered in 1.5 ms with 60, that told 40 ms and had waited 3."""
     return [
-        9,
+        (157, PRODUCE, version, 9, 1),
         place,
         seq,
         MONO_NS + 1000 * seq,
         MONO_NS,
-        PRODUCE,
-        version,
-        157,
         60,
         1_500_000,
         40,

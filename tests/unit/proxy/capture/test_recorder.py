@@ -17,8 +17,8 @@ def recorder(sample: float = 1.0, process: str = "p") -> tuple[Recorder, Capture
 def test_connections_are_numbered() -> None:
     made, _ = recorder()
     assert [made.tap("10.0.0.1", "clients") for _ in range(2)] == [
-        Tap(made, 1, "10.0.0.1", "clients", "off"),
-        Tap(made, 2, "10.0.0.1", "clients", "off"),
+        Tap(made, 1, "10.0.0.1", "clients", "off", 1.0),
+        Tap(made, 2, "10.0.0.1", "clients", "off", 1.0),
     ]
 
 

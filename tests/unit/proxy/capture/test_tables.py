@@ -8,13 +8,14 @@ import pyarrow.parquet as pq
 from protocol.capture import COLUMNS, FRAME, SCHEMA_KEY
 from proxy.capture.recorder import Batch
 from proxy.capture.tables import Tables, unnamed
+from proxy.channel import Row
 from tests.unit.proxy.capture.rows import MONO_NS, PLACE, TOPIC_ID, row
 
 OFFSET_NS = 1_700_000_000_000_000_000
 
 
 def tables() -> Tables:
-    return Tables("run", {TOPIC_ID: "orders"}.get, pause_seconds=0)
+    return Tables("run", {TOPIC_ID: "orders"}.get)
 
 
 def converted(*rows: list[object]) -> list[dict[str, object]]:
@@ -64,7 +65,7 @@ def test_rows_of_several_clients_keep_apart() -> None:
 
 def test_what_is_not_there_is_minus_one() -> None:
     unanswered = row()
-    unanswered[8], unanswered[9] = -1, -1000
+    unanswered[Row.RESPONSE_BYTES], unanswered[Row.UPSTREAM_NS] = -1, -1000
     (found,) = converted(unanswered)
     assert (found["response_bytes"], found["upstream_us"]) == (-1, -1)
 
@@ -103,7 +104,7 @@ def test_file_says_its_version_and_has_no_nulls(tmp_path: Path) -> None:
 
 
 def test_frames_are_a_column_more_where_they_are_kept() -> None:
-    made = Tables("run", lambda _id: None, pause_seconds=0, frames=True)
+    made = Tables("run", lambda _id: None, frames=True)
     rows = [[*row(0), bytes(157 + 4)], [*row(1), b"half"], [*row(2), b""]]
     found = made.convert(Batch(rows, 0))
     assert found.schema.names == [*(column.name for column in COLUMNS), FRAME.name]

@@ -75,7 +75,7 @@ class Rig:
         self.stats = CaptureStats()
         self.recorder = Recorder("p", 1.0, self.stats)
         topics = Topics()
-        tables = Tables("p", topics.known, pause_seconds=0)
+        tables = Tables("p", topics.known)
         self.writer = Writer(
             self.recorder,
             directory,

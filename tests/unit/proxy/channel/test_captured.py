@@ -4,7 +4,7 @@ from typing import Any
 
 from protocol.api import HEARTBEAT, PRODUCE
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import ROWS_MAX, ChannelSettings, Place, Row, Tap
+from proxy.channel import ROWS_MAX, ChannelSettings, Head, Place, Row, Tap
 from proxy.channel.capture_rows import NONE_NS
 from proxy.channel.captured import CapturedChannel
 from proxy.stats import Stats
@@ -68,7 +68,7 @@ def test_row_says_who_asked_what_and_how_long_it_took() -> None:
     talk.broker(107, answer, Pass(answer))
     place = Place(7, "10.0.0.1", "clients", 1, "ANONYMOUS", "c")
     assert rows.rows == [
-        [1, place, 0, 100 * MS, 100 * MS, HEARTBEAT, 4, len(request) - 4, 20, 7 * MS, 0, 0, "", 0, ()]
+        [(len(request) - 4, HEARTBEAT, 4, 1, 1), place, 0, 100 * MS, 100 * MS, 20, 7 * MS, 0, 0, "", 0, ()]
     ]
 
 
@@ -91,7 +91,7 @@ def test_produce_names_its_partitions() -> None:
     talk.client(0, request, Pass(request))
     talk.broker(5, answer, Pass(answer))
     (row,) = rows.rows
-    assert (row[Row.API_KEY], row[Row.REQUEST_BYTES]) == (PRODUCE, len(request) - 4)
+    assert row[Row.HEAD][: Head.API_VERSION] == (len(request) - 4, PRODUCE)
     assert [found[:3] for found in row[Row.PARTITIONS]] == [(b"a", 0, 100), (b"a", 1, 20), (b"b", 0, 3)]
 
 
@@ -210,6 +210,28 @@ def test_created_partitions_are_counted_without_a_quota() -> None:
     assert rows.rows[0][Row.MUTATIONS] == 10 + 5
 
 
+def test_share_of_large_requests_has_all_partitions() -> None:
+    rows = Rows()
+    tap = Tap(rows, 0, "10.0.0.1", "clients", partition_sample=0.25)
+    settings = ChannelSettings(broker=1, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)
+    engine = Engine(EngineOptions(), Definitions(static=StaticQuotas()))
+    talk = Playbook(CapturedChannel(settings, engine, SessionTable(100), Stats(), tap))
+    large = frames.produce_to(9, {"a": [40_000, 10_000]}, acks=0)
+    small = frames.produce_to(9, {"a": [400, 100]}, acks=0)
+    for request in (large, large, small, large, large, large):
+        talk.orders("client", 0, request[:1000])
+        talk.orders("client", 1, request[1000:])
+    # Every fourth large one, and all that are small.
+    assert [[found[1] for found in row[Row.PARTITIONS]] for row in rows.rows] == [
+        [0, -1],
+        [0, -1],
+        [0, 1],
+        [0, -1],
+        [0, 1],
+        [0, -1],
+    ]
+
+
 def test_requests_that_are_never_answered_are_rows_too() -> None:
     rows = Rows()
     talk = captured(rows)
@@ -240,4 +262,4 @@ def test_full_batch_is_handed_over() -> None:
     request, answer = frames.heartbeat(), frames.answer(20)
     talk.client(0, request, Pass(request))
     talk.orders("broker", 0, answer)
-    assert (len(rows.rows), rows.batches, rows.rows[-1][Row.API_KEY]) == (ROWS_MAX, 1, HEARTBEAT)
+    assert (len(rows.rows), rows.batches, rows.rows[-1][Row.HEAD][Head.API_KEY]) == (ROWS_MAX, 1, HEARTBEAT)

@@ -7,7 +7,7 @@ import pytest
 
 from protocol.api import API_NAMES, HEARTBEAT, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import ChannelSettings, Row, Tap, whole
+from proxy.channel import ChannelSettings, Head, Row, Tap, whole
 from proxy.channel import kept_frames as module
 from proxy.channel.captured import CapturedChannel
 from proxy.channel.kept_frames import Keeper
@@ -79,7 +79,7 @@ def test_large_request_is_put_together_as_it_passes(cuts: tuple[int, ...]) -> No
     for number in (1, 2):
         dialogue.orders("broker", 0, frames.produce_answer(9, correlation_id=number))
     dialogue.orders("broker", 0, frames.answer(20, correlation_id=3))
-    found = [whole(row[Row.FRAME], row[Row.REQUEST_BYTES]) for row in rows.rows]
+    found = [whole(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in rows.rows]
     assert found == [first, second, frames.heartbeat(correlation_id=3)]
     assert rows.kept_bytes == len(stream) - 3 * 4
 
