@@ -11,7 +11,7 @@ from tests.cluster import Cluster
 from tests.tune.loop import HOGS, tune
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 def test_what_is_predicted_is_what_happens(kafka: Cluster, tmp_path: Path) -> None:
     tuned = tune(kafka.bootstrap(), tmp_path, 30.0, print)
     print(tuned.said)
