@@ -27,6 +27,9 @@ __all__ = ["run"]
 
 _KEY: Final = ("direction", "user", "client_id", "broker")
 _PARTITIONS_A_CORE: Final = 4
+# A limiter is divided where it has more than half of a core's share. In more parts the cores would be busy more evenly
+# at the end; but its rows are shuffled and sorted for each part, which takes longer than to decide them.
+_PARTS_A_CORE: Final = 2
 _NUMBERS: Final = (
     "requests",
     "decisions",
@@ -59,7 +62,9 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     rows = _of_scope(charged(requests), options.engine)
     numbered = _limiters(rows, entities, options.heavy)
     partitions = _PARTITIONS_A_CORE * cores(spark)
-    limiters, requests_of = _arrays(numbered, len(plan.produce) + len(plan.fetch), partitions)
+    limiters, requests_of = _arrays(
+        numbered, len(plan.produce) + len(plan.fetch), _PARTS_A_CORE * cores(spark)
+    )
     parts = spark.createDataFrame(
         [(number, int(chunks)) for number, chunks in enumerate(limiters.chunks) if chunks > 1],
         "limiter int, parts int",
@@ -109,14 +114,14 @@ def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
     ).cache()
 
 
-def _arrays(numbered: DataFrame, candidates: int, partitions: int) -> tuple[Limiters, Ints]:
+def _arrays(numbered: DataFrame, candidates: int, shares: int) -> tuple[Limiters, Ints]:
     found = numbered.orderBy("limiter").toArrow()
     requests: Ints = found["requests"].to_numpy().astype(np.int64)
     return Limiters(
         broker=found["broker"].to_numpy().astype(np.int32),
         consumes=np.array(found["direction"].to_pylist()) == "fetch",
         heavy=found["heavy"].to_numpy().astype(np.int32),
-        chunks=chunks_of(requests, max(1, candidates // 2), partitions),
+        chunks=chunks_of(requests, max(1, candidates // 2), shares),
     ), requests
 
 

@@ -40,8 +40,7 @@ def run(spark: SparkSession, options: IngestOptions, store: Store) -> list[str]:
     try:
         captured = _kafka(spark, options) if options.kafka else _files(spark, options, problems)
         with store.writing("ingest") as writer:
-            rows = _sound_rows(captured, options, problems)
-            return _write(spark, rows, options, problems, writer)
+            return _write(spark, captured, options, problems, writer)
     except (PySparkException, Py4JJavaError) as error:
         raise InputError(_unreadable(error)) from error
 
@@ -84,12 +83,12 @@ def _kafka(spark: SparkSession, options: IngestOptions) -> DataFrame:
 
 
 def _sound_rows(captured: DataFrame, options: IngestOptions, problems: list[Problem]) -> DataFrame:
-    """Without rows that cannot be; they are named."""
+    """Without rows that cannot be; they are named. It reads everything once more."""
     problem = transform.impossible()
     found = captured.filter(problem.isNotNull()).select(*_FILE_COLUMNS, problem.alias("problem"))
     bad = [(row["file"], row["row"], row["problem"]) for row in found.limit(NAMED_MAX).collect()]
     _judge(bad, options, problems)
-    return captured.filter(problem.isNull()) if bad else captured
+    return captured.filter(problem.isNull())
 
 
 def _write(
@@ -100,6 +99,9 @@ def _write(
     writer: Writer,
 ) -> list[str]:
     found = transform.processes(rows).collect()
+    if any(row["impossible"] for row in found):
+        rows = _sound_rows(rows, options, problems)
+        found = transform.processes(rows).collect()
     if not found:
         raise InputError("no requests: every row was left out")
     schema = ddl(TABLES["ingest/processes"])

@@ -89,15 +89,15 @@ class Plan:
         return self.fetch if consumes else self.produce
 
 
-def chunks_of(requests: npt.NDArray[np.int64], candidates: int, partitions: int) -> npt.NDArray[np.int32]:
-    """In how many parts each limiter's candidates go, so that none is more than a task's fair share.
+def chunks_of(requests: npt.NDArray[np.int64], candidates: int, shares: int) -> npt.NDArray[np.int32]:
+    """In how many parts each limiter's candidates go, so that none is more than one of so many equal shares.
 
     >>> chunks_of(np.array([1000, 10, 10]), 20, 8).tolist()  # the first has nearly everything: in eight parts
     [8, 1, 1]
     """
-    fair = max(1.0, float(requests.sum()) / partitions)
+    fair = max(1.0, float(requests.sum()) / shares)
     parts = np.ceil(requests / fair)
-    return np.clip(parts, 1, max(1, min(candidates, partitions))).astype(np.int32)
+    return np.clip(parts, 1, max(1, min(candidates, shares))).astype(np.int32)
 
 
 def raw_outcomes(rows: DataFrame, plan: Plan, limiters: Limiters, partitions: int) -> DataFrame:

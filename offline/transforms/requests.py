@@ -31,7 +31,7 @@ BAD_ROW: Final = "process_index int, connection bigint, seq bigint"
 
 
 def processes(captured: DataFrame) -> DataFrame:
-    """One row a process: its clocks. `process_index` follows the order of first times."""
+    """One row a process: its clocks, and how many of its rows cannot be. `process_index` follows the first times."""
     drift_us = F.col("wall_ms") * 1000 - F.col("mono_us")
     found = captured.groupBy("process").agg(
         F.count("*").alias("requests"),
@@ -39,6 +39,7 @@ def processes(captured: DataFrame) -> DataFrame:
         F.max("wall_ms").alias("last_wall_ms"),
         F.min_by(drift_us, F.col("mono_us")).alias("offset_us"),
         ((F.max(drift_us) - F.min(drift_us)) / 1000).cast("bigint").alias("wall_step_ms"),
+        F.count_if(impossible().isNotNull()).alias("impossible"),
     )
     numbers = F.row_number().over(Window.orderBy("first_wall_ms", "process")) - 1
     return found.withColumn("process_index", numbers.cast("int"))
