@@ -15,7 +15,8 @@ Not here: foreign reassignments take no slots. Their partitions wait.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
 
 from quotas.errors import DefinitionError
 from quotas.reassignment_step import (
@@ -29,7 +30,7 @@ from quotas.reassignment_step import (
     next_step,
 )
 
-__all__ = ["PATIENCE_ROUNDS", "Batch", "BatchLimits", "choose_batch", "next_batch"]
+__all__ = ["PATIENCE_ROUNDS", "Batch", "BatchLimits", "Room", "Turns", "choose_batch", "next_batch"]
 
 PATIENCE_ROUNDS: Final = 8
 
@@ -86,7 +87,7 @@ class Batch:
     waited: Mapping[TopicPartition, int]
 
 
-class _Room:
+class Room:
     """What the steps under way leave."""
 
     def __init__(self, limits: BatchLimits, under_way: Iterable[Step]) -> None:
@@ -176,39 +177,93 @@ def choose_batch(
     gone: tuple[TopicPartition, ...] = (),
 ) -> Batch:
     """Choose among verdicts of `next_step`, which must hold for these limits; the rest as in `next_batch`."""
-    steps = [verdict for verdict in verdicts.values() if isinstance(verdict, Step)]
+    turns = Turns()
+    for place, verdict in enumerate(verdicts.values()):
+        if isinstance(verdict, Step):
+            turns.add(verdict, place, waited.get(verdict.key, 0))
     finished = tuple(key for key, verdict in verdicts.items() if isinstance(verdict, Finished))
     waiting = {key: verdict for key, verdict in verdicts.items() if isinstance(verdict, Waiting)}
-    begun, postponed = _choose(steps, _Room(limits, in_flight.values()), waited)
+    begun = turns.begin(limits, in_flight.values())
+    postponed = turns.waiting()
     waiting.update(postponed)
     more = bool(begun)
     rounds = {key: waited.get(key, 0) + more for key in postponed}
     return Batch(tuple(begun), waiting, finished, gone, rounds)
 
 
-def _choose(
-    steps: Sequence[Step], room: _Room, waited: Mapping[TopicPartition, int]
-) -> tuple[list[Step], dict[TopicPartition, Waiting]]:
-    """Choose among steps, and say of each other one what it waits for."""
+class _Kind(NamedTuple):
+    """What the limits look at of a step."""
 
-    def turn(step: Step) -> tuple[int, bool, int]:
-        rounds = waited.get(step.key, 0)
-        return -rounds if rounds >= PATIENCE_ROUNDS else 0, not step.moves_leader, -rounds
+    moves_leader: bool
+    leader: int
+    adds: tuple[int, ...]
 
-    begun: list[Step] = []
-    postponed: dict[TopicPartition, Waiting] = {}
-    turns: dict[str, Waiting] = {}
-    is_kept = False
-    for step in sorted(steps, key=turn):
-        limit = room.lacks(step)
-        if not limit:
+
+class Turns:
+    """Steps that wait for their turn.
+
+    Those that are alike to the limits wait in one queue: where the first of them does not fit, none does. So a batch
+    costs by their kinds and by what it begins, and not by all who wait.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[_Kind, list[tuple[int, int, Step]]] = {}
+        self._limits: dict[_Kind, str] = {}
+        self._round = 0
+
+    def add(self, step: Step, place: int, waited: int = 0) -> None:
+        """Have a step wait.
+
+        Args:
+            place: of its partition, in the order in which they were asked for.
+            waited: rounds that it has waited already.
+        """
+        kind = _Kind(step.moves_leader, step.leader, step.adds)
+        heappush(self._queues.setdefault(kind, []), (self._round - waited, place, step))
+
+    def begin(self, limits: BatchLimits, under_way: Iterable[Step] = ()) -> list[Step]:
+        """Choose the steps that begin now; they wait no more."""
+        room = Room(limits, under_way)
+        begun: list[Step] = []
+        self._limits = {}
+        is_kept = False
+        heads = [self._turn(kind) for kind in self._queues]
+        heapify(heads)
+        while heads:
+            impatience, *_, kind = heappop(heads)
+            queue = self._queues[kind]
+            step = queue[0][-1]
+            limit = room.lacks(step)
+            if limit:
+                self._limits[kind] = limit
+                if impatience and not is_kept:
+                    room.keep(step)
+                    is_kept = True
+                continue
             room.take(step)
             begun.append(step)
-            continue
-        if limit not in turns:
-            turns[limit] = Waiting(f"waits for its turn: reassignment.{limit} is reached", has_step=True)
-        postponed[step.key] = turns[limit]
-        if not is_kept and waited.get(step.key, 0) >= PATIENCE_ROUNDS:
-            room.keep(step)
-            is_kept = True
-    return begun, postponed
+            heappop(queue)
+            if queue:
+                heappush(heads, self._turn(kind))
+            else:
+                del self._queues[kind]
+        self._round += bool(begun)
+        return begun
+
+    def waiting(self) -> dict[TopicPartition, Waiting]:
+        """Say of each step that still waits what it waits for."""
+        reasons = {
+            limit: Waiting(f"waits for its turn: reassignment.{limit} is reached", has_step=True)
+            for limit in self._limits.values()
+        }
+        return {
+            step.key: reasons[limit]
+            for kind, limit in self._limits.items()
+            for _, _, step in self._queues[kind]
+        }
+
+    def _turn(self, kind: _Kind) -> tuple[int, bool, int, int, _Kind]:
+        """When the first of a queue has its turn: the least comes first, and no two are the same."""
+        since, place, _ = self._queues[kind][0]
+        rounds = self._round - since
+        return -rounds if rounds >= PATIENCE_ROUNDS else 0, not kind.moves_leader, since, place, kind

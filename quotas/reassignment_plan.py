@@ -9,7 +9,7 @@ Not here: time. How long copying takes is `move_estimate`'s to say.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from quotas.reassignment_batch import BatchLimits, choose_batch
+from quotas.reassignment_batch import BatchLimits, Turns
 from quotas.reassignment_step import (
     Finished,
     Move,
@@ -66,29 +66,30 @@ def plan_moves(
         live: the brokers that are alive.
         limits: how much may be under way at once.
     """
-    remaining = {move.key: move for move in moves}
+    remaining = {move.key: (place, move) for place, move in enumerate(moves)}
     state = {key: now[key] for key in remaining}
-
-    def verdict(key: TopicPartition) -> Step | Finished | Waiting:
-        return next_step(remaining[key], state[key], live, limits.replica_count)
-
-    # Of thousands of partitions a batch changes a few: only they are looked at again.
-    verdicts = {key: verdict(key) for key in remaining}
     batches: list[tuple[Step, ...]] = []
     finished: list[TopicPartition] = []
     waiting: dict[TopicPartition, Waiting] = {}
-    waited: Mapping[TopicPartition, int] = {}
-    while verdicts:
-        batch = choose_batch(verdicts, limits, {}, waited)
-        waited = batch.waited
-        finished += batch.finished
-        # Who has no step gets none by the success of others.
-        waiting |= {key: found for key, found in batch.waiting.items() if not found.has_step}
-        for key in (*batch.finished, *waiting):
-            verdicts.pop(key, None)
-        if batch.steps:
-            batches.append(batch.steps)
-        for step in batch.steps:
+    turns = Turns()
+
+    def judge(key: TopicPartition) -> None:
+        place, move = remaining[key]
+        verdict = next_step(move, state[key], live, limits.replica_count)
+        if isinstance(verdict, Step):
+            turns.add(verdict, place)
+        elif isinstance(verdict, Finished):
+            finished.append(key)
+        else:  # and gets none by the success of others
+            waiting[key] = verdict
+
+    for key in remaining:
+        judge(key)
+    # Of thousands of partitions a batch changes a few: only they are looked at again.
+    while batch := turns.begin(limits):
+        batches.append(tuple(batch))
+        for step in batch:
             state[step.key] = succeeded(state[step.key], step)
-            verdicts[step.key] = verdict(step.key)
+        for step in sorted(batch, key=lambda step: remaining[step.key][0]):
+            judge(step.key)
     return Plan(tuple(batches), tuple(finished), waiting)

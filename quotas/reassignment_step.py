@@ -122,6 +122,8 @@ class Step:
     def may_be_cancelled(self, now: PartitionNow) -> bool:
         """Whether a cancel leaves enough in sync: what was added goes, and with it its place in the ISR."""
         kept = [replica for replica in now.isr if replica not in self.adds]
+        if len(kept) == len(now.isr):
+            return bool(kept)  # nobody in sync goes, however few there are
         return len(kept) >= max(1, min(now.min_isr, len(self.current)))
 
 

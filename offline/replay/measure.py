@@ -124,6 +124,7 @@ def series(plan: Plan, samples: Samples) -> list[tuple[float, float, float, floa
     for bucket in sorted(due):
         times = sorted(found.get(bucket, []))
         middle, tail = (percentile(times, 0.5), percentile(times, 0.99)) if times else (0.0, 0.0)
-        seconds = width_us / 1e6
-        rows.append((bucket * seconds, due[bucket] / seconds, len(times) / seconds, middle, tail))
+        start = bucket * width_us / 1e6
+        seconds = min(width_us / 1e6, max(plan.seconds - start, 0.1))  # the last one is cut short
+        rows.append((start, due[bucket] / seconds, len(times) / seconds, middle, tail))
     return rows

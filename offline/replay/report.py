@@ -28,20 +28,20 @@ def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> 
     recorded = result["recorded"]
     figures = [
         ("requests planned", planned["requests"]),
-        ("sent, answered", f"{requests['sent']}, {requests['answered']}"),
+        ("sent / answered", f"{requests['sent']:,} / {requests['answered']:,}"),
         (
-            "requests/s planned, achieved",
-            f"{planned['requests_per_second']}, {achieved['requests_per_second']}",
+            "requests/s planned / achieved",
+            f"{planned['requests_per_second']:g} / {achieved['requests_per_second']:g}",
         ),
         ("connections", planned["connections"]),
-        ("seconds, speed", f"{planned['seconds']:g}, × {result['speed']:g}"),
-        ("bytes sent, received", f"{achieved['request_bytes']:,}, {achieved['response_bytes']:,}"),
-        ("recorded", f"{recorded['request_bytes']:,}, {recorded['response_bytes']:,}"),
+        ("seconds / speed", f"{planned['seconds']:g} / × {result['speed']:g}"),
+        ("bytes sent / received", f"{achieved['request_bytes']:,} / {achieved['response_bytes']:,}"),
+        ("recorded of those answered", f"{recorded['request_bytes']:,} / {recorded['response_bytes']:,}"),
         (
-            "lost with a connection, unanswered",
-            f"{requests['lost_with_connection']}, {requests['unanswered']}",
+            "lost with a connection / unanswered",
+            f"{requests['lost_with_connection']:,} / {requests['unanswered']:,}",
         ),
-        ("dropped here, connect errors", f"{requests['dropped_here']}, {requests['connect_errors']}"),
+        ("dropped here / connect errors", f"{requests['dropped_here']:,} / {requests['connect_errors']:,}"),
         ("errors by Kafka's code", requests["errors"] or "none"),
     ]
     body = [
@@ -95,6 +95,8 @@ def _throttles(result: Mapping[str, Any]) -> str:
     rows = []
     for name, found in (("all", result), *result["apis"].items()):
         now, then = found["throttle_ms"], found["recorded"]["throttle_ms"]
+        if name != "all" and not now["requests"] and not then["requests"]:
+            continue
         rows.append(_spread(name, now["requests"], now["spread"]))
         rows.append(_spread("recorded", then["requests"], then["spread"], "then"))
     return f"<table>{_head()}{''.join(rows)}</table>"

@@ -82,6 +82,7 @@ class Writer:
         self._ask = ask
         self._file: Opened | None = None
         self._files = 0
+        self._in_hand = 0  # rows that are neither queued, nor of a file, nor dropped
         self._unnamed: set[bytes] = set()  # asked for, and waited for once
         self._silent_until = 0.0  # the disk has failed
         self.thread = Thread(target=self._run, name="capture", daemon=True)
@@ -106,7 +107,9 @@ class Writer:
             if batch is None:
                 self._rotate()
                 return False
+            self._in_hand = len(batch.rows)
             self._take(batch)
+            self._in_hand = 0
             if self._time_left() <= 0:
                 self._rotate()
         except Exception:  # the edge of the thread: capture goes on with another file
@@ -116,9 +119,9 @@ class Writer:
 
     @property
     def unfinished_rows(self) -> int:
-        """Rows of the file under way; any thread may ask."""
+        """Rows of the file under way, and those that are being converted; any thread may ask."""
         file = self._file
-        return 0 if file is None else file.rows
+        return self._in_hand + (0 if file is None else file.rows)
 
     def _time_left(self) -> float:
         """Until the file under way is to be finished."""
@@ -142,6 +145,7 @@ class Writer:
         try:
             file = self._file = self._file or self._open()
             file.rows += len(batch.rows)
+            self._in_hand = 0
             file.pending.append(converted)
             file.pending_bytes += converted.nbytes
             if file.pending_bytes >= min(_GROUP_BYTES_MAX, self._rotate_bytes):

@@ -76,8 +76,7 @@ def table(document: Document) -> Iterator[str]:
         yield f"replicas  {bar(done, total)}  {done} of {total}"
     if document.get("bytes_total"):
         yield f"bytes     {bar(document['bytes_done'], document['bytes_total'])}  {_speed(document)}"
-    for one in document["partitions"][:_PARTITIONS_SHOWN]:
-        yield _row(one)
+    yield from _rows(document["partitions"][:_PARTITIONS_SHOWN])
     if moves > _PARTITIONS_SHOWN:
         yield f"and {moves - _PARTITIONS_SHOWN} more; --format json has {len(document['partitions'])}"
 
@@ -128,16 +127,23 @@ def _speed(document: Document) -> str:
     return text
 
 
-def _row(one: Document) -> str:
-    text = f"  {one['topic']}-{one['partition']}  {_brokers(one['original'])} -> {_brokers(one['target'])}"
-    if one.get("cancelled"):
-        text += " (cancelled)"
-    if one.get("replicas_total"):
-        text += f"  {bar(one['replicas_done'], one['replicas_total'])}"
-    step = one["step"]
-    if step is not None:
-        text += f"  step: {_brokers(step['current'])} -> {_brokers(step['target'])}"
-    return text + (f"  {one['reason']}" if one["reason"] else "")
+def _rows(partitions: Sequence[Document]) -> Iterator[str]:
+    names = [f"{one['topic']}-{one['partition']}" for one in partitions]
+    moves = [
+        f"{_brokers(one['original'])} -> {_brokers(one['target'])}"
+        + (" (cancelled)" if one.get("cancelled") else "")
+        for one in partitions
+    ]
+    name_width, move_width = max(map(len, names), default=0), max(map(len, moves), default=0)
+    for name, move, one in zip(names, moves, partitions, strict=True):
+        cells = [f"{name:<{name_width}}", f"{move:<{move_width}}"]
+        if one.get("replicas_total"):
+            cells.append(bar(one["replicas_done"], one["replicas_total"]))
+        step = one["step"]
+        if step is not None:
+            cells.append(f"step: {_brokers(step['current'])} -> {_brokers(step['target'])}")
+        cells.append(one["reason"])
+        yield f"  {'  '.join(cells).rstrip()}"
 
 
 def _brokers(brokers: Sequence[int]) -> str:
@@ -147,6 +153,8 @@ def _brokers(brokers: Sequence[int]) -> str:
 def _read(url: str) -> Document:
     """Read the admin port's page."""
     page = f"{url.rstrip('/')}/reassignments"
+    if not page.startswith(("http://", "https://")):
+        raise ServerError(f"--admin {url}: must begin with http:// or https://")
     try:
         with urllib.request.urlopen(page, timeout=_SECONDS_MAX) as answer:
             document: Document = json.loads(answer.read(_PAGE_BYTES_MAX))

@@ -43,8 +43,13 @@ _MIN_ISR_SECONDS: Final = 15.0  # a topic's config is asked for again after this
 _TOPICS_A_REQUEST: Final = 500
 _ANSWER_SECONDS_MAX: Final = 15.0
 _CONNECT_SECONDS_MAX: Final = 3.0
+# Brokers that can not tell of the fenced are not asked that again for this time.
+_FENCED_SECONDS: Final = 300.0
 _TIMEOUT_MS: Final = 10_000
 _UNKNOWN_TOPIC: Final = 3
+_NO_TOPIC: Final = frozenset((_UNKNOWN_TOPIC, 17))  # and none of a name that is invalid
+# What is not answered may have been done: these are not asked twice.
+_CHANGES: Final = frozenset((ALTER_PARTITION_REASSIGNMENTS, elect_leaders.ELECT_LEADERS))
 
 T = TypeVar("T")
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -88,7 +93,7 @@ class Cluster:
         self._streams: _Streams | None = None
         self._one = asyncio.Lock()
         self._min_isr: dict[str, tuple[float, int]] = {}
-        self._tells_fenced = True
+        self._fenced_from = 0.0
         self._turn = 0
 
     async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
@@ -110,7 +115,7 @@ class Cluster:
             found.update(seen.topics)
         there = {name: topic for name, topic in found.items() if not topic.error_code}
         for name, topic in found.items():
-            if topic.error_code not in (0, _UNKNOWN_TOPIC):
+            if topic.error_code and topic.error_code not in _NO_TOPIC:
                 raise ClusterError(f"Metadata of topic {name}: error {topic.error_code}")
         min_isr = await self._min_isrs(sorted(there))
         # Last: a step that is not listed any more is done, and what was read before may be older.
@@ -217,7 +222,8 @@ class Cluster:
 
     async def _registered(self) -> frozenset[int]:
         """Every registered broker; brokers before 4.0 tell only of those alive, by closing on this question."""
-        if not self._tells_fenced:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._fenced_from:
             return frozenset()
         try:
             error_code, brokers = await self._read(
@@ -229,13 +235,18 @@ class Cluster:
         except ClusterError:
             await self._ongoing()  # raises where it was not the question's fault
             error_code, brokers = 1, frozenset[int]()
-        if error_code:
-            self._tells_fenced = False
+        if error_code:  # not for ever: brokers may have been restarting, or are replaced by later ones
+            self._fenced_from = loop.time() + _FENCED_SECONDS
         return brokers
 
     async def _read(self, api_key: int, version: int, body: bytes, read: Callable[[bytes], T]) -> T:
         """Ask, and read the answer in a thread: thousands of partitions take longer than channels may wait."""
-        frame = await self._ask(api_key, version, body)
+        try:
+            frame = await self._ask(api_key, version, body)
+        except ClusterError:
+            if api_key in _CHANGES:
+                raise
+            frame = await self._ask(api_key, version, body)  # of the next broker
         try:
             return await asyncio.to_thread(read, frame)
         except WireError as error:
@@ -244,6 +255,8 @@ class Cluster:
     async def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
         async with self._one:
             try:
+                if self._streams is not None and self._streams[0].at_eof():
+                    self.close()  # brokers close what was idle for connections.max.idle.ms, and so is this mostly
                 if self._streams is None:
                     self._streams = await self._connect()
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):

@@ -1,7 +1,8 @@
 """What to do next: from the journal, from what the cluster says, and from how long something has lasted. No IO.
 
-    entry ── asked, not judged ──────────► held; visible in the cluster: accepted; for too long: struck out
-          ── step under way ─────────────► its slots are taken; cancelled if it waits for a lost broker, or goes back
+    entry ── asked, not judged ──────────► held; its request visible in the cluster: accepted; for too long: struck out
+          ── step under way ─────────────► its slots are taken; cancelled if it waits for a lost broker, or goes back;
+                                           where that can not be, it holds no slot
           ── step done ──────────────────► its leader elected, then on to the planner
           ── step nowhere to be seen ────► held for a moment, for brokers may lag, then on to the planner
           ── neither ────────────────────► the planner (quotas.reassignment_batch)
@@ -17,7 +18,7 @@ from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from proxy.reassign.cluster import Seen
-from proxy.reassign.entries import Ended, Entry, Record
+from proxy.reassign.entries import Asked, Ended, Entry, Record
 from quotas.reassignment_batch import BatchLimits, choose_batch
 from quotas.reassignment_step import Finished, PartitionNow, Step, TopicPartition, Waiting, next_step
 
@@ -143,6 +144,7 @@ def decide(
     memory.forget(entries)
     found = Decision(lost=_lost(entries, seen, memory, dead_target_ms, now_ms))
     open_entries = []
+    seen_of = _seen_of(entries, seen, memory, now_ms)
     for key, entry in entries.items():
         now = seen.now.get(key)
         if now is None or seen.topic_ids.get(entry.topic) != entry.topic_id:
@@ -152,11 +154,15 @@ def decide(
         if entry.unsure:
             _confirm(found, entry, now)
         elif entry.asked is not None:
-            _judged(found, entry, now, memory, now_ms)
+            _judged(found, entry, now, memory, seen_of, now_ms)
         elif _goes_on(found, entry, now, memory, now_ms):
             open_entries.append(entry)
     verdicts = memory.verdicts(open_entries, seen, limits.replica_count, found.lost)
-    batch = choose_batch(verdicts, limits, found.in_flight, memory.waited)
+    # What waits for a lost broker and can not be taken back copies nothing: nobody else has to wait with it.
+    moving = {
+        key: step for key, step in found.in_flight.items() if not step.blocked_by(seen.now[key], found.lost)
+    }
+    batch = choose_batch(verdicts, limits, moving, memory.waited)
     memory.waited = batch.waited
     found.waiting.update(batch.waiting)
     for key in batch.finished:
@@ -206,8 +212,37 @@ def _confirm(found: Decision, entry: Entry, now: PartitionNow) -> None:
         found.records.append(Ended(*entry.key, "lost"))
 
 
-def _judged(found: Decision, entry: Entry, now: PartitionNow, memory: Memory, now_ms: int) -> None:
-    """A request that is being judged; the caller's connection tells, unless it is gone."""
+def _seen_of(
+    entries: Mapping[TopicPartition, Entry], seen: Seen, memory: Memory, now_ms: int
+) -> frozenset[str]:
+    """The requests that a broker has carried out, though their connections do not tell: the cluster shows it."""
+    found = set()
+    for key, entry in entries.items():
+        now = seen.now.get(key)
+        if entry.asked is None or now is None or entry.unsure:
+            continue
+        since_ms = memory.asked_ms.setdefault((key, entry.asked.by), now_ms)
+        if now_ms - since_ms >= _ASKED_MS_MIN and _is_carried_out(entry, entry.asked, now):
+            found.add(entry.asked.by)
+    return frozenset(found)
+
+
+def _is_carried_out(entry: Entry, asked: Asked, now: PartitionNow) -> bool:
+    """Whether the cluster is as a broker leaves it that has taken what was sent for a partition."""
+    if asked.step is not None:
+        return asked.step.is_under_way(now) or asked.step.is_done(now)
+    step = entry.step
+    # Nobody but the request that waits takes a step back meanwhile.
+    return asked.cancels and step is not None and not now.is_reassigned and now.replicas == step.current
+
+
+def _judged(
+    found: Decision, entry: Entry, now: PartitionNow, memory: Memory, seen_of: frozenset[str], now_ms: int
+) -> None:
+    """A request that is being judged; the caller's connection tells, unless it is gone.
+
+    A request is one: of what the cluster shows a part, that is accepted too which had to wait for its turn.
+    """
     key, asked = entry.key, entry.asked
     assert asked is not None, "it is being judged"
     since_ms = memory.asked_ms.setdefault((key, asked.by), now_ms)
@@ -217,10 +252,9 @@ def _judged(found: Decision, entry: Entry, now: PartitionNow, memory: Memory, no
     elif entry.step is not None and entry.step.is_under_way(now):
         found.in_flight[key] = entry.step
     found.waiting[key] = Waiting("a broker has not judged the request yet")
-    if now_ms - since_ms < _ASKED_MS_MIN:
-        return
-    if step is not None and (step.is_under_way(now) or step.is_done(now)):
-        found.records.append(entry.accepted())
+    if asked.by in seen_of and (step is None or _is_carried_out(entry, asked, now)):
+        # What waits first: a kill in the middle of the write leaves what the cluster shows, which is seen again.
+        found.records.insert(0 if step is None else len(found.records), entry.accepted())
     elif now_ms - since_ms >= ASKED_MS_MAX:
         found.records.append(entry.struck() or Ended(*key, "refused"))
 
@@ -234,6 +268,12 @@ def _goes_on(found: Decision, entry: Entry, now: PartitionNow, memory: Memory, n
         found.in_flight[key] = step
         if state is _State.UNDER_WAY and due_ms <= now_ms and _is_to_be_cancelled(entry, step, now, found):
             found.cancels.append(key)
+        elif state is _State.UNDER_WAY and (dead := step.blocked_by(now, found.lost)):
+            found.waiting[key] = Waiting(
+                f"its step waits for brokers {list(dead)}, which are not alive, and taken back it would leave fewer "
+                f"in sync than min.insync.replicas {now.min_isr}",
+                dead,
+            )
         return False
     if now_ms < due_ms:
         found.waiting[key] = Waiting(f"is tried again soon: {problem}")
@@ -256,8 +296,12 @@ def _state(step: Step, now: PartitionNow, memory: Memory, now_ms: int) -> _State
     if now.is_reassigned:
         return _State.NONE  # somebody else's; the planner waits for its end
     if now.replicas == step.replicas:
-        memory.unsettled_ms.pop(key, None)
-        return _State.DONE if step.is_done(now) or step.replicas == step.current else _State.HELD
+        if step.is_done(now) or step.replicas == step.current:
+            memory.unsettled_ms.pop(key, None)
+            return _State.DONE
+        # A picture of just before; or what was added is out of sync again, perhaps for good: the planner minds that.
+        unsettled_ms = memory.unsettled_ms.setdefault(key, now_ms)
+        return _State.HELD if now_ms - unsettled_ms < _UNSETTLED_MS else _State.DONE
     if now.replicas == step.current:
         memory.unsettled_ms.pop(key, None)
         return _State.HELD if now_ms - since_ms < _VISIBLE_MS else _State.NONE

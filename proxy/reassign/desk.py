@@ -31,7 +31,7 @@ from proxy.reassign.cluster import Cluster, ClusterError
 from proxy.reassign.journal import ConflictError, JournalError
 from proxy.reassign.judge import Kind
 from proxy.reassign.keeper import Keeper
-from proxy.reassign.planning import REQUEST_TIMED_OUT, Plan, outcomes_of, plan_request, records_of
+from proxy.reassign.planning import OF_ITS_OWN, REQUEST_TIMED_OUT, Plan, outcomes_of, plan_request, records_of
 from proxy.stats import Stats
 from quotas.reassignment_step import TopicPartition
 
@@ -39,6 +39,10 @@ __all__ = ["Answered", "ReassignmentDesk"]
 
 REQUESTS_MAX: Final = 100
 _CONFLICTS_MAX: Final = 20
+# How long a request waits for another one. After two seconds without its answer the executor believes what it sees.
+_TURN_SECONDS_MAX: Final = 5.0
+_NEWS_SECONDS_MAX: Final = 1.0  # until a new topic is known to every broker
+_PAUSE_SECONDS: Final = 0.4
 _TIMEOUT_MS_MAX: Final = 20_000  # below what the executor waits for an answer (`decide.ASKED_MS_MAX`)
 _KAFKA_STORAGE_ERROR: Final = 56
 
@@ -61,6 +65,7 @@ class ReassignmentDesk:
         run: starts work in the background.
         settings: gives those in force.
         wake: called when there is something new to carry out.
+        turn_seconds_max: how long a request waits for another one to be judged; or, a second at most, for a topic.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class ReassignmentDesk:
         run: Callable[[Coroutine[object, object, None]], object],
         wake: Callable[[], None],
         stats: Stats,
+        turn_seconds_max: float = _TURN_SECONDS_MAX,
     ) -> None:
         self._keeper = keeper
         self._cluster = cluster
@@ -78,6 +84,8 @@ class ReassignmentDesk:
         self._run = run
         self._wake = wake
         self._stats = stats
+        self._turn_seconds_max = turn_seconds_max
+        self._news_seconds_max = min(turn_seconds_max, _NEWS_SECONDS_MAX)
         self._numbers = count(1)
         self._requests = 0
 
@@ -127,8 +135,7 @@ class ReassignmentDesk:
             self._stats.reassignment_requests["refused"] += 1
             return _answer_of(question, request, answer._replace(partitions=_all(request, answer.outcome)))
         try:
-            async with self._keeper.planning:
-                plan = await self._planned(request)
+            plan = await self._planned(request)
             if plan.sent:
                 sent = AlterRequest(min(request.timeout_ms, _TIMEOUT_MS_MAX), True, list(plan.sent.items()))
                 if not plan.entries:
@@ -140,18 +147,31 @@ class ReassignmentDesk:
             return self._failed(question, request, error)
 
     async def _planned(self, request: AlterRequest) -> Plan:
-        """Look, judge, choose first steps and journal; once more where another process was faster."""
+        """Look, judge, choose first steps and journal; once more where another process was faster.
+
+        A controller has one request after the other. So what meets one that is not judged yet waits for a while: the
+        caller may be the same, whose connection was lost and who asks again at once. And it knows a topic before the
+        brokers do: what they do not know is looked for again, for its caller may just have created it.
+        """
         by = f"{self._keeper.process}/{next(self._numbers)}"
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         for _ in range(_CONFLICTS_MAX):
-            known = await self._keeper.read()
-            topics = {topic for topic, _ in (*known.entries, *(key for key, _ in request.wanted))}
-            seen = await self._cluster.look(sorted(topics), registered=True)
-            plan = await asyncio.to_thread(plan_request, request, known, seen, self._settings(), by)
-            try:
-                await self._keeper.append(list(plan.entries.values()), expected=known.sequence)
-            except ConflictError:
-                continue
-            return plan
+            async with self._keeper.planning:
+                known = await self._keeper.read()
+                topics = {topic for topic, _ in (*known.entries, *(key for key, _ in request.wanted))}
+                seen = await self._cluster.look(sorted(topics), registered=True)
+                plan = await asyncio.to_thread(plan_request, request, known, seen, self._settings(), by)
+                patience = self._turn_seconds_max if plan.meets_another else 0.0
+                if plan.misses_some:
+                    patience = max(patience, self._news_seconds_max)
+                if loop.time() - began >= patience:
+                    try:
+                        await self._keeper.append(list(plan.entries.values()), expected=known.sequence)
+                    except ConflictError:
+                        continue
+                    return plan
+            await asyncio.sleep(_PAUSE_SECONDS)
         raise JournalError("other processes write all the time")
 
     async def _end(self, question: Question) -> bytes:
@@ -183,14 +203,7 @@ class ReassignmentDesk:
             raise JournalError("other processes write all the time")
         self._count(plan, told)
         self._wake()
-        failed = answer.outcome.error_code
-        partitions = [
-            (one.key, one.outcome if one.kind is Kind.REFUSED and not failed else told[one.key])
-            for one in plan.verdicts
-        ]
-        # Of an empty request a broker says "", of others null.
-        outcome = answer.outcome if failed else Outcome()
-        return _answer_of(question, plan.asked, answer._replace(outcome=outcome, partitions=partitions))
+        return await asyncio.to_thread(_settled_answer, question, plan, told, answer)
 
     def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
         """It could not be taken or written down: a caller that tries again may find it well."""
@@ -216,6 +229,19 @@ class ReassignmentDesk:
 
 def _all(asked: AlterRequest, outcome: Outcome) -> list[tuple[TopicPartition, Outcome]]:
     return [(key, outcome) for key, _ in asked.wanted]
+
+
+def _settled_answer(
+    question: Question, plan: Plan, told: Mapping[TopicPartition, Outcome], answer: AlterAnswer
+) -> bytes:
+    failed = answer.outcome.error_code
+    partitions = [
+        (one.key, told[one.key] if failed or one.kind not in OF_ITS_OWN else one.outcome)
+        for one in plan.verdicts
+    ]
+    # Of an empty request a broker says "", of others null.
+    outcome = answer.outcome if failed else Outcome()
+    return _answer_of(question, plan.asked, answer._replace(outcome=outcome, partitions=partitions))
 
 
 def _answer_of(question: Question, asked: AlterRequest, answer: AlterAnswer) -> bytes:

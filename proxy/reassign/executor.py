@@ -34,6 +34,9 @@ _RETRY_SECONDS_MAX: Final = 10.0
 # A round is followed by this many times its own length of rest: the traffic of clients comes first.
 _REST: Final = 4.0
 _SIZES_SECONDS: Final = 5.0
+# Who has failed for so long lets another process try, and stands by meanwhile.
+_FAILING_MS_MAX: Final = 30_000
+_STANDBY_MS: Final = 5_000
 
 logger = logging.getLogger(__name__)
 
@@ -68,10 +71,13 @@ class Executor:
         self._stats = stats
         self._lease = Lease(directory, keeper.process)
         self._term = 0
+        self._failing_ms: int | None = None  # since when
+        self._standby_until_ms = 0
         self._memory = Memory()
         self._woken = asyncio.Event()
         self._pause_seconds = _PAUSE_SECONDS
         self._sized_at = 0.0
+        self._sizing: asyncio.Task[None] | None = None
         self.decision = Decision()
         self.sizes: Mapping[int, Mapping[TopicPartition, int]] = {}
         self.sized_ms = 0
@@ -101,11 +107,14 @@ class Executor:
                 except Exception as error:
                     logger.error("a bug of ours stops a round of reassignments", exc_info=error)
                     self.problem, pause = f"a bug: {error!r}", _RETRY_SECONDS_MAX
+                    self._failed()
                 rest = min(_REST * (loop.time() - began), _RETRY_SECONDS_MAX)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), max(pause, rest))
                 self._woken.clear()
         finally:
+            if self._sizing is not None:
+                self._sizing.cancel()
             self._cluster.close()
             self._lease.give_back()
 
@@ -117,11 +126,12 @@ class Executor:
                 if not self._keeper.known.entries:
                     self.decision, self.sizes = Decision(), {}
                     self._told("")
+                    self._failing_ms = None
                     return _IDLE_SECONDS
                 seen = await self._look()
                 if self.leads:
                     await self._step(seen)
-            await self._measure(seen)
+            self._measure(seen)
         except ConflictError:
             return 0.0  # another process has asked for something: look again
         except MovedOnError as error:
@@ -131,10 +141,12 @@ class Executor:
             await self._recover()
         except (JournalError, ClusterError, OSError) as error:
             self._told(str(error))
+            self._failed()
             self._pause_seconds = min(2 * self._pause_seconds, _RETRY_SECONDS_MAX)
             return self._pause_seconds
         else:
             self._told("")
+            self._failing_ms = None
             self._pause_seconds = _PAUSE_SECONDS
         return _PAUSE_SECONDS if self.leads else _IDLE_SECONDS
 
@@ -145,7 +157,7 @@ class Executor:
             if known.term.number != self._term:
                 raise MovedOnError(known.term.executor)
             return
-        if not await asyncio.to_thread(self._lease.take):
+        if self._now_ms() < self._standby_until_ms or not await asyncio.to_thread(self._lease.take):
             return
         term = Term(known.term.number + 1, self._keeper.process)
         await self._keeper.append([term], expected=known.sequence)
@@ -233,16 +245,24 @@ class Executor:
                 target=str(entry.wanted),
             )
 
-    async def _measure(self, seen: Seen) -> None:
-        """Read how large the replicas are, now and then: for the status, nobody decides by it."""
+    def _measure(self, seen: Seen) -> None:
+        """Have the sizes of replicas read, now and then: for the status. Nobody decides by it, and no step waits."""
         loop = asyncio.get_running_loop()
-        if not self.leads or loop.time() - self._sized_at < _SIZES_SECONDS:
+        is_under_way = self._sizing is not None and not self._sizing.done()
+        if not self.leads or is_under_way or loop.time() - self._sized_at < _SIZES_SECONDS:
             return
         self._sized_at = loop.time()
         entries = self._keeper.known.entries.values()
         concerned = {broker for entry in entries for broker in (*entry.original, *entry.wanted)}
-        self.sizes = await self._cluster.sizes(sorted(concerned & seen.live))
-        self.sized_ms = self._now_ms()
+        self._sizing = loop.create_task(self._read_sizes(sorted(concerned & seen.live)))
+
+    async def _read_sizes(self, brokers: list[int]) -> None:
+        try:
+            self.sizes = await self._cluster.sizes(brokers)
+        except Exception as error:
+            logger.error("a bug of ours leaves the status without sizes", exc_info=error)
+        else:
+            self.sized_ms = self._now_ms()
 
     async def _recover(self) -> None:
         """Whoever holds the lease sets a damaged journal aside; the others wait for that."""
@@ -255,7 +275,24 @@ class Executor:
 
     def _stand_down(self, other: str) -> None:
         event(logger, logging.WARNING, "another process carries out reassignments now", process=other)
+        self._let_go()
+
+    def _failed(self) -> None:
+        """A round has failed: perhaps it is only from here that brokers can not be reached."""
+        now_ms = self._now_ms()
+        if self._failing_ms is None:
+            self._failing_ms = now_ms
+        if self._lease.held and now_ms - self._failing_ms >= _FAILING_MS_MAX:
+            event(
+                logger, logging.WARNING, "another process may carry out reassignments", problem=self.problem
+            )
+            self._failing_ms = None
+            self._standby_until_ms = now_ms + _STANDBY_MS
+            self._let_go()
+
+    def _let_go(self) -> None:
         self._term = 0
+        self.decision, self.sizes = Decision(), {}  # the other one's are not known here
         self._lease.give_back()
 
     def _told(self, problem: str) -> None:

@@ -14,7 +14,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -123,7 +123,7 @@ class Journal:
                     raise MovedOnError(self._term.executor)
                 self._write(records)
                 if self._is_history():
-                    self._rewrite(self._entries.values())
+                    self._shorten()
         except OSError as error:
             self._forget()
             raise JournalError(f"{self._path}: cannot be written: {error.strerror or error}") from None
@@ -193,8 +193,12 @@ class Journal:
         except FileNotFoundError:
             self._forget()
             return
-        for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
-            self._take(line)
+        try:
+            for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
+                self._take(line)
+        except DamagedError:
+            self._forget()  # another process may set it aside, and then everything is to be read anew
+            raise
 
     def _take(self, line: bytes) -> None:
         where = f"{self._path}: line {self._lines + 1}, byte {self._offset}"
@@ -233,10 +237,15 @@ class Journal:
             _write_all(descriptor, b"".join(lines), self._offset)
             os.fsync(descriptor)
             self._inode = os.fstat(descriptor).st_ino
+            if fresh:
+                self._sync_directory()
+        except OSError:
+            # A full disk may have taken some of the lines: who is told of none has none.
+            with suppress(OSError):
+                os.ftruncate(descriptor, self._offset)
+            raise
         finally:
             os.close(descriptor)
-        if fresh:
-            self._sync_directory()
         for line, record in zip(lines, records, strict=True):
             self._apply(record)
             self._sequence += 1
@@ -246,6 +255,14 @@ class Journal:
     def _is_history(self) -> bool:
         few = self._lines < _LINES_A_MOVE * (len(self._entries) + 1)
         return self._offset >= self._compact_bytes_min and not few
+
+    def _shorten(self) -> None:
+        """Drop history; what was appended is on disk, so a disk that has no room for this fails nobody."""
+        try:
+            self._rewrite(self._entries.values())
+        except OSError:
+            with suppress(OSError):
+                (self._directory / _NEW).unlink(missing_ok=True)
 
     def _rewrite(self, entries: Iterable[Entry], aside: Path | None = None) -> None:
         """Replace the file by one that holds what is under way and nothing else; the old one may be kept `aside`."""

@@ -1,7 +1,7 @@
 """A caller's request, judged as Kafka's controller would: error codes and messages are its own (KIP-455). Pure.
 
     3    UNKNOWN_TOPIC_OR_PARTITION        39  INVALID_REPLICA_ASSIGNMENT: empty, unknown broker, one twice
-    38   INVALID_REPLICATION_FACTOR: version 1 forbids to change it (KIP-860)
+    38   INVALID_REPLICATION_FACTOR: version 1 forbids to change it (KIP-860); it is that after what is under way
     60   REASSIGNMENT_IN_PROGRESS: another request for the partition has not been judged yet
 
 Beyond Kafka: a target with fewer replicas than min.insync.replicas is refused (39), where Kafka accepts it and
@@ -26,6 +26,7 @@ INVALID_REPLICATION_FACTOR: Final = 38
 INVALID_REPLICA_ASSIGNMENT: Final = 39
 REASSIGNMENT_IN_PROGRESS: Final = 60
 POLICY_VIOLATION: Final = 44
+NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 
 
 class Kind(Enum):
@@ -71,9 +72,11 @@ def judge(
             if len(entries) + taken > moves_max:
                 message = f"Sluice has {moves_max} partitions under way already (reassignment.moves_max)."
                 verdict = _refused(key, target, POLICY_VIOLATION, message)
+        if key in held and _cancels_nothing(verdict, entries, seen):
+            verdict = Verdict(key, target, Kind.REFUSED, Outcome(NO_REASSIGNMENT_IN_PROGRESS))
         if verdict.kind is not Kind.REFUSED:
             if key in held:
-                verdicts[held[key]] = Verdict(key, verdicts[held[key]].target, Kind.REPLACED)
+                verdicts[held[key]] = _replaced(verdicts[held[key]], entries, seen)
             held[key] = len(verdicts)
         verdicts.append(verdict)
     return verdicts
@@ -119,10 +122,11 @@ def _refusal(
     message = _problem(target, seen)
     if message:
         return _refused(key, target, INVALID_REPLICA_ASSIGNMENT, message)
-    before = _settled(now) if entry is None else entry.original
-    if not may_change_factor and len(target) != len(before):
-        message = f"The replication factor is changed from {len(before)} to {len(target)}"
+    factor = len(_wanted(now)) if entry is None else len(entry.wanted)
+    if not may_change_factor and len(target) != factor:
+        message = f"The replication factor is changed from {factor} to {len(target)}"
         return _refused(key, target, INVALID_REPLICATION_FACTOR, message)
+    before = _settled(now) if entry is None else entry.original
     if len(target) < min(now.min_isr, len(before)):
         message = (
             f"The manual partition assignment has {len(target)} replicas, fewer than min.insync.replicas "
@@ -156,9 +160,27 @@ def _without_entry(key: TopicPartition, target: Target, now: PartitionNow, seen:
     return Verdict(key, target, Kind.TAKEN, entry=replace(entry, asked=Asked(target, False, None, by)))
 
 
+def _replaced(verdict: Verdict, entries: Mapping[TopicPartition, Entry], seen: Seen) -> Verdict:
+    """Say what the controller says of one that it takes, and another one after it: as if it were alone."""
+    code = NO_REASSIGNMENT_IN_PROGRESS if _cancels_nothing(verdict, entries, seen) else 0
+    return Verdict(verdict.key, verdict.target, Kind.REPLACED, Outcome(code))
+
+
+def _cancels_nothing(verdict: Verdict, entries: Mapping[TopicPartition, Entry], seen: Seen) -> bool:
+    """Whether the controller refuses it: what the same request asks for beside it is not under way yet."""
+    key, target, kind, _, _ = verdict
+    is_cancel = target is None and kind is not Kind.REFUSED
+    return is_cancel and key not in entries and not seen.now[key].is_reassigned
+
+
 def _settled(now: PartitionNow) -> tuple[int, ...]:
     """The replicas before whatever is under way."""
     return tuple(broker for broker in now.replicas if broker not in now.adding)
+
+
+def _wanted(now: PartitionNow) -> tuple[int, ...]:
+    """The replicas after whatever is under way."""
+    return tuple(broker for broker in now.replicas if broker not in now.removing)
 
 
 def _refused(key: TopicPartition, target: Target, code: int, message: str) -> Verdict:

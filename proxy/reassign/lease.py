@@ -54,9 +54,11 @@ class Lease:
         except BaseException:
             os.close(descriptor)
             raise
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, self._holder.encode(), 0)  # for operators; nobody decides by it
         self._descriptor = descriptor
+        # For operators, and nobody decides by it: a full disk takes no name, but it locks.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, self._holder.encode(), 0)
         return True
 
     def holder(self) -> str:

@@ -14,16 +14,25 @@ from proxy.config import ReassignmentSettings
 from proxy.reassign.cluster import Seen
 from proxy.reassign.entries import Ended, Entry, Record
 from proxy.reassign.journal import Known
-from proxy.reassign.judge import Kind, Verdict, judge
+from proxy.reassign.judge import (
+    NO_REASSIGNMENT_IN_PROGRESS,
+    REASSIGNMENT_IN_PROGRESS,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    Kind,
+    Verdict,
+    judge,
+)
 from quotas.reassignment_batch import next_batch
 from quotas.reassignment_step import Step, TopicPartition
 
-__all__ = ["Plan", "outcomes_of", "plan_request", "records_of"]
+__all__ = ["OF_ITS_OWN", "Plan", "outcomes_of", "plan_request", "records_of"]
 
 REQUEST_TIMED_OUT: Final = 7
 NOT_CONTROLLER: Final = 41
-_NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 _OPEN: Final = frozenset((REQUEST_TIMED_OUT, NOT_CONTROLLER))  # it may have been done
+
+# What is said of one occurrence in a request, and not of the partition.
+OF_ITS_OWN: Final = frozenset((Kind.REFUSED, Kind.REPLACED))
 
 
 class Plan(NamedTuple):
@@ -34,6 +43,16 @@ class Plan(NamedTuple):
     entries: Mapping[TopicPartition, Entry]
     sent: Mapping[TopicPartition, Target]
     by: str
+
+    @property
+    def meets_another(self) -> bool:
+        """Whether anything is refused because of another request that is not judged yet."""
+        return any(verdict.outcome.error_code == REASSIGNMENT_IN_PROGRESS for verdict in self.verdicts)
+
+    @property
+    def misses_some(self) -> bool:
+        """Whether anything is refused because no broker knows of it."""
+        return any(verdict.outcome.error_code == UNKNOWN_TOPIC_OR_PARTITION for verdict in self.verdicts)
 
 
 def plan_request(
@@ -130,14 +149,12 @@ def outcomes_of(plan: Plan, answer: AlterAnswer) -> dict[TopicPartition, Outcome
         key = verdict.key
         if answer.outcome.error_code:
             told[key] = said.get(key, answer.outcome)
-        elif verdict.kind in (Kind.REFUSED, Kind.REPLACED):
-            told.setdefault(
-                key, verdict.outcome
-            )  # of its own occurrence; what holds of the partition comes by itself
+        elif verdict.kind in OF_ITS_OWN:
+            told.setdefault(key, verdict.outcome)  # what holds of the partition comes by itself
         elif key not in plan.sent:
             told[key] = verdict.outcome
         else:
             outcome = said.get(key, Outcome(-1, "The broker's answer does not name the partition."))
-            was_over = outcome.error_code == _NO_REASSIGNMENT_IN_PROGRESS and verdict.kind is Kind.CANCELLED
+            was_over = outcome.error_code == NO_REASSIGNMENT_IN_PROGRESS and verdict.kind is Kind.CANCELLED
             told[key] = Outcome() if was_over else outcome
     return told

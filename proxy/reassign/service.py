@@ -121,4 +121,6 @@ class Reassignments:
         )
         if executor.sizes:
             self._rate.sample(executor.sized_ms, moves)
+        else:
+            self._rate.forget()
         return moves

@@ -8,6 +8,7 @@ Only the process that carries moves out reads sizes.
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+from math import inf
 from typing import Final, NamedTuple
 
 from proxy.config import ReassignmentSettings
@@ -59,6 +60,10 @@ class Rate:
         if not self._samples or self._samples[-1][0] != now_ms:
             self._samples.append((now_ms, {one.entry.key: one.bytes_done for one in moves}))
 
+    def forget(self) -> None:
+        """Nothing is being moved, or somebody else reads sizes: what came before says nothing of what comes next."""
+        self._samples.clear()
+
     def per_second(self) -> float | None:
         """Bytes/s; None while too little was seen."""
         if len(self._samples) < 2:
@@ -99,7 +104,8 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
         entry=entry,
         now=now,
         step=step,
-        reason="" if waiting is None or step is not None else waiting.reason,
+        # A step under way is its own reason, unless it waits for the dead.
+        reason="" if waiting is None or (step is not None and not waiting.brokers) else waiting.reason,
         replicas_total=len(coming),
         replicas_done=sum(broker in settled for broker in coming),
         bytes_total=size * len(coming),
@@ -163,6 +169,7 @@ def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, le
     catching_up = sum(len(one.step.adds) for one in moves if one.step is not None)
     lost = sum(1 for one in moves if not decision.lost.isdisjoint(one.entry.wanted))
     total, done = sum(one.bytes_total for one in moves), sum(one.bytes_done for one in moves)
+    finish = (total - done) / rate if rate else (inf if moves else 0.0)
     rows = [((state,), number) for state, number in states.items()]
     found = [Family("sluice_reassignments", "gauge", "Partitions under way, by state", ("state",), rows)]
     for name, text, value in (
@@ -172,6 +179,7 @@ def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, le
         ("sluice_reassignment_bytes", "What the moves under way bring to new brokers", total),
         ("sluice_reassignment_moved_bytes", "What of it is there", done),
         ("sluice_reassignment_byte_rate", "Bytes/s that came lately", rate or 0.0),
+        ("sluice_reassignment_finish_seconds", "Time until all moves are done, at that rate", finish),
     ):
         found.append(Family(name, "gauge", text, (), [((), value)]))
     return found

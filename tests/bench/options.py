@@ -73,7 +73,7 @@ def captured(options: Options) -> Options:
         capture=True,
         block="capture",
         rounds=2,
-        gigabytes=0.4,
+        gigabytes=0.3,
         request_seconds=5.0,
         latency_seconds=6.0,
     )

@@ -65,6 +65,8 @@ def test_refusals_are_kafkas_own(rig: ReassignmentRig, front: SluiceProcess) -> 
         asked((("refused", 0), ())),
         asked((("refused", 0), None)),
         asked((("nowhere", 0), (1, 2))),
+        asked((("no name", 0), (1, 2)), (("refused", 0), (1, 2))),
+        asked((("refused", 0), (1, 2)), (("refused", 0), None)),
         asked((("refused", 9), (1, 2)), (("refused", 1), None)),
         asked((("refused", 0), (1, 2, 3)), may_change=False),
         asked((("refused", 0), (1, 2))),

@@ -31,7 +31,7 @@ from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
 DIRECT: Final = "direct"
 SLUICE: Final = "Sluice"
 CAPTURING: Final = "Sluice, capturing"
-SPEEDS: Final = ("1", "4")
+SPEEDS: Final = ("1", "2")
 _UNREACHED: Final = 10**12
 _WARM_UP_SECONDS: Final = "5"
 
@@ -59,7 +59,7 @@ Found = dict[tuple[str, str], Mapping[str, Any]]
 def main() -> int:
     """Give the exit code."""
     options = argparse.ArgumentParser(prog="make load", description=__doc__)
-    options.add_argument("--speed", help="times as fast as recorded (1, then 4)")
+    options.add_argument("--speed", help="times as fast as recorded (1, then 2)")
     options.add_argument("--seconds", help="of the recording (all of it)")
     options.add_argument("--recording", default=str(DIRECTORY), help="another capture than the synthetic one")
     options.add_argument("--document", type=Path, default=DOCUMENT)

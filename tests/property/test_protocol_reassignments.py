@@ -167,6 +167,14 @@ def test_batch_of_version_1_follows_what_version_0_has(
             reassignments.read_batch(frame[:end])
 
 
+@pytest.mark.parametrize("size", [126, 127, 200])
+def test_list_answer_may_name_many_brokers(size: int) -> None:
+    """From 127 on a length needs two bytes."""
+    many = tuple(range(size))
+    found = Reassignments(0, 0, None, {("t", 1): Ongoing(many, (1,), ()), ("t", 2): Ongoing((1,), (), many)})
+    assert reassignments.read_answer(reassignments.write_answer(found, 1)) == found
+
+
 @FEW
 @given(partitions=st.lists(PARTITIONS, max_size=4, unique=True))
 def test_election_is_asked_as_kafka_asks(partitions: list[tuple[str, int]]) -> None:

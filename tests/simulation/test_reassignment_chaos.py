@@ -3,6 +3,7 @@
 The simulated cluster refuses an override by an assertion, so I5 is checked at every submission.
 """
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -51,12 +52,13 @@ def test_moves_end_where_they_should(
     for move in moves:
         cluster.create(move.key, move.original)
     chosen = ReassignmentSettings(parallel_replica_count=replica_count, dead_target_seconds=10)
-    cancelled: set[int] = set()
+    cancels = Cancels()
     with TemporaryDirectory() as directory:
         world = World(Path(directory), cluster, chosen)
         world.take(*moves)
         for event, argument in events:
-            happen(world, event, argument, cancelled)
+            happen(world, event, argument, cancels)
+        in_work = set(world.keeper.known.entries)
         # Everything is well again, and then it ends.
         world.kill_at, world.mute = 0, False
         for broker in range(BROKERS):
@@ -65,13 +67,25 @@ def test_moves_end_where_they_should(
         world.kill()
     for move in moves:
         now = cluster.partitions[move.key].now()
-        wanted = move.original if move.partition in cancelled else move.target
+        wanted = move.original if move.partition in cancels.answered else move.target
+        if move.partition in cancels.unanswered and now.replicas == move.original:
+            wanted = move.original
         assert now.replicas == wanted
         assert not now.is_reassigned
-        assert now.leader == wanted[0]
+        # Who leads after a move is over is nobody's business here: a death may have changed it.
+        if move.key in in_work or not any(event == "die" for event, _ in events):
+            assert now.leader == wanted[0]
 
 
-def happen(world: World, event: str, argument: int, cancelled: set[int]) -> None:
+@dataclass
+class Cancels:
+    """Partitions by what their callers know: that it is cancelled; or nothing, for Sluice was killed."""
+
+    answered: set[int] = field(default_factory=set)
+    unanswered: set[int] = field(default_factory=set)
+
+
+def happen(world: World, event: str, argument: int, cancels: Cancels) -> None:
     """Let one thing happen."""
     if event == "kill":
         world.kill_at = world.places + argument
@@ -85,8 +99,10 @@ def happen(world: World, event: str, argument: int, cancelled: set[int]) -> None
         if event == "round":
             world.round()
         elif event == "cancel":
-            cancel(world, ("t", argument), cancelled)
+            cancel(world, ("t", argument), cancels.answered)
     except Killed:
+        if event == "cancel":
+            cancels.unanswered.add(argument)
         world.kill()
         world.kill_at = 0
         world.start()

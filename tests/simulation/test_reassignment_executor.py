@@ -1,12 +1,15 @@
 """The executor on a simulated cluster: killed anywhere, unanswered, cancelled, in others' way (I5, I11 to I14)."""
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from proxy.config import ReassignmentSettings
+from proxy.reassign.cluster import Cluster
 from quotas.reassignment_step import Move, TopicPartition
-from tests.support.executor_world import World
+from tests.support.executor_world import SimulatedAnswers, World
 from tests.support.reassigned_cluster import SimulatedCluster
 
 FIRST = Move("t", 0, (0, 1, 2), (3, 4, 5))
@@ -100,6 +103,25 @@ def test_unanswered_submission_is_looked_for_and_not_repeated(tmp_path: Path) ->
     assert copied_once(world.cluster) == WANTED_COPIES
 
 
+def test_broker_that_tells_no_sizes_holds_no_step_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_cluster: Cluster, _brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
+        await asyncio.sleep(3600)
+        raise AssertionError("the test is over")
+
+    monkeypatch.setattr(SimulatedAnswers, "sizes", never)
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+
+    async def rounds() -> None:
+        async with asyncio.timeout(30):
+            while world.keeper.known.entries or not world.executor.leads:
+                await world.round_while()
+                world.cluster.catch_up_all()
+
+    asyncio.run(rounds())
+    assert_moved(world.cluster)
+
+
 def test_somebody_elses_reassignment_is_waited_for(tmp_path: Path) -> None:
     world = World(tmp_path, cluster())
     world.cluster.alter(FIRST.key, (0, 1, 5))
@@ -131,6 +153,47 @@ def test_dead_target_is_waited_for_then_stepped_around(tmp_path: Path) -> None:
     world.cluster.come_back(3)
     world.run()
     assert world.cluster.partitions[FIRST.key].now().replicas == FIRST.target
+
+
+def test_added_broker_that_dies_after_its_step_holds_nobody_up(tmp_path: Path) -> None:
+    found = SimulatedCluster(6)
+    first, second = Move("t", 0, (0, 1), (2, 3)), Move("t", 1, (0, 1), (4, 5))
+    for move in (first, second):
+        found.create(move.key, move.original)
+    world = World(tmp_path, found, ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1))
+    world.take(first, second)
+    world.round()
+    found.catch_up_all()
+    found.die(2)  # its first step is done
+    for _ in range(80):
+        world.round()
+        found.catch_up_all()
+    assert found.partitions[second.key].now().replicas == second.target
+    assert 3 in found.partitions[first.key].now().isr, "stepped around"
+    found.come_back(2)
+    world.run()
+    assert found.partitions[first.key].now().replicas == first.target
+
+
+def test_step_that_can_neither_end_nor_be_taken_back_holds_nobody_up(tmp_path: Path) -> None:
+    """A replica that is kept died: Kafka 3.8 to 4.1 wait for it, and a cancel would leave too few in sync."""
+    found = SimulatedCluster(6, "targets")
+    first, second = Move("t", 0, (0, 1), (2, 1)), Move("t", 1, (0, 1), (4, 5))
+    found.create(first.key, first.original, min_isr=2)
+    found.create(second.key, second.original)
+    world = World(tmp_path, found, ReassignmentSettings(dead_target_seconds=10, parallel_partition_count=1))
+    world.take(first, second)
+    world.round()
+    found.die(1)
+    found.catch_up_all()
+    for _ in range(80):
+        world.round()
+        found.catch_up_all()
+    assert found.partitions[first.key].now().adding == (2,), "left alone"
+    assert found.partitions[second.key].now().replicas == second.target
+    found.come_back(1)
+    world.run()
+    assert found.partitions[first.key].now().replicas == first.target
 
 
 def test_deleted_topic_is_dropped_after_a_while(tmp_path: Path) -> None:
@@ -183,6 +246,40 @@ def test_only_one_of_two_executes(tmp_path: Path) -> None:
     second.run()
     assert_moved(found)
     assert copied_once(found) == WANTED_COPIES
+
+
+def test_one_that_reaches_no_broker_lets_another_execute(tmp_path: Path) -> None:
+    found = cluster()
+    first, second = World(tmp_path, found), World(tmp_path, found)
+    first.take(*MOVES)
+    first.round()
+    first.unreachable = True
+    for _ in range(29):
+        first.round()
+        second.round()
+        assert not second.executor.leads, "not at once: brokers are restarted"
+    for _ in range(3):
+        first.round()
+        second.round()
+    assert (first.executor.leads, second.executor.leads) == (False, True)
+    assert first.executor.problem == "nobody answers"
+    second.run()
+    assert_moved(found)
+    first.unreachable = False
+    first.round()
+    assert not first.executor.leads
+
+
+def test_one_alone_that_reaches_no_broker_goes_on_when_it_does(tmp_path: Path) -> None:
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+    world.unreachable = True
+    for _ in range(100):
+        world.round()
+    world.unreachable = False
+    world.run()
+    assert_moved(world.cluster)
+    assert copied_once(world.cluster) == WANTED_COPIES
 
 
 def test_executor_that_was_replaced_submits_nothing_more(tmp_path: Path) -> None:

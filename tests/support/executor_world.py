@@ -48,7 +48,9 @@ class World:
         places: how many there have been.
         mute: whether submissions are carried out and not answered.
         sent: what the desk sent to the broker last.
+        unreachable: no broker answers this process.
         late_rounds: rounds of the executor before a broker gets to see a request.
+        turn_seconds_max: how long a request waits for another one to be judged, in real seconds.
     """
 
     def __init__(
@@ -58,8 +60,9 @@ class World:
         self.cluster = cluster
         self.settings = settings or ReassignmentSettings()
         self.kill_at = self.places = 0
-        self.mute = False
+        self.mute = self.unreachable = False
         self.late_rounds = 0
+        self.turn_seconds_max = 0.0
         self.now_ms = 1_000_000
         self.stats = Stats()
         self.topic_ids: dict[str, str] = {}
@@ -122,6 +125,15 @@ class World:
         """
         return asyncio.run(self._request(AlterRequest(60_000, True, wanted), refusal, denial, version, lost))
 
+    async def request_while(self, *wanted: tuple[TopicPartition, Target]) -> AlterAnswer:
+        """A request, while something else goes on."""
+        return await self._request(AlterRequest(60_000, True, wanted), None, None, 1, False)
+
+    async def round_while(self) -> None:
+        """A round, while something else goes on, and a second later."""
+        await self._round()
+        self.now_ms += _ROUND_MS
+
     async def _request(
         self,
         asked: AlterRequest,
@@ -139,6 +151,7 @@ class World:
             lambda work: started.append(loop.create_task(work)),
             self.wake,
             self.stats,
+            self.turn_seconds_max,
         )
         frame = alter_reassignments.request_frame(asked, version, 7, b"tool")
         body = len(frame) - len(alter_reassignments.request_body(asked, version))
@@ -258,6 +271,8 @@ class SimulatedAnswers(Cluster):
 
     async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
         world, cluster = self._world, self._world.cluster
+        if world.unreachable:
+            raise ClusterError("nobody answers")
         now = {key: one for key, one in cluster.now().items() if key[0] in topics}
         ongoing = {
             key: Ongoing(one.replicas, one.adding, one.removing)

@@ -84,7 +84,7 @@ def test_moves_are_written_with_bars() -> None:
         "carried out by here:1:ab, this process",
         "replicas  [######..................]  25 %  1 of 4",
         "bytes     [######..................]  25 %  10.0 of 40.0 MB, 0.25 MB/s, done in 2 min 0 s",
-        "  t-0  1,2 -> 3,4  [############............]  50 %  step: 1,2 -> 3,1",
+        "  t-0  1,2 -> 3,4              [############............]  50 %  step: 1,2 -> 3,1",
         "  t-1  1,2 -> 1,2 (cancelled)  waits for broker 2, which is not alive",
     ]
 
@@ -139,7 +139,9 @@ def test_mode_pass_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "pass as they are" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("where", ["--admin=http://127.0.0.1:1", "--bootstrap-server=127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "where", ["--admin=http://127.0.0.1:1", "--admin=127.0.0.1:1", "--bootstrap-server=127.0.0.1:1"]
+)
 def test_nobody_there_is_one_line(where: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reassign", "status", where]) != 0
     error = capsys.readouterr().err

@@ -59,7 +59,7 @@ def test_time_series_goes_by_seconds() -> None:
         (0.0, 2, 2, 1.0, 2.0),
         (1.0, 2, 2, 3.0, 4.0),
         (2.0, 2, 0, 0, 0),
-        (3.0, 2, 0, 0, 0),
+        (3.0, 2 / 0.5, 0, 0, 0),  # which ends with the last request, at 3.5 s
     ]
 
 

@@ -13,6 +13,7 @@ from protocol.messages.alter_reassignments import AlterAnswer, Outcome
 from protocol.messages.reassignments import Ongoing, Reassignments
 from proxy.cluster import BrokerMap
 from proxy.config import Address
+from proxy.reassign import cluster as module
 from proxy.reassign.cluster import Cluster, ClusterError
 from proxy.stats import Stats
 from quotas.reassignment_step import PartitionNow
@@ -37,9 +38,16 @@ class Broker:
         }
         self.asked: list[int] = []
         self.connections = 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    def close_idle(self) -> None:
+        """Close every connection."""
+        for writer in self._writers:
+            writer.close()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        self._writers.append(writer)
         try:
             while True:
                 (length,) = packing.unpack(">i", await reader.readexactly(4))
@@ -87,6 +95,25 @@ def metadata(topic_error: int = 0) -> bytes:
         partitions=[] if topic_error else partitions,
     )
     return framed(kind(version=12, throttle_time_ms=0, brokers=brokers, controller_id=1, topics=[topic]))
+
+
+def fenced(*nodes: int) -> bytes:
+    kind = RESPONSES[DESCRIBE_CLUSTER]
+    brokers = [
+        struct(kind, 2, "DescribeClusterBroker", broker_id=node, host="h", port=1, rack=None, is_fenced=True)
+        for node in nodes
+    ]
+    found = kind(
+        version=2,
+        throttle_time_ms=0,
+        error_code=0,
+        error_message=None,
+        endpoint_type=1,
+        cluster_id="c",
+        controller_id=1,
+        brokers=brokers,
+    )
+    return framed(found)
 
 
 def configs(value: str, error_code: int = 0) -> bytes:
@@ -150,9 +177,11 @@ def test_min_isr_is_not_asked_for_every_time() -> None:
     assert broker.connections == 1
 
 
-def test_topic_that_is_not_there_has_no_partitions() -> None:
+@pytest.mark.parametrize("error_code", [3, 17])
+def test_topic_that_is_not_there_has_no_partitions(error_code: int) -> None:
+    """Nor has one whose name can be none."""
     broker = Broker()
-    broker.answers[METADATA] = lambda: metadata(3)
+    broker.answers[METADATA] = lambda: metadata(error_code)
     seen = asking(broker, lambda cluster: cluster.look(["t"]))
     assert (dict(seen.now), dict(seen.topic_ids)) == ({}, {})
 
@@ -179,7 +208,7 @@ def test_what_sluice_may_not_see_is_a_problem(
         asking(broker, lambda cluster: cluster.look(["t"]))
 
 
-def test_broker_that_can_not_tell_of_the_fenced_is_asked_once() -> None:
+def test_brokers_that_can_not_tell_of_the_fenced_are_asked_by_one_look_alone() -> None:
     broker = Broker()
 
     async def twice(cluster: Cluster) -> Any:
@@ -187,7 +216,21 @@ def test_broker_that_can_not_tell_of_the_fenced_is_asked_once() -> None:
         return await cluster.look(["t"], registered=True)
 
     assert asking(broker, twice).registered == {1, 2, 3}
-    assert broker.asked.count(DESCRIBE_CLUSTER) == 1
+    assert broker.asked.count(DESCRIBE_CLUSTER) == 2, "the second time of the next broker"
+
+
+def test_brokers_are_not_taken_for_ever_for_such_that_can_not_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may have been restarting, and a target that is down would be refused as unknown from then on."""
+    monkeypatch.setattr(module, "_FENCED_SECONDS", 0.0)
+    broker = Broker()
+    answers = iter([None, None, fenced(1, 2, 7)])
+    broker.answers[DESCRIBE_CLUSTER] = lambda: next(answers)
+
+    async def twice(cluster: Cluster) -> Any:
+        await cluster.look(["t"], registered=True)
+        return await cluster.look(["t"], registered=True)
+
+    assert asking(broker, twice).registered == {1, 2, 3, 7}
 
 
 def test_submission_tells_what_became_of_each() -> None:
@@ -212,6 +255,32 @@ def test_submission_that_is_not_answered_is_not_made_again() -> None:
     with pytest.raises(ClusterError):
         asking(broker, lambda cluster: cluster.submit({T0: (1, 2)}))
     assert broker.asked == [ALTER]
+
+
+def test_reading_goes_on_with_the_next_broker() -> None:
+    broker = Broker()
+    answers = iter([None, metadata()])
+    broker.answers[METADATA] = lambda: next(answers)
+    seen = asking(broker, lambda cluster: cluster.look(["t"]))
+    assert set(seen.now) == {T0, T1}
+    assert broker.connections == 2
+
+
+def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
+    """Brokers close after connections.max.idle.ms, and between two reassignments lie days."""
+    broker = Broker()
+    said = AlterAnswer(0, True, Outcome(), [(T0, Outcome())])
+    broker.answers[ALTER] = lambda: alter_reassignments.write_answer(said, 0, 1)
+
+    async def submit_late(cluster: Cluster) -> Any:
+        await cluster.look(["t"])
+        broker.close_idle()
+        assert cluster._streams is not None
+        assert await cluster._streams[0].read() == b"", "the end has come"
+        return await cluster.submit({T0: (1, 2)})
+
+    assert asking(broker, submit_late) == {T0: Outcome()}
+    assert broker.asked.count(ALTER) == 1
 
 
 def test_nobody_to_ask_is_a_problem() -> None:

@@ -77,6 +77,16 @@ def test_state_between_two_steps_is_not_believed_at_once() -> None:
     assert decided(UNDER_WAY, middle, memory, 10_000).steps != []
 
 
+def test_step_that_is_over_and_out_of_sync_again_is_not_waited_for_for_ever() -> None:
+    """What was added died when the step was done: it may never be in sync again."""
+    out = replace(AFTER, isr=(1,), leader=1)
+    memory, without = Memory(), LIVE - {3}
+    assert decided(UNDER_WAY, out, memory, 0, without).in_flight == {KEY: FIRST}
+    assert decided(UNDER_WAY, out, memory, 9_999, without).in_flight == {KEY: FIRST}
+    (step,) = decided(UNDER_WAY, out, memory, 10_000, without).steps
+    assert (step.adds, step.drops) == ((4,), (3,)), "stepped around: it is lost by now"
+
+
 def test_somebody_elses_reassignment_is_waited_for() -> None:
     foreign = PartitionNow((5, 1, 2), (1, 2), 1, (5,), (2,), 1)
     found = decided(UNDER_WAY, foreign)
@@ -133,6 +143,27 @@ def test_step_with_a_dead_broker_is_waited_for_then_taken_back() -> None:
     assert decided(UNDER_WAY, MOVING, memory, 9_999, without).cancels == []
     found = decided(UNDER_WAY, MOVING, memory, 10_000, without)
     assert (found.cancels, found.lost) == ([KEY], frozenset((3,)))
+
+
+def test_step_with_a_dead_broker_that_can_not_be_taken_back_says_so() -> None:
+    memory = Memory()
+    last = replace(MOVING, isr=(3,), leader=3)  # 1 is to stay, and is waited for by Kafka 3.8 to 4.1
+    without = LIVE - {1}
+    decided(UNDER_WAY, last, memory, 0, without)
+    found = decided(UNDER_WAY, last, memory, 10_000, without)
+    assert (found.cancels, found.in_flight) == ([], {KEY: FIRST})
+    assert found.waiting[KEY].brokers == (1,)
+    assert "fewer in sync than min.insync.replicas 1" in found.waiting[KEY].reason
+
+
+def test_step_is_taken_back_where_nobody_in_sync_goes_by_it() -> None:
+    """However few they are: they are no more with it, and somebody alive may be added without it."""
+    memory = Memory()
+    few = replace(MOVING, isr=(1,), min_isr=2)
+    decided(UNDER_WAY, few, memory, 0, LIVE - {3})
+    assert decided(UNDER_WAY, few, memory, 10_000, LIVE - {3}).cancels == [KEY]
+    back = replace(UNDER_WAY, target=(1, 2), cancelled=True)
+    assert decided(back, few).cancels == [KEY]
 
 
 def test_broker_that_comes_back_is_waited_for_anew() -> None:

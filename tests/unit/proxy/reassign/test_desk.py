@@ -1,5 +1,6 @@
 """Callers' requests: what is sent in their place, what is written down when, and what they are told (KIP-435)."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,63 @@ def test_what_was_done_and_not_answered_goes_on(world: World) -> None:
     assert moves(world) == {ONE: None}
     world.run()
     assert world.cluster.partitions[ONE].now().replicas == (2, 3)
+
+
+def test_request_that_was_done_in_part_and_not_answered_goes_on_as_a_whole(world: World) -> None:
+    """The third partition has to wait for its turn: nothing of it can be seen in the cluster."""
+    world.request((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (2, 3)), lost=True)
+    world.run()
+    for key in (ONE, TWO, THREE):
+        assert world.cluster.partitions[key].now().replicas == (2, 3)
+    assert world.stats.reassignment_ends == {"done": 3}
+
+
+def test_cancel_that_was_done_and_not_answered_holds(world: World) -> None:
+    world.request((ONE, (2, 3)))
+    world.round()
+    world.request((ONE, None), lost=True)
+    world.run()
+    assert world.cluster.partitions[ONE].now().replicas == (0, 1)
+    assert world.stats.reassignment_ends == {"cancelled": 1}
+
+
+def test_request_beside_one_that_is_not_judged_is_refused_in_the_end(world: World) -> None:
+    world.request((ONE, (2, 3)), lost=True)
+    assert told(world.request((ONE, (2, 3)), (TWO, (2, 3)))) == [60, 0]
+    assert moves(world) == {ONE: None, TWO: (2, 3)}
+
+
+def test_request_waits_for_one_that_is_not_judged_yet(world: World) -> None:
+    """A client whose connection was lost asks again at once; brokers take one request after the other."""
+    world.request((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (2, 3)), lost=True)
+    world.turn_seconds_max = 30.0
+
+    async def both() -> AlterAnswer:
+        again = asyncio.create_task(world.request_while((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (4, 5))))
+        while not again.done():
+            await world.round_while()
+            await asyncio.sleep(0.05)
+        return await again
+
+    assert told(asyncio.run(both())) == [0, 0, 0]
+    assert world.sent == {}, "what is under way is left alone"
+    world.run()
+    assert world.cluster.partitions[THREE].now().replicas == (4, 5)
+
+
+def test_topic_that_brokers_do_not_know_yet_is_looked_for_again(world: World) -> None:
+    """The controller has created it, and a broker's picture of the cluster is a moment older."""
+    world.turn_seconds_max = 30.0
+    new = ("new", 0)
+
+    async def both() -> AlterAnswer:
+        asked = asyncio.create_task(world.request_while((new, (2, 3)), (ONE, (2, 3))))
+        await asyncio.sleep(0.1)
+        world.cluster.create(new, (0, 1))
+        return await asked
+
+    assert told(asyncio.run(both())) == [0, 0]
+    assert told(world.request((("nowhere", 0), (2, 3)))) == [3], "not for ever"
 
 
 def test_what_is_wrong_is_refused_and_not_sent(world: World) -> None:

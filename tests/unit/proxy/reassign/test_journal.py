@@ -1,5 +1,6 @@
 """The journal on disk: what was acknowledged is there, what was cut off is not, and what is damaged is set aside."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Callable
@@ -190,6 +191,64 @@ def test_disk_that_can_not_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(JournalError, match="cannot be written"):
         Journal(tmp_path / "file").append([FIRST])
+
+
+class FullDisk:
+    """Takes so many bytes more, and then none."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._write: Callable[[int, bytes, int], int] = os.pwrite
+
+    def __call__(self, descriptor: int, content: bytes, offset: int) -> int:
+        if not self._room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self._write(descriptor, content[: self._room], offset)
+        self._room -= written
+        return written
+
+
+@pytest.mark.parametrize("lines", [0, 1, 1.2])
+def test_full_disk_has_none_of_what_it_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: float
+) -> None:
+    """Who is told that nothing was written must not find a part of it, which would hold slots."""
+    journal = Journal(tmp_path)
+    journal.append([FIRST])
+    other = Journal(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", FullDisk(int(lines * len(write_line(2, SECOND)))))
+        with pytest.raises(JournalError, match="No space left"):
+            journal.append([SECOND, Ended("t", 0, "done")])
+    for reader in (journal, other, Journal(tmp_path)):
+        assert entries(reader) == [FIRST]
+    journal.append([SECOND])
+    assert entries(other) == [FIRST, SECOND]
+
+
+def test_history_that_can_not_be_dropped_fails_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal._compact_bytes_min = 2000
+    for number in range(200):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", FullDisk(len(write_line(number + 1, SECOND))))
+            journal.append([SECOND])
+    assert entries(Journal(tmp_path)) == [SECOND]
+    assert not (tmp_path / ".journal.new").exists(), "it would take the room that others need"
+
+
+def test_reader_that_lost_its_place_finds_it_again(tmp_path: Path) -> None:
+    """Nobody sets a journal aside that only this reader takes for damaged; so it must not believe that for ever."""
+    journal = Journal(tmp_path)
+    journal.append([FIRST])
+    reader = Journal(tmp_path)
+    reader.read()
+    reader._offset -= 5
+    with pytest.raises(DamagedError):
+        reader.read()
+    assert entries(reader) == [FIRST]
 
 
 def test_move_that_is_too_large_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

@@ -71,10 +71,18 @@ def test_factor_may_not_change_where_the_caller_forbids_it() -> None:
     assert one((4, 5, 6), may_change=False).kind is Kind.TAKEN
 
 
-def test_factor_is_that_before_whatever_is_under_way() -> None:
+def test_factor_is_that_after_whatever_is_under_way() -> None:
+    """As ReplicationControlManager has it: replicas and adding, without removing."""
     now = PartitionNow((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)
     assert one((4, 5, 6), now=now, may_change=False).kind is Kind.TAKEN
     assert one((4, 5), entry=ENTRY, now=now, may_change=False).outcome.error_code == 38
+    growing = PartitionNow((4, 1, 2, 3), (1, 2, 3), 1, (4,), (), 2)
+    verdict = one((4, 5, 6), now=growing, may_change=False)
+    assert verdict.outcome == Outcome(38, "The replication factor is changed from 4 to 3")
+    shrinking = replace(ENTRY, target=(4, 5))
+    verdict = one((4, 5, 6), entry=shrinking, may_change=False)
+    assert verdict.outcome == Outcome(38, "The replication factor is changed from 2 to 3")
+    assert one((6, 5), entry=shrinking, may_change=False).kind is Kind.CHANGED
 
 
 def test_target_below_min_isr_is_refused() -> None:
@@ -139,6 +147,18 @@ def test_move_of_a_topic_that_was_created_again_is_none() -> None:
 def test_of_one_partition_twice_the_last_holds() -> None:
     kinds = [verdict.kind for verdict in judged((KEY, (5, 6, 7)), (KEY, (4, 5, 6)), (KEY, (9,)))]
     assert kinds == [Kind.REPLACED, Kind.TAKEN, Kind.REFUSED]
+
+
+def test_of_one_partition_twice_each_is_told_what_it_would_be_alone() -> None:
+    assert judged((KEY, None), (KEY, (4, 5, 6)))[0].outcome == Outcome(85)
+    assert judged((KEY, (1, 2, 3)), (KEY, None))[0].outcome == Outcome()
+    assert judged((KEY, None), (KEY, None), entry=ENTRY)[0].outcome == Outcome()
+
+
+def test_of_one_partition_twice_a_cancel_of_nothing_undoes_nothing() -> None:
+    """The controller looks at what was under way before the request."""
+    taken, refused = judged((KEY, (4, 5, 6)), (KEY, None))
+    assert (taken.kind, refused.kind, refused.outcome) == (Kind.TAKEN, Kind.REFUSED, Outcome(85))
 
 
 def test_no_more_moves_than_may_be() -> None:

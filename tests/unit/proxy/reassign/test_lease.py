@@ -1,8 +1,12 @@
 """Who executes: one process, and after its end another."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from proxy.reassign.lease import Lease
 
@@ -26,6 +30,23 @@ def test_one_holds_it_and_after_it_another(tmp_path: Path) -> None:
     assert not one.held
     assert other.take()
     assert one.holder() == "other"
+    other.give_back()
+
+
+def test_full_disk_that_takes_no_name_gives_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the lock would be held by a descriptor that nobody knows, and nobody would execute any more."""
+
+    def full(_descriptor: int, _content: bytes, _offset: int) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    lease = Lease(tmp_path, "one")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        assert lease.take()
+    assert lease.take()
+    lease.give_back()
+    other = Lease(tmp_path, "other")
+    assert other.take()
     other.give_back()
 
 

@@ -1,6 +1,7 @@
 """What is shown of moves: how far they are, how fast bytes come, and why something waits."""
 
 from dataclasses import replace
+from math import inf
 
 from proxy.config import ReassignmentSettings
 from proxy.reassign import status
@@ -41,6 +42,8 @@ def test_reason_is_told_where_it_waits() -> None:
     decision = Decision(waiting={KEY: Waiting("for better times")})
     assert one(now=HALF, decision=decision).reason == "for better times"
     assert one(decision=decision).reason == ""
+    stuck = Decision(waiting={KEY: Waiting("for the dead", (3,))})
+    assert one(decision=stuck).reason == "for the dead"
 
 
 def test_request_that_is_not_judged_is_asked() -> None:
@@ -67,6 +70,18 @@ def test_rate_is_what_came_between_samples() -> None:
     assert rate.per_second() == 100  # 500 bytes in 5 s
     rate.sample(10_000, [one()._replace(bytes_done=40)])
     assert rate.per_second() == 50  # what is deleted does not count against it
+    rate.forget()
+    assert rate.per_second() is None
+
+
+def test_time_to_finish_is_a_metric() -> None:
+    def seconds(*moves: status.Progress, rate: float | None) -> object:
+        found = {one.name: one.rows for one in status.gauges(moves, Decision(), rate, True)}
+        return found["sluice_reassignment_finish_seconds"]
+
+    assert seconds(one(), rate=10.0) == [((), 16.0)]  # 160 bytes are left
+    assert seconds(one(), rate=None) == [((), inf)]
+    assert seconds(rate=None) == [((), 0.0)]
 
 
 def test_document_adds_up() -> None:
