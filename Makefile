@@ -58,12 +58,12 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 # since what is dear in it is set up once.
 .PHONY: test
 test: jars languages ## Every test: unit, then all that need real brokers, then what is shipped
-	$(MAKE) --no-print-directory unit
+	$(MAKE) --no-print-directory unit spark
 	$(PYTEST) --numprocesses 2 --dist loadfile tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
 
 .PHONY: unit
 unit: $(VENV)/.stamp ## Unit, property and simulation tests, and the docstrings' examples; under a minute
-	$(PYTEST) --doctest-modules protocol quotas proxy tests/demo tests/support tests/unit tests/property tests/simulation $(ARGS)
+	$(PYTEST) --doctest-modules protocol quotas proxy offline tests/demo tests/support tests/unit tests/property tests/simulation $(ARGS)
 
 .PHONY: integration
 integration: jars ## The proxy in front of three real brokers
@@ -76,6 +76,10 @@ interop: jars languages ## Seven families of unmodified clients
 .PHONY: oracle
 oracle: jars ## Kafka's own classes as judge of bytes and arithmetic
 	$(PYTEST) tests/oracle $(ARGS)
+
+.PHONY: spark
+spark: $(VENV)/.stamp ## The Spark pipeline on a local session
+	$(PYTEST) tests/spark $(ARGS)
 
 .PHONY: packaging
 packaging: $(VENV)/.stamp ## The wheel in a bare environment, container files, documents
@@ -104,6 +108,18 @@ replication: jars ## How well replication is throttled, beside Kafka's own
 .PHONY: load
 load: jars ## The load test: a synthetic capture replayed, direct and through Sluice; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.load $(ARGS)
+
+.PHONY: tune-demo
+tune-demo: jars ## From traffic to quotas and back: capture, Spark, recommendation, applied, sent again
+	@$(BIN)/python -m tests.tune $(ARGS)
+
+.PHONY: bench-offline
+bench-offline: $(VENV)/.stamp ## What the Spark pipeline costs, to 100 million requests; writes docs/benchmarks.md
+	$(BIN)/python -m tests.bench.offline $(ARGS)
+
+.PHONY: spark-jars
+spark-jars: ## Jars of Spark's Kafka source in build/spark-jars (Maven)
+	mvn -q -B -f offline/spark-jars.xml -DoutputDirectory=$(CURDIR)/build/spark-jars dependency:copy-dependencies
 
 .PHONY: reassignment
 reassignment: jars ## What reassignments in small batches cost, beside Kafka's all at once; writes docs/benchmarks.md

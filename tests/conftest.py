@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
 _TESTS: Final = Path(__file__).resolve().parent
-_KINDS: Final = frozenset({"unit", "property", "simulation", "integration", "interop", "oracle", "packaging"})
+_KINDS: Final = frozenset(
+    {"unit", "property", "simulation", "integration", "interop", "oracle", "packaging", "spark"}
+)
 _NEEDS_BROKERS_SECONDS_MAX: Final = 240
 _COORDINATOR_SECONDS_MAX: Final = 60.0
 # Loading, not available, not the coordinator.
@@ -49,7 +51,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         kind = item.path.relative_to(_TESTS).parts[0]
         if kind in _KINDS:
             item.add_marker(getattr(pytest.mark, kind))
-        if kind in {"integration", "interop", "oracle"} and item.get_closest_marker("timeout") is None:
+        if (
+            kind in {"integration", "interop", "oracle", "spark"}
+            and item.get_closest_marker("timeout") is None
+        ):
             item.add_marker(pytest.mark.timeout(_NEEDS_BROKERS_SECONDS_MAX))
 
 

@@ -138,7 +138,7 @@ class Encoder:
         rest = sum(part.bytes for part in row.partitions if part.partition < 0)
         if not rest:
             return
-        topic = next(reversed(topics), "")
+        topic = next(reversed(list(topics)), "")
         free = [index for index in self._placement.led(topic, row.broker) if index not in topics[topic]]
         if not free:
             self.unplaced += 1

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-from proxy.commands.quota_plan import Quotas
 from proxy.errors import ConfigError, UsageError
 from quotas.definitions import Definitions
 from quotas.definitions_file import parse, parse_amount, render
 from quotas.entities import DEFAULT, Entity, Name
 from quotas.errors import DefinitionError
+from quotas.plan import Quotas
 
 __all__ = ["FORMATS", "describe", "jikkou_loses", "plain", "read", "write"]
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.messages.client_quotas import Component
 from proxy.commands.quota_formats import FORMATS, describe, jikkou_loses, plain, read, write
-from proxy.commands.quota_plan import Difference, Quotas, alterations, differences
 from proxy.config import read_text
 from proxy.config.readers import addresses
 from proxy.errors import ConfigError, ServerError, UsageError
@@ -24,6 +23,7 @@ from quotas.definitions_file import parse_amount, render_value
 from quotas.entities import DEFAULT, Entity
 from quotas.errors import DefinitionError
 from quotas.filters import ANY, DEFAULT_NAME, EXACT
+from quotas.plan import Difference, Quotas, alterations, differences
 
 if TYPE_CHECKING:
     from proxy.commands.quota_client import QuotaClient

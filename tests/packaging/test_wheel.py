@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import signal
+import subprocess
 import time
 import tomllib
 import urllib.error
@@ -29,12 +30,12 @@ def _project() -> dict[str, object]:
     return project
 
 
-def test_wheel_has_the_three_packages_and_nothing_else(wheel: Path) -> None:
+def test_wheel_has_the_four_packages_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
 
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"protocol", "quotas", "proxy", f"sluice-{_project()['version']}.dist-info"}
+    assert tops == {"protocol", "quotas", "proxy", "offline", f"sluice-{_project()['version']}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.endswith((".pyc", ".toml"))]
 
@@ -57,6 +58,22 @@ def test_check_judges_the_example_configuration(installed: Path, tmp_path: Path)
     )
 
     assert "is right" in said
+
+
+def test_the_pipeline_says_what_it_lacks(installed: Path, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [installed / "sluice-offline", "demand", "--input", "x"],
+        cwd=tmp_path,
+        env=dict(bare_environment()),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "is not installed: pip install 'sluice[offline]'" in done.stderr
 
 
 def test_serve_answers_healthz_without_a_cluster_and_stops_when_told(installed: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What has to be altered, and that nothing has to be once it was."""
 
-from proxy.commands.quota_plan import Difference, alterations, differences
 from quotas.entities import DEFAULT, Entity
+from quotas.plan import Difference, alterations, differences
 
 A, B, C = Entity(client_id="a"), Entity(client_id="b"), Entity("c", DEFAULT)
 CURRENT = {A: {"x": 1.0, "y": 2.0}, B: {"x": 3.0}}

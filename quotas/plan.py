@@ -7,8 +7,7 @@ alone, or with `prune` removed. Nothing to alter is the mark of a second run.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from protocol.messages.client_quotas import Alteration
-from quotas.alterations import parts_of
+from quotas.alterations import Alteration, parts_of
 from quotas.entities import Entity
 
 __all__ = ["Difference", "Quotas", "alterations", "differences"]

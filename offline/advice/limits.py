@@ -1,0 +1,187 @@
+"""Defaults and overrides for produce and fetch (KIP-13: a default for most, overrides for the few that need more).
+
+A client's *need* is the smallest candidate that does not throttle it in the backtest, and neither does any larger one.
+
+1. Default: the smallest candidate that at most the stated share of clients needs more than, with the headroom. As small
+   as that allows: a default is there for the client that nobody has met yet.
+2. Capacity: where even this default puts more on a broker than it can take, the largest candidate that fits is taken
+   instead, and what that costs is said.
+3. Overrides: for the heaviest of those above the default, at most so many, and for nobody else: what they need, or less
+   where the brokers cannot take that. All are raised to one common level: the highest one that fits. A client that
+   would get no more than the default gets no override; it is held, and counts among those who may be.
+
+Loads are means over ten seconds, KIP-13's window: within it a client may send everything at once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from offline.options import Goal
+
+__all__ = ["BLOCK_S", "Limits", "Loads", "Need", "Override", "limits", "need_of"]
+
+BLOCK_S: Final = 10
+Load = npt.NDArray[np.float64]
+"""Bytes/s of one broker, by ten seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one client needs: an index into the candidates, or as many as there are: more than any of them."""
+
+    user: str
+    client_id: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """What passes at each candidate.
+
+    Attributes:
+        others: candidate -> broker -> load of all clients without a load of their own.
+        heavy: (user, client id) -> candidate -> broker -> load.
+    """
+
+    others: Sequence[Mapping[int, Load]]
+    heavy: Mapping[tuple[str, str], Sequence[Mapping[int, Load]]]
+
+    def together(self, default: int, overrides: Mapping[tuple[str, str], int]) -> dict[int, Load]:
+        """Each broker's load with this default and these overrides."""
+        found: dict[int, Load] = {broker: load.copy() for broker, load in self.others[default].items()}
+        for name, ladder in self.heavy.items():
+            for broker, load in ladder[overrides.get(name, default)].items():
+                found[broker] = found[broker] + load if broker in found else load.copy()
+        return found
+
+    def peak(self, default: int, overrides: Mapping[tuple[str, str], int]) -> float:
+        """Of the busiest broker."""
+        return max((float(load.max()) for load in self.together(default, overrides).values()), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Override:
+    """One client's own quota; `held`: it needs more, and the brokers cannot take it."""
+
+    user: str
+    client_id: str
+    index: int
+    held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What is recommended in one direction.
+
+    Attributes:
+        default: index of the candidate.
+        overrides: the heaviest first.
+        allowed: how many clients may be throttled.
+        throttled: those who will be.
+        wanted: the default that the stated share alone would give; above `default` where capacity forbids it.
+        peak: of the busiest broker, over ten seconds.
+        fits: whether it is within the stated capacity.
+    """
+
+    default: int
+    overrides: tuple[Override, ...]
+    allowed: int
+    throttled: tuple[tuple[str, str], ...]
+    wanted: int
+    peak: float
+    fits: bool
+
+
+def need_of(throttled: Sequence[bool]) -> int:
+    """The smallest candidate that does not throttle, and no larger one does either.
+
+    >>> need_of([True, True, False, False]), need_of([False, True, False]), need_of([True])
+    (2, 2, 1)
+    """
+    index = len(throttled)
+    while index and not throttled[index - 1]:
+        index -= 1
+    return index
+
+
+def limits(
+    candidates: Sequence[float], needs: Sequence[Need], loads: Loads, goal: Goal, direction: str
+) -> Limits:
+    """Recommend; `needs` has every client once."""
+    assert candidates, "a direction without candidates has no clients"
+    capacity = goal.capacity(direction)
+    scale = 1.0 / goal.sample
+    with_room = {
+        (need.user, need.client_id): _with_room(candidates, need.index, goal.headroom) for need in needs
+    }
+    allowed = int(goal.throttled_share * len(needs) + 1e-9)
+    wanted = _default(sorted(with_room.values()), allowed, len(candidates))
+    default = wanted
+    while default and not _fits(loads.peak(default, {}) * scale, capacity):
+        default -= 1
+    ranked = sorted(needs, key=lambda need: (-need.index, need.user, need.client_id))
+    asking = [
+        (need.user, need.client_id)
+        for need in ranked
+        if with_room[need.user, need.client_id] > default and (need.user, need.client_id) in loads.heavy
+    ][: goal.overrides]
+    given = _overrides(
+        default,
+        {name: min(with_room[name], len(candidates) - 1) for name in asking},
+        lambda levels: _fits(loads.peak(default, levels) * scale, capacity),
+    )
+    throttled = tuple(
+        (need.user, need.client_id)
+        for need in needs
+        if need.index > given.get((need.user, need.client_id), default)
+    )
+    peak = loads.peak(default, given) * scale
+    return Limits(
+        default=default,
+        overrides=tuple(
+            Override(*name, given[name], held=with_room[name] > given[name])
+            for name in asking
+            if given[name] > default
+        ),
+        allowed=allowed,
+        throttled=throttled,
+        wanted=wanted,
+        peak=peak,
+        fits=_fits(peak, capacity),
+    )
+
+
+def _fits(load: float, capacity: float | None) -> bool:
+    return capacity is None or load <= capacity
+
+
+def _with_room(candidates: Sequence[float], index: int, headroom: float) -> int:
+    """The candidate that leaves the headroom above a need."""
+    if index >= len(candidates):
+        return index
+    for found in range(index, len(candidates)):
+        if candidates[found] >= candidates[index] * headroom - 1e-6:
+            return found
+    return len(candidates) - 1
+
+
+def _default(ordered: Sequence[int], allowed: int, count: int) -> int:
+    """The smallest candidate that at most `allowed` clients need more than."""
+    if not ordered:
+        return 0
+    return min(ordered[max(0, len(ordered) - 1 - allowed)], count - 1)
+
+
+def _overrides(
+    default: int, asked: Mapping[tuple[str, str], int], fit: Callable[[Mapping[tuple[str, str], int]], bool]
+) -> dict[tuple[str, str], int]:
+    """Everybody what he asks for, up to one common level that fits."""
+    for level in range(max(asked.values(), default=default), default - 1, -1):
+        given = {name: max(default, min(index, level)) for name, index in asked.items()}
+        if fit(given) or level == default:
+            return given
+    return {}

@@ -1,0 +1,102 @@
+"""Partition mutations (KIP-599): a steady rate, and the burst that lets through what was recorded. Pure."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["MutationQuota", "burst_for", "mutation_quota"]
+
+WINDOW_S: Final = 60
+# KIP-599: a client's burst in Kafka is its rate times all windows (11 of one second).
+KAFKA_BURST_S: Final = 11
+
+
+@dataclass(frozen=True, slots=True)
+class MutationQuota:
+    """What is recommended for all clients together, and for each by default.
+
+    Attributes:
+        rate, burst: `partition_mutations_rate` and `_burst`.
+        client_rate: `controller_mutation_rate`, whose burst is eleven times as much.
+    """
+
+    rate: float
+    burst: float
+    client_rate: float
+
+
+def mutation_quota(
+    by_client: Mapping[tuple[str, str], Mapping[int, int]], headroom: float
+) -> MutationQuota | None:
+    """What would not have rejected anything; None where nothing was asked for.
+
+    Args:
+        by_client: mutations of each (user, client id) by second.
+        headroom: what rates and bursts are multiplied by.
+
+    >>> mutation_quota({("", "a"): {0: 100, 600: 20}}, 1.0)
+    MutationQuota(rate=1.7, burst=99.0, client_rate=9.0)
+    """
+    together: dict[int, int] = {}
+    for seconds in by_client.values():
+        for second, count in seconds.items():
+            together[second] = together.get(second, 0) + count
+    if not together:
+        return None
+    rate = _tenths(_busiest(together) / WINDOW_S * headroom)
+    client_rate = max(_client_rate(seconds) for seconds in by_client.values())
+    return MutationQuota(
+        rate=rate,
+        burst=float(math.ceil(burst_for(together, rate) * headroom)),
+        client_rate=float(math.ceil(client_rate * headroom)),
+    )
+
+
+def burst_for(seconds: Mapping[int, int], rate: float) -> float:
+    """The smallest burst with which a bucket of this rate is never overdrawn before a request.
+
+    A request is admitted while the bucket is not below 0, whatever it takes; so what counts is what was taken before
+    the last one of a busy time. Requests of one second count as one, but for one mutation: the last.
+
+    >>> burst_for({0: 10, 1: 10, 2: 10}, 2.0)  # 9; then 10 - 2 + 9; then 20 - 4 + 9
+    25.0
+    """
+    taken = burst = 0.0
+    before = None
+    for second in sorted(seconds):
+        if before is not None:
+            taken = max(0.0, taken - rate * (second - before))
+        burst = max(burst, taken + seconds[second] - 1)
+        taken += seconds[second]
+        before = second
+    return burst
+
+
+def _busiest(seconds: Mapping[int, int]) -> int:
+    """The most in any minute."""
+    ordered = sorted(seconds)
+    best = total = first = 0
+    for second in ordered:
+        total += seconds[second]
+        while ordered[first] <= second - WINDOW_S:
+            total -= seconds[ordered[first]]
+            first += 1
+        best = max(best, total)
+    return best
+
+
+def _client_rate(seconds: Mapping[int, int]) -> float:
+    """The smallest rate whose eleven seconds of burst are enough."""
+    low, high = 0.0, float(sum(seconds.values()))
+    for _ in range(40):
+        middle = (low + high) / 2
+        if middle > 0 and burst_for(seconds, middle) <= middle * KAFKA_BURST_S:
+            high = middle
+        else:
+            low = middle
+    return math.ceil(high * 10 - 1e-6) / 10
+
+
+def _tenths(rate: float) -> float:
+    return math.ceil(rate * 10 - 1e-9) / 10

@@ -1,0 +1,236 @@
+"""A recommendation in words: what, why, what it will do, and how sure that is. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from offline.advice.confidence import confidence
+from offline.advice.limits import Limits
+from offline.advice.mutations import MutationQuota
+from offline.advice.replication import ReplicationThrottle
+from offline.options import Goal
+
+__all__ = ["Line", "amount", "direction_lines", "mutation_lines", "replication_lines"]
+
+_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
+DEFAULT_NAME: Final = "<default>"
+
+
+class Effect(Protocol):
+    """What each candidate does to one client."""
+
+    @property
+    def user(self) -> str:
+        """Of the quota entity."""
+
+    @property
+    def client_id(self) -> str:
+        """Of the quota entity."""
+
+    @property
+    def throttle_ms(self) -> Sequence[int]:
+        """By candidate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One recommendation; the columns of `recommend/recommendations`."""
+
+    kind: str
+    user: str = ""
+    client_id: str = ""
+    key: str
+    value: float
+    reason: str
+    effect: str
+    confidence: str
+    clients_throttled: int = -1
+    throttle_ms: int = -1
+    peak_before: float = -1.0
+    peak_after: float = -1.0
+
+    def row(self) -> tuple[Any, ...]:
+        """As the table has it."""
+        return (
+            self.kind,
+            self.user,
+            self.client_id,
+            self.key,
+            float(self.value),
+            self.reason,
+            self.effect,
+            self.confidence,
+            self.clients_throttled,
+            self.throttle_ms,
+            float(self.peak_before),
+            float(self.peak_after),
+        )
+
+    def text(self) -> str:
+        """For a terminal."""
+        who = " ".join(filter(None, (self.user, self.client_id))) or self.kind
+        return f"{who} {self.key} = {self.value:,.12g}: {self.reason}. {self.effect}. Confidence {self.confidence}."
+
+
+def amount(rate: float) -> str:
+    """Bytes/s as a person says them.
+
+    >>> amount(2_500_000.0), amount(900.0), amount(-1.0)
+    ('2.5 MB/s', '900 B/s', 'none')
+    """
+    if rate < 0:
+        return "none"
+    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
+        if rate >= size:
+            return f"{rate / size:.3g} {unit}"
+    return f"{rate:.0f} B/s"
+
+
+def direction_lines(
+    direction: str,
+    candidates: Sequence[float],
+    limit: Limits,
+    effects: Sequence[Effect],
+    peak_before: float,
+    seconds: int,
+    goal: Goal,
+) -> list[Line]:
+    """The default of one direction, and its overrides."""
+    given = {(override.user, override.client_id): override.index for override in limit.overrides}
+    waits = {
+        (effect.user, effect.client_id): effect.throttle_ms[
+            given.get((effect.user, effect.client_id), limit.default)
+        ]
+        for effect in effects
+    }
+    sure = confidence(
+        seconds=seconds,
+        clients=len(effects),
+        sample=goal.sample,
+        quota=candidates[limit.default],
+        needs=[],
+    )
+    lines = [
+        Line(
+            kind="default",
+            user=DEFAULT_NAME,
+            client_id=DEFAULT_NAME,
+            key=_KEYS[direction],
+            value=candidates[limit.default],
+            reason=_why(direction, candidates, limit, len(effects), goal),
+            effect=_what(limit, sum(waits.values()), peak_before),
+            confidence=sure,
+            clients_throttled=len(limit.throttled),
+            throttle_ms=sum(waits.values()),
+            peak_before=peak_before,
+            peak_after=limit.peak,
+        )
+    ]
+    for override in limit.overrides:
+        name = (override.user, override.client_id)
+        lines.append(
+            Line(
+                kind="override",
+                user=override.user,
+                client_id=override.client_id,
+                key=_KEYS[direction],
+                value=candidates[override.index],
+                reason="held: it asks for more than the brokers can take"
+                if override.held
+                else "what it needs",
+                effect=f"its connections wait for {waits[name] / 1000:.1f} s together, in {seconds:,} s"
+                if waits[name]
+                else "not throttled",
+                confidence=sure,
+                clients_throttled=int(name in limit.throttled),
+                throttle_ms=waits[name],
+            )
+        )
+    return lines
+
+
+def _why(direction: str, candidates: Sequence[float], limit: Limits, clients: int, goal: Goal) -> str:
+    capacity = goal.capacity(direction)
+    default = amount(candidates[limit.default])
+    base = (
+        f"of {_clients(clients)} at most {limit.allowed:,} ({goal.throttled_share:.0%}) may be throttled, "
+        f"and no smaller candidate than {amount(candidates[limit.wanted])} keeps to that"
+    )
+    if not limit.fits:
+        return f"{base}; but no candidate keeps the brokers within {amount(capacity or 0.0)}"
+    if limit.default < limit.wanted:
+        return f"{base}; but only {default} keeps every broker within its {amount(capacity or 0.0)}"
+    return base if capacity is not None else f"{base}; no capacity was stated, so none is kept to"
+
+
+def _what(limit: Limits, throttle_ms: int, peak_before: float) -> str:
+    names = ", ".join(" ".join(filter(None, name)) or "(no client id)" for name in limit.throttled[:3])
+    more = f" and {len(limit.throttled) - 3:,} more" if len(limit.throttled) > 3 else ""
+    who = (
+        f"{_clients(len(limit.throttled))} throttled ({names}{more})"
+        if limit.throttled
+        else "nobody throttled"
+    )
+    beyond = len(limit.throttled) - limit.allowed
+    over = f"; {beyond:,} more than may be" if beyond > 0 else ""
+    return (
+        f"{who}{over}; connections wait for {throttle_ms / 1000:,.1f} s together; "
+        f"busiest broker {amount(peak_before)} before, {amount(limit.peak)} after"
+    )
+
+
+def _clients(count: int) -> str:
+    return "1 client" if count == 1 else f"{count:,} clients"
+
+
+def mutation_lines(quota: MutationQuota | None, clients: int, sure: str) -> list[Line]:
+    """KIP-599: all clients together, and each by default."""
+    if quota is None:
+        return []
+    reason = f"{_clients(clients)} asked for partition mutations; this would have rejected nothing"
+    return [
+        Line(
+            kind="mutation",
+            key=key,
+            value=value,
+            reason=reason,
+            effect=effect,
+            confidence=sure,
+            clients_throttled=0,
+        )
+        for key, value, effect in (
+            ("partition_mutations_rate", quota.rate, "all clients together, steadily"),
+            ("partition_mutations_burst", quota.burst, "all clients together, at once"),
+            ("controller_mutation_rate", quota.client_rate, "each client; eleven times as much at once"),
+        )
+    ]
+
+
+def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> list[Line]:
+    """KIP-73: for a reassignment, while it lasts."""
+    upper = "N not stated" if throttle.upper is None else amount(throttle.upper)
+    bounds = f"IN < T < N - IN / R: {amount(throttle.lower)} < T < {upper}, R = {goal.replication_factor:g}"
+    if throttle.rate is None:
+        return [
+            Line(
+                kind="replication",
+                key="replication.throttled.rate",
+                value=-1.0,
+                reason=f"{bounds}: no T lies between; the network is too slow for what is written",
+                effect="a move at this time would never end, or starve the clients",
+                confidence=sure,
+            )
+        ]
+    return [
+        Line(
+            kind="replication",
+            key=key,
+            value=throttle.rate,
+            reason=f"{bounds}; half-way between"
+            if throttle.upper is not None
+            else f"{bounds}; just above the lower",
+            effect=f"moves progress at {amount(throttle.rate - throttle.lower)} even in the busiest minute",
+            confidence=sure,
+        )
+        for key in ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+    ]

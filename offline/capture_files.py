@@ -1,0 +1,92 @@
+"""Which files of a capture can be read: their footers, looked at before Spark reads anything.
+
+A file is refused by name, with the reason: it is cut off, it is not Parquet, it is no capture, it was written by
+another version of the layout, or a column is missing or of another type. Files that a proxy is still writing have
+another name (`.inprogress`) and are passed over.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.fs as arrow_fs
+import pyarrow.parquet as pq
+
+from offline.errors import InputError
+from offline.places import place
+from protocol.capture import COLUMNS, FILE_PREFIX, FILE_SUFFIX, SCHEMA_KEY, SCHEMA_VERSION
+
+__all__ = ["Looked", "files_of", "look"]
+
+_KEY: Final = SCHEMA_KEY.encode()
+
+
+class Looked(NamedTuple):
+    """One file: its rows, and what is wrong with it; "" = nothing."""
+
+    path: str
+    rows: int
+    problem: str
+
+
+def files_of(inputs: Sequence[str]) -> list[str]:
+    """Every finished file of these directories and files, as paths that Spark takes.
+
+    Raises:
+        InputError: an input is not there, or no file is.
+    """
+    found: list[str] = []
+    for name in inputs:
+        system, path = place(name)
+        info = system.get_file_info(path)
+        if info.type == arrow_fs.FileType.NotFound:
+            raise InputError(f"{name} is not there")
+        if info.type == arrow_fs.FileType.File:
+            found.append(name)
+            continue
+        selector = arrow_fs.FileSelector(path, recursive=False)
+        prefix = name[: len(name) - len(path)] if "://" in name else ""
+        found += sorted(
+            prefix + entry.path
+            for entry in system.get_file_info(selector)
+            if entry.type == arrow_fs.FileType.File
+            and entry.base_name.startswith(FILE_PREFIX)
+            and entry.base_name.endswith(FILE_SUFFIX)
+        )
+    if not found:
+        raise InputError(
+            f"no capture in {', '.join(inputs)}: no file is named {FILE_PREFIX}*{FILE_SUFFIX} "
+            "(one that ends in .inprogress is still being written)"
+        )
+    return list(dict.fromkeys(found))
+
+
+def look(paths: Sequence[str]) -> Iterator[Looked]:
+    """Read each file's footer."""
+    for name in paths:
+        system, path = place(name)
+        try:
+            with system.open_input_file(path) as source:
+                file = pq.ParquetFile(source)
+                yield Looked(name, file.metadata.num_rows, _problem(file.schema_arrow))
+        except (pa.ArrowException, OSError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            yield Looked(name, 0, f"is no whole Parquet file: cut off, or something else ({reason})")
+
+
+def _problem(schema: pa.Schema) -> str:
+    version = (schema.metadata or {}).get(_KEY)
+    if version is None:
+        return f"is Parquet, and no capture of Sluice: its metadata has no {SCHEMA_KEY}"
+    if version != str(SCHEMA_VERSION).encode():
+        said = version.decode("utf-8", "replace")
+        age = "an older" if said.isdigit() and int(said) < SCHEMA_VERSION else "another"
+        return f"was written by {age} version of the layout ({said}; this is {SCHEMA_VERSION})"
+    for column in COLUMNS:
+        if column.name not in schema.names:
+            return f"has no column {column.name}"
+        kind = str(schema.field(column.name).type)
+        plain = "list" if column.type == "list<struct>" else column.type
+        if plain not in kind:
+            return f"has a column {column.name} of type {kind}, which should be {column.type}"
+    return ""

@@ -1,0 +1,230 @@
+"""`sluice-offline STAGE`: arguments to options, one line an error, exit codes; no logic.
+
+Stages run in this order, each by itself or all of them by `run`; a work directory holds what they make. Exit code 0:
+done; 2: it cannot be done, and standard error says why in one line; 130: interrupted.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import logging
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from offline.arguments import ARGUMENTS, spark_arguments
+from offline.errors import InputError, OfflineError, SetupError
+from offline.options import ApplyOptions, BacktestOptions, Goal, IngestOptions, SparkOptions
+from quotas.definitions_file import parse_amount
+from quotas.errors import DefinitionError
+from quotas.options import EngineOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from offline.store import Store
+
+__all__ = ["main"]
+
+_DESCRIPTION: Final = "From captured traffic to quotas (docs/offline.md)."
+_STAGES: Final = {
+    "ingest": "read captures",
+    "demand": "measure what clients ask for",
+    "backtest": "try quotas on what was recorded",
+    "recommend": "say what the quotas should be",
+    "report": "write a page with the evidence",
+    "apply": "bring the recommendation to a quotas file or a cluster",
+    "run": "all stages but apply",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; its exit code."""
+    parser = argparse.ArgumentParser(prog="sluice-offline", description=_DESCRIPTION)
+    commands = parser.add_subparsers(required=True, metavar="STAGE")
+    for name, text in _STAGES.items():
+        command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
+        ARGUMENTS[name](command)
+        if name == "apply":
+            command.set_defaults(work=_apply)
+        else:
+            command.set_defaults(work=_run_stages, stage=name)
+            spark_arguments(command)
+    _add_replay(commands)
+    options = parser.parse_args(arguments)
+    try:
+        work: Callable[[argparse.Namespace], int] = options.work
+        return work(options)
+    except OfflineError as error:
+        print(f"sluice-offline: {error}", file=sys.stderr)
+        return 2
+    except DefinitionError as error:
+        print(f"sluice-offline: {error}", file=sys.stderr)
+        return 2
+    except Exception as error:
+        # Spark's own failures (a disk that is full, memory, a lost executor) are classes that need Spark to be named.
+        if not type(error).__module__.startswith(("pyspark", "py4j")):
+            raise
+        print(f"sluice-offline: Spark failed: {str(error).strip().splitlines()[0][:500]}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+
+
+def _add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Replay has its own arguments, and knows no Spark."""
+    if importlib.util.find_spec("offline.replay") is not None:
+        replay = importlib.import_module("offline.replay")
+        replay.add_parser(commands).set_defaults(work=replay.main)
+
+
+def _run_stages(options: argparse.Namespace) -> int:
+    try:
+        from offline.progress import shown
+        from offline.session import spark_session
+        from offline.store import Store
+    except ImportError as error:
+        raise _not_installed(error) from error
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    spark_options = _spark_options(options)
+    with spark_session(spark_options) as spark:
+        names = list(_STAGES)[:5] if options.stage == "run" else [options.stage]
+        for name in names:
+            source, store = _stores(spark, options, Store)
+            begun_s = time.monotonic()
+            with shown(spark.sparkContext, name, wanted=spark_options.progress):
+                said = _WORK[name](spark, options, source, store)
+            for line in said:
+                print(f"{name}: {line}")
+            print(f"{name}: done in {time.monotonic() - begun_s:.1f} s", flush=True)
+    return 0
+
+
+def _stores(spark: "SparkSession", options: argparse.Namespace, kind: "type[Store]") -> "tuple[Store, Store]":
+    reads_captures = options.stage in ("ingest", "run")
+    source = options.output if reads_captures else (options.input or [options.output])[0]
+    if not reads_captures and len(options.input or ()) > 1:
+        raise InputError("one work directory at a time: --input DIR")
+    return kind(spark, source), kind(spark, options.output or source)
+
+
+def _ingest(spark: "SparkSession", options: argparse.Namespace, _: "Store", store: "Store") -> list[str]:
+    from offline.jobs import ingest
+
+    wanted = IngestOptions(
+        inputs=tuple(options.input or ()),
+        kafka=options.kafka,
+        topic=options.topic,
+        by=options.by,
+        lenient=options.lenient,
+        exclude=options.exclude,
+    )
+    if bool(wanted.inputs) == bool(wanted.kafka) or bool(wanted.kafka) != bool(wanted.topic):
+        raise InputError("say what to read: --input CAPTURE ..., or --kafka HOST:PORT with --topic TOPIC")
+    return ingest.run(spark, wanted, store)
+
+
+def _demand(spark: "SparkSession", _: argparse.Namespace, source: "Store", store: "Store") -> list[str]:
+    from offline.jobs import demand
+
+    return demand.run(spark, source, store)
+
+
+def _backtest(
+    spark: "SparkSession", options: argparse.Namespace, source: "Store", store: "Store"
+) -> list[str]:
+    from offline.jobs import backtest
+
+    engine = EngineOptions(
+        policy=options.policy,
+        scope=options.scope,
+        burst_seconds=options.burst_seconds,
+        hold_seconds_max=options.hold_seconds_max,
+        mute_seconds_max=options.mute_seconds_max,
+    )
+    wanted = BacktestOptions(
+        engine=engine,
+        candidates=options.candidates,
+        produce=_rates(options.produce_quotas, "--produce-quotas"),
+        fetch=_rates(options.fetch_quotas, "--fetch-quotas"),
+        heavy=max(options.heavy, getattr(options, "overrides", 0)),
+    )
+    return backtest.run(spark, wanted, source, store)
+
+
+def _recommend(
+    spark: "SparkSession", options: argparse.Namespace, source: "Store", store: "Store"
+) -> list[str]:
+    from offline.jobs import recommend
+
+    goal = Goal(
+        capacity_in=options.capacity_in,
+        capacity_out=options.capacity_out,
+        throttled_share=options.throttled_share,
+        overrides=options.overrides,
+        headroom=options.headroom,
+        tolerance=options.tolerance,
+        network=options.network,
+        replication_factor=options.replication_factor,
+        sample=options.sample,
+    )
+    return recommend.run(spark, goal, source, store)
+
+
+def _report(spark: "SparkSession", _: argparse.Namespace, source: "Store", store: "Store") -> list[str]:
+    from offline.jobs import report
+
+    return report.run(spark, source, store)
+
+
+def _apply(options: argparse.Namespace) -> int:
+    try:
+        from offline.jobs import apply
+    except ImportError as error:
+        raise _not_installed(error) from error
+    wanted = ApplyOptions(
+        quotas_file=options.quotas_file,
+        bootstrap=options.bootstrap_server,
+        dry_run=options.dry_run,
+        step=options.step or options.steps,
+        steps=options.steps,
+        ca_file=options.ca_file,
+    )
+    if not 1 <= wanted.step <= wanted.steps:
+        raise InputError(f"--step is 1 to {wanted.steps}, not {wanted.step}")
+    for line in apply.run(wanted, options.input):
+        print(line)
+    return 0
+
+
+def _not_installed(error: ImportError) -> SetupError:
+    return SetupError(f"{error.name} is not installed: pip install 'sluice[offline]'")
+
+
+Work = Callable[["SparkSession", argparse.Namespace, "Store", "Store"], list[str]]
+_WORK: Final[dict[str, Work]] = {
+    "ingest": _ingest,
+    "demand": _demand,
+    "backtest": _backtest,
+    "recommend": _recommend,
+    "report": _report,
+}
+
+
+def _spark_options(options: argparse.Namespace) -> SparkOptions:
+    return SparkOptions(
+        master=options.master,
+        driver_memory=options.driver_memory,
+        partitions=options.partitions,
+        local_directory=options.spill,
+        jars=options.jars,
+        progress=sys.stderr.isatty() if options.progress is None else options.progress,
+    )
+
+
+def _rates(text: str, path: str) -> tuple[float, ...]:
+    found = tuple(sorted({parse_amount(part, path) for part in filter(None, text.split(","))}))
+    if any(rate <= 0 for rate in found):
+        raise InputError(f"{path}: a quota is above 0")
+    return found

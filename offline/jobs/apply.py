@@ -1,0 +1,127 @@
+"""`recommend/quotas.toml` -> a quotas file, or a cluster by AlterClientQuotas; in steps, or only shown (`--dry-run`).
+
+What is set already is not set again; entities that the recommendation does not name stay as they are. With `--steps N`
+one call brings the quotas one step nearer to the recommendation, from what the busiest client used when it was
+recorded; whoever runs it looks at the throttle metrics between two steps. A file is replaced as a whole.
+
+It reads two small files of `recommend`, and needs no Spark.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from offline.errors import ApplyError
+from offline.options import ApplyOptions
+from offline.places import finished_text
+from offline.quota_api import QuotaApi
+from quotas.alterations import entity_of_parts
+from quotas.definitions import Definitions
+from quotas.definitions_edit import Document
+from quotas.definitions_file import parse, render
+from quotas.entities import DEFAULT, Entity
+from quotas.errors import DefinitionError, FormError
+from quotas.plan import Difference, Quotas, alterations, differences
+from quotas.ramp import ramped
+
+__all__ = ["run"]
+
+
+def run(options: ApplyOptions, work: str) -> list[str]:
+    """Bring the quotas there; what was changed, line by line.
+
+    Raises:
+        InputError: nothing was recommended in this work directory.
+        ApplyError: where they are to go cannot be read, reached or written.
+    """
+    if not options.quotas_file and not options.bootstrap:
+        raise ApplyError("say where to: --quotas-file FILE, --bootstrap-server HOST:PORT, or both")
+    target = dict(parse(finished_text(work, "recommend", "quotas.toml")).entries())
+    today: dict[str, float] = json.loads(finished_text(work, "recommend", "settings.json"))["today"]
+    wanted = ramped(target, today, options.step, options.steps)
+    lines = []
+    if options.quotas_file:
+        lines += _to_file(Path(options.quotas_file), wanted, dry_run=options.dry_run)
+    if options.bootstrap:
+        lines += _to_server(options, wanted)
+    return lines
+
+
+def _to_file(path: Path, wanted: Quotas, *, dry_run: bool) -> list[str]:
+    try:
+        text = path.read_text("utf-8") if path.exists() else ""
+        current = dict(parse(text).entries())
+    except (OSError, UnicodeDecodeError, DefinitionError) as error:
+        raise ApplyError(f"{path} is no quotas file: {error}") from error
+    found = differences(current, _merged(current, wanted), prune=False)
+    if found and not dry_run:
+        try:
+            _write(path, _edited(text, current, wanted))
+        except OSError as error:
+            raise ApplyError(f"{path} cannot be written: {error}") from error
+    return _shown(str(path), found, dry_run=dry_run)
+
+
+def _merged(current: Quotas, wanted: Quotas) -> Quotas:
+    """An entity keeps its limits that nothing is recommended for."""
+    return {entity: {**current.get(entity, {}), **values} for entity, values in wanted.items()}
+
+
+def _edited(text: str, current: Quotas, wanted: Quotas) -> str:
+    """The file's text with the changes; comments and order stay where its form allows."""
+    merged = _merged(current, wanted)
+    try:
+        document, _, _ = Document.read(text.splitlines(keepends=True))
+    except FormError:
+        return render(Definitions({**current, **merged}))
+    changes = [(entity, values) for entity, values in merged.items() if values != current.get(entity)]
+    return "".join(document.text(document.edit(changes)))
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all: a proxy that watches the file reads it at any moment."""
+    mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _to_server(options: ApplyOptions, wanted: Quotas) -> list[str]:
+    with QuotaApi(options.bootstrap, options.ca_file) as api:
+        described = ((entity_of_parts(parts), values) for parts, values in api.describe())
+        current = {entity: values for entity, values in described if entity is not None}
+        found = differences(current, _merged(current, wanted), prune=False)
+        refused = api.alter(alterations(found), validate_only=options.dry_run) if found else []
+    if refused:
+        reasons = "; ".join(f"{dict(parts)}: {reason}" for parts, reason in refused[:5])
+        raise ApplyError(f"{options.bootstrap} refused {len(refused)} of {len(found)} changes: {reasons}")
+    return _shown(options.bootstrap, found, dry_run=options.dry_run)
+
+
+def _shown(where: str, found: list[Difference], *, dry_run: bool) -> list[str]:
+    if not found:
+        return [f"{where}: nothing to change"]
+    verb = "would change" if dry_run else "changed"
+    return [f"{where}: {verb} {len(found)} limits"] + [
+        f"  {_name(one.entity)} {one.key}: {_value(one.old)} -> {_value(one.new)}" for one in found
+    ]
+
+
+def _name(entity: Entity) -> str:
+    parts = zip(Entity._fields, entity, strict=True)
+    return ", ".join(
+        f"{part} {'<default>' if name is DEFAULT else name}" for part, name in parts if name is not None
+    )
+
+
+def _value(value: float | None) -> str:
+    return "none" if value is None else f"{value:,.0f}"

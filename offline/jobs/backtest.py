@@ -1,0 +1,194 @@
+"""`ingest/requests` at every candidate quota -> `backtest/outcomes` and `backtest/loads`.
+
+Which quotas are tried follows from `demand/entities`, where none are named. How the work is divided, and why one heavy
+client does not make one task do it all, is in `transforms.backtest`.
+"""
+
+import json
+from dataclasses import asdict
+from typing import Any, Final
+
+import numpy as np
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from offline.errors import InputError
+from offline.options import BacktestOptions
+from offline.session import cores
+from offline.store import Store, Writer
+from offline.transforms.backtest import NOBODY, RAW, Limiters, Plan, chunks_of, compile_for, raw_outcomes
+from offline.transforms.candidates import ladder
+from offline.transforms.demand import charged
+from protocol.messages.groups import GROUP_APIS, SESSION_TIMEOUT_DEFAULT_MS
+from quotas.compiled import Ints
+from quotas.options import EngineOptions
+
+__all__ = ["run"]
+
+_KEY: Final = ("direction", "user", "client_id", "broker")
+_PARTITIONS_A_CORE: Final = 4
+# A limiter is divided where it has more than half of a core's share. In more parts the cores would be busy more evenly
+# at the end; but its rows are shuffled and sorted for each part, which takes longer than to decide them.
+_PARTS_A_CORE: Final = 2
+_NUMBERS: Final = (
+    "requests",
+    "decisions",
+    "throttled",
+    "throttle_ms",
+    "throttle_ms_p99",
+    "throttle_ms_max",
+    "bytes",
+    "bytes_delayed",
+    "bytes_late",
+    "late_ms",
+)
+
+
+def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Store) -> list[str]:
+    """Try every candidate; what an operator should know, line by line."""
+    span = source.read("demand/span").first()
+    if span is None:
+        raise InputError("the stage demand has found nothing")
+    entities = source.read("demand/entities").cache()
+    requests = source.read("ingest/requests")
+    plan = Plan(
+        produce=options.produce or _candidates(entities, "produce", options.candidates),
+        fetch=options.fetch or _candidates(entities, "fetch", options.candidates),
+        engine=options.engine,
+        start_s=span["start_s"],
+        seconds=span["seconds"],
+        group_ms=SESSION_TIMEOUT_DEFAULT_MS,
+    )
+    rows = _of_scope(charged(requests), options.engine)
+    numbered = _limiters(rows, entities, options.heavy)
+    partitions = _PARTITIONS_A_CORE * cores(spark)
+    limiters, requests_of = _arrays(
+        numbered, len(plan.produce) + len(plan.fetch), _PARTS_A_CORE * cores(spark)
+    )
+    parts = spark.createDataFrame(
+        [(number, int(chunks)) for number, chunks in enumerate(limiters.chunks) if chunks > 1],
+        "limiter int, parts int",
+    )
+    keyed = numbered.join(F.broadcast(parts), on="limiter", how="left").select(
+        *_KEY, "limiter", F.coalesce("parts", F.lit(1)).alias("chunks")
+    )
+    placed = _with_groups(rows, requests).join(F.broadcast(keyed), on=list(_KEY), how="inner")
+    compile_for(options.engine)  # once, before every task would at the same time
+    with store.writing("backtest") as writer:
+        raw = _keep(writer, raw_outcomes(placed, plan, limiters, partitions))
+        _write(writer, raw, numbered)
+        writer.put("settings.json", _settings(options, plan))
+        done = writer.table("tasks", _tasks(raw), files=1)
+        total = done.agg(F.sum("requests").alias("decisions"), F.sum("seconds").alias("seconds")).first()
+    assert total is not None, "a sum has a row"
+    speed = total["decisions"] / max(total["seconds"], 1e-9) / 1e6
+    return [
+        (
+            f"{total['decisions']:,} requests x candidates over {len(requests_of):,} limiters, "
+            f"{speed:.1f} million a second and core"
+        )
+    ]
+
+
+def _candidates(entities: DataFrame, direction: str, count: int) -> tuple[float, ...]:
+    found = entities.filter(F.col("direction") == direction).select("peak_10s").toArrow()
+    return tuple(ladder(found["peak_10s"].to_pylist(), count))
+
+
+def _of_scope(rows: DataFrame, engine: EngineOptions) -> DataFrame:
+    """One budget over all brokers makes them one."""
+    return rows.withColumn("broker", F.lit(NOBODY)) if engine.scope == "gateway" else rows
+
+
+def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
+    """Every limiter with its number, its requests, and the number of the heavy entity it belongs to."""
+    counted = rows.groupBy(*_KEY).agg(F.count("*").alias("requests"))
+    ranked = entities.select("direction", "user", "client_id", "rank")
+    named = counted.join(ranked, on=["direction", "user", "client_id"], how="inner")
+    by_requests = Window.orderBy(F.desc("requests"), *_KEY)
+    return named.select(
+        *_KEY,
+        "requests",
+        (F.row_number().over(by_requests) - 1).alias("limiter"),
+        F.when(F.col("rank") <= heavy, F.col("rank")).otherwise(NOBODY).alias("heavy"),
+    ).cache()
+
+
+def _arrays(numbered: DataFrame, candidates: int, shares: int) -> tuple[Limiters, Ints]:
+    found = numbered.orderBy("limiter").toArrow()
+    requests: Ints = found["requests"].to_numpy().astype(np.int64)
+    return Limiters(
+        broker=found["broker"].to_numpy().astype(np.int32),
+        consumes=np.array(found["direction"].to_pylist()) == "fetch",
+        heavy=found["heavy"].to_numpy().astype(np.int32),
+        chunks=chunks_of(requests, max(1, candidates // 2), shares),
+    ), requests
+
+
+def _with_groups(rows: DataFrame, requests: DataFrame) -> DataFrame:
+    """Whether a row's connection has carried a group's requests: that bounds its mutes."""
+    groups = requests.filter(F.col("api_key").isin(*sorted(GROUP_APIS))).select("connection").distinct()
+    marked = groups.withColumn("group", F.lit(1).cast("tinyint"))
+    joined = rows.join(F.broadcast(marked), on="connection", how="left")
+    return joined.withColumn("group", F.coalesce("group", F.lit(0).cast("tinyint")))
+
+
+def _keep(writer: Writer, raw: DataFrame) -> DataFrame:
+    """Decide once, and read what was decided from disk."""
+    path = f"{writer.path}/_raw"
+    raw.write.parquet(path)
+    return raw.sparkSession.read.schema(RAW).parquet(path)
+
+
+def _direction() -> Column:
+    return F.when(F.col("consumes"), "fetch").otherwise("produce")
+
+
+def _write(writer: Writer, raw: DataFrame, numbered: DataFrame) -> None:
+    keys = F.broadcast(numbered.select(*_KEY, "limiter"))
+    numbers = (F.col("numbers")[index].alias(name) for index, name in enumerate(_NUMBERS))
+    outcomes = raw.filter(F.col("kind") == "outcome").select("limiter", "quota", *numbers)
+    writer.table("outcomes", outcomes.join(keys, on="limiter", how="inner"))
+    names = (
+        numbered.filter(F.col("heavy") != NOBODY)
+        .select(
+            F.col("heavy").alias("limiter"),
+            (F.col("direction") == "fetch").alias("consumes"),
+            "user",
+            "client_id",
+        )
+        .distinct()
+    )
+    added = F.aggregate(
+        F.collect_list("numbers"),
+        F.array().cast("array<bigint>"),
+        lambda whole, line: F.zip_with(
+            whole, line, lambda left, right: F.coalesce(left, F.lit(0)) + F.coalesce(right, F.lit(0))
+        ),
+    )
+    loads = (
+        raw.filter(F.col("kind") == "load")
+        .withColumn("direction", _direction())
+        .groupBy("direction", "consumes", "broker", "quota", "limiter", "heavy", "start_s")
+        .agg(added.alias("bytes"))
+        .join(F.broadcast(names), on=["limiter", "consumes"], how="left")
+        .withColumns({"user": F.coalesce("user", F.lit("")), "client_id": F.coalesce("client_id", F.lit(""))})
+    )
+    writer.table("loads", loads)
+
+
+def _tasks(raw: DataFrame) -> DataFrame:
+    found = raw.filter(F.col("kind") == "task")
+    number = F.row_number().over(Window.orderBy(F.desc("seconds"))) - 1
+    return found.select(number.alias("task"), F.col("numbers")[0].alias("requests"), "seconds")
+
+
+def _settings(options: BacktestOptions, plan: Plan) -> str:
+    found: dict[str, Any] = {
+        "policy": options.engine.policy,
+        "engine": asdict(options.engine),
+        "produce": list(plan.produce),
+        "fetch": list(plan.fetch),
+        "heavy": options.heavy,
+    }
+    return json.dumps(found, indent=2) + "\n"

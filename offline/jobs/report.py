@@ -1,0 +1,185 @@
+"""All tables -> `report/report.html`: one page that needs nothing else to be read."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from offline.advice.words import amount
+from offline.jobs.measured import Span, backtest_settings, span_of
+from offline.report import Report, page
+from offline.report.content import Curve, Direction, Heavy
+from offline.store import Store
+
+__all__ = ["run"]
+
+_HEAVY: Final = 10
+_STACKED: Final = 5
+_STEPS_MAX: Final = 400  # points of a time axis
+_DAY_SHOWN_S: Final = 4 * 3600  # less than that is no part of a day to see a shape in
+
+
+def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa: ARG001 - every stage is called alike
+    """Write the page; where it is."""
+    span = span_of(source)
+    goal: dict[str, Any] = json.loads(source.text("recommend/settings.json"))["goal"]
+    recommendations = source.read("recommend/recommendations").collect()
+    directions = [
+        _direction(source, name, span, goal)
+        for name in ("produce", "fetch")
+        if any(row["kind"] == "default" and row["key"] == _KEYS[name] for row in recommendations)
+    ]
+    problems = source.read("ingest/problems").limit(20).collect()
+    report = Report(
+        begun=datetime.fromtimestamp(span.start_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        seconds=span.seconds,
+        requests=span.requests,
+        policy=backtest_settings(source)["policy"],
+        recommendations=[_recommendation(row.asDict()) for row in recommendations],
+        problems=[f"{row['file']}, row {row['row']}: {row['problem']}" for row in problems],
+        directions=directions,
+        quotas=source.text("recommend/quotas.toml"),
+        goal=_goal(goal),
+    )
+    with store.writing("report") as writer:
+        writer.put("report.html", page(report))
+    return [f"{store.path}/report/report.html"]
+
+
+_KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
+
+
+def _goal(goal: dict[str, Any]) -> dict[str, str]:
+    found = {}
+    for name, label in (("capacity_in", "Capacity in"), ("capacity_out", "Capacity out")):
+        if goal[name] is not None:
+            found[label] = f"{amount(goal[name])} a broker"
+    found["Clients that may be throttled"] = f"{goal['throttled_share']:.0%}"
+    return found
+
+
+def _recommendation(row: dict[str, Any]) -> dict[str, str]:
+    names = " ".join(dict.fromkeys(filter(None, (row["user"], row["client_id"]))))
+    plain = row["kind"] == "mutation"
+    return {
+        "who": names or row["kind"],
+        "key": row["key"],
+        "value": f"{row['value']:g}" if plain else amount(row["value"]),
+        "reason": row["reason"],
+        "effect": row["effect"],
+        "confidence": row["confidence"],
+    }
+
+
+def _direction(source: Store, name: str, span: Span, goal: dict[str, Any]) -> Direction:
+    of_way = F.col("direction") == name
+    seconds = source.read("demand/per_second").filter(of_way)
+    step_s = max(1, -(-span.seconds // _STEPS_MAX))
+    steps = -(-span.seconds // step_s)
+    heavy = _heavy(source, of_way, seconds, span, step_s, steps)
+    recommended = source.read("recommend/recommendations").filter(F.col("key") == _KEYS[name]).collect()
+    (default,) = (row for row in recommended if row["kind"] == "default")
+    curve = source.read("recommend/curve").filter(of_way).orderBy("quota").collect()
+    loads = source.read("recommend/before_after").filter(of_way).orderBy("start_s").collect()
+    peaks: dict[int, float] = {}
+    for row in loads:
+        peaks[row["broker"]] = max(peaks.get(row["broker"], 0.0), row["before"])
+    broker = max(peaks, key=lambda number: peaks[number])
+    shown = [row for row in loads if row["broker"] == broker]
+    together = max(1, -(-len(shown) // _STEPS_MAX))
+    return Direction(
+        name=name,
+        clients=max(row["clients"] for row in curve),
+        heavy=heavy,
+        steps_s=[float(step * step_s) for step in range(steps)],
+        total=_series(seconds, span, step_s, steps),
+        hours=_hours(source, of_way) if span.seconds >= _DAY_SHOWN_S else [],
+        curve=[
+            Curve(row["quota"], row["clients_throttled"], row["clients"], row["peak_10s"]) for row in curve
+        ],
+        blocks_s=[float(row["start_s"] - span.start_s) for row in shown[::together]],
+        before=_highest([row["before"] for row in shown], together),
+        after=_highest([row["after"] for row in shown], together),
+        broker=broker,
+        default=default["value"],
+        throttled=default["clients_throttled"],
+        throttle_ms=default["throttle_ms"],
+        overrides=len(recommended) - 1,
+        peak_before=default["peak_before"],
+        peak_after=default["peak_after"],
+        capacity=goal["capacity_in" if name == "produce" else "capacity_out"],
+    )
+
+
+def _heavy(
+    source: Store, of_way: Any, seconds: DataFrame, span: Span, step_s: int, steps: int
+) -> list[Heavy]:
+    joined = (
+        source.read("demand/entities")
+        .filter(of_way & (F.col("rank") <= _HEAVY))
+        .join(source.read("recommend/needs"), on=["direction", "user", "client_id"], how="inner")
+        .orderBy("rank")
+        .collect()
+    )
+    shown = [(row["user"], row["client_id"]) for row in joined if row["rank"] <= _STACKED]
+    series = _series_of(seconds, shown, span, step_s, steps)
+    return [
+        Heavy(
+            name=" ".join(filter(None, (row["user"], row["client_id"]))) or "(no client id)",
+            share=row["share"],
+            peak_10s=row["peak_10s"],
+            peak_1s=row["peak_1s"],
+            p99=row["p99"],
+            connections=row["connections_max"],
+            need=row["need"],
+            quota=row["quota"],
+            throttle_ms=row["throttle_ms"],
+            series=series.get((row["user"], row["client_id"]), ()),
+        )
+        for row in joined
+    ]
+
+
+def _series(seconds: DataFrame, span: Span, step_s: int, steps: int) -> list[float]:
+    step = F.floor((F.col("second") - span.start_s) / step_s).cast("int")
+    found = [0.0] * steps
+    for row in seconds.groupBy(step.alias("step")).agg(F.sum("bytes").alias("bytes")).collect():
+        if 0 <= row["step"] < steps:
+            found[row["step"]] = row["bytes"] / step_s
+    return found
+
+
+def _series_of(
+    seconds: DataFrame, names: Sequence[tuple[str, str]], span: Span, step_s: int, steps: int
+) -> dict[tuple[str, str], list[float]]:
+    """The same of some clients, in one go."""
+    step = F.floor((F.col("second") - span.start_s) / step_s).cast("int").alias("step")
+    found = {of: [0.0] * steps for of in names}
+    wanted = F.lit(False)
+    for user, client_id in names:
+        wanted = wanted | ((F.col("user") == user) & (F.col("client_id") == client_id))
+    rows = seconds.filter(wanted).groupBy("user", "client_id", step).agg(F.sum("bytes").alias("bytes"))
+    for row in rows.collect():
+        if 0 <= row["step"] < steps:
+            found[row["user"], row["client_id"]][row["step"]] = row["bytes"] / step_s
+    return found
+
+
+def _highest(values: Sequence[float], together: int) -> list[float]:
+    """Of so many at a time: it is the peaks that a broker has to bear."""
+    return [max(values[begin : begin + together]) for begin in range(0, len(values), together)]
+
+
+def _hours(source: Store, of_way: Any) -> list[float]:
+    rows = (
+        source.read("demand/diurnal")
+        .filter(of_way)
+        .groupBy("hour")
+        .agg(F.sum("bytes_per_second").alias("rate"))
+        .collect()
+    )
+    by_hour = {row["hour"]: row["rate"] for row in rows}
+    return [by_hour.get(hour, 0.0) for hour in range(24)]

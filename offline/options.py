@@ -1,0 +1,122 @@
+"""What the stages are told: values, made by `cli` from its arguments, checked nowhere else but here."""
+
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+from quotas.options import EngineOptions
+
+__all__ = ["BY", "ApplyOptions", "BacktestOptions", "By", "Goal", "IngestOptions", "SparkOptions"]
+
+By = Literal["client-id", "user", "user-client-id"]
+BY: Final[tuple[By, ...]] = ("client-id", "user", "user-client-id")
+# Followers are exempt from client quotas; a capture has none unless they come through a listener for clients.
+FOLLOWERS: Final = r"broker-\d+-fetcher-\d+"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOptions:
+    """Where Spark runs and what it may take.
+
+    Attributes:
+        master: Spark's own notation.
+        driver_memory: of the JVM; in `local` mode everything but the Python workers.
+        partitions: of shuffles; 0 = four a core.
+        local_directory: where shuffles spill; "" = the system's own.
+        jars: directory with jars for Spark's Kafka source; "" = none.
+        progress: whether to show bars.
+    """
+
+    master: str = "local[*]"
+    driver_memory: str = "2g"
+    partitions: int = 0
+    local_directory: str = ""
+    jars: str = ""
+    progress: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestOptions:
+    """What is read, and how.
+
+    Attributes:
+        inputs: capture directories or files.
+        kafka, topic: bootstrap servers and a topic with one row as JSON in each record, in place of files.
+        by: which parts of a client make the quota entity.
+        lenient: leave bad files and rows out, and name them, where they would be an error.
+        exclude: client ids that are no clients.
+    """
+
+    inputs: tuple[str, ...] = ()
+    kafka: str = ""
+    topic: str = ""
+    by: By = "client-id"
+    lenient: bool = False
+    exclude: str = FOLLOWERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacktestOptions:
+    """What is tried.
+
+    Attributes:
+        engine: the policy and its constants; `scope` says whether brokers count by themselves.
+        candidates: how many quotas to try in each direction, where none are named.
+        produce, fetch: quotas in bytes/s to try instead.
+        heavy: so many entities have a load of their own, so that each can get an override.
+    """
+
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    candidates: int = 20
+    produce: tuple[float, ...] = ()
+    fetch: tuple[float, ...] = ()
+    heavy: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """What the quotas are for.
+
+    Attributes:
+        capacity_in, capacity_out: bytes/s that one broker can take from and give to clients; None = not stated.
+        throttled_share: of the clients that may be throttled.
+        overrides: at most so many.
+        headroom: a client's need is multiplied by it.
+        tolerance: a client counts as throttled when it had to wait for more than this share of the recorded time.
+        network: bytes/s of a broker's network interface, for the replication throttle; None = not stated.
+        replication_factor: likewise.
+        sample: the share of connections that was captured.
+    """
+
+    capacity_in: float | None = None
+    capacity_out: float | None = None
+    throttled_share: float = 0.05
+    overrides: int = 10
+    headroom: float = 1.1
+    tolerance: float = 0.001
+    network: float | None = None
+    replication_factor: float = 3.0
+    sample: float = 1.0
+
+    def capacity(self, direction: str) -> float | None:
+        """The one of this direction."""
+        return self.capacity_in if direction == "produce" else self.capacity_out
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyOptions:
+    """Where the recommendation goes.
+
+    Attributes:
+        quotas_file: the proxy's quotas file; "" = none.
+        bootstrap: a server that takes AlterClientQuotas; "" = none.
+        dry_run: show the difference and change nothing.
+        step, steps: the how-manieth of how many steps down from what clients use today.
+        ca_file: speak TLS, and trust these.
+    """
+
+    quotas_file: str = ""
+    bootstrap: str = ""
+    dry_run: bool = False
+    step: int = 1
+    steps: int = 1
+    ca_file: str = ""

@@ -1,0 +1,48 @@
+"""Where things are, without Spark: a path as an operator writes it, local or with a file system's scheme.
+
+Spark has file systems of Hadoop's; these are pyarrow's. What Spark calls s3a:// is s3:// here.
+"""
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.fs as arrow_fs
+
+from offline.errors import InputError
+
+__all__ = ["MARK", "finished_text", "place"]
+
+MARK: Final = "_SUCCESS"  # in the directory of a stage that is there as a whole
+
+
+def place(name: str) -> tuple[arrow_fs.FileSystem, str]:
+    """The file system, and the path in it.
+
+    Raises:
+        InputError: no file system is known by this scheme, or it cannot be reached.
+    """
+    if "://" not in name:
+        return arrow_fs.LocalFileSystem(), name
+    try:
+        found: tuple[arrow_fs.FileSystem, str] = arrow_fs.FileSystem.from_uri(
+            name.replace("s3a://", "s3://", 1)
+        )
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(f"{name} cannot be reached: {str(error).splitlines()[0]}") from error
+    return found
+
+
+def finished_text(work: str, stage: str, name: str) -> str:
+    """A file that a stage has written.
+
+    Raises:
+        InputError: the stage was not finished, or the file cannot be read.
+    """
+    system, path = place(f"{work.rstrip('/')}/{stage}")
+    if system.get_file_info(f"{path}/{MARK}").type != arrow_fs.FileType.File:
+        raise InputError(f"{work} has no finished stage {stage}: run `sluice-offline {stage}` first")
+    try:
+        with system.open_input_stream(f"{path}/{name}") as stream:
+            return str(stream.read().decode("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{work}/{stage}/{name} cannot be read: {error}") from error

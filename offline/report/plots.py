@@ -1,0 +1,229 @@
+"""The report's figures as SVG text: matplotlib without a screen, fonts left to the reader's browser.
+
+One palette for all figures, told apart without colours too (line styles, markers and labels). Legends stand above the
+axes, where no line can run through them.
+"""
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from offline.advice.words import amount
+from offline.report.content import Direction
+
+__all__ = ["before_after", "curve", "day", "demand", "heaviest", "svg"]
+
+HALF: Final = (7.2, 3.3)
+WHOLE: Final = (14.4, 3.3)
+
+_COLOURS: Final = ("#1b6ca8", "#d1495b", "#edae49", "#3b8b6e", "#7d5ba6", "#b9bec3")
+_INK: Final = "#333333"
+_SHOWN: Final = 5
+_NAME_MAX: Final = 28
+_UNITS: Final = ((172_800, 86_400, "days"), (7200, 3600, "hours"), (300, 60, "minutes"), (0, 1, "seconds"))
+_STYLE: Final[dict[Any, Any]] = {
+    "text.parse_math": False,  # a client id may hold a dollar sign
+    "svg.fonttype": "none",
+    "svg.hashsalt": "sluice",
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": _INK,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+}
+
+
+def svg(draw: Callable[[Axes], None], *, title: str, size: tuple[float, float] = HALF) -> str:
+    """One figure as an `<svg>` element; the title is for who does not see it."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure.subplots())
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None, "Title": title})
+    text = out.getvalue()
+    return text[text.index("<svg") :]
+
+
+def demand(direction: Direction) -> Callable[[Axes], None]:
+    """Bytes/s over time: the heaviest clients stacked, everybody else above them."""
+
+    def draw(axes: Axes) -> None:
+        shown = direction.heavy[:_SHOWN]
+        rest = [
+            max(0.0, total - sum(heavy.series[index] for heavy in shown))
+            for index, total in enumerate(direction.total)
+        ]
+        series = [list(heavy.series) for heavy in shown] + [rest]
+        names = [_short(heavy.name) for heavy in shown] + ["all others"]
+        colours = (*_COLOURS[: len(shown)], _COLOURS[-1])
+        if len(shown) == direction.clients:  # there are no others
+            series, names, colours = series[:-1], names[:-1], colours[:-1]
+        scaled = _times(axes, direction.steps_s)
+        axes.stackplot(scaled, series, labels=names, colors=colours, linewidth=0)
+        _rates(axes.yaxis)
+        axes.set_ylim(bottom=0)
+        _legend(axes, axes.get_legend_handles_labels()[0])
+
+    return draw
+
+
+def heaviest(direction: Direction) -> Callable[[Axes], None]:
+    """Peaks of the heaviest clients, beside what they are to get."""
+
+    def draw(axes: Axes) -> None:
+        shown = list(reversed(direction.heavy[:10]))
+        places = range(len(shown))
+        peaks = [heavy.peak_10s for heavy in shown]
+        quotas = [heavy.quota for heavy in shown]
+        axes.hlines(places, quotas, peaks, color="#c8ccd0", linewidth=1.5)
+        # No bars: on a log scale lengths mean nothing.
+        (dots,) = axes.plot(peaks, places, "o", color=_COLOURS[0], label="peak over 10 s")
+        (ticks,) = axes.plot(
+            quotas,
+            places,
+            linestyle="none",
+            marker="|",
+            markersize=13,
+            markeredgewidth=2.5,
+            color=_COLOURS[1],
+            label="recommended quota",
+        )
+        axes.set_yticks(places, [_short(heavy.name) for heavy in shown])
+        axes.set_ylim(-0.6, len(shown) - 0.4)
+        axes.grid(visible=False, axis="y")
+        _log_rates(axes)
+        axes.set_xlabel("bytes/s at its busiest broker (log scale)")
+        _legend(axes, [dots, ticks])
+
+    return draw
+
+
+def curve(direction: Direction) -> Callable[[Axes], None]:
+    """Default quota against the share of clients throttled, and the peak load."""
+
+    def draw(axes: Axes) -> None:
+        quotas = [step.quota for step in direction.curve]
+        shares = [100 * step.throttled / max(1, step.clients) for step in direction.curve]
+        (share,) = axes.plot(
+            quotas, shares, marker="o", markersize=3.5, color=_COLOURS[1], label="clients throttled"
+        )
+        _log_rates(axes)
+        axes.set_xlabel("default quota, without overrides (log scale)")
+        axes.set_ylabel("% of clients throttled")
+        axes.set_ylim(-3, 103)
+        line = axes.axvline(
+            direction.default, color=_INK, linewidth=1.1, linestyle=":", label="recommended default"
+        )
+        loads = axes.twinx()
+        peaks = [step.peak for step in direction.curve]
+        (load,) = loads.plot(
+            quotas,
+            peaks,
+            marker="s",
+            markersize=3.5,
+            linestyle="--",
+            color=_COLOURS[0],
+            label="busiest broker",
+        )
+        _rates(loads.yaxis)
+        top = max((*peaks, direction.capacity or 0.0)) * 1.06
+        loads.set_ylim(-0.03 * top, top)
+        loads.grid(visible=False)
+        loads.spines["right"].set_visible(True)
+        loads.set_ylabel("busiest broker, peak over 10 s")
+        handles = [share, load, line]
+        if direction.capacity is not None:
+            bound = loads.axhline(
+                direction.capacity, color=_COLOURS[0], linewidth=0.9, linestyle=(0, (1, 2)), label="capacity"
+            )
+            handles.append(bound)
+        _legend(axes, handles)
+
+    return draw
+
+
+def before_after(direction: Direction) -> Callable[[Axes], None]:
+    """The busiest broker's load as recorded, and with the recommendation."""
+
+    def draw(axes: Axes) -> None:
+        step_s = direction.blocks_s[1] - direction.blocks_s[0] if len(direction.blocks_s) > 1 else 10.0
+        times = _times(axes, [*direction.blocks_s, direction.blocks_s[-1] + step_s])
+        before = axes.stairs(direction.before, times, color=_COLOURS[1], linewidth=1.3, label="as recorded")
+        after = axes.stairs(
+            direction.after,
+            times,
+            color=_COLOURS[0],
+            linewidth=1.3,
+            fill=True,
+            alpha=0.35,
+            label="with the recommendation",
+        )
+        handles: list[Any] = [before, after]
+        if direction.capacity is not None:
+            handles.append(
+                axes.axhline(
+                    direction.capacity, color=_INK, linestyle="--", linewidth=0.9, label="stated capacity"
+                )
+            )
+        _rates(axes.yaxis)
+        axes.set_ylim(0, 1.06 * max((*direction.before, *direction.after, direction.capacity or 1.0)))
+        _legend(axes, handles)
+
+    return draw
+
+
+def day(direction: Direction) -> Callable[[Axes], None]:
+    """The shape of the day."""
+
+    def draw(axes: Axes) -> None:
+        axes.bar(range(24), list(direction.hours), color=_COLOURS[3], width=0.85)
+        axes.set_xlabel("hour of the day, UTC")
+        axes.set_xlim(-0.6, 23.6)
+        axes.set_xticks(range(0, 24, 3))
+        axes.grid(visible=False, axis="x")
+        _rates(axes.yaxis)
+
+    return draw
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…"
+
+
+def _legend(axes: Axes, handles: Sequence[Any]) -> None:
+    axes.legend(
+        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=6, borderaxespad=0.2, handlelength=1.6
+    )
+
+
+def _rates(axis: Axis) -> None:
+    axis.set_major_formatter(FuncFormatter(lambda rate, _: amount(max(rate, 0.0))))
+
+
+def _log_rates(axes: Axes) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.margins(x=0.08)
+    _rates(axes.xaxis)
+
+
+def _times(axes: Axes, seconds: Sequence[float]) -> list[float]:
+    """Seconds since the recording began, in a unit that suits their length."""
+    length_s = seconds[-1] if seconds else 0.0
+    size, unit = next((size, unit) for least, size, unit in _UNITS if length_s >= least)
+    axes.set_xlabel(f"{unit} since the recording began")
+    axes.margins(x=0)
+    return [second / size for second in seconds]

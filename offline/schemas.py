@@ -1,0 +1,210 @@
+"""Every table of the pipeline as data: its columns, their Spark types and what they mean.
+
+A stage writes exactly these columns, in this order, none of them null but where it says so; docs/offline.md shows the
+same table (a test compares). Times are UTC. `user` and `client_id` are the parts of the quota entity: "" where the
+entity does not have that part. The captured row itself is `protocol.capture`'s.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from protocol.capture import COLUMNS, PARTITION_FIELDS
+
+__all__ = ["CAPTURE", "TABLES", "Column", "columns_of", "ddl"]
+
+
+class Column(NamedTuple):
+    """A column: Spark's name of its type."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+_SPARK: Final = {"int64": "bigint", "int32": "int", "int16": "smallint", "string": "string"}
+_PARTITIONS: Final = ",".join(f"{field.name}:{_SPARK[field.type]}" for field in PARTITION_FIELDS)
+
+CAPTURE: Final = tuple(
+    Column(
+        column.name,
+        f"array<struct<{_PARTITIONS}>>" if column.type == "list<struct>" else _SPARK[column.type],
+        column.meaning,
+    )
+    for column in COLUMNS
+)
+
+_ENTITY: Final = (
+    Column("direction", "string", "`produce` or `fetch`"),
+    Column("user", "string", "of the quota entity"),
+    Column("client_id", "string", "of the quota entity"),
+)
+_BROKER: Final = Column("broker", "int", "id")
+_QUOTA: Final = Column("quota", "double", "the candidate, in bytes/s and broker")
+
+TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
+    "ingest/requests": (
+        Column("at_us", "bigint", "when it was handled, us since 1970, by the process's own clock"),
+        Column("connection", "bigint", "number of the connection, over all processes"),
+        Column("seq", "bigint", "number of the request on it"),
+        Column("user", "string", "of the quota entity"),
+        Column("client_id", "string", "of the quota entity"),
+        Column("broker", "int", "id; -1: not known"),
+        Column("api_key", "smallint", "0 Produce, 1 Fetch"),
+        Column("request_bytes", "bigint", "what a Produce is charged with"),
+        Column("response_bytes", "bigint", "what a Fetch is charged with; -1: no answer"),
+        Column("service_us", "bigint", "the broker's time; -1: no broker answered"),
+        Column("delay_ms", "int", "how long before `at_us` it had come"),
+        Column("throttle_ms", "int", "what it was told"),
+        Column("mutations", "int", "partition mutations"),
+    ),
+    "ingest/processes": (
+        Column("process", "string", "id of the run"),
+        Column("process_index", "int", "its number in `connection`: connection >> 40"),
+        Column("requests", "bigint", "rows"),
+        Column("first_wall_ms", "bigint", "the earliest"),
+        Column("last_wall_ms", "bigint", "the latest"),
+        Column("offset_us", "bigint", "wall time minus its own clock at its first row"),
+        Column("wall_step_ms", "bigint", "how far the wall clock moved against its own: a step"),
+    ),
+    "ingest/problems": (
+        Column("file", "string", "the file"),
+        Column("row", "bigint", "the row in it, from 0; -1: the whole file"),
+        Column("problem", "string", "what is wrong with it"),
+    ),
+    "demand/per_second": (
+        *_ENTITY,
+        _BROKER,
+        Column("second", "bigint", "since 1970"),
+        Column("bytes", "bigint", "that the quota counts"),
+        Column("requests", "bigint", ""),
+        Column("connections", "bigint", "that sent a request in this second"),
+        Column("in_flight", "double", "requests with the broker, on average"),
+    ),
+    "demand/entities": (
+        *_ENTITY,
+        Column("rank", "int", "1 is the one with the highest peak over 10 s, by direction"),
+        Column("bytes", "bigint", "altogether"),
+        Column("requests", "bigint", ""),
+        Column("share", "double", "of all bytes in this direction"),
+        Column("active_seconds", "bigint", "seconds with a request, over all brokers"),
+        Column("mean", "double", "bytes/s over the whole recording, all brokers"),
+        Column("p50", "double", "of the bytes in an active second, over all brokers"),
+        Column("p90", "double", "the same"),
+        Column("p99", "double", "the same"),
+        Column("peak_1s", "double", "bytes/s at its busiest broker: quotas are per broker"),
+        Column("peak_10s", "double", "mean over 10 s, likewise"),
+        Column("peak_60s", "double", "mean over 60 s, likewise"),
+        Column("connections_max", "bigint", "at once, over all brokers"),
+        Column("in_flight_max", "double", "requests with brokers, at the busiest second"),
+    ),
+    "demand/brokers": (
+        Column("direction", "string", ""),
+        _BROKER,
+        Column("bytes", "bigint", "altogether"),
+        Column("mean", "double", "bytes/s over the whole recording"),
+        Column("p50", "double", "of the bytes in an active second"),
+        Column("p99", "double", "the same"),
+        Column("peak_1s", "double", "bytes/s"),
+        Column("peak_10s", "double", "mean over 10 s"),
+        Column("peak_60s", "double", "mean over 60 s"),
+    ),
+    "demand/diurnal": (
+        *_ENTITY,
+        Column("hour", "int", "of the day, UTC"),
+        Column("bytes", "bigint", "in this hour of all days"),
+        Column("bytes_per_second", "double", "over the seconds of it that were recorded"),
+    ),
+    "demand/mutations": (
+        Column("user", "string", ""),
+        Column("client_id", "string", ""),
+        Column("second", "bigint", "since 1970"),
+        Column("mutations", "bigint", "partition mutations asked for"),
+    ),
+    "demand/span": (
+        Column("start_s", "bigint", "the first second"),
+        Column("seconds", "bigint", "how many there are"),
+        Column("requests", "bigint", "Produces and Fetches that are demand"),
+    ),
+    "backtest/outcomes": (
+        *_ENTITY,
+        _BROKER,
+        _QUOTA,
+        Column("requests", "bigint", ""),
+        Column("decisions", "bigint", "questions to the throttle: who has to wait asks more than once"),
+        Column("throttled", "bigint", "requests that had to wait"),
+        Column("throttle_ms", "bigint", "how long, altogether"),
+        Column("throttle_ms_p99", "bigint", "of all requests"),
+        Column("throttle_ms_max", "bigint", ""),
+        Column("bytes", "bigint", ""),
+        Column("bytes_delayed", "bigint", "of requests that had to wait"),
+        Column("bytes_late", "bigint", "that passed only after the recording's end"),
+        Column("late_ms", "bigint", "how much later it was done than as recorded"),
+    ),
+    "backtest/loads": (
+        Column("direction", "string", ""),
+        _BROKER,
+        _QUOTA,
+        Column("user", "string", "of a heavy entity; both empty: all others together"),
+        Column("client_id", "string", "likewise"),
+        Column("heavy", "boolean", "whether it is one heavy entity"),
+        Column("start_s", "bigint", "the first second of `bytes`"),
+        Column("bytes", "array<bigint>", "that passed in each second, at most an hour"),
+    ),
+    "backtest/tasks": (
+        Column("task", "int", "Spark partition"),
+        Column("requests", "bigint", "times candidates: what it decided"),
+        Column("seconds", "double", "of one core, in the compiled loop"),
+    ),
+    "recommend/recommendations": (
+        Column("kind", "string", "`default`, `override`, `mutation` or `replication`"),
+        Column("user", "string", "of the quota entity; `<default>` for the default one"),
+        Column("client_id", "string", "likewise"),
+        Column("key", "string", "Kafka's name of the quota or setting"),
+        Column("value", "double", ""),
+        Column("reason", "string", "why this value"),
+        Column("effect", "string", "what it is predicted to do"),
+        Column("confidence", "string", "`high`, `medium` or `low`, and why"),
+        Column("clients_throttled", "bigint", "predicted; -1: does not apply"),
+        Column("throttle_ms", "bigint", "predicted for the recorded time; -1: does not apply"),
+        Column("peak_before", "double", "bytes/s of the busiest broker over 10 s; -1: does not apply"),
+        Column("peak_after", "double", "predicted; -1: does not apply"),
+    ),
+    "recommend/needs": (
+        *_ENTITY,
+        Column("need", "double", "smallest candidate that does not throttle it; -1: none of them"),
+        Column("quota", "double", "what is recommended for it; -1: unlimited"),
+        Column("throttled", "boolean", "whether it will be throttled"),
+        Column("throttle_ms", "bigint", "predicted, over all brokers, for the recorded time"),
+    ),
+    "recommend/curve": (
+        Column("direction", "string", ""),
+        _QUOTA,
+        Column("clients", "bigint", ""),
+        Column("clients_throttled", "bigint", "with this default and no override"),
+        Column("requests_throttled_share", "double", ""),
+        Column("throttle_ms", "bigint", "of all clients"),
+        Column("bytes_delayed", "bigint", ""),
+        Column("peak_10s", "double", "bytes/s of the busiest broker"),
+    ),
+    "recommend/before_after": (
+        Column("direction", "string", ""),
+        _BROKER,
+        Column("start_s", "bigint", "ten seconds from there on"),
+        Column("before", "double", "bytes/s"),
+        Column("after", "double", "with the recommendation"),
+    ),
+}
+
+
+def columns_of(table: str) -> list[str]:
+    """The names of a table's columns."""
+    return [column.name for column in TABLES[table]]
+
+
+def ddl(columns: Iterable[Column]) -> str:
+    """A schema as Spark reads it.
+
+    >>> ddl(TABLES["demand/span"])
+    'start_s bigint, seconds bigint, requests bigint'
+    """
+    return ", ".join(f"{column.name} {column.type}" for column in columns)

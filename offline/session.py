@@ -1,0 +1,113 @@
+"""The only SparkSession: the running interpreter, loopback, and quiet.
+
+PySpark would take whatever `python3` is on the PATH for its workers, and another one has other packages. In local mode
+nothing listens outside of this machine. On a cluster our packages are sent along, so its workers need only
+pyarrow, numpy and numba.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from offline.errors import SetupError
+from offline.options import SparkOptions
+
+__all__ = ["cores", "spark_session"]
+
+_PACKAGES: Final = ("protocol", "quotas", "offline")
+_ROOT: Final = Path(__file__).resolve().parent.parent
+_PARTITIONS_A_CORE: Final = 4
+
+
+@contextmanager
+def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
+    """Start Spark for one command, and stop it."""
+    _check_java()
+    local = options.master.startswith("local")
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Python workers are started by the JVM, which knows nothing of this interpreter's path.
+    paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    if local:
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.master(options.master).appName("sluice-offline")
+    for key, value in _settings(options, local=local).items():
+        builder = builder.config(key, value)
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:
+        raise SetupError(
+            f"Spark does not start with master {options.master}: {_first_line(error)}"
+        ) from error
+    try:
+        if not options.partitions:
+            spark.conf.set("spark.sql.shuffle.partitions", str(_PARTITIONS_A_CORE * cores(spark)))
+        if not local:
+            _send_packages(spark)
+        yield spark
+    finally:
+        spark.stop()
+
+
+def cores(spark: SparkSession) -> int:
+    """How many tasks run at once."""
+    return max(1, int(spark.sparkContext.defaultParallelism))
+
+
+def _settings(options: SparkOptions, *, local: bool) -> dict[str, str]:
+    log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
+    found = {
+        "spark.driver.memory": options.driver_memory,
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # Rows that go to Python in one batch: large enough that the batch's own cost does not count.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "131072",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+    }
+    if local:
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if options.partitions:
+        found["spark.sql.shuffle.partitions"] = str(options.partitions)
+    if options.local_directory:
+        found["spark.local.dir"] = options.local_directory
+    if options.jars:
+        jars = sorted(str(jar) for jar in Path(options.jars).glob("*.jar"))
+        if not jars:
+            raise SetupError(f"{options.jars} has no jars: `make spark-jars` brings them")
+        found["spark.jars"] = ",".join(jars)
+    return found
+
+
+def _check_java() -> None:
+    home = os.environ.get("JAVA_HOME")
+    if home and not (Path(home) / "bin" / "java").exists():
+        raise SetupError(f"JAVA_HOME is {home}, and there is no bin/java: Spark needs Java 17 or newer")
+    if not home and shutil.which("java") is None:
+        raise SetupError("java is not on the PATH and JAVA_HOME is not set: Spark needs Java 17 or newer")
+
+
+def _send_packages(spark: SparkSession) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        archive = Path(directory) / "sluice-offline.zip"
+        with zipfile.ZipFile(archive, "w") as packed:
+            for package in _PACKAGES:
+                for file in sorted((_ROOT / package).rglob("*.py")):
+                    packed.write(file, file.relative_to(_ROOT))
+        spark.sparkContext.addPyFile(str(archive))
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,129 @@
+"""Where stages put what they make: one directory a stage, there as a whole or not at all.
+
+A stage writes into `.STAGE.partial`, puts the mark `_SUCCESS` into it and renames it; what it had made before is taken
+away only then. Whoever reads refuses a stage without the mark. Paths are Hadoop's, so that local directories and a
+cluster's file systems are alike.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from offline.errors import InputError, OfflineError
+from offline.places import MARK
+from offline.schemas import TABLES, ddl
+
+__all__ = ["Store", "Writer"]
+
+
+class Store:
+    """A work directory with the stages' results."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        self._spark = spark
+        self.path = path.rstrip("/") or "/"
+
+    def read(self, table: str) -> DataFrame:
+        """One table, "stage/name", of a stage that was finished."""
+        stage, _, _ = table.partition("/")
+        if not self.finished(stage):
+            raise InputError(f"{self.path} has no finished stage {stage}: run `sluice-offline {stage}` first")
+        return self._spark.read.schema(ddl(TABLES[table])).parquet(f"{self.path}/{table}")
+
+    def finished(self, stage: str) -> bool:
+        """Whether a stage's results are there as a whole."""
+        return self._exists(f"{self.path}/{stage}/{MARK}")
+
+    def text(self, name: str) -> str:
+        """A stage's file, as text."""
+        file = self._hadoop(f"{self.path}/{name}")
+        system = self._system(file)
+        if not system.exists(file):
+            raise InputError(f"{self.path}/{name} is not there")
+        stream = system.open(file)
+        try:
+            found = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+        finally:
+            stream.close()
+        return str(found)
+
+    @contextmanager
+    def writing(self, stage: str) -> Iterator["Writer"]:
+        """Write a stage: all of it appears when the block ends well, and nothing otherwise."""
+        partial = f"{self.path}/.{stage}.partial"
+        self._delete(partial)
+        writer = Writer(self, stage, partial)
+        try:
+            yield writer
+        except BaseException:
+            self._delete(partial)
+            raise
+        writer.put(MARK, "")
+        self._replace(partial, f"{self.path}/{stage}")
+
+    def _replace(self, partial: str, final: str) -> None:
+        """Put the new directory in the old one's place; the old one is aside for that moment."""
+        before = f"{partial}.before"
+        self._delete(before)
+        if self._exists(final):
+            self._rename(final, before)
+        self._rename(partial, final)
+        self._delete(before)
+
+    def _rename(self, old: str, new: str) -> None:
+        source = self._hadoop(old)
+        if not self._system(source).rename(source, self._hadoop(new)):
+            raise OfflineError(f"{old} cannot be renamed to {new}")
+
+    def _exists(self, path: str) -> bool:
+        file = self._hadoop(path)
+        return bool(self._system(file).exists(file))
+
+    def _delete(self, path: str) -> None:
+        file = self._hadoop(path)
+        self._system(file).delete(file, True)
+
+    @property
+    def _jvm(self) -> Any:
+        return self._spark._jvm  # the only way to Hadoop's file systems
+
+    def _hadoop(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    def _system(self, file: Any) -> Any:
+        return file.getFileSystem(self._spark._jsc.hadoopConfiguration())
+
+
+class Writer:
+    """A stage that is being written."""
+
+    def __init__(self, store: Store, stage: str, partial: str) -> None:
+        self._store = store
+        self._stage = stage
+        self.path = partial
+
+    def table(self, name: str, frame: DataFrame, *, files: int = 0) -> DataFrame:
+        """Write one table with its declared columns; what comes back reads it.
+
+        Args:
+            name: without the stage.
+            frame: with at least the declared columns.
+            files: how many to write; 0 = as many as there are partitions.
+        """
+        columns = TABLES[f"{self._stage}/{name}"]
+        chosen = frame.select(*(F.col(column.name).cast(column.type) for column in columns))
+        target = f"{self.path}/{name}"
+        (chosen.coalesce(files) if files else chosen).write.parquet(target)
+        return self._store._spark.read.schema(ddl(columns)).parquet(target)
+
+    def put(self, name: str, text: str) -> None:
+        """Write a file beside the tables."""
+        file = self._store._hadoop(f"{self.path}/{name}")
+        stream = self._store._system(file).create(file, True)
+        try:
+            stream.write(bytearray(text, "utf-8"))
+        finally:
+            stream.close()

@@ -1,0 +1,254 @@
+"""Requests x candidates -> outcomes and loads: the one Python function of the pipeline, which runs `quotas.backtest`.
+
+A limiter is one entity at one broker in one direction; its requests are decided in order, so one task has to see all of
+them. What can be divided is the candidates: a heavy limiter's rows go to several tasks, each with a part of the
+candidates (`chunks`), and no task has much more to decide than the others (`tasks` says how it was divided).
+
+A task keeps the requests of one limiter at a time, 16 bytes each, and for the loads one number for each broker,
+candidate and second.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from quotas.backtest import Outcome, backtest
+from quotas.options import EngineOptions
+from quotas.recording import RecordingBuilder, recording_of
+
+__all__ = ["NOBODY", "RAW", "Limiters", "Plan", "chunks_of", "compile_for", "raw_outcomes"]
+
+# One row of what the tasks give: outcome, load or task, in one table so that it is made once.
+RAW: Final = (
+    "kind string, limiter int, heavy boolean, consumes boolean, broker int, quota double, "
+    "numbers array<bigint>, start_s bigint, seconds double"
+)
+_NAMES: Final = ["kind", "limiter", "heavy", "consumes", "broker", "quota", "numbers", "start_s", "seconds"]
+_TYPES: Final = [
+    pa.string(),
+    pa.int32(),
+    pa.bool_(),
+    pa.bool_(),
+    pa.int32(),
+    pa.float64(),
+    pa.list_(pa.int64()),
+    pa.int64(),
+    pa.float64(),
+]
+LOAD_SECONDS: Final = 3600  # in one row
+NOBODY: Final = -1
+_FIELDS: Final = (
+    "limiter",
+    "chunk",
+    "connection",
+    "at_us",
+    "bytes",
+    "service_us",
+    "delay_ms",
+    "throttle_ms",
+    "group",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Limiters:
+    """What tasks have to know of limiters, by number.
+
+    Attributes:
+        broker: whose load it is; consumes: fetch. heavy: the number of the heavy entity it belongs to, or NOBODY.
+        chunks: in how many parts its candidates are divided.
+    """
+
+    broker: npt.NDArray[np.int32]
+    consumes: npt.NDArray[np.bool_]
+    heavy: npt.NDArray[np.int32]
+    chunks: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is tried, over which seconds."""
+
+    produce: tuple[float, ...]
+    fetch: tuple[float, ...]
+    engine: EngineOptions
+    start_s: int
+    seconds: int
+    group_ms: int
+
+    def candidates(self, *, consumes: bool) -> tuple[float, ...]:
+        """Of this direction."""
+        return self.fetch if consumes else self.produce
+
+
+def chunks_of(requests: npt.NDArray[np.int64], candidates: int, shares: int) -> npt.NDArray[np.int32]:
+    """In how many parts each limiter's candidates go, so that none is more than one of so many equal shares.
+
+    >>> chunks_of(np.array([1000, 10, 10]), 20, 8).tolist()  # the first has nearly everything: in eight parts
+    [8, 1, 1]
+    """
+    fair = max(1.0, float(requests.sum()) / shares)
+    parts = np.ceil(requests / fair)
+    return np.clip(parts, 1, max(1, min(candidates, shares))).astype(np.int32)
+
+
+def raw_outcomes(rows: DataFrame, plan: Plan, limiters: Limiters, partitions: int) -> DataFrame:
+    """Decide everything; `rows` has the columns `limiter`, `chunks` and what `_FIELDS` names but `chunk`."""
+    # A row of a heavy limiter goes to each of its parts.
+    parted = rows.withColumn("chunk", F.explode(F.sequence(F.lit(0), F.col("chunks") - 1)))
+    placed = parted.repartition(partitions, "limiter", "chunk").sortWithinPartitions(
+        "limiter", "chunk", "connection", "seq"
+    )
+    return placed.select(*_FIELDS).mapInArrow(_decider(plan, limiters), RAW)
+
+
+Batches = Iterable[pa.RecordBatch]
+
+
+def _decider(plan: Plan, limiters: Limiters) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    def decide(batches: Batches) -> Iterator[pa.RecordBatch]:
+        task = _Task(plan, limiters)
+        for (limiter, chunk), pieces in groupby(_pieces(batches), key=lambda piece: piece[0]):
+            rows = task.decide(limiter, chunk, (columns for _, columns in pieces))
+            if rows:
+                yield _batch(rows)
+        yield from map(_batch, task.rest())
+
+    return decide
+
+
+Group = list[npt.NDArray[np.int64]]
+
+
+def _pieces(batches: Batches) -> Iterator[tuple[tuple[int, int], Group]]:
+    """Rows of one limiter and part at a time; Spark gives them in this order, in batches that know nothing of it."""
+    for batch in batches:
+        columns = [column.to_numpy(zero_copy_only=False) for column in batch]
+        starts = np.flatnonzero(np.diff(columns[0]) | np.diff(columns[1])) + 1
+        for begin, end in pairwise((0, *starts.tolist(), batch.num_rows)):
+            if begin < end:
+                key = (int(columns[0][begin]), int(columns[1][begin]))
+                yield key, [column[begin:end] for column in columns[2:]]
+
+
+Row = tuple[str, int, bool, bool, int, float, list[int], int, float]
+
+
+class _Task:
+    """One Spark task: what it has added up so far."""
+
+    def __init__(self, plan: Plan, limiters: Limiters) -> None:
+        self._plan = plan
+        self._limiters = limiters
+        self._loads: dict[tuple[bool, int, int], npt.NDArray[np.int64]] = {}
+        self._decided = 0
+        self._spent_s = 0.0
+        compile_for(plan.engine)  # or take what is compiled from the disk; no part of what is measured
+
+    def decide(self, limiter: int, chunk: int, pieces: Iterable[Group]) -> list[Row]:
+        """One limiter's requests at its part of the candidates."""
+        consumes = bool(self._limiters.consumes[limiter])
+        parts = int(self._limiters.chunks[limiter])
+        candidates = self._plan.candidates(consumes=consumes)
+        limits = candidates[chunk::parts]
+        if not limits:
+            return []
+        builder = RecordingBuilder(consumes=consumes)
+        for columns in pieces:
+            _add(builder, columns, self._plan.group_ms)
+        recording = builder.build()
+        if not len(recording):
+            return []
+        begun_s = time.perf_counter()
+        found = backtest(
+            recording, limits, self._plan.engine, start_s=self._plan.start_s, seconds=self._plan.seconds
+        )
+        self._spent_s += time.perf_counter() - begun_s
+        self._decided += len(recording) * len(limits)
+        self._add(limiter, chunk, parts, found.load, len(candidates))
+        return [self._row(limiter, outcome, builder.end_us) for outcome in found.each]
+
+    def rest(self) -> Iterator[list[Row]]:
+        """What is added up over limiters: loads by hour, and what this task has done."""
+        for (consumes, broker, heavy), load in self._loads.items():
+            for limit, line in zip(self._plan.candidates(consumes=consumes), load, strict=True):
+                if not line.any():
+                    continue
+                yield [
+                    (
+                        "load",
+                        heavy,
+                        heavy != NOBODY,
+                        consumes,
+                        broker,
+                        limit,
+                        line[first : first + LOAD_SECONDS].tolist(),
+                        self._plan.start_s + first,
+                        0.0,
+                    )
+                    for first in range(0, len(line), LOAD_SECONDS)
+                ]
+        yield [("task", NOBODY, False, False, NOBODY, 0.0, [self._decided], 0, self._spent_s)]
+
+    def _add(
+        self, limiter: int, chunk: int, parts: int, load: npt.NDArray[np.int64], candidates: int
+    ) -> None:
+        key = (
+            bool(self._limiters.consumes[limiter]),
+            int(self._limiters.broker[limiter]),
+            int(self._limiters.heavy[limiter]),
+        )
+        if key not in self._loads:
+            self._loads[key] = np.zeros((candidates, self._plan.seconds), dtype=np.int64)
+        self._loads[key][chunk::parts] += load
+
+    def _row(self, limiter: int, outcome: Outcome, end_us: int) -> Row:
+        numbers = [
+            outcome.requests,
+            outcome.decisions,
+            outcome.throttled,
+            outcome.throttle_ms,
+            outcome.throttle_ms_p99,
+            outcome.throttle_ms_max,
+            outcome.bytes,
+            outcome.bytes_delayed,
+            outcome.bytes_late,
+            max(0, (outcome.end_us - end_us) // 1000),
+        ]
+        return ("outcome", limiter, False, False, NOBODY, outcome.limit, numbers, 0, 0.0)
+
+
+def compile_for(engine: EngineOptions) -> None:
+    """Decide a request of each kind."""
+    one = np.ones(1, dtype=np.int64)
+    for consumes in (False, True):
+        made = recording_of(connection=one, at_us=one, sizes=one, service_us=one, consumes=consumes)
+        backtest(made, [1.0], engine, start_s=0, seconds=1)
+
+
+def _add(builder: RecordingBuilder, columns: Group, group_ms: int) -> None:
+    connection, at_us, size, service_us, delay_ms, throttle_ms, group = columns
+    builder.add(
+        connection,
+        at_us,
+        size,
+        service_us,
+        delay_ms.astype(np.int64) * 1000,
+        throttle_ms.astype(np.int64) * 1000,
+        group.astype(np.int64) * group_ms,
+    )
+
+
+def _batch(rows: list[Row]) -> pa.RecordBatch:
+    arrays = [
+        pa.array(values, type=kind) for values, kind in zip(zip(*rows, strict=True), _TYPES, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, names=_NAMES)

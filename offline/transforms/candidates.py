@@ -1,0 +1,44 @@
+"""Which quotas to try: a ladder over what clients ask for, closer together where many of them are. Pure."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["ladder", "rounded"]
+
+# Where the clients are: quantiles of their peaks, each with some room.
+_QUANTILES: Final = (0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
+_ROOM: Final = 1.1
+_RATE_MIN: Final = 1000.0
+
+
+def ladder(peaks: Sequence[float], count: int) -> list[float]:
+    """At most `count` candidates in bytes/s, ascending; the highest is above every peak.
+
+    >>> ladder([1e6, 1.2e6, 1.5e6, 9e6], 8)
+    [600000.0, 960000.0, 1400000.0, 1600000.0, 1700000.0, 2500000.0, 3900000.0, 9900000.0]
+    """
+    assert count >= 2, "a ladder has two ends"
+    ordered = sorted(max(peak, _RATE_MIN) for peak in peaks)
+    if not ordered:
+        return []
+    found = {
+        rounded(_ROOM * ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]) for quantile in _QUANTILES
+    }
+    low, high = rounded(ordered[len(ordered) // 4] / 2), max(found)
+    steps = max(2, count - len(found) + 2)
+    ratio = (high / low) ** (1 / (steps - 1))
+    for step in range(steps):
+        if len(found) < count:
+            found.add(rounded(low * ratio**step))
+    return sorted(found)
+
+
+def rounded(rate: float) -> float:
+    """Two significant digits, upwards: what an operator would write.
+
+    >>> rounded(1_234_567.0), rounded(99_100.0), rounded(1000.0)
+    (1300000.0, 100000.0, 1000.0)
+    """
+    digit = 10.0 ** (math.floor(math.log10(max(rate, 1.0))) - 1)
+    return float(round(math.ceil(round(rate / digit, 6)) * digit))

@@ -1,0 +1,156 @@
+"""Requests -> what clients ask for: by second, its peaks, percentiles, concurrency and shape over the day.
+
+Skew. A client with half of the traffic has half of the requests, but no more seconds than any other. So the first step
+counts by connection and second: Spark adds up within each task before it shuffles, and what is shuffled is spread by
+connection as by a salt. All that follows works on seconds: one client's are at most the recording's seconds times its
+brokers, and no task has more to do for the heaviest client than for the lightest that is always there.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from protocol.api import FETCH, PRODUCE
+
+__all__ = ["brokers", "charged", "diurnal", "entities", "mutations", "per_second", "span"]
+
+ENTITY: Final = ("direction", "user", "client_id")
+_SECOND_US: Final = 1_000_000
+_PEAKS: Final = (1, 10, 60)
+
+
+def charged(requests: DataFrame) -> DataFrame:
+    """The requests that a byte quota counts, with their size and the second that they count in.
+
+    A Fetch that no broker has answered moved nothing; one that the proxy answered was throttled, and comes again.
+    """
+    produce = F.col("api_key") == PRODUCE
+    fetch = (F.col("api_key") == FETCH) & (F.col("service_us") >= 0)
+    moved_us = F.when(produce, F.col("at_us")).when(fetch, F.col("at_us") + F.col("service_us"))
+    size = F.when(produce, F.col("request_bytes")).when(fetch, F.greatest("response_bytes", F.lit(0)))
+    return requests.filter(produce | fetch).select(
+        F.when(produce, "produce").when(fetch, "fetch").alias("direction"),
+        "user",
+        "client_id",
+        "broker",
+        "connection",
+        "seq",
+        "at_us",
+        F.floor(moved_us / _SECOND_US).cast("bigint").alias("second"),
+        size.cast("bigint").alias("bytes"),
+        "service_us",
+        "delay_ms",
+        "throttle_ms",
+    )
+
+
+def span(rows: DataFrame) -> DataFrame:
+    """One row: the first second, how many there are, and the number of requests."""
+    first = F.floor(F.min("at_us") / _SECOND_US).cast("bigint")
+    return rows.agg(
+        first.alias("start_s"),
+        (F.max("second") - first + 1).alias("seconds"),
+        F.count("*").alias("requests"),
+    )
+
+
+def per_second(rows: DataFrame) -> DataFrame:
+    """Bytes, requests, connections and concurrency of each entity at each broker in each second."""
+    key = (*ENTITY, "broker", "second")
+    by_connection = rows.groupBy(*key, "connection").agg(
+        F.sum("bytes").alias("bytes"),
+        F.count("*").alias("requests"),
+        F.sum(F.greatest("service_us", F.lit(0))).alias("service_us"),
+    )
+    return by_connection.groupBy(*key).agg(
+        F.sum("bytes").alias("bytes"),
+        F.sum("requests").alias("requests"),
+        F.count("*").alias("connections"),
+        (F.sum("service_us") / _SECOND_US).alias("in_flight"),
+    )
+
+
+def entities(seconds: DataFrame, duration_s: int) -> DataFrame:
+    """The table `demand/entities`."""
+    whole = seconds.groupBy(*ENTITY, "second").agg(
+        F.sum("bytes").alias("bytes"),
+        F.sum("requests").alias("requests"),
+        F.sum("connections").alias("connections"),
+        F.sum("in_flight").alias("in_flight"),
+    )
+    totals = whole.groupBy(*ENTITY).agg(
+        F.sum("bytes").alias("bytes"),
+        F.sum("requests").alias("requests"),
+        F.count("*").alias("active_seconds"),
+        (F.sum("bytes") / duration_s).alias("mean"),
+        *(F.percentile("bytes", share).alias(name) for name, share in _PERCENTILES),
+        F.max("connections").alias("connections_max"),
+        F.max("in_flight").alias("in_flight_max"),
+    )
+    joined = totals.join(_peaks(seconds, (*ENTITY, "broker"), ENTITY), on=list(ENTITY), how="inner")
+    everybody = Window.partitionBy("direction")
+    by_peak = everybody.orderBy(F.desc("peak_10s"), F.desc("bytes"), "user", "client_id")
+    share = F.col("bytes") / F.greatest(F.sum("bytes").over(everybody), F.lit(1))
+    return joined.withColumn("share", share).withColumn("rank", F.row_number().over(by_peak))
+
+
+def brokers(seconds: DataFrame, duration_s: int) -> DataFrame:
+    """The table `demand/brokers`."""
+    key = ("direction", "broker")
+    whole = seconds.groupBy(*key, "second").agg(F.sum("bytes").alias("bytes"))
+    totals = whole.groupBy(*key).agg(
+        F.sum("bytes").alias("bytes"),
+        (F.sum("bytes") / duration_s).alias("mean"),
+        *(F.percentile("bytes", share).alias(name) for name, share in _PERCENTILES if name != "p90"),
+    )
+    return totals.join(_peaks(whole, key, key), on=list(key), how="inner")
+
+
+def diurnal(seconds: DataFrame, start_s: int, duration_s: int) -> DataFrame:
+    """The table `demand/diurnal`: each entity's bytes by hour of the day."""
+    hour = F.floor(F.col("second") / 3600) % 24
+    recorded = F.array(*(F.lit(count) for count in _seconds_by_hour(start_s, duration_s)))
+    found = seconds.groupBy(*ENTITY, hour.cast("int").alias("hour")).agg(F.sum("bytes").alias("bytes"))
+    rate = F.col("bytes") / F.greatest(F.element_at(recorded, F.col("hour") + 1), F.lit(1))
+    return found.withColumn("bytes_per_second", rate)
+
+
+def mutations(requests: DataFrame) -> DataFrame:
+    """The table `demand/mutations`."""
+    asked = requests.filter(F.col("mutations") > 0)
+    second = F.floor(F.col("at_us") / _SECOND_US).cast("bigint").alias("second")
+    return asked.groupBy("user", "client_id", second).agg(F.sum("mutations").alias("mutations"))
+
+
+_PERCENTILES: Final = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
+
+
+def _peaks(seconds: DataFrame, by: tuple[str, ...], result: tuple[str, ...]) -> DataFrame:
+    """The highest mean over 1, 10 and 60 s; seconds without a request count as such."""
+    frame = Window.partitionBy(*by).orderBy("second")
+
+    def mean(length_s: int) -> Column:
+        return F.sum("bytes").over(frame.rangeBetween(1 - length_s, 0)) / length_s
+
+    means = seconds.select(*by, *(mean(length_s).alias(f"mean_{length_s}s") for length_s in _PEAKS))
+    return means.groupBy(*result).agg(
+        *(F.max(f"mean_{length_s}s").alias(f"peak_{length_s}s") for length_s in _PEAKS)
+    )
+
+
+def _seconds_by_hour(start_s: int, duration_s: int) -> list[int]:
+    """How many of the recorded seconds lie in each hour of the day.
+
+    >>> _seconds_by_hour(3590, 20)[:2]
+    [10, 10]
+    """
+    whole_days, rest = divmod(duration_s, 86_400)
+    found = [whole_days * 3600] * 24
+    at_s = start_s
+    while rest > 0:
+        step = min(rest, 3600 - at_s % 3600)
+        found[at_s // 3600 % 24] += step
+        at_s += step
+        rest -= step
+    return found

@@ -1,0 +1,125 @@
+"""The engine that the proxy runs, over recorded requests: the reference of `backtest`, a hundred times as slow.
+
+The same `Engine`, `Throttle` and `Turn` objects in the same closed loop (`recording`); what is compiled must decide as
+this does. It is also how a single client's throttling can be followed by hand.
+"""
+
+import heapq
+from dataclasses import dataclass
+
+from quotas.backtest import Decided
+from quotas.client_bandwidth import Throttle
+from quotas.decisions import Decision
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import Engine
+from quotas.mute import capped
+from quotas.options import EngineOptions
+from quotas.recording import ANSWER_BYTES_MIN, FETCH_BYTES_REQUESTED, Recording
+from quotas.turn import HOLD_MS_UNBOUNDED, Turn
+
+__all__ = ["decisions_of_the_engine"]
+
+
+@dataclass(slots=True)
+class _Channel:
+    """One connection of the client."""
+
+    number: int
+    turn: Turn
+    request: int
+    end: int
+    came_us: int
+    group_ms: int | None
+    left: int = 0  # bytes of a Fetch that are still to come
+    answer: int = -1  # bytes of the answer that is due; -1 = a request is
+
+
+def decisions_of_the_engine(recording: Recording, limit: float, options: EngineOptions) -> list[Decided]:
+    """Every decision of the engine on this recording, in the order of time."""
+    return _Client(recording, limit, options).run()
+
+
+class _Client:
+    """One client's channels at one broker."""
+
+    def __init__(self, recording: Recording, limit: float, options: EngineOptions) -> None:
+        static = StaticQuotas(producer_default=limit, consumer_default=limit)
+        quota = Engine(options, Definitions(static=static)).client("", "client", broker=1)
+        self._throttle: Throttle = quota.fetch if recording.consumes else quota.produce
+        self._recording = recording
+        self._mute_ms_max = int(options.mute_seconds_max * 1000)
+        self._decided: list[Decided] = []
+        self._channels = [self._channel(number) for number in range(recording.channels)]
+
+    def run(self) -> list[Decided]:
+        """Let every channel send everything it sent."""
+        heap = [(channel.came_us, channel.number) for channel in self._channels]
+        heapq.heapify(heap)
+        step = self._fetch if self._recording.consumes else self._produce
+        while heap:
+            at_us, number = heapq.heappop(heap)
+            next_us = step(self._channels[number], at_us)
+            if next_us is not None:
+                heapq.heappush(heap, (next_us, number))
+        return self._decided
+
+    def _channel(self, number: int) -> _Channel:
+        recording = self._recording
+        turn = self._throttle.turn()
+        group_ms = int(recording.group_ms[number]) or None
+        if group_ms is not None:
+            turn.hold_ms_max = capped(HOLD_MS_UNBOUNDED, self._mute_ms_max, group_ms)
+        offsets = recording.offsets
+        first_us = int(recording.first_us[number])
+        return _Channel(number, turn, int(offsets[number]), int(offsets[number + 1]), first_us, group_ms)
+
+    def _produce(self, channel: _Channel, at_us: int) -> int | None:
+        """A Produce comes, or asks again; when the channel's next event is."""
+        recording, now_ms = self._recording, at_us // 1000
+        size = int(recording.sizes[channel.request])
+        decision = self._throttle.produce(channel.turn, size, now_ms)
+        self._note(at_us, channel, decision, size)
+        if decision.hold_until_ms:
+            return decision.hold_until_ms * 1000
+        muted_us = self._muted_us(channel, decision, at_us)
+        free_us = max(at_us + int(recording.service_us[channel.request]), muted_us)
+        return self._next(channel, free_us, muted_us)
+
+    def _fetch(self, channel: _Channel, at_us: int) -> int | None:
+        """A Fetch or its answer comes; when the channel's next event is."""
+        recording, now_ms = self._recording, at_us // 1000
+        if channel.answer >= 0:
+            size, channel.answer = channel.answer, -1
+            decision = self._throttle.fetched(channel.turn, size, now_ms)
+            self._note(at_us, channel, decision, size)
+            free_us = self._muted_us(channel, decision, at_us)
+            channel.left -= size
+            return free_us if channel.left else self._next(channel, free_us, free_us)
+        decision = self._throttle.fetch(channel.turn, now_ms)
+        self._note(at_us, channel, decision, 0)
+        if decision.throttle_ms:
+            return self._muted_us(channel, decision, at_us)
+        granted = self._throttle.fetch_max_bytes(channel.turn, FETCH_BYTES_REQUESTED, now_ms)
+        service_us = 0
+        if not channel.left:
+            channel.left = int(recording.sizes[channel.request])
+            service_us = int(recording.service_us[channel.request])
+        channel.answer = min(channel.left, max(granted, ANSWER_BYTES_MIN))
+        return at_us + service_us
+
+    def _muted_us(self, channel: _Channel, decision: Decision, at_us: int) -> int:
+        told_ms = capped(decision.throttle_ms, self._mute_ms_max, channel.group_ms)
+        return (at_us // 1000 + told_ms) * 1000 if told_ms else at_us
+
+    def _next(self, channel: _Channel, free_us: int, muted_us: int) -> int | None:
+        gap_us = int(self._recording.gap_us[channel.request])
+        channel.request += 1
+        if channel.request == channel.end:
+            return None
+        channel.came_us = free_us + gap_us if gap_us >= 0 else max(channel.came_us + ~gap_us, muted_us)
+        return channel.came_us
+
+    def _note(self, at_us: int, channel: _Channel, decision: Decision, size: int) -> None:
+        self._decided.append(
+            Decided(at_us, channel.number, decision.hold_until_ms, decision.throttle_ms, size)
+        )

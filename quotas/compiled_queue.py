@@ -1,0 +1,171 @@
+"""`fair_queue.FairQueue` once more, for the backtest alone: places of one identity's channels, on arrays.
+
+The one permitted second form of a rule, held to the first by tests/property/test_backtest.py; what it means stands in
+`fair_queue`. `places[3, channels]` has the columns tag, size and channel, in order of tags; `queue` the scalars;
+`turns[channel]` what `turn.Turn` remembers of each channel, by the indices below.
+"""
+
+from typing import Final
+
+from quotas.compiled import Ints, compiled, inlined
+from quotas.fair_queue import GRACE_MS, HELD_GRACE_MS, NEWCOMER_SHARE
+
+__all__ = ["ahead", "behind", "enter", "put", "remove", "started", "sweep"]
+
+# A channel's turn. The first two are as in `compiled_sampled`.
+EXPECTED: Final = 0
+ADMITTED: Final = 1
+HELD_SINCE_MS: Final = 2
+TAG: Final = 3
+START: Final = 4
+SIZE: Final = 5
+QUEUED: Final = 6
+DUE_MS: Final = 7
+FORCE_MS: Final = 8
+SPREAD: Final = 9
+PASSED: Final = 10
+WAITED: Final = 11
+HOLD_MS_MAX: Final = 12
+TURN_FIELDS: Final = 13
+
+# The queue's scalars.
+COUNT: Final = 0
+LAG_BYTES: Final = 1
+VIRTUAL: Final = 2
+NEWCOMERS: Final = 3
+MARK: Final = 4
+MARK_MS: Final = 5
+BEFORE: Final = 6
+QUEUE_FIELDS: Final = 7
+
+# The columns of `places`.
+TAGS: Final = 0
+SIZES: Final = 1
+CHANNELS: Final = 2
+
+
+@inlined
+def _bisect_right(places: Ints, count: int, tag: int) -> int:
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if tag < places[TAGS, middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@inlined
+def _index(places: Ints, count: int, channel: int) -> int:
+    for index in range(count):
+        if places[CHANNELS, index] == channel:
+            return index
+    return -1
+
+
+@inlined
+def _move(places: Ints, old: int, new: int) -> None:
+    """By hand: numba makes views of slices, which takes longer than the three numbers."""
+    places[TAGS, new] = places[TAGS, old]
+    places[SIZES, new] = places[SIZES, old]
+    places[CHANNELS, new] = places[CHANNELS, old]
+
+
+@inlined
+def _now(places: Ints, queue: Ints) -> int:
+    if queue[COUNT] and places[TAGS, 0] < queue[VIRTUAL]:
+        return int(places[TAGS, 0])
+    return int(queue[VIRTUAL])
+
+
+@inlined
+def enter(places: Ints, queue: Ints, turns: Ints, channel: int) -> int:
+    """`FairQueue.enter`."""
+    turn = turns[channel]
+    if turn[QUEUED]:
+        return _index(places, queue[COUNT], channel)
+    if turn[HELD_SINCE_MS] < 0:
+        turn[TAG] = max(turn[TAG], _now(places, queue) if turn[PASSED] else queue[BEFORE])
+    return _bisect_right(places, queue[COUNT], turn[TAG])
+
+
+@inlined
+def behind(places: Ints, queue: Ints, turns: Ints, channel: int) -> int:
+    """`FairQueue.behind`."""
+    return _bisect_right(places, queue[COUNT], turns[channel, TAG])
+
+
+@inlined
+def ahead(places: Ints, turn: Ints, index: int) -> tuple[int, int]:
+    """`FairQueue.ahead`."""
+    once = 0
+    tags = 0
+    for place in range(index):
+        once += places[SIZES, place]
+        tags += places[TAGS, place]
+    return once, max(once, index * turn[TAG] - tags) if index else 0
+
+
+@inlined
+def started(places: Ints, queue: Ints, turns: Ints, channel: int, start: int, size: int) -> None:
+    """`FairQueue.started`."""
+    turn = turns[channel]
+    queue[VIRTUAL] = max(queue[VIRTUAL], start)
+    if not turn[PASSED]:
+        turn[PASSED] = 1
+        queue[NEWCOMERS] = max(queue[NEWCOMERS], _now(places, queue)) + size // (
+            queue[COUNT] + NEWCOMER_SHARE
+        )
+    turn[TAG] = start + size
+    if not turn[WAITED]:
+        turn[TAG] = max(turn[TAG], queue[VIRTUAL] - queue[LAG_BYTES])
+
+
+@inlined
+def put(places: Ints, queue: Ints, turns: Ints, channel: int, size: int) -> None:
+    """`FairQueue.put`."""
+    turn = turns[channel]
+    if turn[QUEUED]:
+        if turn[SIZE] != size:
+            places[SIZES, _index(places, queue[COUNT], channel)] = size
+    else:
+        index = _bisect_right(places, queue[COUNT], turn[TAG])
+        for place in range(queue[COUNT], index, -1):
+            _move(places, place - 1, place)
+        places[TAGS, index] = turn[TAG]
+        places[SIZES, index] = size
+        places[CHANNELS, index] = channel
+        queue[COUNT] += 1
+        turn[QUEUED] = 1
+    turn[SIZE] = size
+
+
+@inlined
+def remove(places: Ints, queue: Ints, turns: Ints, channel: int) -> None:
+    """`FairQueue.remove`."""
+    if turns[channel, QUEUED]:
+        index = _index(places, queue[COUNT], channel)
+        queue[COUNT] -= 1
+        for place in range(index, queue[COUNT]):
+            _move(places, place + 1, place)
+        turns[channel, QUEUED] = 0
+
+
+@compiled
+def sweep(places: Ints, queue: Ints, turns: Ints, now_ms: int, mark_every_ms: int) -> None:
+    """`FairQueue.sweep`."""
+    if now_ms >= queue[MARK_MS]:
+        queue[MARK_MS] = now_ms + mark_every_ms
+        queue[BEFORE] = queue[MARK]
+        queue[MARK] = max(_now(places, queue), queue[NEWCOMERS])
+    kept = 0
+    for place in range(queue[COUNT]):
+        channel = places[CHANNELS, place]
+        turn = turns[channel]
+        if now_ms > turn[DUE_MS] + (GRACE_MS if turn[HELD_SINCE_MS] < 0 else HELD_GRACE_MS):
+            turn[QUEUED] = 0
+        else:
+            _move(places, place, kept)
+            kept += 1
+    queue[COUNT] = kept

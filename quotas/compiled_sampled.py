@@ -1,0 +1,196 @@
+"""The `kip13` policy once more, for the backtest alone: `rate.SampledRate` and `sampled.SampledThrottle` on arrays.
+
+The one permitted second form of a rule. It is the same arithmetic in the same order, so that every decision is the
+engine's to the millisecond; tests/property/test_backtest.py holds the two together. What the rules mean, and why they
+are so, stands there and not here. State lives in arrays, one set for each candidate quota:
+
+    ring[3, N + 1]    starts, last records and sums of the samples
+    marks             the scalars of both objects, by the indices below
+    turns[channel]    of each channel: expected and admitted bytes
+"""
+
+import math
+from typing import Final
+
+from quotas.compiled import Ints, compiled, inlined
+from quotas.rate import NEVER_MS
+from quotas.sampled import FETCH_BYTES_MIN, FIRST_FETCH_BYTES
+
+__all__ = ["MARK_FIELDS", "begin", "fetch", "fetch_max_bytes", "fetched", "produce"]
+
+STARTS: Final = 0
+LASTS: Final = 1
+SUMS: Final = 2
+
+CURRENT: Final = 0
+COUNT: Final = 1
+NEXT_MS: Final = 2
+OLDEST_MS: Final = 3
+PURGE_AT_MS: Final = 4
+TOTAL: Final = 5
+IN_FLIGHT: Final = 6
+GUESS: Final = 7  # what a Fetch of a channel without history is taken for
+SAMPLE_MS: Final = 8
+MUTE_MS_MAX: Final = 9
+MARK_FIELDS: Final = 10
+
+EXPECTED: Final = 0
+ADMITTED: Final = 1
+
+
+@compiled
+def begin(ring: Ints, marks: Ints, turns: Ints, sample_ms: int, mute_ms_max: int) -> None:
+    """Make ring, marks and turns those of an identity that has sent nothing yet."""
+    ring[:] = 0
+    marks[:] = 0
+    marks[CURRENT] = -1
+    marks[NEXT_MS] = NEVER_MS
+    marks[GUESS] = FIRST_FETCH_BYTES
+    marks[SAMPLE_MS] = sample_ms
+    marks[MUTE_MS_MAX] = mute_ms_max
+    turns[:] = 0
+    for channel in range(turns.shape[0]):
+        turns[channel, ADMITTED] = -1
+
+
+@inlined
+def produce(ring: Ints, marks: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
+    """`SampledThrottle.produce`: the throttle time, 0 = admitted."""
+    _record(ring, marks, size, now_ms)
+    if marks[TOTAL] <= safe and now_ms < marks[PURGE_AT_MS]:
+        return 0
+    throttle_ms = _throttle_ms(ring, marks, limit, now_ms, 0)
+    return min(throttle_ms, marks[MUTE_MS_MAX]) if throttle_ms > 0 else 0
+
+
+@inlined
+def fetch(ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, now_ms: int) -> int:
+    """`SampledThrottle.fetch`: the throttle time of an empty answer, 0 = forwarded."""
+    if turn[ADMITTED] >= 0:
+        marks[IN_FLIGHT] -= turn[ADMITTED]
+        turn[ADMITTED] = -1
+    expected = turn[EXPECTED] or marks[GUESS]
+    throttle_ms = 0
+    if marks[TOTAL] + marks[IN_FLIGHT] + expected > safe or now_ms >= marks[PURGE_AT_MS]:
+        _record(ring, marks, expected, now_ms)
+        throttle_ms = _throttle_ms(ring, marks, limit, now_ms, marks[IN_FLIGHT])
+        _record(ring, marks, -expected, now_ms)
+    if throttle_ms > 0:
+        empty_in_ms = max(_empty_in_ms(ring, marks, now_ms), marks[SAMPLE_MS] if marks[IN_FLIGHT] else 0)
+        throttle_ms = min(throttle_ms, empty_in_ms, marks[MUTE_MS_MAX])
+        if throttle_ms > 0:
+            return int(throttle_ms)
+    turn[ADMITTED] = expected
+    marks[IN_FLIGHT] += expected
+    return 0
+
+
+@inlined
+def fetch_max_bytes(
+    ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, requested: int, now_ms: int
+) -> int:
+    """`SampledThrottle.fetch_max_bytes`."""
+    known = max(2 * turn[EXPECTED], FETCH_BYTES_MIN) if turn[EXPECTED] else requested
+    granted = min(requested, int(safe), known)
+    others = marks[IN_FLIGHT] - max(turn[ADMITTED], 0)
+    if marks[TOTAL] + others + granted > safe or now_ms >= marks[PURGE_AT_MS]:
+        window_ms = _window_ms(ring, marks, now_ms)
+        left = math.floor(limit * window_ms / 1000.0) - marks[TOTAL]
+        granted = max(1, min(granted, left - others))
+    if not turn[EXPECTED] and turn[ADMITTED] >= 0:
+        marks[IN_FLIGHT] += granted - turn[ADMITTED]
+        turn[ADMITTED] = granted
+    return granted
+
+
+@inlined
+def fetched(ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
+    """`SampledThrottle.fetched`: the throttle time of this answer."""
+    if turn[ADMITTED] >= 0:
+        marks[IN_FLIGHT] -= turn[ADMITTED]
+        turn[ADMITTED] = -1
+    turn[EXPECTED] = marks[GUESS] = max(size, turn[EXPECTED] // 2)
+    return produce(ring, marks, limit, safe, size, now_ms)
+
+
+@inlined
+def _record(ring: Ints, marks: Ints, value: int, now_ms: int) -> None:
+    if now_ms >= marks[NEXT_MS]:
+        _advance(ring, marks, now_ms)
+    current = marks[CURRENT]
+    ring[SUMS, current] += value
+    ring[LASTS, current] = now_ms
+    marks[TOTAL] += value
+
+
+@compiled
+def _advance(ring: Ints, marks: Ints, now_ms: int) -> None:
+    samples = ring.shape[1]
+    marks[NEXT_MS] = now_ms + marks[SAMPLE_MS]
+    current = (marks[CURRENT] + 1) % samples
+    marks[CURRENT] = current
+    if not marks[COUNT]:
+        marks[PURGE_AT_MS] = now_ms + (samples - 1) * marks[SAMPLE_MS]
+    if current >= marks[COUNT]:
+        marks[COUNT] += 1
+    else:
+        marks[TOTAL] -= ring[SUMS, current]
+    ring[STARTS, current] = ring[LASTS, current] = now_ms
+    ring[SUMS, current] = 0
+    _oldest(ring, marks)
+
+
+@compiled
+def _oldest(ring: Ints, marks: Ints) -> None:
+    oldest_ms = ring[STARTS, 0]
+    for index in range(1, marks[COUNT]):
+        oldest_ms = min(oldest_ms, ring[STARTS, index])
+    marks[OLDEST_MS] = oldest_ms
+
+
+@compiled
+def _purge(ring: Ints, marks: Ints, now_ms: int) -> None:
+    keep_ms = (ring.shape[1] - 1) * marks[SAMPLE_MS]
+    for index in range(marks[COUNT]):
+        if now_ms - ring[LASTS, index] >= keep_ms:
+            marks[TOTAL] -= ring[SUMS, index]
+            ring[SUMS, index] = 0
+            ring[STARTS, index] = ring[LASTS, index] = now_ms
+    _oldest(ring, marks)
+    marks[NEXT_MS] = ring[STARTS, marks[CURRENT]] + marks[SAMPLE_MS]
+    last_ms = ring[LASTS, 0]
+    for index in range(1, marks[COUNT]):
+        last_ms = min(last_ms, ring[LASTS, index])
+    marks[PURGE_AT_MS] = last_ms + keep_ms
+
+
+@inlined
+def _window_ms(ring: Ints, marks: Ints, now_ms: int) -> int:
+    if not marks[COUNT]:
+        _advance(ring, marks, now_ms)
+    if now_ms >= marks[PURGE_AT_MS]:
+        _purge(ring, marks, now_ms)
+    elapsed_ms = now_ms - marks[OLDEST_MS]
+    full = ring.shape[1] - 2
+    if elapsed_ms < full * marks[SAMPLE_MS]:  # else nothing is missing: no division, which is slow
+        elapsed_ms += (full - elapsed_ms // marks[SAMPLE_MS]) * marks[SAMPLE_MS]
+    return int(max(1, elapsed_ms))
+
+
+@inlined
+def _throttle_ms(ring: Ints, marks: Ints, limit: float, now_ms: int, also: int) -> int:
+    window_ms = _window_ms(ring, marks, now_ms)
+    observed = (marks[TOTAL] + also) / (window_ms / 1000.0)
+    if observed <= limit:
+        return 0
+    throttle_ms: int = math.floor((observed - limit) / limit * window_ms + 0.5)
+    return throttle_ms
+
+
+@inlined
+def _empty_in_ms(ring: Ints, marks: Ints, now_ms: int) -> int:
+    last_ms = NEVER_MS
+    for index in range(marks[COUNT]):
+        if ring[SUMS, index]:
+            last_ms = max(last_ms, ring[LASTS, index])
+    return max(0, last_ms + (ring.shape[1] - 1) * marks[SAMPLE_MS] - now_ms) if last_ms > NEVER_MS else 0

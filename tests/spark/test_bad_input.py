@@ -1,0 +1,149 @@
+"""Captures that cannot be used: what is said, and that nothing half-written is left."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from offline.errors import InputError
+from offline.jobs import ingest
+from offline.options import IngestOptions
+from offline.store import Store
+from offline.synthetic import Client, write_capture
+
+CLIENTS = [Client(name="a", shape="steady", rate=500_000), Client(name="b", shape="steady", rate=300_000)]
+Change = Callable[[pa.Table], pa.Table]
+
+
+def capture(directory: Path, change: Change) -> Path:
+    """A capture whose only file was changed."""
+    write_capture(directory, CLIENTS, 3)
+    (file,) = directory.glob("*.parquet")
+    pq.write_table(change(pq.read_table(file)), file)
+    return file
+
+
+def replaced(table: pa.Table, column: str, values: pa.Array) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(column), table.schema.field(column), values)
+
+
+def ingested(spark: SparkSession, directory: Path, *, lenient: bool = False) -> tuple[Store, list[str]]:
+    store = Store(spark, str(directory.parent / "work"))
+    said = ingest.run(spark, IngestOptions(inputs=(str(directory),), lenient=lenient), store)
+    return store, said
+
+
+def test_bad_files_are_all_named_and_nothing_is_written(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "capture"
+    write_capture(directory, CLIENTS, 2)
+    (directory / "capture-x-1.parquet").write_bytes(b"PAR1 and no more")
+    pq.write_table(pa.table({"a": [1]}), directory / "capture-x-2.parquet")
+    with pytest.raises(InputError) as caught:
+        ingested(spark, directory)
+    assert "capture-x-1.parquet is no whole Parquet file" in str(caught.value)
+    assert "capture-x-2.parquet is Parquet, and no capture" in str(caught.value)
+    assert not (tmp_path / "work" / "ingest").exists()
+    store, said = ingested(spark, directory, lenient=True)
+    assert store.read("ingest/problems").count() == 2
+    assert any("capture-x-1.parquet" in line for line in said)
+
+
+def test_a_file_that_is_damaged_inside_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "capture"
+    file = capture(directory, lambda table: table)
+    data = bytearray(file.read_bytes())
+    data[100 : len(data) // 2] = bytes(len(data) // 2 - 100)
+    file.write_bytes(data)
+    with pytest.raises(InputError, match=r"capture-.*\.parquet cannot be read to its end"):
+        ingested(spark, directory)
+    assert not (tmp_path / "work").exists() or not list((tmp_path / "work").glob("*"))
+
+
+def test_an_empty_capture_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    capture(tmp_path / "capture", lambda table: table.slice(0, 0))
+    with pytest.raises(InputError, match=r"no requests in .*: 1 whole files, all empty"):
+        ingested(spark, tmp_path / "capture")
+
+
+def test_an_impossible_row_is_named_by_file_and_row(spark: SparkSession, tmp_path: Path) -> None:
+    def spoil(table: pa.Table) -> pa.Table:
+        values = table["request_bytes"].to_pylist()
+        values[5] = -7
+        return replaced(table, "request_bytes", pa.array(values, pa.int64()))
+
+    capture(tmp_path / "capture", spoil)
+    with pytest.raises(InputError, match=r"\.parquet, row 5: request_bytes is below 0"):
+        ingested(spark, tmp_path / "capture")
+    store, _ = ingested(spark, tmp_path / "capture", lenient=True)
+    assert store.read("ingest/requests").filter("request_bytes < 0").count() == 0
+
+
+def test_rows_whose_clock_goes_backwards_are_named(spark: SparkSession, tmp_path: Path) -> None:
+    def spoil(table: pa.Table) -> pa.Table:
+        values = table["mono_us"].to_pylist()
+        values[10] -= 500_000
+        return replaced(table, "mono_us", pa.array(values, pa.int64()))
+
+    file = capture(tmp_path / "capture", spoil)
+    rows = pq.read_metadata(file).num_rows
+    with pytest.raises(InputError, match="row 10: is out of order"):
+        ingested(spark, tmp_path / "capture")
+    store, _ = ingested(spark, tmp_path / "capture", lenient=True)
+    assert store.read("ingest/requests").count() == rows - 1
+
+
+def test_rows_in_any_order_are_the_same_capture(spark: SparkSession, tmp_path: Path) -> None:
+    capture(tmp_path / "a" / "capture", lambda table: table)
+    capture(tmp_path / "b" / "capture", lambda table: table.sort_by([("seq", "descending")]))
+    found = [
+        ingested(spark, tmp_path / name / "capture")[0]
+        .read("ingest/requests")
+        .orderBy("connection", "seq")
+        .select("connection", "seq", "at_us", "request_bytes")
+        .toArrow()
+        for name in ("a", "b")
+    ]
+    assert found[0].equals(found[1])
+
+
+def test_a_step_of_the_wall_clock_is_named_and_changes_no_interval(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def step(table: pa.Table) -> pa.Table:
+        late = pc.greater(table["mono_us"], 2_500_000)
+        moved = pc.if_else(late, pc.add(table["wall_ms"], 3_600_000), table["wall_ms"])
+        return replaced(table, "wall_ms", moved.combine_chunks())
+
+    capture(tmp_path / "capture", step)
+    store, said = ingested(spark, tmp_path / "capture")
+    assert any("the wall clock has stepped by 36000" in line for line in said) or any(
+        "the wall clock has stepped by 3599" in line for line in said
+    )
+    span = store.read("ingest/requests").agg((F.max("at_us") - F.min("at_us")).alias("us")).first()
+    assert span is not None
+    assert span["us"] < 3_100_000
+
+
+def test_two_processes_keep_their_connections_apart(spark: SparkSession, tmp_path: Path) -> None:
+    directory = tmp_path / "capture"
+    for process in ("one", "two"):
+        write_capture(directory, CLIENTS, 2, process=process)
+    store, said = ingested(spark, directory)
+    assert store.read("ingest/requests").select("connection").distinct().count() == 4
+    assert "of 2 processes" in said[0]
+
+
+def test_brokers_own_fetchers_are_no_clients(spark: SparkSession, tmp_path: Path) -> None:
+    write_capture(
+        tmp_path / "capture", [*CLIENTS, Client(name="broker-2-fetcher-0", shape="steady", rate=1e5)], 2
+    )
+    store, _ = ingested(spark, tmp_path / "capture")
+    names = {
+        row["client_id"] for row in store.read("ingest/requests").select("client_id").distinct().collect()
+    }
+    assert names == {"a", "b"}

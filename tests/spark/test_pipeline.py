@@ -1,0 +1,207 @@
+"""The stages one after another, against numbers computed without Spark."""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from offline.errors import InputError
+from offline.jobs import apply
+from offline.options import ApplyOptions
+from offline.schemas import TABLES
+from offline.store import Store
+from quotas.backtest import backtest
+from quotas.definitions_file import parse
+from quotas.entities import DEFAULT, Entity
+from quotas.options import EngineOptions
+from quotas.recording import recording_of
+from tests.support.pipeline import SECONDS, Pipeline
+
+
+@pytest.mark.parametrize("table", sorted(TABLES))
+def test_every_table_has_its_declared_columns(pipeline: Pipeline, table: str) -> None:
+    path = Path(pipeline.store.path) / table
+    written = pq.read_schema(next(path.glob("*.parquet")))
+    assert written.names == [column.name for column in TABLES[table]]
+    assert pipeline.store.read(table).count() >= (table not in {"ingest/problems", "demand/mutations"})
+
+
+def test_no_row_is_lost(pipeline: Pipeline) -> None:
+    assert pipeline.store.read("ingest/requests").count() == pipeline.requests
+    seconds = pipeline.store.read("demand/per_second").agg(F.sum("requests").alias("n")).first()
+    assert seconds is not None
+    assert seconds["n"] == pipeline.requests
+
+
+def test_peaks_are_those_of_a_sliding_mean(pipeline: Pipeline) -> None:
+    rows = (
+        pipeline.store.read("demand/per_second")
+        .filter(F.col("client_id") == "bursty")
+        .select("second", "bytes")
+        .collect()
+    )
+    first = min(row["second"] for row in rows)
+    seconds = np.zeros(SECONDS + 20)
+    for row in rows:
+        seconds[row["second"] - first] += row["bytes"]
+    found = pipeline.store.read("demand/entities").filter(F.col("client_id") == "bursty").first()
+    assert found is not None
+    for length, name in ((1, "peak_1s"), (10, "peak_10s"), (60, "peak_60s")):
+        assert found[name] == pytest.approx(np.convolve(seconds, np.ones(length)).max() / length)
+    assert found["bytes"] == seconds.sum()
+
+
+def test_the_hog_is_ranked_first_and_has_its_connections(pipeline: Pipeline) -> None:
+    produce = pipeline.store.read("demand/entities").filter(F.col("direction") == "produce")
+    first = produce.orderBy("rank").first()
+    assert first is not None
+    assert (first["client_id"], first["connections_max"], first["rank"]) == ("hog", 4, 1)
+    assert first["share"] == pytest.approx(6 / (6 + 8 * 0.2 + 0.15), rel=0.1)
+
+
+def test_the_backtest_is_the_fast_path_over_each_limiter(pipeline: Pipeline) -> None:
+    """Whatever tasks the candidates were divided among, in whatever order the rows came."""
+    rows = (
+        pipeline.store.read("ingest/requests")
+        .filter(F.col("client_id") == "hog")
+        .orderBy("connection", "seq")
+        .toArrow()
+    )
+    recording = recording_of(
+        connection=rows["connection"].to_numpy(),
+        at_us=rows["at_us"].to_numpy(),
+        sizes=rows["request_bytes"].to_numpy(),
+        service_us=rows["service_us"].to_numpy(),
+        consumes=False,
+    )
+    settings = json.loads(pipeline.store.text("backtest/settings.json"))
+    span = pipeline.store.read("demand/span").first()
+    assert span is not None
+    expected = backtest(
+        recording, settings["produce"], EngineOptions(), start_s=span["start_s"], seconds=span["seconds"]
+    )
+    outcomes = {
+        row["quota"]: row
+        for row in pipeline.store.read("backtest/outcomes").filter("client_id = 'hog'").collect()
+    }
+    loads = {
+        row["quota"]: row["bytes"]
+        for row in pipeline.store.read("backtest/loads").filter("client_id = 'hog'").collect()
+    }
+    for outcome, load in zip(expected.each, expected.load, strict=True):
+        row = outcomes[outcome.limit]
+        assert (row["throttle_ms"], row["throttled"], row["throttle_ms_p99"], row["bytes_late"]) == (
+            outcome.throttle_ms,
+            outcome.throttled,
+            outcome.throttle_ms_p99,
+            outcome.bytes_late,
+        )
+        assert loads[outcome.limit] == load.tolist()
+
+
+def test_a_heavy_clients_work_is_divided(pipeline: Pipeline) -> None:
+    """The hog has two thirds of the requests; no task decides so much."""
+    tasks = [row["requests"] for row in pipeline.store.read("backtest/tasks").collect()]
+    assert sum(tasks) == pipeline.requests * 12
+    assert max(tasks) < 0.5 * sum(tasks)
+
+
+def test_loads_and_lateness_are_all_bytes(pipeline: Pipeline) -> None:
+    passed = (
+        pipeline.store.read("backtest/loads")
+        .select(
+            "direction", "quota", F.aggregate("bytes", F.lit(0).cast("bigint"), lambda a, b: a + b).alias("n")
+        )
+        .groupBy("direction", "quota")
+        .agg(F.sum("n").alias("passed"))
+    )
+    asked = (
+        pipeline.store.read("backtest/outcomes")
+        .groupBy("direction", "quota")
+        .agg(F.sum("bytes").alias("bytes"), F.sum("bytes_late").alias("late"))
+    )
+    rows = passed.join(asked, on=["direction", "quota"], how="inner").collect()
+    assert len(rows) > 12
+    assert all(row["passed"] + row["late"] == row["bytes"] for row in rows)
+
+
+def test_the_hog_is_held_and_the_others_are_not_throttled(pipeline: Pipeline) -> None:
+    needs = pipeline.store.read("recommend/needs").filter("direction = 'produce'").collect()
+    assert [row["client_id"] for row in needs if row["throttled"]] == ["hog"]
+    default = pipeline.store.read("recommend/recommendations").filter("kind = 'default'").first()
+    assert default is not None
+    assert default["key"] == "producer_byte_rate"
+    assert default["peak_before"] > 6e6
+    assert default["peak_after"] <= 4e6  # the capacity
+    assert default["confidence"].startswith("low")
+
+
+def test_the_quotas_file_says_what_is_recommended(pipeline: Pipeline) -> None:
+    found = dict(parse(pipeline.store.text("recommend/quotas.toml")).entries())
+    default = found[Entity(client_id=DEFAULT)]
+    assert set(default) == {"producer_byte_rate", "consumer_byte_rate"}
+    assert 200_000 <= default["producer_byte_rate"] < 1e6
+    assert all(entity.client_id in (DEFAULT, "hog", "rebuild") for entity in found)
+
+
+def test_the_report_needs_nothing_else(pipeline: Pipeline) -> None:
+    text = pipeline.store.text("report/report.html")
+    assert text.count("<svg") == 8  # four each way: forty seconds are no day
+    assert "hog" in text
+    for outside in ("<script", "<link", "src=", "@import", "url(http"):
+        assert outside not in text
+
+
+def test_apply_brings_what_is_recommended(pipeline: Pipeline, tmp_path: Path) -> None:
+    file = tmp_path / "quotas.toml"
+    assert "changed" in apply.run(ApplyOptions(quotas_file=str(file)), pipeline.store.path)[0]
+    recommended = dict(parse(pipeline.store.text("recommend/quotas.toml")).entries())
+    assert dict(parse(file.read_text()).entries()) == recommended
+    steps = ApplyOptions(quotas_file=str(tmp_path / "steps.toml"), step=1, steps=3)
+    apply.run(steps, pipeline.store.path)
+    first = dict(parse((tmp_path / "steps.toml").read_text()).entries())
+    assert first[Entity(client_id=DEFAULT)]["producer_byte_rate"] > 1e6  # on its way down from the hog's six
+
+
+def test_workers_are_the_running_interpreter(spark: SparkSession) -> None:
+    """What `python3` is on the PATH does not matter: it may have other packages."""
+
+    def who(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield from (pa.RecordBatch.from_pydict({"executable": [sys.executable]}) for _ in batches)
+
+    found = spark.range(1).mapInArrow(who, "executable string").collect()
+    assert {row["executable"] for row in found} == {sys.executable}
+
+
+def test_what_a_killed_run_has_left_is_not_read_and_goes(spark: SparkSession, tmp_path: Path) -> None:
+    left = tmp_path / ".demand.partial" / "span"
+    left.mkdir(parents=True)
+    (left / "half.parquet").write_bytes(b"PAR1")
+    store = Store(spark, str(tmp_path))
+    with pytest.raises(InputError, match="no finished stage demand"):
+        store.read("demand/span")
+    with store.writing("demand") as writer:
+        writer.put("note.txt", "whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demand"]
+    assert store.text("demand/note.txt") == "whole"
+
+
+def test_a_stage_that_is_not_finished_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "demand" / "span").mkdir(parents=True)
+    with pytest.raises(InputError, match="no finished stage demand"):
+        Store(spark, str(tmp_path)).read("demand/span")
+
+
+def test_a_stage_that_fails_leaves_what_was_there(pipeline: Pipeline) -> None:
+    before = sorted(Path(pipeline.store.path).iterdir())
+    with pytest.raises(ZeroDivisionError), pipeline.store.writing("demand") as writer:
+        writer.put("half.txt", str(1 // 0))
+    assert sorted(Path(pipeline.store.path).iterdir()) == before
+    assert pipeline.store.finished("demand")

@@ -1,0 +1,166 @@
+"""The five steps: clients of known demand, capture, the pipeline, what it recommends applied, and all sent again.
+
+1. made-up clients (`offline.synthetic`: steady, bursty, a hog, a bootstrap that reads everything again) send through
+   Sluice, which captures and throttles nobody;
+2. `sluice-offline run` over that capture; 3. `sluice-offline apply` into a quotas file;
+4. what was captured is sent again, through Sluice with these quotas;
+5. who was throttled, and for how long: as predicted?
+"""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+from offline.replay.answers import Broker
+from offline.replay.reading import capture_files, read
+from offline.synthetic import Client, write_capture
+from tests.cluster import HOST
+from tests.support.proxy_process import ROOT, SluiceProcess, SluiceSettings
+from tests.tune.closed_loop import Observed, send_again
+
+__all__ = ["CLIENTS", "HOGS", "Compared", "Tuned", "tune"]
+
+# Those who are to be held send large requests. The recorded pauses hold what a client and its connection took between
+# an answer and the next request, and when they are sent again that comes on top once more: a few milliseconds, by which
+# whoever sends small ones asks for less than was recorded, and waits for less than was predicted.
+CLIENTS: Final = (
+    Client(name="steady-1", shape="steady", rate=150_000),
+    Client(name="steady-2", shape="steady", rate=200_000),
+    Client(name="steady-3", shape="steady", rate=250_000, connections=2),
+    Client(name="bursty", shape="bursty", rate=100_000),
+    Client(name="hog", shape="hog", rate=4e6, connections=4, request_bytes=262_144),
+    Client(name="reader-1", shape="steady", rate=300_000, produces=False, request_bytes=60_000),
+    Client(name="reader-2", shape="steady", rate=200_000, produces=False, request_bytes=60_000),
+    Client(
+        name="bootstrap",
+        shape="bootstrap",
+        rate=1e6,
+        produces=False,
+        request_bytes=1_000_000,
+        start_s=5.0,
+        stop_s=5.03,
+    ),
+)
+HOGS: Final = frozenset({"hog", "bootstrap"})
+_RUN_SECONDS_MAX: Final = 400
+_THROTTLE: Final = "sluice_client_throttle_seconds_total"
+_RELOAD_SECONDS: Final = 2.0
+# One of the six who produce may be throttled (the replay's own filling of topics is one), and none of the three who
+# read: there it is the capacity that holds the bootstrap.
+_GOAL: Final = (
+    "--capacity-in=3M",
+    "--capacity-out=2500k",
+    "--throttled-share=0.17",
+    "--overrides=1",
+    "--candidates=30",
+)
+
+
+_SPARK: Final = ("--no-progress", "--master=local[2]", "--driver-memory=1g")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One client: what was predicted, and what came.
+
+    `observed_ms` is `sluice_client_throttle_seconds_total`: what was decided, as the backtest counts it. `told_ms` is
+    what answers said: less, since a Produce's mute begins at its header, and its answer says what is left of it.
+    """
+
+    client: str
+    direction: str
+    demand: float
+    quota: float
+    predicted_ms: int
+    observed_ms: int
+    told_ms: int
+    observed_rate: float
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """Everything that came of it."""
+
+    said: str
+    compared: tuple[Compared, ...]
+
+
+def tune(bootstrap: str, directory: Path, seconds: float, say: Callable[[str], None]) -> Tuned:
+    """Go through the five steps."""
+    made_up, captured, work = directory / "made-up", directory / "capture", directory / "work"
+    write_capture(made_up, CLIENTS, seconds)
+    say(f"1. {len(CLIENTS)} clients send for {seconds:g} s through Sluice, which captures")
+    sections = {"capture": {"directory": str(captured)}}
+    first = directory / "first"
+    first.mkdir()
+    with SluiceProcess.configured(SluiceSettings(bootstrap, sections=sections), first) as sluice:
+        _send(made_up, sluice)
+    say("2. the pipeline works out what the quotas should be")
+    said = _offline("run", "--input", str(captured), "--output", str(work), *_GOAL, *_SPARK)
+    second = directory / "second"
+    second.mkdir()
+    with SluiceProcess.configured(SluiceSettings(bootstrap), second) as sluice:
+        say("3. they are applied to a proxy that runs")
+        said += _offline("apply", "--input", str(work), "--quotas-file", str(second / "quotas.toml"))
+        sluice.signal(signal.SIGHUP)  # it looks at the file by itself too, but not at once
+        time.sleep(_RELOAD_SECONDS)
+        say("4. what was captured is sent again")
+        observed = _send(captured, sluice)
+        waits = {
+            (direction, client): round(1000 * sluice.metric(_THROTTLE, client_id=client, type=kind))
+            for direction, kind in (("produce", "Produce"), ("fetch", "Fetch"))
+            for client in observed
+        }
+    say("5. predicted and observed")
+    return Tuned(said, tuple(_compare(work, observed, waits)))
+
+
+def _send(capture: Path, sluice: SluiceProcess) -> dict[str, Observed]:
+    host, _, port = sluice.bootstrap.rpartition(":")
+    return asyncio.run(send_again(read(capture_files([capture])), Broker(host or HOST, int(port))))
+
+
+def _offline(*arguments: str) -> str:
+    command = [sys.executable, "-m", "offline", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=_RUN_SECONDS_MAX, cwd=ROOT, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def _compare(
+    work: Path, observed: Mapping[str, Observed], waits: Mapping[tuple[str, str], int]
+) -> list[Compared]:
+    demand = {
+        (row["direction"], row["client_id"]): row["peak_10s"]
+        for row in pq.read_table(work / "demand" / "entities").to_pylist()
+    }
+    rows: list[dict[str, Any]] = pq.read_table(work / "recommend" / "needs").to_pylist()
+    found = []
+    for row in sorted(rows, key=lambda row: (row["direction"], row["client_id"])):
+        client = observed[row["client_id"]]
+        found.append(
+            Compared(
+                client=row["client_id"],
+                direction=row["direction"],
+                demand=demand[row["direction"], row["client_id"]],
+                quota=row["quota"],
+                predicted_ms=row["throttle_ms"],
+                observed_ms=waits[row["direction"], row["client_id"]],
+                told_ms=client.throttle_ms,
+                observed_rate=client.bytes / max(client.seconds, 1e-9),
+                errors=client.errors,
+            )
+        )
+    return found

@@ -1,0 +1,83 @@
+"""The replication throttle, how sure one is, candidates, and words."""
+
+import pytest
+
+from offline.advice.confidence import confidence
+from offline.advice.limits import Limits, Override
+from offline.advice.replication import replication_throttle
+from offline.advice.words import amount, direction_lines, replication_lines
+from offline.jobs.measured import Effect
+from offline.options import Goal
+from offline.transforms.candidates import ladder, rounded
+
+
+def test_replication_throttle_lies_between_the_bounds() -> None:
+    found = replication_throttle(30e6, 120e6, 3.0, 1.1)
+    assert (found.lower, found.upper) == (30e6, 110e6)  # 120 - 30 / 3
+    assert found.rate == 70e6
+
+
+def test_replication_throttle_without_a_network_is_above_what_is_written() -> None:
+    assert replication_throttle(10e6, None, 3.0, 1.1).rate == 12_100_000  # 10 x 1.1 x 1.1
+
+
+def test_a_network_that_is_too_slow_has_no_throttle_and_says_so() -> None:
+    (line,) = replication_lines(replication_throttle(90e6, 100e6, 3.0, 1.1), Goal(), "high")
+    assert line.value == -1
+    assert "no T lies between" in line.reason
+
+
+@pytest.mark.parametrize(
+    ("seconds", "clients", "grade"), [(600, 100, "low"), (7200, 100, "medium"), (10 * 86_400, 100, "high")]
+)
+def test_confidence_grows_with_what_was_recorded(seconds: int, clients: int, grade: str) -> None:
+    assert confidence(seconds=seconds, clients=clients).startswith(grade)
+
+
+def test_confidence_names_clients_near_the_line() -> None:
+    text = confidence(seconds=10 * 86_400, clients=100, quota=1e6, needs=[1.1e6] * 20 + [1e5] * 80)
+    assert text == "medium: 20 clients need within 20 % of it"
+
+
+def test_ladder_reaches_above_every_peak() -> None:
+    peaks = [float(10_000 * 1.3**step) for step in range(40)]
+    found = ladder(peaks, 20)
+    assert len(found) <= 20
+    assert found == sorted(set(found))
+    assert found[-1] >= max(peaks)
+    assert found[0] < sorted(peaks)[10]
+
+
+def test_ladder_of_nobody_is_empty() -> None:
+    assert ladder([], 20) == []
+
+
+def test_rounded_never_rounds_down() -> None:
+    assert [rounded(rate) for rate in (999.0, 1001.0, 123_456.0)] == [1000.0, 1100.0, 130_000.0]
+
+
+def test_amount_speaks_in_powers_of_thousand() -> None:
+    assert [amount(rate) for rate in (12.0, 34_500.0, 2e9)] == ["12 B/s", "34.5 kB/s", "2 GB/s"]
+
+
+def test_lines_tell_reason_effect_and_who_is_held() -> None:
+    limit = Limits(
+        default=0,
+        overrides=(Override("", "hog", 1, held=True),),
+        allowed=1,
+        throttled=(("", "hog"),),
+        wanted=0,
+        peak=9e6,
+        fits=True,
+    )
+    effects = [Effect("", "hog", [90_000, 20_000], [0, 0]), Effect("", "b", [0, 0], [0, 0])]
+    default, override = direction_lines(
+        "produce", [1e6, 4e6], limit, effects, 12e6, 3600, Goal(capacity_in=10e6, throttled_share=0.5)
+    )
+    assert (default.kind, default.key, default.value) == ("default", "producer_byte_rate", 1e6)
+    assert default.throttle_ms == 20_000  # the hog's at its override; b's none
+    assert "at most 1 (50%)" in default.reason
+    assert "12 MB/s before, 9 MB/s after" in default.effect
+    assert (override.client_id, override.value, override.clients_throttled) == ("hog", 4e6, 1)
+    assert override.reason.startswith("held")
+    assert override.effect == "its connections wait for 20.0 s together, in 3,600 s"

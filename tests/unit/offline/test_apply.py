@@ -1,0 +1,101 @@
+"""`apply` to a quotas file: what it shows, what it changes, what it leaves alone. No Spark is started."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from offline.cli import main
+from offline.errors import ApplyError, InputError
+from offline.jobs import apply
+from offline.options import ApplyOptions
+from quotas.definitions_file import parse
+from quotas.entities import DEFAULT, Entity
+
+RECOMMENDED = """\
+[[quota]]
+client_id = "<default>"
+producer_byte_rate = 1000000
+
+[[quota]]
+client_id = "hog"
+producer_byte_rate = 2000000
+"""
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A work directory in which `recommend` has run."""
+    stage = tmp_path / "work" / "recommend"
+    stage.mkdir(parents=True)
+    (stage / "quotas.toml").write_text(RECOMMENDED)
+    (stage / "settings.json").write_text(json.dumps({"today": {"producer_byte_rate": 10e6}}))
+    (stage / "_SUCCESS").touch()
+    return tmp_path / "work"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A quotas file that somebody has written."""
+    found = tmp_path / "quotas.toml"
+    found.write_text('# by hand\n[[quota]]\nuser = "ann"\nproducer_byte_rate = 7\n')
+    return found
+
+
+def test_a_dry_run_shows_each_limit_and_changes_nothing(
+    work: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = file.read_text()
+    assert main(["apply", "--input", str(work), "--quotas-file", str(file), "--dry-run"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{file}: would change 2 limits",
+        "  client_id <default> producer_byte_rate: none -> 1,000,000",
+        "  client_id hog producer_byte_rate: none -> 2,000,000",
+    ]
+    assert file.read_text() == before
+
+
+def test_what_is_not_recommended_stays(work: Path, file: Path) -> None:
+    before = file.read_text()
+    options = ApplyOptions(quotas_file=str(file))
+    assert apply.run(options, str(work))[0] == f"{file}: changed 2 limits"
+    assert file.read_text().startswith(before)
+    assert dict(parse(file.read_text()).entries()) == {
+        Entity("ann"): {"producer_byte_rate": 7.0},
+        Entity(client_id=DEFAULT): {"producer_byte_rate": 1e6},
+        Entity(client_id="hog"): {"producer_byte_rate": 2e6},
+    }
+    assert apply.run(options, str(work)) == [f"{file}: nothing to change"]
+
+
+def test_steps_go_down_by_the_same_share(work: Path, file: Path) -> None:
+    rates = []
+    for step in (1, 2, 3):
+        apply.run(ApplyOptions(quotas_file=str(file), step=step, steps=3), str(work))
+        found = dict(parse(file.read_text()).entries())
+        rates.append(found[Entity(client_id=DEFAULT)]["producer_byte_rate"])
+    # From 10 MB/s to 1 MB/s in three steps: each 10 ** (1 / 3) times smaller.
+    assert rates == [pytest.approx(10e6 / 10 ** (step / 3), rel=0.01) for step in (1, 2, 3)]
+
+
+def test_without_a_finished_recommendation_nothing_is_applied(work: Path, file: Path) -> None:
+    (work / "recommend" / "_SUCCESS").unlink()
+    with pytest.raises(InputError, match="no finished stage recommend: run `sluice-offline recommend` first"):
+        apply.run(ApplyOptions(quotas_file=str(file)), str(work))
+
+
+def test_a_file_that_is_no_quotas_file_is_left_alone(work: Path, file: Path) -> None:
+    file.write_text("what is this")
+    with pytest.raises(ApplyError, match="is no quotas file"):
+        apply.run(ApplyOptions(quotas_file=str(file)), str(work))
+    assert file.read_text() == "what is this"
+
+
+def test_nowhere_to_go_is_said(work: Path) -> None:
+    with pytest.raises(ApplyError, match="say where to: --quotas-file FILE, --bootstrap-server"):
+        apply.run(ApplyOptions(), str(work))
+
+
+def test_a_scheme_that_nobody_knows_is_said() -> None:
+    with pytest.raises(InputError, match="floppy://a/recommend cannot be reached"):
+        apply.run(ApplyOptions(quotas_file="f"), "floppy://a")

@@ -1,0 +1,106 @@
+"""Defaults and overrides, with numbers that can be followed by hand."""
+
+import numpy as np
+
+from offline.advice.limits import Limits, Loads, Need, limits, need_of
+from offline.options import Goal
+
+CANDIDATES = [1e6, 2e6, 4e6, 8e6, 16e6]
+
+
+def flat(rate: float) -> dict[int, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    return {1: np.full(6, rate)}
+
+
+def fleet(small: int, hog_need: int) -> tuple[list[Need], Loads]:
+    """So many clients that need 2 MB/s, and one hog that sends 15 MB/s where it may."""
+    needs = [Need("", f"small-{number}", 1) for number in range(small)] + [Need("", "hog", hog_need)]
+    others = [flat(min(2e6, candidate) * small) for candidate in CANDIDATES]
+    hog = [flat(min(15e6, candidate)) for candidate in CANDIDATES]
+    return needs, Loads(others, {("", "hog"): hog})
+
+
+def advised(small: int = 9, hog_need: int = 4, **goal: float) -> Limits:
+    needs, loads = fleet(small, hog_need)
+    wanted = Goal(headroom=1.0, throttled_share=0.1, **goal)  # type: ignore[arg-type]  # shares and rates are floats
+    return limits(CANDIDATES, needs, loads, wanted, "produce")
+
+
+def test_default_is_the_smallest_that_most_need_no_more_than() -> None:
+    found = advised()
+    assert found.allowed == 1  # 10 clients x 0.1
+    assert CANDIDATES[found.default] == 2e6
+
+
+def test_the_outlier_gets_what_it_needs_where_nothing_forbids_it() -> None:
+    found = advised()
+    assert [(one.client_id, CANDIDATES[one.index], one.held) for one in found.overrides] == [
+        ("hog", 16e6, False)
+    ]
+    assert found.throttled == ()
+    assert found.peak == 9 * 2e6 + 15e6
+
+
+def test_capacity_holds_the_outlier_and_nobody_else() -> None:
+    # 18 MB/s are the small ones'; 18 + 8 <= 27 < 18 + 15
+    found = advised(capacity_in=27e6)
+    assert CANDIDATES[found.default] == 2e6
+    assert [(one.client_id, CANDIDATES[one.index], one.held) for one in found.overrides] == [
+        ("hog", 8e6, True)
+    ]
+    assert found.throttled == (("", "hog"),)
+    assert (found.peak, found.fits) == (26e6, True)
+
+
+def test_no_override_that_is_no_more_than_the_default() -> None:
+    found = advised(capacity_in=20e6)  # 18 + 2
+    assert found.overrides == ()
+    assert found.throttled == (("", "hog"),)
+
+
+def test_capacity_below_the_demand_lowers_the_default_and_says_so() -> None:
+    found = advised(capacity_in=12e6)  # ten clients at 1 MB/s
+    assert CANDIDATES[found.wanted] == 2e6
+    assert CANDIDATES[found.default] == 1e6
+    assert len(found.throttled) == 10
+    assert found.fits
+
+
+def test_capacity_that_nothing_keeps_to_is_said() -> None:
+    found = advised(capacity_in=5e6)
+    assert not found.fits
+    assert found.default == 0
+
+
+def test_at_most_the_stated_overrides() -> None:
+    assert advised(overrides=0).overrides == ()
+
+
+def test_a_client_that_needs_more_than_every_candidate_is_throttled() -> None:
+    found = advised(hog_need=len(CANDIDATES))
+    assert [(CANDIDATES[one.index], one.held) for one in found.overrides] == [(16e6, True)]
+    assert found.throttled == (("", "hog"),)
+
+
+def test_a_sample_is_scaled_up() -> None:
+    assert advised(sample=0.5, capacity_in=54e6).peak == 2 * 26e6
+
+
+def test_headroom_takes_the_next_candidate() -> None:
+    needs, loads = fleet(9, 4)
+    found = limits(CANDIDATES, needs, loads, Goal(headroom=1.5, throttled_share=0.1), "produce")
+    assert CANDIDATES[found.default] == 4e6
+
+
+def test_without_outliers_there_is_no_override() -> None:
+    needs, loads = fleet(10, 1)
+    found = limits(CANDIDATES, needs, loads, Goal(headroom=1.0, throttled_share=0.0), "produce")
+    assert (found.overrides, found.throttled, CANDIDATES[found.default]) == ((), (), 2e6)
+
+
+def test_need_is_above_every_candidate_that_throttles() -> None:
+    assert [need_of(flags) for flags in ([True, False, True, False], [False, False], [True, True])] == [
+        3,
+        0,
+        2,
+    ]

@@ -1,0 +1,79 @@
+"""The page: complete, self-contained, and safe against names that clients choose."""
+
+from offline.report import Report, page
+from offline.report.content import Curve, Direction, Heavy
+
+EVIL = "<script>alert('$x_')</script>"
+
+
+def report(hours: int = 24) -> Report:
+    heavy = Heavy(EVIL, 0.5, 2e6, 3e6, 2.5e6, 4, -1.0, 1e6, 1500, [1e6, 2e6])
+    way = Direction(
+        name="produce",
+        clients=10,
+        heavy=[heavy],
+        steps_s=[0.0, 3600.0],
+        total=[2e6, 3e6],
+        hours=[1e6] * hours,
+        curve=[Curve(1e6, 2, 10, 3e6), Curve(2e6, 0, 10, 4e6)],
+        blocks_s=[0.0, 10.0],
+        before=[4e6, 4e6],
+        after=[3e6, 3e6],
+        broker=1,
+        default=1e6,
+        throttled=2,
+        throttle_ms=1500,
+        overrides=1,
+        peak_before=4e6,
+        peak_after=3e6,
+        capacity=3.5e6,
+    )
+    return Report(
+        begun="2026-01-01 00:00 UTC",
+        seconds=7200,
+        requests=1_234_567,
+        policy="kip13",
+        recommendations=[
+            {
+                "who": EVIL,
+                "key": "k",
+                "value": "1 MB/s",
+                "reason": "r",
+                "effect": "e",
+                "confidence": "low: 35 s",
+            }
+        ],
+        problems=["file x, row 3: bad"],
+        directions=[way],
+        quotas='[[quota]]\nclient_id = "a"\n',
+    )
+
+
+def test_names_are_escaped_in_tables_and_figures() -> None:
+    text = page(report())
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_everything_is_in_it() -> None:
+    text = page(report())
+    assert text.count("<svg") == 5
+    for part in (
+        "1,234,567",
+        "file x, row 3: bad",
+        "more than tried",
+        "client_id = &#34;a&#34;",
+        "1.5 s",
+        "4 MB/s → 3 MB/s",
+        "2 of 10",
+        "and 1 override<",
+    ):
+        assert part in text
+
+
+def test_less_than_a_day_has_no_shape() -> None:
+    assert page(report(hours=0)).count("<svg") == 4
+
+
+def test_the_same_report_is_the_same_page() -> None:
+    assert page(report()) == page(report())
