@@ -182,6 +182,8 @@ class App:
 
     async def _end(self) -> None:
         """Nobody is connected any more."""
+        if self._capture is not None:  # first: of the last rows' topics names may have to be asked for
+            await asyncio.to_thread(self._capture.close)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -190,8 +192,6 @@ class App:
         await self._admin.close()
         self._desk.close()
         self.shared.close()
-        if self._capture is not None:
-            await asyncio.to_thread(self._capture.close)
 
     def not_ready(self) -> str:
         """Say why clients can not be served; "" when they can."""

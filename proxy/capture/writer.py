@@ -25,7 +25,7 @@ __all__ = ["Opened", "Writer"]
 # Rows are compressed and written so many bytes at a time, as they are in memory.
 _GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 _RETRY_SECONDS: Final = 5.0
-_NAMES_SECONDS_MAX: Final = 1.0
+_NAMES_SECONDS_MAX: Final = 2.0
 _NAMES_STEP_SECONDS: Final = 0.05
 _UNNAMED_MAX: Final = 10_000
 
