@@ -55,3 +55,12 @@ def shorten(value: object) -> str:
     """
     text = repr(value)
     return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 3] + "..."
+
+
+def reason(error: BaseException) -> str:
+    """Say why something failed; of an error without words, as a timeout is, its name.
+
+    >>> reason(TimeoutError()), reason(OSError("no route"))
+    ('TimeoutError', 'no route')
+    """
+    return str(error) or type(error).__name__

@@ -20,6 +20,7 @@ from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.dialling import Tls, dial
 from proxy.cluster.login import ASKING_FAILS, Login
 from proxy.cluster.map_file import MapFile
+from proxy.errors import reason
 from proxy.logs import event
 
 __all__ = ["Poller"]
@@ -147,4 +148,4 @@ class Poller:
 def _reason(error: Exception) -> str:
     if isinstance(error, asyncio.IncompleteReadError):
         return "closed the connection without an answer: a broker that asks for SASL or TLS does"
-    return str(error) or type(error).__name__
+    return reason(error)

@@ -16,6 +16,7 @@ from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.dialling import Tls, dial
 from proxy.cluster.login import ASKING_FAILS, Login
+from proxy.errors import reason
 from proxy.logs import event
 
 __all__ = ["QuotaMirror"]
@@ -71,7 +72,7 @@ class QuotaMirror:
                     continue
                 differs = await self._take(answer)
             except ASKING_FAILS as error:
-                problems.append(f"{host}:{port}: {str(error) or type(error).__name__}")
+                problems.append(f"{host}:{port}: {reason(error)}")
                 continue
             if differs or self.problem:
                 event(logger, logging.INFO, "the brokers' quotas were read", differ=differs)

@@ -29,6 +29,7 @@ from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.dialling import Tls, dial
 from proxy.cluster.login import ASKING_FAILS, Login
 from proxy.config import ReplicationSettings
+from proxy.errors import reason
 from proxy.logs import event
 from quotas.replication import TOPIC_IDS_MAX, BrokerLimits, ReplicationQuotas
 from quotas.throttled_replicas import ReplicaList, ThrottledReplicas, parse_replicas
@@ -138,7 +139,7 @@ class ReplicationSource:
             elif settings.throttled == "reassignments":
                 found = await self._reassigned()
         except ASKING_FAILS as error:
-            problem = str(error) or type(error).__name__
+            problem = reason(error)
         if settings is not self._settings:
             return  # what was asked for is not wanted any more, and something else holds by now
         if found is not None:
@@ -290,7 +291,7 @@ class ReplicationSource:
             try:
                 return await self._ask(target, api_key, version, body)
             except ASKING_FAILS as error:
-                problems.append(f"{target[0]}:{target[1]}: {str(error) or type(error).__name__}")
+                problems.append(f"{target[0]}:{target[1]}: {reason(error)}")
         raise OSError("; ".join(problems[:3]) or "no broker is known")
 
     async def _ask(self, target: _Target, api_key: int, version: int, body: bytes) -> bytes:

@@ -16,6 +16,7 @@ from proxy.cluster.asking import CLIENT_ID, CORRELATION_ID, exchange
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.dialling import Tls, dial
 from proxy.cluster.login import ASKING_FAILS, Login
+from proxy.errors import reason
 from proxy.logs import event
 from quotas.topic_names import TopicNames
 
@@ -77,7 +78,7 @@ class TopicIds:
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                     found = await self._ask(host, port, wanted)
             except ASKING_FAILS as error:
-                problems.append(f"{host}:{port}: {str(error) or type(error).__name__}")
+                problems.append(f"{host}:{port}: {reason(error)}")
                 continue
             for topic in found:
                 if topic.name and not topic.error_code:

@@ -21,7 +21,7 @@ from protocol.messages.client_quotas_calls import (
 from proxy.cluster.login import ASKING_FAILS
 from proxy.commands.command_config import Security
 from proxy.config import Address
-from proxy.errors import ServerError
+from proxy.errors import ServerError, reason
 
 __all__ = ["QuotaClient"]
 
@@ -52,7 +52,7 @@ class QuotaClient:
                 async with asyncio.timeout(_SECONDS_MAX):
                     self._streams = await self._connect(server)
             except ASKING_FAILS as error:
-                problems.append(f"{server}: {str(error) or type(error).__name__}")
+                problems.append(f"{server}: {reason(error)}")
             else:
                 return self
         raise ServerError("; ".join(problems))
@@ -125,7 +125,7 @@ class QuotaClient:
                 "the server closed the connection without an answer: it may expect TLS or SASL"
             ) from error
         except (OSError, TimeoutError) as error:
-            raise ServerError(f"no answer: {str(error) or type(error).__name__}") from error
+            raise ServerError(f"no answer: {reason(error)}") from error
 
 
 def _refused(results: Iterable[tuple[Parts, int, str | None]]) -> list[tuple[Parts, str]]:

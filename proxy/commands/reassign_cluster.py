@@ -14,7 +14,7 @@ from proxy.cluster.asking import ask
 from proxy.cluster.login import ASKING_FAILS
 from proxy.commands.command_config import Security
 from proxy.config import Address
-from proxy.errors import ServerError
+from proxy.errors import ServerError, reason
 from quotas.move_estimate import RESPONSE_BYTES, Partition, Replicated
 
 __all__ = ["Found", "read_cluster"]
@@ -100,7 +100,7 @@ async def _connect_any(servers: Sequence[Address], security: Security) -> _Strea
                     await security.login(*streams)
                 return streams
         except ASKING_FAILS as error:
-            problems.append(f"{server}: {str(error) or type(error).__name__}")
+            problems.append(f"{server}: {reason(error)}")
     raise ServerError("; ".join(problems))
 
 
@@ -109,4 +109,4 @@ async def _asked(streams: _Streams, api_key: int, version: int, body: bytes) -> 
         async with asyncio.timeout(_SECONDS_MAX):
             return await ask(*streams, api_key, version, body)
     except ASKING_FAILS as error:
-        raise ServerError(f"no answer from the cluster: {str(error) or type(error).__name__}") from error
+        raise ServerError(f"no answer from the cluster: {reason(error)}") from error

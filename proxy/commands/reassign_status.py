@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from proxy.config import Address
 from proxy.config.readers import addresses
-from proxy.errors import ServerError
+from proxy.errors import ServerError, reason
 
 __all__ = ["add_arguments", "bar", "listed", "table"]
 
@@ -166,10 +166,9 @@ def _read(url: str) -> Document:
 async def _asked(servers: Sequence[Address], command_config: Path | None) -> Document:
     """Ask a Sluice for the list, as a client."""
     # Imported late: the admin port needs none of it.
-    from protocol.errors import WireError
     from protocol.messages import reassignments
     from proxy.cluster.asking import ask
-    from proxy.cluster.login import LoginError
+    from proxy.cluster.login import ASKING_FAILS
     from proxy.commands.command_config import Security, read_command_config
 
     security = read_command_config(command_config) if command_config else Security()
@@ -188,8 +187,8 @@ async def _asked(servers: Sequence[Address], command_config: Path | None) -> Doc
             found, batch = reassignments.read_batch(frame)
         except asyncio.IncompleteReadError:
             problems.append(f'{server}: closes on version 1 of the list: no Sluice with mode = "batch"')
-        except (OSError, WireError, LoginError, TimeoutError) as error:
-            problems.append(f"{server}: {str(error) or type(error).__name__}")
+        except ASKING_FAILS as error:
+            problems.append(f"{server}: {reason(error)}")
         else:
             if found.error_code:
                 raise ServerError(f"{server}: error {found.error_code} {found.error_message or ''}".strip())

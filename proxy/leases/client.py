@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.config import Address
+from proxy.errors import reason
 from proxy.leases.frames import FRAME_BYTES_MAX, read_frame, read_secret, write_frame
 from proxy.leases.messages import MessageError, RefusalError, read_answer, write_request
 from proxy.logs import event
@@ -117,7 +118,7 @@ class LeaseClient:
         except RefusalError as error:
             problem, result = str(error), "refused"
         except (OSError, TimeoutError, MessageError, asyncio.IncompleteReadError) as error:
-            problem = str(error) or type(error).__name__
+            problem = reason(error)
         if problem:
             self.close()
         self._stats.lease_asks[result] += 1

@@ -34,6 +34,7 @@ from proxy.cluster import BrokerMap, Login
 from proxy.cluster.asking import ask
 from proxy.cluster.dialling import Tls, dial
 from proxy.cluster.login import ASKING_FAILS
+from proxy.errors import reason
 from quotas.reassignment_step import PartitionNow, TopicPartition
 
 __all__ = ["Cluster", "ClusterError", "Seen"]
@@ -267,7 +268,7 @@ class Cluster:
                 self.close()
                 self._turn += 1
                 if isinstance(error, ASKING_FAILS):
-                    raise ClusterError(str(error) or type(error).__name__) from error
+                    raise ClusterError(reason(error)) from error
                 raise
 
     async def _connect(self) -> _Streams:
@@ -281,7 +282,7 @@ class Cluster:
                     return await self._dial(target)
             except ASKING_FAILS as error:
                 self._turn += 1
-                problems.append(f"{target[0]}:{target[1]}: {str(error) or type(error).__name__}")
+                problems.append(f"{target[0]}:{target[1]}: {reason(error)}")
         raise OSError("; ".join(problems[:3]) or "no broker is known")
 
     async def _dial(self, target: tuple[str, int]) -> _Streams:
