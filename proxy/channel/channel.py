@@ -18,6 +18,8 @@ the mute goes through `ChannelState.mute`; an answer is owed exactly when an ent
 A mute begins at the next frame boundary: a frame that has begun to pass is passed to its end.
 """
 
+from dataclasses import replace
+
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.in_flight import LOCAL, Forward, Question
 from proxy.channel.requests import RequestSide
@@ -63,6 +65,10 @@ class Channel:
     def ask_first(self, forward: Forward) -> None:
         """Have a broker asked before a question is answered; the requests' side puts it in when it is shown."""
         self.state.ask_first(forward)
+
+    def joined(self, broker: int) -> None:
+        """Another broker is behind the bootstrap port than was meant to be; the first request's charge stays."""
+        self.state.settings = replace(self.state.settings, broker=broker)
 
     def idle(self) -> bool:
         """Whether nothing is owed and no frame is half passed on: the connection may end without a loss."""

@@ -5,7 +5,7 @@ answers on their way to clients; the last map is kept on disk, so a restarted pr
 at once.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from ipaddress import ip_address
 from typing import Final
 
@@ -76,8 +76,10 @@ class BrokerMap:
         found = [self._dial(address) for address in (*self._bootstrap, *self._addresses.values())]
         return [target for target in dict.fromkeys(found) if target is not None]
 
-    def upstream(self, broker: int) -> tuple[int, tuple[str, int] | None]:
-        """Give a broker's id and address; for ANY_BROKER the next broker in turn."""
+    def upstream(
+        self, broker: int, tried: Collection[tuple[str, int]] = ()
+    ) -> tuple[int, tuple[str, int] | None]:
+        """Give a broker's id and address; for ANY_BROKER the next broker in turn that is not at one of `tried`."""
         if broker != ANY_BROKER:
             address = self._addresses.get(broker)
             return broker, self._dial(address) if address else None
@@ -86,9 +88,9 @@ class BrokerMap:
         for offset in range(len(known)):
             candidate = known[(self._turn + offset) % len(known)]
             target = self._dial(self._addresses[candidate]) if candidate in self._addresses else None
-            if target is not None:
+            if target is not None and target not in tried:
                 return candidate, target
-        targets = self.targets()
+        targets = [target for target in self.targets() if target not in tried]
         return ANY_BROKER, targets[self._turn % len(targets)] if targets else None
 
     def host(self, broker: int, target: tuple[str, int]) -> str:

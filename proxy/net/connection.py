@@ -19,13 +19,13 @@ from typing import Final
 from protocol.errors import WireError
 from proxy.channel import KEEP, ChannelSettings, Forward, PeerError, Tap, channel_for
 from proxy.logs import event
-from proxy.net.dial import Dial, Upstream
+from proxy.net.dial import AnotherWay, Dial, Way
 from proxy.net.pump import Pump
 from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 
-__all__ = ["Connection", "Upstream"]
+__all__ = ["Connection"]
 
 _BYTES_PER_SECOND_MIN: Final = (
     1024  # a request slower than this for limits.frame_seconds is nobody's slow network
@@ -40,17 +40,17 @@ class Connection:
     """Drives one channel.
 
     Args:
-        upstream: the broker's address, or None where none is known yet.
+        way: to which broker.
         on_closed: called once, when both sockets are closed.
+        another: gives another one, where that one can not be reached and any will do.
         tap: where its requests are recorded; None where they are not.
-        broker_host: the name that the broker's certificate must bear, where there is TLS towards brokers.
     """
 
     __slots__ = (
         "_active_bytes",
         "_active_ms",
+        "_another",
         "_broker",
-        "_broker_host",
         "_client",
         "_closed",
         "_dial",
@@ -60,8 +60,8 @@ class Connection:
         "_since_ms",
         "_timer",
         "_under_way",
-        "_upstream",
         "_waiting",
+        "_way",
         "channel",
         "peer",
         "requests",
@@ -72,19 +72,19 @@ class Connection:
         self,
         client: Stream,
         peer: str,
-        upstream: Upstream | None,
+        way: Way,
         settings: ChannelSettings,
         shared: Shared,
         on_closed: Callable[["Connection"], None],
-        broker_host: str = "",
+        another: AnotherWay | None = None,
         tap: Tap | None = None,
     ) -> None:
         self._shared = shared
         self._client = client
         self._broker: Stream | None = None
-        self._broker_host = broker_host
         self._dial: Dial | None = None  # while it is under way
-        self._upstream = upstream
+        self._way = way
+        self._another = another
         self._on_closed = on_closed
         self._timer: asyncio.TimerHandle | None = None
         self._waiting = ""  # "", "muted", "held" or "full"
@@ -155,13 +155,15 @@ class Connection:
     def unconnected(self) -> None:
         """The first request is here: connect the broker."""
         if self._broker is None and self._dial is None and not self._closed:
-            self._dial = Dial(self._upstream, self._broker_host, self._shared, self._joined, self.close)
+            self._dial = Dial(self._way, self._another, self._shared, self._joined, self.close)
             self._dial.begin()
 
-    def _joined(self, broker: Stream) -> None:
+    def _joined(self, broker: Stream, broker_id: int) -> None:
         """The broker is connected."""
         self._dial = None
         self._broker = broker
+        if broker_id != self._way.broker:
+            self.channel.joined(broker_id)
         self.responses.read_from(broker)
         self.requests.write_to(broker)
 

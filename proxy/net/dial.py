@@ -1,5 +1,7 @@
 """A connection's way to its broker: connect, and the TLS handshake where brokers speak it, without holding the loop.
 
+Where any broker will do, one that can not be reached is passed over: a broker that has just died is still in the map,
+and clients are not to meet it at the bootstrap port.
 `limits.connect_seconds` holds for both together; whoever began it asks whether it is overdue. Every failure has one
 cause (docs/metrics.md, `sluice_errors_total`), and is told once.
 """
@@ -7,41 +9,71 @@ cause (docs/metrics.md, `sluice_errors_total`), and is told once.
 import errno
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
+from typing import Final, NamedTuple
 
 from proxy.net.handshakes import Handshake, handshake_problem
 from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 
-__all__ = ["Dial", "Upstream"]
+__all__ = ["AnotherWay", "Dial", "Upstream", "Way"]
+
+_OTHERS_MAX: Final = 4  # brokers tried in place of the first one
 
 Upstream = tuple[str, int]
+
+
+class Way(NamedTuple):
+    """To which broker.
+
+    Attributes:
+        broker: its id, -1 where it is not known by id.
+        upstream: its address, or None where none is known yet.
+        host: the name that its certificate must bear, where there is TLS towards brokers.
+    """
+
+    broker: int
+    upstream: Upstream | None
+    host: str = ""
+
+
+AnotherWay = Callable[[Collection[Upstream]], Way]
 
 
 class Dial:
     """One attempt.
 
     Args:
-        upstream: the broker's address, or None where none is known yet.
-        host: the name that the broker's certificate must bear, where there is TLS towards brokers.
-        joined: called with the connected stream.
+        another: gives a way to a broker that is at none of the addresses tried; None where no other broker will do.
+        joined: called with the connected stream and the id of the broker that it leads to.
         failed: called with the cause and the detail. Neither is called after `cancel`.
     """
 
-    __slots__ = ("_failed", "_handshake", "_host", "_joined", "_shared", "_since_ms", "_socket", "_upstream")
+    __slots__ = (
+        "_another",
+        "_failed",
+        "_handshake",
+        "_joined",
+        "_shared",
+        "_since_ms",
+        "_socket",
+        "_tried",
+        "_way",
+    )
 
     def __init__(
         self,
-        upstream: Upstream | None,
-        host: str,
+        way: Way,
+        another: AnotherWay | None,
         shared: Shared,
-        joined: Callable[[Stream], None],
+        joined: Callable[[Stream, int], None],
         failed: Callable[[str, str], None],
     ) -> None:
-        self._upstream = upstream
-        self._host = host
+        self._way = way
+        self._another = another
+        self._tried: list[Upstream] = []
         self._shared = shared
         self._joined = joined
         self._failed = failed
@@ -51,10 +83,11 @@ class Dial:
 
     def begin(self) -> None:
         """Connect."""
-        if self._upstream is None:
+        upstream = self._way.upstream
+        if upstream is None:
             self._failed("broker_unknown", "no broker is known for this port")
             return
-        family = socket.AF_INET6 if ":" in self._upstream[0] else socket.AF_INET
+        family = socket.AF_INET6 if ":" in upstream[0] else socket.AF_INET
         try:
             broker = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         except OSError as error:
@@ -62,11 +95,11 @@ class Dial:
             return
         self._socket = broker
         broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        code = broker.connect_ex(self._upstream)
+        code = broker.connect_ex(upstream)
         if code not in (0, errno.EINPROGRESS):
-            self._unreachable(code)
+            self._unreachable(upstream, code)
             return
-        self._shared.loop.add_writer(broker.fileno(), self._connected, broker)
+        self._shared.loop.add_writer(broker.fileno(), self._connected, broker, upstream)
 
     def overdue(self, now: int) -> bool:
         """Whether its time is over."""
@@ -82,28 +115,27 @@ class Dial:
             self._socket.close()
             self._socket = None
 
-    def _connected(self, broker: socket.socket) -> None:
+    def _connected(self, broker: socket.socket, upstream: Upstream) -> None:
         self._shared.loop.remove_writer(broker.fileno())
         code = broker.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
-            self._unreachable(code)
+            self._unreachable(upstream, code)
         elif self._shared.broker_tls is not None:
             self._secure(broker, self._shared.broker_tls.context)
         else:
             self._socket = None
-            self._joined(broker)
+            self._joined(broker, self._way.broker)
 
     def _secure(self, broker: socket.socket, context: ssl.SSLContext) -> None:
         """Begin the handshake."""
+        host = self._way.host
         try:
-            self._host.encode("idna")  # refused by ssl too, but only when the socket is no longer ours
-            secured = context.wrap_socket(
-                broker, do_handshake_on_connect=False, server_hostname=self._host or None
-            )
+            host.encode("idna")  # refused by ssl too, but only when the socket is no longer ours
+            secured = context.wrap_socket(broker, do_handshake_on_connect=False, server_hostname=host or None)
         except (OSError, ValueError) as error:  # a name that no certificate can bear
             self._socket = None
             broker.close()
-            self._failed("broker_tls", f"{self._host}: {error}")
+            self._failed("broker_tls", f"{host}: {error}")
             return
         self._socket = secured
         secure = partial(self._secured, secured)
@@ -112,18 +144,26 @@ class Dial:
     def _secured(self, broker: ssl.SSLSocket) -> None:
         stream = TlsSocket(broker)
         self._handshake = self._socket = None
-        self._joined(stream)
+        self._joined(stream, self._way.broker)
 
     def _insecure(self, error: Exception) -> None:
         self._handshake = None
         if not isinstance(error, OSError):
             self._failed("internal", type(error).__name__)
             return
-        assert self._upstream is not None, "somebody was connected to"
-        where = f"{self._host or self._upstream[0]}:{self._upstream[1]}"
+        _, upstream, host = self._way
+        assert upstream is not None, "somebody was connected to"
+        where = f"{host or upstream[0]}:{upstream[1]}"
         self._failed("broker_tls", f"{where}: {handshake_problem(error)}")
 
-    def _unreachable(self, code: int) -> None:
-        assert self._upstream is not None, "somebody was to be connected to"
-        where = f"{self._upstream[0]}:{self._upstream[1]}"
-        self._failed("broker_unreachable", f"{where}: {errno.errorcode.get(code, code)}")
+    def _unreachable(self, upstream: Upstream, code: int) -> None:
+        """Try another broker, if there is one that will do."""
+        self._tried.append(upstream)
+        if self._another is not None and len(self._tried) <= _OTHERS_MAX:
+            way = self._another(self._tried)
+            if way.upstream is not None:
+                self.cancel()
+                self._way = way
+                self.begin()
+                return
+        self._failed("broker_unreachable", f"{upstream[0]}:{upstream[1]}: {errno.errorcode.get(code, code)}")

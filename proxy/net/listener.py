@@ -8,7 +8,7 @@ the connection is closed at once, as a broker does (max.connections). Both are c
 import errno
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
@@ -20,7 +20,8 @@ from proxy.config import ListenerOptions
 from proxy.errors import StartError
 from proxy.logs import event
 from proxy.net.arrival import Arrival, Door, Peer
-from proxy.net.connection import Connection, Upstream
+from proxy.net.connection import Connection
+from proxy.net.dial import AnotherWay, Upstream, Way
 from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls import ServerTls
@@ -39,8 +40,8 @@ logger = logging.getLogger(__name__)
 class Routes(Protocol):
     """Where a port's connections go: what `proxy.cluster` knows."""
 
-    def upstream(self, broker: int) -> tuple[int, Upstream | None]:
-        """Give the broker's id and address, both of some broker for ANY_BROKER; None where it is not known."""
+    def upstream(self, broker: int, tried: Collection[Upstream] = ()) -> tuple[int, Upstream | None]:
+        """Give the broker's id and address, of some broker at none of `tried` for ANY_BROKER; None where not known."""
 
     def host(self, broker: int, target: Upstream) -> str:
         """Give the name that the certificate of the broker at this address must bear."""
@@ -64,6 +65,7 @@ class Listener:
         self._shared = shared
         self._connections = connections
         self._sockets: dict[int, socket.socket] = {}
+        self._another: AnotherWay = partial(self._way, ANY_BROKER)
         self._door = Door(options.proxy_protocol, tls) if options.proxy_protocol or tls else None
 
     def open(self) -> None:
@@ -128,11 +130,11 @@ class Listener:
             return
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        broker_id, upstream = self._routes.upstream(broker)
+        way = self._way(broker)
         peer = (address[0], address[1])
-        admitted = partial(self._admit, broker_id, upstream)
+        admitted = partial(self._admit, way, self._another if broker == ANY_BROKER else None)
         if self._door is None:
-            if self._passes(broker_id, client, peer):
+            if self._passes(way.broker, client, peer):
                 admitted(client, peer, None)
         elif len(shared.arrivals) >= shared.limits.handshakes_max:
             stats.refused["handshakes_max"] += 1
@@ -141,7 +143,12 @@ class Listener:
             stats.refused["proxy_source"] += 1
             client.close()
         else:
-            Arrival(client, peer, self._door, shared, partial(self._passes, broker_id), admitted)
+            Arrival(client, peer, self._door, shared, partial(self._passes, way.broker), admitted)
+
+    def _way(self, broker: int, tried: Collection[Upstream] = ()) -> Way:
+        broker_id, upstream = self._routes.upstream(broker, tried)
+        host = self._routes.host(broker_id, upstream) if self._shared.broker_tls and upstream else ""
+        return Way(broker_id, upstream, host)
 
     def _is_source(self, host: str) -> bool:
         """Whether the PROXY header is believed from there."""
@@ -165,20 +172,19 @@ class Listener:
         return False
 
     def _admit(
-        self, broker_id: int, upstream: Upstream | None, client: Stream, peer: Peer, user: str | None
+        self, way: Way, another: AnotherWay | None, client: Stream, peer: Peer, user: str | None
     ) -> None:
         """Make the connection."""
         shared = self._shared
         name = self._options.name
         shared.stats.connections[name] += 1
         shared.stats.connections_total[name] += 1
-        settings = self._settings(broker_id)
+        settings = self._settings(way.broker)
         if user is not None:
             settings = replace(settings, user=user)
-        host = self._routes.host(broker_id, upstream) if shared.broker_tls and upstream else ""
         where = f"{peer[0]}:{peer[1]}"
         tap = None if shared.recorder is None else shared.recorder.tap(peer[0], name)
-        self._connections.add(Connection(client, where, upstream, settings, shared, self._ended, host, tap))
+        self._connections.add(Connection(client, where, way, settings, shared, self._ended, another, tap))
 
     def _ended(self, connection: Connection) -> None:
         self._connections.discard(connection)

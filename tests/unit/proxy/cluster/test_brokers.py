@@ -73,6 +73,19 @@ def test_no_news_are_not_marked(brokers: BrokerMap) -> None:
     assert not brokers.changed
 
 
+def test_bootstrap_port_leads_past_those_that_were_tried(brokers: BrokerMap) -> None:
+    for broker in (1, 2, 3):
+        brokers.learn(broker, f"10.0.0.{broker}", 9092)
+    brokers.set_live([1, 2, 3])
+    dead = [("10.0.0.3", 9092), ("10.0.0.1", 9092)]
+    assert {brokers.upstream(ANY_BROKER, dead) for _ in range(6)} == {(2, ("10.0.0.2", 9092))}
+    dead.append(("10.0.0.2", 9092))
+    assert brokers.upstream(ANY_BROKER, dead) == (ANY_BROKER, ("10.0.0.9", 9092)), (
+        "the bootstrap address is left"
+    )
+    assert brokers.upstream(ANY_BROKER, [*dead, ("10.0.0.9", 9092)]) == (ANY_BROKER, None)
+
+
 def test_bootstrap_port_leads_to_the_living_in_turn(brokers: BrokerMap) -> None:
     for broker in (1, 2, 3):
         brokers.learn(broker, f"10.0.0.{broker}", 9092)

@@ -22,7 +22,7 @@ from typing import Final
 from proxy.channel import ChannelSettings
 from proxy.config.options import LimitOptions
 from proxy.net import Connection, Shared
-from proxy.net.connection import Upstream
+from proxy.net.dial import AnotherWay, Upstream, Way
 from proxy.stats import Stats
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
@@ -111,7 +111,12 @@ class Rig:
         self.engine = Engine(replace(EngineOptions(), **options), Definitions(static=static))  # type: ignore[arg-type]
 
     def connect(
-        self, upstream: Upstream | None = KNOWN, *, gateway: bool = False, send_buffer: int = 0
+        self,
+        upstream: Upstream | None = KNOWN,
+        *,
+        gateway: bool = False,
+        send_buffer: int = 0,
+        another: AnotherWay | None = None,
     ) -> End:
         """Connect one client; `send_buffer` narrows what the proxy can send it at once."""
         sock = socket.create_connection(self._front.getsockname())
@@ -124,7 +129,9 @@ class Rig:
         )
         target = self.back.getsockname()[:2] if upstream == KNOWN else upstream
         peer = f"{address[0]}:{address[1]}"
-        self.connections.add(Connection(accepted, peer, target, settings, self.shared, self._has_ended))
+        self.connections.add(
+            Connection(accepted, peer, Way(1, target), settings, self.shared, self._has_ended, another)
+        )
         return self._end(sock)
 
     async def accept(self) -> End:

@@ -4,12 +4,14 @@ import asyncio
 import logging
 import socket
 import struct
+from collections.abc import Collection
 
 import pytest
 
 from proxy.channel import Side
 from proxy.channel.settings import IN_FLIGHT_MAX
 from proxy.net import now_ms
+from proxy.net.dial import Upstream, Way
 from tests.support.frames import LIST_OFFSETS, answer, fetch, produce, request
 from tests.unit.proxy.net.rig import (
     HOST,
@@ -25,6 +27,13 @@ from tests.unit.proxy.net.rig import (
 ASKED = request(LIST_OFFSETS, 7, size=100)
 ANSWERED = answer(50)
 OVER = 12_000  # with 1,000 bytes/s and 10,000 free: 2 s
+
+
+def gone() -> Upstream:
+    """An address where nobody listens any more."""
+    with listening() as sock:
+        address: Upstream = sock.getsockname()
+    return address
 
 
 async def test_request_and_answer_are_relayed(rig: Rig) -> None:
@@ -205,10 +214,49 @@ async def test_unknown_broker_ends_the_connection(rig: Rig) -> None:
 
 
 async def test_broker_that_is_down_ends_the_connection(rig: Rig) -> None:
-    gone = listening()
-    address = gone.getsockname()
-    gone.close()
-    client = rig.connect(address)
+    client = rig.connect(gone())
+    await client.send(ASKED)
+    await client.rest()
+    assert rig.stats.errors == {"broker_unreachable": 1}
+
+
+async def test_dead_broker_is_passed_over_where_any_will_do(rig: Rig) -> None:
+    dead = [gone(), gone(), gone()]
+    tried: list[list[Upstream]] = []
+
+    def another(found_dead: Collection[Upstream]) -> Way:
+        tried.append(list(found_dead))
+        if len(found_dead) < len(dead):
+            return Way(10 + len(found_dead), dead[len(found_dead)])
+        return Way(5, rig.back.getsockname())
+
+    client = rig.connect(dead[0], another=another)
+    await client.send(ASKED)
+    broker = await rig.accept()
+    assert await broker.receive(len(ASKED)) == ASKED
+    await broker.send(ANSWERED)
+    assert await client.receive(len(ANSWERED)) == ANSWERED
+    assert tried == [dead[:1], dead[:2], dead]
+    assert rig.connection.channel.state.settings.broker == 5, "it is known whose answers these are"
+    assert not rig.stats.errors
+
+
+async def test_no_more_than_four_others_are_tried(rig: Rig) -> None:
+    asked = 0
+
+    def another(_: Collection[Upstream]) -> Way:
+        nonlocal asked
+        asked += 1
+        return Way(asked, gone())
+
+    client = rig.connect(gone(), another=another)
+    await client.send(ASKED)
+    await client.rest()
+    assert (asked, rig.stats.errors) == (4, {"broker_unreachable": 1})
+
+
+async def test_no_other_broker_is_left(rig: Rig) -> None:
+    client = rig.connect(gone(), another=lambda _: Way(-1, None))
     await client.send(ASKED)
     await client.rest()
     assert rig.stats.errors == {"broker_unreachable": 1}

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from proxy.config import Address
 from proxy.config.options import LimitOptions, ListenerOptions
 from proxy.errors import StartError
 from proxy.net import Connection, Listener, Shared
-from proxy.net.connection import Upstream
+from proxy.net.dial import Upstream
 from proxy.stats import Stats
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
@@ -46,7 +46,7 @@ class Port:
         """One more listener at the same ports."""
         return Listener(self.options, self._settings, self, self.shared, self.connections)
 
-    def upstream(self, broker: int) -> tuple[int, Upstream | None]:
+    def upstream(self, broker: int, tried: Collection[Upstream] = ()) -> tuple[int, Upstream | None]:
         """Note which port was asked for; no broker is known."""
         self.asked.append(broker)
         return broker, None

@@ -9,7 +9,7 @@ Both ends are asyncio's own streams, on the loop that the proxy runs on.
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from proxy.channel import ChannelSettings
 from proxy.config import ClusterTls, ListenerOptions, ListenerTls, Network
 from proxy.config.options import LimitOptions
 from proxy.net import Connection, Listener, Shared
-from proxy.net.connection import Upstream
+from proxy.net.dial import Upstream
 from proxy.net.tls import BrokerTls, ServerTls
 from proxy.stats import Stats
 from quotas.definitions import Definitions
@@ -137,7 +137,7 @@ class TlsRig:
                 connection.close("drained")
             self.shared.close()
 
-    def upstream(self, broker: int) -> tuple[int, Upstream | None]:
+    def upstream(self, broker: int, tried: Collection[Upstream] = ()) -> tuple[int, Upstream | None]:
         """Lead to the one broker."""
         return broker, self._target
 
