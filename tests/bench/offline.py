@@ -147,6 +147,9 @@ def run_pipeline(capture: Path, requests: int, cores: int, memory: str) -> Measu
         command += ["--master", f"local[{cores}]", "--driver-memory", memory, "--spill", f"{directory}/spill"]
         command += ["--candidates", str(CANDIDATES), "--no-progress"]
         begun_s = time.monotonic()
+        # One core is one core: with local[1] alone the JVM and the Python worker would still run on two.
+        usable = sorted(os.sched_getaffinity(0))[:cores]
+        command = ["taskset", "--cpu-list", ",".join(map(str, usable)), *command]
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         done = threading.Event()
         watcher = threading.Thread(target=_watch, args=(child.pid, found, done), daemon=True)
