@@ -6,19 +6,18 @@ another name (`.inprogress`) and are passed over.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.fs as arrow_fs
 import pyarrow.parquet as pq
 
 from offline.errors import InputError
+from offline.layout import layout_problem
 from offline.places import place
-from protocol.capture import COLUMNS, FILE_PREFIX, FILE_SUFFIX, SCHEMA_KEY, SCHEMA_VERSION
+from protocol.capture import FILE_PREFIX, FILE_SUFFIX
 
 __all__ = ["Looked", "files_of", "look"]
-
-_KEY: Final = SCHEMA_KEY.encode()
 
 
 class Looked(NamedTuple):
@@ -68,25 +67,7 @@ def look(paths: Sequence[str]) -> Iterator[Looked]:
         try:
             with system.open_input_file(path) as source:
                 file = pq.ParquetFile(source)
-                yield Looked(name, file.metadata.num_rows, _problem(file.schema_arrow))
+                yield Looked(name, file.metadata.num_rows, layout_problem(file.schema_arrow))
         except (pa.ArrowException, OSError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             yield Looked(name, 0, f"is no whole Parquet file: cut off, or something else ({reason})")
-
-
-def _problem(schema: pa.Schema) -> str:
-    version = (schema.metadata or {}).get(_KEY)
-    if version is None:
-        return f"is Parquet, and no capture of Sluice: its metadata has no {SCHEMA_KEY}"
-    if version != str(SCHEMA_VERSION).encode():
-        said = version.decode("utf-8", "replace")
-        age = "an older" if said.isdigit() and int(said) < SCHEMA_VERSION else "another"
-        return f"was written by {age} version of the layout ({said}; this is {SCHEMA_VERSION})"
-    for column in COLUMNS:
-        if column.name not in schema.names:
-            return f"has no column {column.name}"
-        kind = str(schema.field(column.name).type)
-        plain = "list" if column.type == "list<struct>" else column.type
-        if plain not in kind:
-            return f"has a column {column.name} of type {kind}, which should be {column.type}"
-    return ""

@@ -4,6 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from offline.layout import layout_problem
 from offline.replay.errors import CaptureError
 from offline.replay.schedule import Part, Recorded
 from protocol.capture import (
@@ -11,8 +15,6 @@ from protocol.capture import (
     FILE_PREFIX,
     FILE_SUFFIX,
     FRAME,
-    SCHEMA_KEY,
-    SCHEMA_VERSION,
     UNFINISHED_SUFFIX,
 )
 
@@ -69,13 +71,12 @@ def read(files: Sequence[Path]) -> list[Recorded]:
 
 
 def _rows(path: Path) -> Iterator[Recorded]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     number = 0
     try:
         with pq.ParquetFile(path) as file:
-            _check(path, file.schema_arrow)
+            problem = layout_problem(file.schema_arrow)
+            if problem:
+                raise CaptureError(f"{path}: {problem}")
             columns = [*COLUMNS, *([FRAME] if FRAME.name in file.schema_arrow.names else [])]
             for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[column.name for column in columns]):
                 for row in batch.to_pylist():
@@ -89,19 +90,6 @@ def _rows(path: Path) -> Iterator[Recorded]:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _check(path: Path, schema: Any) -> None:
-    version = (schema.metadata or {}).get(SCHEMA_KEY.encode())
-    if version is None:
-        raise CaptureError(f"{path}: is no capture of Sluice's: its metadata has no {SCHEMA_KEY}")
-    if version.decode() != str(SCHEMA_VERSION):
-        raise CaptureError(
-            f"{path}: has version {version.decode()} of the layout, and version {SCHEMA_VERSION} is read here"
-        )
-    missing = [column.name for column in COLUMNS if column.name not in schema.names]
-    if missing:
-        raise CaptureError(f"{path}: lacks the columns {', '.join(missing)}")
 
 
 def _recorded(row: Mapping[str, Any]) -> Recorded:

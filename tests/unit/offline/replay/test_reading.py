@@ -59,40 +59,43 @@ def test_file_that_was_cut_short_is_named(tmp_path: Path) -> None:
 
 
 def test_foreign_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="is no capture of Sluice's"):
+    with pytest.raises(CaptureError, match="is Parquet, and no capture of Sluice"):
         read([written(tmp_path / "x.parquet", columns=schema(None))])
 
 
 def test_other_version_of_the_layout_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="has version 0 of the layout, and version 1 is read here"):
+    with pytest.raises(CaptureError, match=r"was written by an older version of the layout \(0; this is 1\)"):
         read([written(tmp_path / "x.parquet", columns=schema("0"))])
 
 
 def test_missing_columns_are_named(tmp_path: Path) -> None:
     full = schema()
     few = pa.schema([field for field in full if field.name not in ("seq", "ip")], metadata=full.metadata)
-    with pytest.raises(CaptureError, match="lacks the columns seq, ip"):
+    with pytest.raises(CaptureError, match="has no column seq"):
         read([written(tmp_path / "x.parquet", columns=few)])
 
 
+def test_column_of_another_type_is_named(tmp_path: Path) -> None:
+    columns = schema()
+    columns = columns.set(columns.get_field_index("seq"), pa.field("seq", pa.string()))
+    with pytest.raises(CaptureError, match=r"x.parquet: has a column seq of type string, which should be int64"):
+        read([write(tmp_path / "x.parquet", [], columns)])
+
+
 @pytest.mark.parametrize(
-    ("column", "kind", "value", "problem"),
+    ("column", "value", "problem"),
     [
-        ("client_id", pa.string(), None, "client_id is missing"),
-        ("request_bytes", pa.int64(), 1 << 40, "nothing of 1099511627776 bytes can be sent"),
-        ("request_bytes", pa.string(), "many", "not supported between"),
+        ("client_id", None, "client_id is missing"),
+        ("request_bytes", 1 << 40, "nothing of 1099511627776 bytes can be sent"),
     ],
 )
-def test_row_that_is_none_is_named(
-    tmp_path: Path, column: str, kind: pa.DataType, value: object, problem: str
-) -> None:
-    columns = schema()
-    columns = columns.set(columns.get_field_index(column), pa.field(column, kind))
+def test_row_that_is_none_is_named(tmp_path: Path, column: str, value: object, problem: str) -> None:
     good = {each.name: EXAMPLES.get(each.type, 7) for each in COLUMNS}
-    good |= {column: "7" if kind == pa.string() else 7}
+    columns = schema()
+    at = columns.get_field_index(column)
+    columns = columns.set(at, columns.field(at).with_nullable(nullable=True))
     path = write(tmp_path / "x.parquet", [good, good | {column: value}], columns)
-    row = 1 if kind == pa.string() and value else 2  # which is a column of another type
-    with pytest.raises(CaptureError, match=f"x.parquet: row {row} is not of the layout: .*{problem}"):
+    with pytest.raises(CaptureError, match=f"x.parquet: row 2 is not of the layout: .*{problem}"):
         read([path])
 
 
