@@ -28,16 +28,10 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReassignmentRig]:
         yield rig
 
 
-@pytest.fixture(scope="module")
-def first(rig: ReassignmentRig) -> SluiceProcess:
-    return rig.gateway("a")
-
-
 @pytest.fixture
-def front(rig: ReassignmentRig, first: SluiceProcess) -> SluiceProcess:
-    """The first gateway as it runs now: tests that kill it start it again."""
+def front(rig: ReassignmentRig) -> SluiceProcess:
     rig.throttle(FAST)
-    return rig.gateways["a"]
+    return rig.only_gateway("a")
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 40.0) -> None:

@@ -2,7 +2,7 @@
 
     with ReassignmentRig(directory) as rig:
         front = rig.gateway("a")                      # a gateway with `mode = "batch"`; several share one journal
-        rig.execute(front, {"t": [[3, 4]]})         # Kafka's own tool, as somebody who may
+        rig.tool(front.bootstrap, {"t": [[3, 4]]}, "--execute")  # Kafka's own, as somebody who may
         rig.until_moved("t", {0: (3, 4)})
 
 Clients come in by SASL: `bob` may do everything, `alice` nothing, `sluice` what docs/operations.md says. What brokers
@@ -111,6 +111,15 @@ class ReassignmentRig(ReplicationRig):
         self._gateway_settings[name] = settings
         self.gateways[name] = SluiceProcess.configured(settings, directory)
         return self.gateways[name].wait_ready()
+
+    def only_gateway(self, name: str) -> SluiceProcess:
+        """The gateway as it runs now, with all brokers and no other gateway, whatever a test has left that failed."""
+        for node in self.cluster.nodes:
+            if not self.cluster.is_running(node):
+                self.cluster.start_broker(node)
+        for other in self.gateways.keys() - {name}:
+            self.end_gateway(other)
+        return self.gateways[name] if name in self.gateways else self.gateway(name)
 
     def write_settings(self, name: str, **reassignment: object) -> None:
         """Change a gateway's configuration file."""
