@@ -199,7 +199,7 @@ def _apply(options: argparse.Namespace) -> int:
 
 
 def _not_installed(error: ImportError) -> SetupError:
-    return SetupError(f"{error.name} is not installed: pip install 'sluice[offline]'")
+    return SetupError(f"{error.name} is not installed: Sluice's extra `offline` brings it")
 
 
 Work = Callable[["SparkSession", argparse.Namespace, "Store", "Store"], list[str]]

@@ -127,7 +127,7 @@ def require_pyarrow() -> None:
         import pyarrow.parquet  # noqa: F401 - only whether it is there
     except ImportError as error:
         raise ConfigError(
-            "capture.directory", f"capture needs pyarrow, `pip install sluice[capture]`: {error}"
+            "capture.directory", f"capture needs pyarrow, which Sluice's extra `capture` brings: {error}"
         ) from error
 
 

@@ -76,7 +76,7 @@ def inspect(options: argparse.Namespace) -> int:
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise SluiceError("captures are Parquet: `pip install sluice[capture]`") from error
+        raise SluiceError("captures are Parquet: Sluice's extra `capture` brings pyarrow") from error
     files = list(_files(options.path))
     if not files:
         raise SluiceError(f"no {FILE_PREFIX}*{FILE_SUFFIX} in {', '.join(map(str, options.path))}")

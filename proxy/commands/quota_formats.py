@@ -2,7 +2,7 @@
 
 jikkou's resources (its documentation, "Kafka Quotas", apiVersion kafka.jikkou.io/v1beta2; its examples also have v1)
 are one document each, or a `KafkaClientQuotaList`. They know six of Kafka's eight levels, no ips or topics, three keys;
-what they cannot hold is named by `jikkou_loses`. YAML needs the extra `sluice[yaml]`.
+what they cannot hold is named by `jikkou_loses`. YAML needs the extra `yaml`.
 """
 
 import json
@@ -204,7 +204,7 @@ def _yaml() -> ModuleType:
     try:
         import yaml  # an extra: the proxy itself needs no YAML
     except ImportError:
-        raise UsageError("jikkou's format needs PyYAML: install sluice[yaml]") from None
+        raise UsageError("jikkou's format needs PyYAML, which Sluice's extra `yaml` brings") from None
     return yaml
 
 

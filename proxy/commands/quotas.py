@@ -245,5 +245,5 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="toml",
-        help="toml is the quotas file's; jikkou needs sluice[yaml]",
+        help="toml is the quotas file's; jikkou needs Sluice's extra `yaml`",
     )

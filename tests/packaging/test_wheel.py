@@ -73,7 +73,7 @@ def test_the_pipeline_says_what_it_lacks(installed: Path, tmp_path: Path) -> Non
 
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "is not installed: pip install 'sluice[offline]'" in done.stderr
+    assert "is not installed: Sluice's extra `offline` brings it" in done.stderr
 
 
 def test_serve_answers_healthz_without_a_cluster_and_stops_when_told(installed: Path, tmp_path: Path) -> None:

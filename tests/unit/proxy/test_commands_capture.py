@@ -72,5 +72,6 @@ def test_missing_pyarrow_is_one_clear_error(
     words = ["capture", "frames", "--bootstrap-server", "127.0.0.1:1", "--listen", "127.0.0.1:20000"]
     assert cli.main([*words, "--directory", str(tmp_path)]) == 1
     assert (
-        "capture.directory: capture needs pyarrow, `pip install sluice[capture]`" in capsys.readouterr().err
+        "capture.directory: capture needs pyarrow, which Sluice's extra `capture` brings"
+        in capsys.readouterr().err
     )

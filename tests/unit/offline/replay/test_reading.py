@@ -78,7 +78,9 @@ def test_missing_columns_are_named(tmp_path: Path) -> None:
 def test_column_of_another_type_is_named(tmp_path: Path) -> None:
     columns = schema()
     columns = columns.set(columns.get_field_index("seq"), pa.field("seq", pa.string()))
-    with pytest.raises(CaptureError, match=r"x.parquet: has a column seq of type string, which should be int64"):
+    with pytest.raises(
+        CaptureError, match=r"x.parquet: has a column seq of type string, which should be int64"
+    ):
         read([write(tmp_path / "x.parquet", [], columns)])
 
 
