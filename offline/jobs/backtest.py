@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -16,9 +17,10 @@ from offline.errors import InputError
 from offline.options import BacktestOptions
 from offline.session import cores
 from offline.store import Store, Writer
-from offline.transforms.backtest import NOBODY, RAW, Limiters, Plan, chunks_of, compile_for, raw_outcomes
+from offline.transforms.backtest import NOBODY, RAW, Limiters, Plan, compile_for, raw_outcomes
 from offline.transforms.candidates import ladder
 from offline.transforms.demand import charged
+from offline.transforms.division import chunks_of, places_of
 from protocol.messages.groups import GROUP_APIS, SESSION_TIMEOUT_DEFAULT_MS
 from quotas.compiled import Ints
 from quotas.options import EngineOptions
@@ -27,9 +29,6 @@ __all__ = ["run"]
 
 _KEY: Final = ("direction", "user", "client_id", "broker")
 _PARTITIONS_A_CORE: Final = 4
-# A limiter is divided where it has more than half of a core's share. In more parts the cores would be busy more evenly
-# at the end; but its rows are shuffled and sorted for each part, which takes longer than to decide them.
-_PARTS_A_CORE: Final = 2
 _NUMBERS: Final = (
     "requests",
     "decisions",
@@ -62,16 +61,8 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     rows = _of_scope(charged(requests), options.engine)
     numbered = _limiters(rows, entities, options.heavy)
     partitions = _PARTITIONS_A_CORE * cores(spark)
-    limiters, requests_of = _arrays(
-        numbered, len(plan.produce) + len(plan.fetch), _PARTS_A_CORE * cores(spark)
-    )
-    parts = spark.createDataFrame(
-        [(number, int(chunks)) for number, chunks in enumerate(limiters.chunks) if chunks > 1],
-        "limiter int, parts int",
-    )
-    keyed = numbered.join(F.broadcast(parts), on="limiter", how="left").select(
-        *_KEY, "limiter", F.coalesce("parts", F.lit(1)).alias("chunks")
-    )
+    limiters, places = _divided(numbered, plan, cores(spark), partitions)
+    keyed = numbered.join(F.broadcast(places), on="limiter", how="inner").select(*_KEY, "limiter", "places")
     placed = _with_groups(rows, requests).join(F.broadcast(keyed), on=list(_KEY), how="inner")
     compile_for(options.engine)  # once, before every task would at the same time
     with store.writing("backtest") as writer:
@@ -84,7 +75,7 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     speed = total["decisions"] / max(total["seconds"], 1e-9) / 1e6
     return [
         (
-            f"{total['decisions']:,} requests x candidates over {len(requests_of):,} limiters, "
+            f"{total['decisions']:,} requests x candidates over {len(limiters.chunks):,} limiters, "
             f"{speed:.1f} million a second and core"
         )
     ]
@@ -114,15 +105,28 @@ def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
     ).cache()
 
 
-def _arrays(numbered: DataFrame, candidates: int, shares: int) -> tuple[Limiters, Ints]:
+def _divided(numbered: DataFrame, plan: Plan, core_count: int, partitions: int) -> tuple[Limiters, DataFrame]:
+    """What tasks know of limiters, and the partitions of each limiter's parts."""
     found = numbered.orderBy("limiter").toArrow()
     requests: Ints = found["requests"].to_numpy().astype(np.int64)
-    return Limiters(
+    consumes = np.array(found["direction"].to_pylist()) == "fetch"
+    candidates: Ints = np.where(consumes, len(plan.fetch), len(plan.produce)).astype(np.int64)
+    chunks = chunks_of(requests, candidates, core_count)
+    places = pa.table(
+        {
+            "limiter": pa.array(range(len(requests)), type=pa.int32()),
+            "places": pa.array(
+                places_of(requests, candidates, chunks, partitions), type=pa.list_(pa.int32())
+            ),
+        }
+    )
+    limiters = Limiters(
         broker=found["broker"].to_numpy().astype(np.int32),
-        consumes=np.array(found["direction"].to_pylist()) == "fetch",
+        consumes=consumes,
         heavy=found["heavy"].to_numpy().astype(np.int32),
-        chunks=chunks_of(requests, max(1, candidates // 2), shares),
-    ), requests
+        chunks=chunks,
+    )
+    return limiters, numbered.sparkSession.createDataFrame(places)
 
 
 def _with_groups(rows: DataFrame, requests: DataFrame) -> DataFrame:

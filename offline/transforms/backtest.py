@@ -2,7 +2,7 @@
 
 A limiter is one entity at one broker in one direction; its requests are decided in order, so one task has to see all of
 them. What can be divided is the candidates: a heavy limiter's rows go to several tasks, each with a part of the
-candidates (`chunks`), and no task has much more to decide than the others (`tasks` says how it was divided).
+candidates (`division`; the table `tasks` says what became of it).
 
 A task keeps the requests of one limiter at a time, 16 bytes each, and for the loads one number for each broker,
 candidate and second.
@@ -24,7 +24,7 @@ from quotas.backtest import Outcome, backtest
 from quotas.options import EngineOptions
 from quotas.recording import RecordingBuilder, recording_of
 
-__all__ = ["NOBODY", "RAW", "Limiters", "Plan", "chunks_of", "compile_for", "raw_outcomes"]
+__all__ = ["NOBODY", "RAW", "Limiters", "Plan", "compile_for", "raw_outcomes"]
 
 # One row of what the tasks give: outcome, load or task, in one table so that it is made once.
 RAW: Final = (
@@ -71,7 +71,7 @@ class Limiters:
     broker: npt.NDArray[np.int32]
     consumes: npt.NDArray[np.bool_]
     heavy: npt.NDArray[np.int32]
-    chunks: npt.NDArray[np.int32]
+    chunks: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,28 +90,22 @@ class Plan:
         return self.fetch if consumes else self.produce
 
 
-def chunks_of(requests: npt.NDArray[np.int64], candidates: int, shares: int) -> npt.NDArray[np.int32]:
-    """In how many parts each limiter's candidates go, so that none is more than one of so many equal shares.
-
-    >>> chunks_of(np.array([1000, 10, 10]), 20, 8).tolist()  # the first has nearly everything: in eight parts
-    [8, 1, 1]
-    """
-    fair = max(1.0, float(requests.sum()) / shares)
-    parts = np.ceil(requests / fair)
-    return np.clip(parts, 1, max(1, min(candidates, shares))).astype(np.int32)
-
-
 def raw_outcomes(rows: DataFrame, plan: Plan, limiters: Limiters, partitions: int) -> DataFrame:
-    """Decide everything; `rows` has the columns `limiter`, `chunks` and what `_FIELDS` names but `chunk`."""
+    """Decide everything.
+
+    Args:
+        rows: the columns `limiter`, `places` (the partition of each of its parts), `seq`, and what `_FIELDS` names but
+            `chunk`.
+    """
     # A row of a heavy limiter goes to each of its parts.
-    parted = rows.withColumn("chunk", F.explode(F.sequence(F.lit(0), F.col("chunks") - 1)))
+    parted = rows.select("*", F.posexplode("places").alias("chunk", "place"))
     # Spark compares eight bytes of the first column quickly and rows slowly: in these eight is all that tells most rows
     # apart. Connections whose low halves are the same are told apart by the column behind.
     part = F.col("limiter").cast("bigint") * int(limiters.chunks.max(initial=1)) + F.col("chunk")
     order = F.shiftleft(part, _LOW_BITS).bitwiseOR(F.col("connection").bitwiseAND((1 << _LOW_BITS) - 1))
     placed = (
         parted.withColumn("order", order)
-        .repartition(partitions, "limiter", "chunk")
+        .repartitionById(partitions, "place")
         .sortWithinPartitions("order", "connection", "seq")
     )
     return placed.select(*_FIELDS).mapInArrow(_decider(plan, limiters), RAW)
