@@ -30,6 +30,7 @@ from offline.jobs.measured import (
 from offline.options import Goal
 from offline.schemas import TABLES, ddl
 from offline.store import Store, Writer
+from offline.transforms.scope import peaks_of_scope
 from quotas.definitions import Definitions
 from quotas.definitions_file import render
 from quotas.entities import DEFAULT, Entity
@@ -44,7 +45,7 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
     span = span_of(source)
     settings = backtest_settings(source)
     by = json.loads(source.text("ingest/settings.json"))["by"]
-    gateway = settings["engine"]["scope"] == "gateway"
+    scope = settings["engine"]["scope"]
     outcomes = source.read("backtest/outcomes")
     seconds = source.read("demand/per_second").cache()
     lines: list[Line] = []
@@ -57,7 +58,7 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
                 continue
             loads = loads_of(source.read("backtest/loads"), direction, candidates, span)
             limit = limits(candidates, needs_of(found, span, goal.tolerance), loads, goal, direction)
-            now = before(seconds, direction, span, gateway=gateway)
+            now = before(seconds, direction, span, gateway=scope == "gateway")
             lines += direction_lines(
                 direction, candidates, limit, found, _peak(now, goal), span.seconds, goal
             )
@@ -69,7 +70,7 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
         _write(spark, writer, lines, tables)
         writer.table("curve", _curve(outcomes, source.read("backtest/loads"), span, goal), files=1)
         writer.put("quotas.toml", quotas_text(lines, by))
-        chosen = {"goal": asdict(goal), "by": by, "today": _today(source)}
+        chosen = {"goal": asdict(goal), "by": by, "today": _today(source, seconds, scope)}
         writer.put("settings.json", json.dumps(chosen, indent=2) + "\n")
     return [line.text() for line in lines]
 
@@ -202,7 +203,8 @@ def _write(
         writer.table(name, spark.createDataFrame(found, schema), files=1)
 
 
-def _today(source: Store) -> dict[str, float]:
-    """The highest peak of any client at one broker, by key: where a ramp begins."""
-    rows = source.read("demand/entities").groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
+def _today(source: Store, seconds: DataFrame, scope: str) -> dict[str, float]:
+    """The highest peak of any client at one budget, by key: where a ramp begins."""
+    peaks = peaks_of_scope(source.read("demand/entities"), seconds, scope)
+    rows = peaks.groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
     return {_KEYS[row["direction"]]: float(row["peak"]) for row in rows}
