@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 from offline.advice.confidence import confidence
 from offline.advice.limits import Limits
 from offline.advice.mutations import MutationQuota
+from offline.advice.names import client_name
 from offline.advice.replication import ReplicationThrottle
 from offline.options import Goal
 
@@ -117,7 +118,7 @@ def direction_lines(
             client_id=DEFAULT_NAME,
             key=_KEYS[direction],
             value=candidates[limit.default],
-            reason=_why(direction, candidates, limit, len(effects), goal),
+            reason=_why(direction, candidates, limit, len(effects), goal) + _nameless(limit),
             effect=_what(limit, sum(waits.values()), peak_before),
             confidence=sure,
             clients_throttled=len(limit.throttled),
@@ -163,8 +164,16 @@ def _why(direction: str, candidates: Sequence[float], limit: Limits, clients: in
     return base if capacity is not None else f"{base}; no capacity was stated, so none is kept to"
 
 
+def _nameless(limit: Limits) -> str:
+    if not limit.nameless:
+        return ""
+    need, it = ("needs", "it") if len(limit.nameless) == 1 else ("need", "them")
+    names = ", ".join(client_name(*name) for name in limit.nameless[:3])
+    return f"; {_clients(len(limit.nameless))} {need} more and cannot get an override, for no quota can name {it}: {names}"
+
+
 def _what(limit: Limits, throttle_ms: int, peak_before: float) -> str:
-    names = ", ".join(" ".join(filter(None, name)) or "(no client id)" for name in limit.throttled[:3])
+    names = ", ".join(client_name(*name) for name in limit.throttled[:3])
     more = f" and {len(limit.throttled) - 3:,} more" if len(limit.throttled) > 3 else ""
     who = (
         f"{_clients(len(limit.throttled))} throttled ({names}{more})"

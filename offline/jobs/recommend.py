@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from offline.advice.confidence import confidence
 from offline.advice.limits import BLOCK_S, Limits, Load, limits
 from offline.advice.mutations import mutation_quota
+from offline.advice.names import client_entity, default_entity
 from offline.advice.replication import replication_throttle
 from offline.advice.words import Line, direction_lines, mutation_lines, replication_lines
 from offline.jobs.measured import (
@@ -27,13 +28,13 @@ from offline.jobs.measured import (
     needs_of,
     span_of,
 )
-from offline.options import Goal
+from offline.options import By, Goal
 from offline.schemas import TABLES, ddl
 from offline.store import Store, Writer
 from offline.transforms.scope import peaks_of_scope
 from quotas.definitions import Definitions
 from quotas.definitions_file import render
-from quotas.entities import DEFAULT, Entity
+from quotas.entities import Entity
 
 __all__ = ["run"]
 
@@ -44,7 +45,7 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
     """Recommend; the recommendation, line by line."""
     span = span_of(source)
     settings = backtest_settings(source)
-    by = json.loads(source.text("ingest/settings.json"))["by"]
+    by: By = json.loads(source.text("ingest/settings.json"))["by"]
     scope = settings["engine"]["scope"]
     outcomes = source.read("backtest/outcomes")
     seconds = source.read("demand/per_second").cache()
@@ -57,7 +58,7 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
             if not found:
                 continue
             loads = loads_of(source.read("backtest/loads"), direction, candidates, span)
-            limit = limits(candidates, needs_of(found, span, goal.tolerance), loads, goal, direction)
+            limit = limits(candidates, needs_of(found, span, goal.tolerance), loads, goal, direction, by)
             now = before(seconds, direction, span, gateway=scope == "gateway")
             lines += direction_lines(
                 direction, candidates, limit, found, _peak(now, goal), span.seconds, goal
@@ -75,22 +76,14 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
     return [line.text() for line in lines]
 
 
-def quotas_text(lines: Sequence[Line], by: str) -> str:
+def quotas_text(lines: Sequence[Line], by: By) -> str:
     """The recommendation as a quotas file."""
     entries: dict[Entity, dict[str, float]] = {}
     for line in lines:
         if line.kind in ("default", "override"):
-            entries.setdefault(_entity(line, by), {})[line.key] = float(round(line.value))
+            own = client_entity(line.user, line.client_id, by) if line.kind == "override" else None
+            entries.setdefault(own or default_entity(by), {})[line.key] = float(round(line.value))
     return render(Definitions(entries))
-
-
-def _entity(line: Line, by: str) -> Entity:
-    if line.kind == "default":
-        return Entity(
-            DEFAULT if by in ("user", "user-client-id") else None,
-            DEFAULT if by in ("client-id", "user-client-id") else None,
-        )
-    return Entity(line.user or None, line.client_id or None)
 
 
 def _given(limit: Limits) -> dict[tuple[str, str], int]:

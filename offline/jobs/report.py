@@ -8,6 +8,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from offline.advice.names import client_name
 from offline.advice.words import amount
 from offline.jobs.measured import Span, backtest_settings, span_of
 from offline.report import Report, page
@@ -128,7 +129,7 @@ def _heavy(
     series = _series_of(seconds, shown, span, step_s, steps)
     return [
         Heavy(
-            name=" ".join(filter(None, (row["user"], row["client_id"]))) or "(no client id)",
+            name=client_name(row["user"], row["client_id"]),
             share=row["share"],
             peak_10s=row["peak_10s"],
             peak_1s=row["peak_1s"],
