@@ -47,6 +47,7 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
     settings = backtest_settings(source)
     by: By = json.loads(source.text("ingest/settings.json"))["by"]
     scope = settings["engine"]["scope"]
+    gateway = scope == "gateway"
     outcomes = source.read("backtest/outcomes")
     seconds = source.read("demand/per_second").cache()
     lines: list[Line] = []
@@ -59,9 +60,9 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
                 continue
             loads = loads_of(source.read("backtest/loads"), direction, candidates, span)
             limit = limits(candidates, needs_of(found, span, goal.tolerance), loads, goal, direction, by)
-            now = before(seconds, direction, span, gateway=scope == "gateway")
+            now = before(seconds, direction, span, gateway=gateway)
             lines += direction_lines(
-                direction, candidates, limit, found, _peak(now, goal), span.seconds, goal
+                direction, candidates, limit, found, _peak(now, goal), span.seconds, goal, gateway=gateway
             )
             tables["needs"] += _need_rows(direction, candidates, limit, found, span, goal)
             after = loads.together(limit.default, _given(limit))

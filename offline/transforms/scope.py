@@ -9,10 +9,10 @@ from typing import Final
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-__all__ = ["peaks_of_scope"]
+__all__ = ["peaks_of_scope", "peaks_over_brokers"]
 
 _ENTITY: Final = ("direction", "user", "client_id")
-_LENGTH_S: Final = 10
+_LENGTHS_S: Final = (1, 10)
 
 
 def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> DataFrame:
@@ -28,7 +28,20 @@ def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> Da
     """
     if scope != "gateway":
         return entities.select(*_ENTITY, "peak_10s")
+    return peaks_over_brokers(per_second).select(*_ENTITY, "peak_10s")
+
+
+def peaks_over_brokers(per_second: DataFrame) -> DataFrame:
+    """direction, user, client_id, peak_1s and peak_10s (bytes/s), added up over brokers before the peak is taken."""
     whole = per_second.groupBy(*_ENTITY, "second").agg(F.sum("bytes").alias("bytes"))
-    frame = Window.partitionBy(*_ENTITY).orderBy("second").rangeBetween(1 - _LENGTH_S, 0)
-    means = whole.select(*_ENTITY, (F.sum("bytes").over(frame) / _LENGTH_S).alias("mean"))
-    return means.groupBy(*_ENTITY).agg(F.max("mean").alias("peak_10s"))
+    frame = Window.partitionBy(*_ENTITY).orderBy("second")
+    means = whole.select(
+        *_ENTITY,
+        *(
+            (F.sum("bytes").over(frame.rangeBetween(1 - length_s, 0)) / length_s).alias(f"mean_{length_s}s")
+            for length_s in _LENGTHS_S
+        ),
+    )
+    return means.groupBy(*_ENTITY).agg(
+        *(F.max(f"mean_{length_s}s").alias(f"peak_{length_s}s") for length_s in _LENGTHS_S)
+    )

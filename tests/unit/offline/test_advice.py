@@ -86,6 +86,16 @@ def test_lines_tell_reason_effect_and_who_is_held() -> None:
     assert override.effect == "its connections wait for 20.0 s together, in 3,600 s"
 
 
+def test_one_budget_for_all_brokers_is_said() -> None:
+    limit = Limits(0, (), 0, (), 1, 9e6, fits=True)
+    effects = [Effect("", "a", [0, 0], [0, 0])]
+    (default,) = direction_lines(
+        "produce", [1e6, 2e6], limit, effects, 12e6, 3600, Goal(capacity_in=10e6), gateway=True
+    )
+    assert "but only 1 MB/s keeps all brokers together within 10 MB/s" in default.reason
+    assert default.effect.endswith("all brokers together 12 MB/s before, 9 MB/s after")
+
+
 def test_who_cannot_be_named_is_said() -> None:
     limit = Limits(0, (), 0, (("", ""),), 0, 9e6, fits=True, nameless=(("", ""),))
     effects = [Effect("", "", [90_000], [0])]
