@@ -98,7 +98,12 @@ def direction_lines(
     *,
     gateway: bool = False,
 ) -> list[Line]:
-    """The default of one direction, and its overrides; `gateway`: loads are of all brokers together."""
+    """The default of one direction, and its overrides.
+
+    Args:
+        seconds: that were recorded.
+        gateway: loads are of all brokers together.
+    """
     given = {(override.user, override.client_id): override.index for override in limit.overrides}
     waits = {
         (effect.user, effect.client_id): effect.throttle_ms[

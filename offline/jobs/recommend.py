@@ -62,7 +62,7 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
             limit = limits(candidates, needs_of(found, span, goal.tolerance), loads, goal, direction, by)
             now = before(seconds, direction, span, gateway=gateway)
             lines += direction_lines(
-                direction, candidates, limit, found, _peak(now, goal), span.seconds, goal, gateway=gateway
+                direction, candidates, limit, found, _peak(now, goal), span.recorded, goal, gateway=gateway
             )
             tables["needs"] += _need_rows(direction, candidates, limit, found, span, goal)
             after = loads.together(limit.default, _given(limit))
@@ -140,7 +140,7 @@ def _mutations(source: Store, span: Span, goal: Goal) -> list[Line]:
     by_client: dict[tuple[str, str], dict[int, int]] = {}
     for row in source.read("demand/mutations").collect():
         by_client.setdefault((row["user"], row["client_id"]), {})[row["second"]] = row["mutations"]
-    sure = confidence(seconds=span.seconds, clients=max(1, len(by_client)), sample=goal.sample)
+    sure = confidence(seconds=span.recorded, clients=max(1, len(by_client)), sample=goal.sample)
     return mutation_lines(mutation_quota(by_client, goal.headroom), len(by_client), sure)
 
 
@@ -155,7 +155,7 @@ def _replication(source: Store, span: Span, goal: Goal) -> list[Line]:
         return []
     bytes_in = row["peak"] / goal.sample
     throttle = replication_throttle(bytes_in, goal.network, goal.replication_factor, goal.headroom)
-    sure = confidence(seconds=span.seconds, clients=max(20, row["brokers"]), sample=goal.sample)
+    sure = confidence(seconds=span.recorded, clients=max(20, row["brokers"]), sample=goal.sample)
     return replication_lines(throttle, goal, sure)
 
 
@@ -167,7 +167,7 @@ def _curve(outcomes: DataFrame, loads: DataFrame, span: Span, goal: Goal) -> Dat
         F.sum("requests").alias("requests"),
         F.sum("bytes_delayed").alias("bytes_delayed"),
     )
-    waited = (F.col("throttle_ms") > goal.tolerance * span.seconds * 1000).cast("bigint")
+    waited = (F.col("throttle_ms") > goal.tolerance * span.recorded * 1000).cast("bigint")
     totals = client.groupBy("direction", "quota").agg(
         F.count("*").alias("clients"),
         F.sum(waited).alias("clients_throttled"),

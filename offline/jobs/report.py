@@ -39,7 +39,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
     problems = source.read("ingest/problems").limit(20).collect()
     report = Report(
         begun=datetime.fromtimestamp(span.start_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        seconds=span.seconds,
+        seconds=span.recorded,
         requests=span.requests,
         policy=settings["policy"],
         recommendations=[_recommendation(row.asDict()) for row in recommendations],
@@ -101,7 +101,7 @@ def _direction(source: Store, name: str, span: Span, goal: dict[str, Any], *, ga
         heavy=heavy,
         steps_s=[float(step * step_s) for step in range(steps)],
         total=_series(seconds, span, step_s, steps),
-        hours=_hours(source, of_way) if span.seconds >= _DAY_SHOWN_S else [],
+        hours=_hours(source, of_way) if span.recorded >= _DAY_SHOWN_S else [],
         curve=[
             Curve(row["quota"], row["clients_throttled"], row["clients"], row["peak_10s"]) for row in curve
         ],
