@@ -13,7 +13,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
     """Measure the demand; what an operator should know, line by line."""
     requests = source.read("ingest/requests")
     rows = demand.charged(requests)
-    with store.writing("demand") as writer:
+    with store.writing("demand", source) as writer:
         span = writer.table("span", demand.span(rows), files=1).first()
         if span is None or not span["requests"]:
             raise InputError(

@@ -44,7 +44,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
         quotas=source.text("recommend/quotas.toml"),
         goal=_goal(goal),
     )
-    with store.writing("report") as writer:
+    with store.writing("report", source) as writer:
         writer.put("report.html", page(report))
     return [f"{store.path}/report/report.html"]
 
