@@ -8,6 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.fs as arrow_fs
 
+from offline import lineage
 from offline.errors import InputError
 
 __all__ = ["MARK", "finished_text", "place"]
@@ -36,13 +37,24 @@ def finished_text(work: str, stage: str, name: str) -> str:
     """A file that a stage has written.
 
     Raises:
-        InputError: the stage was not finished, or the file cannot be read.
+        InputError: the stage was not finished, or was made from what is no longer there, or the file cannot be read.
     """
-    system, path = place(f"{work.rstrip('/')}/{stage}")
-    if system.get_file_info(f"{path}/{MARK}").type != arrow_fs.FileType.File:
+
+    def mark_of(before: str) -> str | None:
+        system, path = place(f"{work.rstrip('/')}/{before}")
+        there = system.get_file_info(f"{path}/{MARK}").type == arrow_fs.FileType.File
+        return _text(work, f"{before}/{MARK}") if there else None
+
+    if mark_of(stage) is None:
         raise InputError(f"{work} has no finished stage {stage}: run `sluice-offline {stage}` first")
+    lineage.check(work, stage, mark_of)
+    return _text(work, f"{stage}/{name}")
+
+
+def _text(work: str, name: str) -> str:
+    system, path = place(f"{work.rstrip('/')}/{name}")
     try:
-        with system.open_input_stream(f"{path}/{name}") as stream:
+        with system.open_input_stream(path) as stream:
             return str(stream.read().decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{work}/{stage}/{name} cannot be read: {error}") from error
+        raise InputError(f"{work}/{name} cannot be read: {error}") from error

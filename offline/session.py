@@ -31,7 +31,7 @@ _PARTITIONS_A_CORE: Final = 4
 def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     """Start Spark for one command, and stop it."""
     _check_java()
-    local = options.master.startswith("local")
+    local = options.master == "local" or options.master.startswith("local[")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Python workers are started by the JVM, which knows nothing of this interpreter's path.
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -47,14 +47,15 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
         raise SetupError(
             f"Spark does not start with master {options.master}: {_first_line(error)}"
         ) from error
-    try:
-        if not options.partitions:
-            spark.conf.set("spark.sql.shuffle.partitions", str(_PARTITIONS_A_CORE * cores(spark)))
-        if not local:
-            _send_packages(spark)
-        yield spark
-    finally:
-        spark.stop()
+    with tempfile.TemporaryDirectory(prefix="sluice-offline-") as directory:
+        try:
+            if not options.partitions:
+                spark.conf.set("spark.sql.shuffle.partitions", str(_PARTITIONS_A_CORE * cores(spark)))
+            if not local:
+                spark.sparkContext.addPyFile(str(_packed(Path(directory))))
+            yield spark
+        finally:
+            spark.stop()
 
 
 def cores(spark: SparkSession) -> int:
@@ -99,14 +100,14 @@ def _check_java() -> None:
         raise SetupError("java is not on the PATH and JAVA_HOME is not set: Spark needs Java 17 or newer")
 
 
-def _send_packages(spark: SparkSession) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        archive = Path(directory) / "sluice-offline.zip"
-        with zipfile.ZipFile(archive, "w") as packed:
-            for package in _PACKAGES:
-                for file in sorted((_ROOT / package).rglob("*.py")):
-                    packed.write(file, file.relative_to(_ROOT))
-        spark.sparkContext.addPyFile(str(archive))
+def _packed(directory: Path) -> Path:
+    """Our packages in an archive; workers fetch it when they begin, so it has to stay as long as Spark runs."""
+    archive = directory / "sluice-offline.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for package in _PACKAGES:
+            for file in sorted((_ROOT / package).rglob("*.py")):
+                packed.write(file, file.relative_to(_ROOT))
+    return archive
 
 
 def _first_line(error: Exception) -> str:

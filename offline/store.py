@@ -1,8 +1,9 @@
 """Where stages put what they make: one directory a stage, there as a whole or not at all.
 
-A stage writes into `.STAGE.partial`, puts the mark `_SUCCESS` into it and renames it; what it had made before is taken
-away only then. Whoever reads refuses a stage without the mark. Paths are Hadoop's, so that local directories and a
-cluster's file systems are alike.
+A stage writes into `.STAGE.partial` and renames it; what it had made before is taken away only then. The mark
+`_SUCCESS` comes last of all, since object stores rename object by object. Whoever reads refuses a stage without the
+mark, or one that was made from another run of a stage before than is there (`lineage`). Paths are Hadoop's, so that
+local directories and a cluster's file systems are alike.
 """
 
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from offline import lineage
 from offline.errors import InputError, OfflineError
 from offline.places import MARK
 from offline.schemas import TABLES, ddl
@@ -20,17 +22,25 @@ __all__ = ["Store", "Writer"]
 
 
 class Store:
-    """A work directory with the stages' results."""
+    """A work directory with the stages' results.
+
+    Attributes:
+        stages_read: the stages that were read from here, and which run of each.
+    """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self.path = path.rstrip("/") or "/"
+        self.stages_read: dict[str, str] = {}
 
     def read(self, table: str) -> DataFrame:
-        """One table, "stage/name", of a stage that was finished."""
+        """One table, "stage/name", of a stage that was finished.
+
+        Raises:
+            InputError: it was not, or was made from what is no longer there.
+        """
         stage, _, _ = table.partition("/")
-        if not self.finished(stage):
-            raise InputError(f"{self.path} has no finished stage {stage}: run `sluice-offline {stage}` first")
+        self._note(stage)
         return self._spark.read.schema(ddl(TABLES[table])).parquet(f"{self.path}/{table}")
 
     def finished(self, stage: str) -> bool:
@@ -39,6 +49,23 @@ class Store:
 
     def text(self, name: str) -> str:
         """A stage's file, as text."""
+        self._note(name.partition("/")[0])
+        return self._text(name)
+
+    def _note(self, stage: str) -> None:
+        """See that a stage is whole and up to date, and remember which run of it was read."""
+        if stage in self.stages_read:
+            return
+        text = self._mark(stage)
+        if text is None:
+            raise InputError(f"{self.path} has no finished stage {stage}: run `sluice-offline {stage}` first")
+        lineage.check(self.path, stage, self._mark)
+        self.stages_read[stage] = lineage.run_of(text)
+
+    def _mark(self, stage: str) -> str | None:
+        return self._text(f"{stage}/{MARK}") if self.finished(stage) else None
+
+    def _text(self, name: str) -> str:
         file = self._hadoop(f"{self.path}/{name}")
         system = self._system(file)
         if not system.exists(file):
@@ -51,8 +78,12 @@ class Store:
         return str(found)
 
     @contextmanager
-    def writing(self, stage: str) -> Iterator["Writer"]:
-        """Write a stage: all of it appears when the block ends well, and nothing otherwise."""
+    def writing(self, stage: str, *sources: "Store") -> Iterator["Writer"]:
+        """Write a stage: all of it appears when the block ends well, and nothing otherwise.
+
+        Args:
+            sources: where the stages that it was made from were read.
+        """
         partial = f"{self.path}/.{stage}.partial"
         self._delete(partial)
         writer = Writer(self, stage, partial)
@@ -61,17 +92,28 @@ class Store:
         except BaseException:
             self._delete(partial)
             raise
-        writer.put(MARK, "")
-        self._replace(partial, f"{self.path}/{stage}")
+        read = {name: run for source in sources for name, run in source.stages_read.items()}
+        self._replace(partial, f"{self.path}/{stage}", lineage.mark(stage, read))
+        self.stages_read.pop(stage, None)
 
-    def _replace(self, partial: str, final: str) -> None:
+    def _replace(self, partial: str, final: str, mark: str) -> None:
         """Put the new directory in the old one's place; the old one is aside for that moment."""
         before = f"{partial}.before"
         self._delete(before)
         if self._exists(final):
             self._rename(final, before)
         self._rename(partial, final)
+        self.put(f"{final}/{MARK}", mark)
         self._delete(before)
+
+    def put(self, path: str, text: str) -> None:
+        """Write a file."""
+        file = self._hadoop(path)
+        stream = self._system(file).create(file, True)
+        try:
+            stream.write(bytearray(text, "utf-8"))
+        finally:
+            stream.close()
 
     def _rename(self, old: str, new: str) -> None:
         source = self._hadoop(old)
@@ -121,9 +163,4 @@ class Writer:
 
     def put(self, name: str, text: str) -> None:
         """Write a file beside the tables."""
-        file = self._store._hadoop(f"{self.path}/{name}")
-        stream = self._store._system(file).create(file, True)
-        try:
-            stream.write(bytearray(text, "utf-8"))
-        finally:
-            stream.close()
+        self._store.put(f"{self.path}/{name}", text)

@@ -58,14 +58,14 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
         seconds=span["seconds"],
         group_ms=SESSION_TIMEOUT_DEFAULT_MS,
     )
-    rows = _of_scope(charged(requests), options.engine)
+    rows = _of_scope(charged(requests, emptied=True), options.engine)
     numbered = _limiters(rows, entities, options.heavy)
     partitions = _PARTITIONS_A_CORE * cores(spark)
     limiters, places = _divided(numbered, plan, cores(spark), partitions)
     keyed = numbered.join(F.broadcast(places), on="limiter", how="inner").select(*_KEY, "limiter", "places")
     placed = _with_groups(rows, requests).join(F.broadcast(keyed), on=list(_KEY), how="inner")
     compile_for(options.engine)  # once, before every task would at the same time
-    with store.writing("backtest") as writer:
+    with store.writing("backtest", source) as writer:
         raw = _keep(writer, raw_outcomes(placed, plan, limiters, partitions))
         _write(writer, raw, numbered)
         writer.put("settings.json", _settings(options, plan))

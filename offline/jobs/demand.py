@@ -16,7 +16,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
     processes = source.read("ingest/processes").select("first_wall_ms", "last_wall_ms").collect()
     intervals = demand.recorded((row["first_wall_ms"], row["last_wall_ms"]) for row in processes)
     recorded_s = demand.length_s(intervals)
-    with store.writing("demand") as writer:
+    with store.writing("demand", source) as writer:
         span = writer.table("span", demand.span(rows, recorded_s), files=1).first()
         if span is None or not span["requests"]:
             raise InputError(

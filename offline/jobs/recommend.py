@@ -51,7 +51,7 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
     outcomes = source.read("backtest/outcomes")
     seconds = source.read("demand/per_second").cache()
     lines: list[Line] = []
-    with store.writing("recommend") as writer:
+    with store.writing("recommend", source) as writer:
         tables: dict[str, list[tuple[Any, ...]]] = {"needs": [], "before_after": []}
         for direction in ("produce", "fetch"):
             candidates: list[float] = settings[direction]

@@ -49,7 +49,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
         gateway=gateway,
         goal=_goal(goal, "all brokers together" if gateway else "a broker"),
     )
-    with store.writing("report") as writer:
+    with store.writing("report", source) as writer:
         writer.put("report.html", page(report))
     return [f"{store.path}/report/report.html"]
 

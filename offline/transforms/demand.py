@@ -34,13 +34,17 @@ _SECOND_US: Final = 1_000_000
 _PEAKS: Final = (1, 10, 60)
 
 
-def charged(requests: DataFrame) -> DataFrame:
+def charged(requests: DataFrame, *, emptied: bool = False) -> DataFrame:
     """The requests that a byte quota counts, with their size and the second that they count in.
 
-    A Fetch that no broker has answered moved nothing; one that the proxy answered was throttled, and comes again.
+    Args:
+        emptied: also Fetches that no broker has answered. They moved nothing, so they are no demand; but the pauses that
+            they were told have to be known to whoever takes them out.
     """
     produce = F.col("api_key") == PRODUCE
-    fetch = (F.col("api_key") == FETCH) & (F.col("service_us") >= 0)
+    fetch = F.col("api_key") == FETCH
+    if not emptied:
+        fetch &= F.col("service_us") >= 0
     moved_us = F.when(produce, F.col("at_us")).when(fetch, F.col("at_us") + F.col("service_us"))
     size = F.when(produce, F.col("request_bytes")).when(fetch, F.greatest("response_bytes", F.lit(0)))
     return requests.filter(produce | fetch).select(

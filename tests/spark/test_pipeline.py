@@ -205,3 +205,25 @@ def test_a_stage_that_fails_leaves_what_was_there(pipeline: Pipeline) -> None:
         writer.put("half.txt", str(1 // 0))
     assert sorted(Path(pipeline.store.path).iterdir()) == before
     assert pipeline.store.finished("demand")
+
+
+def test_what_was_made_from_another_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    def finish(stage: str, *sources: Store) -> None:
+        with Store(spark, str(tmp_path)).writing(stage, *sources) as writer:
+            writer.put("note.txt", stage)
+
+    def read(stage: str) -> Store:
+        store = Store(spark, str(tmp_path))
+        assert store.text(f"{stage}/note.txt") == stage
+        return store
+
+    finish("ingest")
+    finish("demand", read("ingest"))
+    finish("backtest", read("demand"))
+    assert read("backtest").stages_read.keys() == {"backtest"}
+    finish("ingest")
+    with pytest.raises(InputError, match="demand was made from another run of ingest"):
+        read("backtest")
+    finish("demand", read("ingest"))
+    with pytest.raises(InputError, match="backtest was made from another run of demand"):
+        read("backtest")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from offline import lineage
 from offline.cli import main
 from offline.errors import ApplyError, InputError
 from offline.jobs import apply
@@ -52,6 +53,16 @@ def test_a_dry_run_shows_each_limit_and_changes_nothing(
         "  client_id <default> producer_byte_rate: none -> 1,000,000",
         "  client_id hog producer_byte_rate: none -> 2,000,000",
     ]
+    assert file.read_text() == before
+
+
+def test_a_recommendation_from_another_backtest_is_refused(work: Path, file: Path) -> None:
+    before = file.read_text()
+    (work / "backtest").mkdir()
+    (work / "backtest" / "_SUCCESS").write_text(lineage.mark("backtest", {}))
+    (work / "recommend" / "_SUCCESS").write_text(lineage.mark("recommend", {"backtest": "an earlier one"}))
+    with pytest.raises(InputError, match="recommend was made from another run of backtest"):
+        apply.run(ApplyOptions(quotas_file=str(file)), str(work))
     assert file.read_text() == before
 
 

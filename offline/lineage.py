@@ -1,0 +1,60 @@
+"""Which run of which stage a result was made from: what the mark of a finished stage says.
+
+A stage that is run again makes what was made from its former result a thing of the past, though it is still there and
+looks finished. So each run has an id, and its mark names the ids of what it has read.
+"""
+
+import json
+import uuid
+from collections.abc import Callable, Mapping
+
+from typing import Final
+
+from offline.errors import InputError
+
+__all__ = ["check", "mark", "run_of"]
+
+_STAGES: Final = ("ingest", "demand", "backtest", "recommend", "report")
+
+
+def mark(stage: str, read: Mapping[str, str]) -> str:
+    """The text of a new run's mark: its id, and the ids of the stages before it that were read."""
+    before = _STAGES[: _STAGES.index(stage)]
+    made_from = {name: run for name, run in read.items() if name in before}
+    return json.dumps({"run": uuid.uuid4().hex, "made_from": made_from}) + "\n"
+
+
+def run_of(text: str) -> str:
+    """The id in a mark; "" where it has none."""
+    return str(_parsed(text).get("run", ""))
+
+
+def check(work: str, stage: str, mark_of: Callable[[str], str | None]) -> None:
+    """See that a stage was made from what is there now, and so on for what it was made from.
+
+    Args:
+        work: the directory, for the message.
+        mark_of: a stage's mark; None where there is no such finished stage. What is not there cannot contradict: it may
+            have been read from another directory.
+
+    Raises:
+        InputError: it was not: names the stage to run again.
+    """
+    for before, run in _parsed(mark_of(stage) or "").get("made_from", {}).items():
+        text = mark_of(before)
+        if text is None:
+            continue
+        if run_of(text) != run:
+            raise InputError(
+                f"{work}/{stage} was made from another run of {before} than is there now: "
+                f"run `sluice-offline {stage}` again"
+            )
+        check(work, before, mark_of)
+
+
+def _parsed(text: str) -> dict[str, dict[str, str]]:
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
