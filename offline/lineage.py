@@ -7,7 +7,6 @@ looks finished. So each run has an id, and its mark names the ids of what it has
 import json
 import uuid
 from collections.abc import Callable, Mapping
-
 from typing import Final
 
 from offline.errors import InputError

@@ -38,8 +38,8 @@ def charged(requests: DataFrame, *, emptied: bool = False) -> DataFrame:
     """The requests that a byte quota counts, with their size and the second that they count in.
 
     Args:
-        emptied: also Fetches that no broker has answered. They moved nothing, so they are no demand; but the pauses that
-            they were told have to be known to whoever takes them out.
+        emptied: also Fetches that no broker has answered. They moved nothing, so they are no demand; but the pauses
+            that they were told have to be known to whoever takes them out.
     """
     produce = F.col("api_key") == PRODUCE
     fetch = F.col("api_key") == FETCH
