@@ -6,7 +6,6 @@ from offline.advice.confidence import confidence
 from offline.advice.limits import Limits, Override
 from offline.advice.replication import replication_throttle
 from offline.advice.words import Line, amount, direction_lines, replication_lines
-from offline.jobs.measured import Effect
 from offline.jobs.recommend import quotas_text
 from offline.options import By, Goal
 from offline.transforms.candidates import ladder, rounded
@@ -73,9 +72,9 @@ def test_lines_tell_reason_effect_and_who_is_held() -> None:
         peak=9e6,
         fits=True,
     )
-    effects = [Effect("", "hog", [90_000, 20_000], [0, 0]), Effect("", "b", [0, 0], [0, 0])]
+    waits = {("", "hog"): 20_000, ("", "b"): 0}
     default, override = direction_lines(
-        "produce", [1e6, 4e6], limit, effects, 12e6, 3600, Goal(capacity_in=10e6, throttled_share=0.5)
+        "produce", [1e6, 4e6], limit, waits, 12e6, 3600, Goal(capacity_in=10e6, throttled_share=0.5)
     )
     assert (default.kind, default.key, default.value) == ("default", "producer_byte_rate", 1e6)
     assert default.throttle_ms == 20_000  # the hog's at its override; b's none
@@ -88,9 +87,9 @@ def test_lines_tell_reason_effect_and_who_is_held() -> None:
 
 def test_one_budget_for_all_brokers_is_said() -> None:
     limit = Limits(0, (), 0, (), 1, 9e6, fits=True)
-    effects = [Effect("", "a", [0, 0], [0, 0])]
+    waits = {("", "a"): 0}
     (default,) = direction_lines(
-        "produce", [1e6, 2e6], limit, effects, 12e6, 3600, Goal(capacity_in=10e6), gateway=True
+        "produce", [1e6, 2e6], limit, waits, 12e6, 3600, Goal(capacity_in=10e6), gateway=True
     )
     assert "but only 1 MB/s keeps all brokers together within 10 MB/s" in default.reason
     assert default.effect.endswith("all brokers together 12 MB/s before, 9 MB/s after")
@@ -98,8 +97,8 @@ def test_one_budget_for_all_brokers_is_said() -> None:
 
 def test_who_cannot_be_named_is_said() -> None:
     limit = Limits(0, (), 0, (("", ""),), 0, 9e6, fits=True, nameless=(("", ""),))
-    effects = [Effect("", "", [90_000], [0])]
-    (default,) = direction_lines("produce", [1e6], limit, effects, 12e6, 3600, Goal())
+    waits = {("", ""): 90_000}
+    (default,) = direction_lines("produce", [1e6], limit, waits, 12e6, 3600, Goal())
     assert default.reason.endswith(
         "; 1 client needs more and cannot get an override, for no quota can name it: (no name)"
     )
