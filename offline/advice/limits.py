@@ -74,6 +74,7 @@ class Limits:
         peak: of the busiest broker, over ten seconds.
         fits: whether it is within the stated capacity.
         nameless: those who would have got an override if a quota could name them.
+        kept: whether `wanted` keeps to the share; no candidate does where too many need more than all of them.
     """
 
     default: int
@@ -84,6 +85,7 @@ class Limits:
     peak: float
     fits: bool
     nameless: tuple[Client, ...] = ()
+    kept: bool = True
 
 
 def need_of(throttled: Sequence[bool]) -> int:
@@ -145,6 +147,7 @@ def limits(
         peak=peak,
         fits=_fits(peak, capacity),
         nameless=tuple(name for name in above if name not in named) if goal.overrides else (),
+        kept=sum(index > wanted for index in with_room.values()) <= allowed,
     )
 
 

@@ -142,10 +142,16 @@ def _why(
     capacity = goal.capacity(direction)
     default = amount(candidates[limit.default])
     every = "all brokers together" if gateway else "every broker"
-    base = (
-        f"of {_clients(clients)} at most {limit.allowed:,} ({goal.throttled_share:.0%}) may be throttled, "
-        f"and no smaller candidate than {amount(candidates[limit.wanted])} keeps to that"
-    )
+    wanted = amount(candidates[limit.wanted])
+    if not limit.kept:
+        which = (
+            f"but even the largest candidate, {wanted}, does not keep to that: more need more than was tried"
+        )
+    elif limit.wanted:
+        which = f"and no smaller candidate than {wanted} keeps to that"
+    else:
+        which = f"and the smallest candidate, {wanted}, keeps to that"
+    base = f"of {_clients(clients)} at most {limit.allowed:,} ({goal.throttled_share:.0%}) may be throttled, {which}"
     if not limit.fits:
         return f"{base}; but no candidate keeps {every} within {amount(capacity or 0.0)}"
     if limit.default < limit.wanted:

@@ -71,10 +71,10 @@ def demand(direction: Direction) -> Callable[[Axes], None]:
         if len(shown) == direction.clients:  # there are no others
             series, names, colours = series[:-1], names[:-1], colours[:-1]
         scaled = _times(axes, direction.steps_s)
-        axes.stackplot(scaled, series, labels=names, colors=colours, linewidth=0)
+        areas = axes.stackplot(scaled, series, colors=colours, linewidth=0)
         _rates(axes.yaxis)
         axes.set_ylim(bottom=0)
-        _legend(axes, axes.get_legend_handles_labels()[0])
+        _legend(axes, areas, names)
 
     return draw
 
@@ -208,9 +208,17 @@ def _short(name: str) -> str:
     return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…"
 
 
-def _legend(axes: Axes, handles: Sequence[Any]) -> None:
+def _legend(axes: Axes, handles: Sequence[Any], names: Sequence[str] = ()) -> None:
+    """Names that clients have chosen are given: Matplotlib takes an artist's own label with a `_` in front for none."""
+    labels = list(names) or [str(handle.get_label()) for handle in handles]
     axes.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=6, borderaxespad=0.2, handlelength=1.6
+        handles=handles,
+        labels=labels,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=6,
+        borderaxespad=0.2,
+        handlelength=1.6,
     )
 
 

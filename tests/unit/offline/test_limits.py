@@ -110,6 +110,13 @@ def test_a_client_that_needs_more_than_every_candidate_is_throttled() -> None:
     assert found.throttled == (("", "hog"),)
 
 
+def test_where_too_many_need_more_than_was_tried_nothing_keeps_to_the_share() -> None:
+    assert advised().kept
+    assert advised(hog_need=len(CANDIDATES)).kept  # one of ten may
+    found = advised(small=8, hog_need=len(CANDIDATES))  # 9 x 0.1 are nobody
+    assert (found.kept, CANDIDATES[found.default]) == (False, 16e6)
+
+
 def test_headroom_takes_the_next_candidate() -> None:
     needs, loads = fleet(9, 4)
     found = limits(CANDIDATES, needs, loads, Goal(headroom=1.5, throttled_share=0.1), "produce")
