@@ -96,16 +96,25 @@ class MeasuredLoads:
         heavy: the clients with a load of their own.
     """
 
-    def __init__(self, loads: DataFrame, blocks: DataFrame, candidates: Sequence[float]) -> None:
-        """All of one direction; `blocks` are `loads` as `transforms.loads.blocks_of` gives them."""
+    def __init__(
+        self, loads: DataFrame, blocks: DataFrame, alone: DataFrame, candidates: Sequence[float]
+    ) -> None:
+        """All of one direction.
+
+        Args:
+            loads: the table.
+            blocks: as `transforms.loads.blocks_of` gives them.
+            alone: quota, peak_10s: the peaks with each candidate as the default.
+        """
         names = loads.filter("heavy").select("user", "client_id").distinct().collect()
         self.heavy: Collection[Client] = {(row["user"], row["client_id"]) for row in names}
         self._blocks = blocks
+        self._alone = alone
         self._candidates = candidates
 
     def alone(self) -> list[float]:
         """The peak with each candidate as the default and nobody's override."""
-        found = {row["quota"]: row["peak_10s"] for row in peaks(self._blocks, "quota").collect()}
+        found = {row["quota"]: row["peak_10s"] for row in self._alone.collect()}
         return [found.get(quota, 0.0) for quota in self._candidates]
 
     def peaks(self, default: int, levels: Sequence[Mapping[Client, int]]) -> list[float]:

@@ -50,6 +50,7 @@ class _Inputs:
     outcomes: DataFrame
     loads: DataFrame
     blocks: DataFrame
+    alone: DataFrame
     recorded: DataFrame
 
 
@@ -91,6 +92,7 @@ def _inputs(goal: Goal, source: Store, seconds: DataFrame) -> _Inputs:
     settings = backtest_settings(source)
     scope = settings["engine"]["scope"]
     loads = source.read("backtest/loads")
+    blocks = blocks_of(loads, span.start_s)
     return _Inputs(
         goal=goal,
         by=json.loads(source.text("ingest/settings.json"))["by"],
@@ -99,7 +101,8 @@ def _inputs(goal: Goal, source: Store, seconds: DataFrame) -> _Inputs:
         candidates=settings,
         outcomes=source.read("backtest/outcomes"),
         loads=loads,
-        blocks=blocks_of(loads, span.start_s),
+        blocks=blocks,
+        alone=peaks(blocks, "direction", "quota").cache(),
         recorded=recorded_blocks(seconds, span.start_s, gateway=scope == "gateway").cache(),
     )
 
@@ -120,7 +123,9 @@ def _direction(given: _Inputs, direction: str, found: _Found) -> None:
     else:
         candidates = given.candidates[direction]
         effect = effects(given.outcomes, direction, len(candidates))
-        loads = MeasuredLoads(given.loads.filter(of_way), given.blocks.filter(of_way), candidates)
+        loads = MeasuredLoads(
+            given.loads.filter(of_way), given.blocks.filter(of_way), given.alone.filter(of_way), candidates
+        )
         needs = needs_of(effect, span, goal.tolerance)
         limit = limits(candidates, needs, loads, goal, direction, given.by)
         indexes = {(override.user, override.client_id): override.index for override in limit.overrides}
@@ -219,8 +224,7 @@ def _curve(given: _Inputs) -> DataFrame:
         F.sum("throttle_ms").alias("throttle_ms"),
         F.sum("bytes_delayed").alias("bytes_delayed"),
     )
-    peak = peaks(given.blocks, "direction", "quota")
-    return totals.join(peak, on=["direction", "quota"], how="inner").orderBy("direction", "quota")
+    return totals.join(given.alone, on=["direction", "quota"], how="inner").orderBy("direction", "quota")
 
 
 def _write(spark: SparkSession, writer: Writer, found: _Found) -> None:

@@ -60,25 +60,28 @@ def at_levels(blocks: DataFrame, default: float, levels: Sequence[Mapping[Client
     Returns:
         level (the how-manieth), broker, block, bytes.
     """
-    spark = blocks.sparkSession
-    rows = [(level, *name, quota) for level, given in enumerate(levels) for name, quota in given.items()]
-    choices = spark.createDataFrame(rows, "level int, user string, client_id string, quota double")
-    names = sorted({name for given in levels for name in given})
-    own = spark.createDataFrame(
-        [(*name, True) for name in names], "user string, client_id string, heavy boolean"
-    )
-    numbers = spark.createDataFrame([(level,) for level in range(len(levels))], "level int")
-    chosen = blocks.filter("heavy").join(F.broadcast(choices), on=["user", "client_id", "quota"], how="inner")
-    rest = (
-        blocks.filter(F.col("quota") == default)
-        .join(F.broadcast(own), on=["user", "client_id", "heavy"], how="left_anti")
-        .groupBy("broker", "block")
-        .agg(F.sum("bytes").alias("bytes"))
-        .crossJoin(F.broadcast(numbers))
-    )
-    columns = ("level", "broker", "block", "bytes")
-    both = chosen.select(*columns).unionByName(rest.select(*columns))
-    return both.groupBy("level", "broker", "block").agg(F.sum("bytes").alias("bytes"))
+    at = F.filter(_levels(default, levels), lambda level: level >= 0)
+    rows = blocks.select(F.explode(at).alias("level"), "broker", "block", "bytes")
+    return rows.groupBy("level", "broker", "block").agg(F.sum("bytes").alias("bytes"))
+
+
+def _levels(default: float, levels: Sequence[Mapping[Client, float]]) -> Column:
+    """The levels in which a row's candidate is the one that its client has.
+
+    No join: there are few names, and each join would be two more jobs.
+    """
+    every = F.array(*(F.lit(level) for level in range(len(levels))))
+    found = F.when(F.col("quota") == default, every).otherwise(F.array(F.lit(-1)))
+    for name in sorted({name for given in levels for name in given}):
+        own = F.array(
+            *(
+                F.when(F.col("quota") == given[name], level).otherwise(-1)
+                for level, given in enumerate(levels)
+            )
+        )
+        is_it = F.col("heavy") & (F.col("user") == name[0]) & (F.col("client_id") == name[1])
+        found = F.when(is_it, own).otherwise(found)
+    return found
 
 
 def before_after(before: DataFrame, after: DataFrame, start_s: int, count: int, sample: float) -> DataFrame:

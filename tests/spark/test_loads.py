@@ -24,13 +24,18 @@ def loads(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(rows, ddl(TABLES["backtest/loads"]))
 
 
+def measured(loads: DataFrame) -> MeasuredLoads:
+    blocks = blocks_of(loads, START_S)
+    return MeasuredLoads(loads, blocks, peaks(blocks, "quota"), CANDIDATES)
+
+
 def test_blocks_are_sums_of_ten_seconds_from_the_recordings_first(loads: DataFrame) -> None:
     rows = blocks_of(loads, START_S).filter("client_id = 'a' and broker = 1 and quota = 2000").collect()
     assert sorted((row["block"], row["bytes"]) for row in rows) == [(0, 2000), (360, 1000)]
 
 
 def test_each_level_has_its_own_overrides_and_all_others_the_default(loads: DataFrame) -> None:
-    found = MeasuredLoads(loads, blocks_of(loads, START_S), CANDIDATES)
+    found = measured(loads)
     assert set(found.heavy) == {("", ""), ("", "a"), ("", "b")}
     assert found.alone() == [161.0, 320.0]
     levels = [{("", "a"): 1, ("", "b"): 1}, {("", "a"): 0, ("", "b"): 1}, {("", "a"): 0, ("", "b"): 0}]
@@ -40,7 +45,7 @@ def test_each_level_has_its_own_overrides_and_all_others_the_default(loads: Data
 
 
 def test_nobody_needs_an_override(loads: DataFrame) -> None:
-    found = MeasuredLoads(loads, blocks_of(loads, START_S), CANDIDATES)
+    found = measured(loads)
     assert found.peaks(1, [{}]) == [320.0]
 
 
