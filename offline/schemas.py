@@ -87,7 +87,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("requests", "bigint", ""),
         Column("share", "double", "of all bytes in this direction"),
         Column("active_seconds", "bigint", "seconds with a request, over all brokers"),
-        Column("mean", "double", "bytes/s over the whole recording, all brokers"),
+        Column("mean", "double", "bytes/s over the recorded time, all brokers"),
         Column("p50", "double", "of the bytes in an active second, over all brokers"),
         Column("p90", "double", "the same"),
         Column("p99", "double", "the same"),
@@ -101,7 +101,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("direction", "string", ""),
         _BROKER,
         Column("bytes", "bigint", "altogether"),
-        Column("mean", "double", "bytes/s over the whole recording"),
+        Column("mean", "double", "bytes/s over the recorded time"),
         Column("p50", "double", "of the bytes in an active second"),
         Column("p99", "double", "the same"),
         Column("peak_1s", "double", "bytes/s"),
@@ -122,7 +122,8 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
     ),
     "demand/span": (
         Column("start_s", "bigint", "the first second"),
-        Column("seconds", "bigint", "how many there are"),
+        Column("seconds", "bigint", "how many there are, gaps between captures too"),
+        Column("recorded_seconds", "bigint", "seconds that some process has recorded"),
         Column("requests", "bigint", "Produces and Fetches that are demand"),
     ),
     "backtest/outcomes": (
@@ -205,6 +206,6 @@ def ddl(columns: Iterable[Column]) -> str:
     """A schema as Spark reads it.
 
     >>> ddl(TABLES["demand/span"])
-    'start_s bigint, seconds bigint, requests bigint'
+    'start_s bigint, seconds bigint, recorded_seconds bigint, requests bigint'
     """
     return ", ".join(f"{column.name} {column.type}" for column in columns)

@@ -2,36 +2,63 @@
 
 Step s of n gives the geometric mean of both ends with the weight s / n, so that every step takes the same share off;
 the last step is the target itself. A limit whose target is not below today's use is set at once.
+
+No step loosens what is set: where an entity has a limit at or above its target, no step is above that limit; where it
+is below, the target is set at once. What is set is its own limit, or the one that its clients fall back to without it.
 """
 
+import math
 from collections.abc import Mapping
+from itertools import product
 
 from quotas.definitions import WHOLE_KEYS
+from quotas.entities import DEFAULT, Entity, Name
 from quotas.plan import Quotas
 
 __all__ = ["ramped"]
 
 
-def ramped(target: Quotas, today: Mapping[str, float], step: int, steps: int) -> Quotas:
+def ramped(target: Quotas, today: Mapping[str, float], current: Quotas, step: int, steps: int) -> Quotas:
     """What to set at this step.
 
     Args:
         target: entities and their limits at the end.
         today: for each key, what the busiest client uses; nobody is throttled by that.
+        current: entities and their limits as they are set now.
         step: 1 .. steps.
 
     >>> from quotas.entities import Entity
     >>> target = {Entity(client_id="a"): {"producer_byte_rate": 1e6}}
-    >>> [list(ramped(target, {"producer_byte_rate": 16e6}, step, 4).values())[0] for step in (1, 2, 4)]
+    >>> [list(ramped(target, {"producer_byte_rate": 16e6}, {}, step, 4).values())[0] for step in (1, 2, 4)]
     [{'producer_byte_rate': 8000000.0}, {'producer_byte_rate': 4000000.0}, {'producer_byte_rate': 1000000.0}]
     """
     assert 1 <= step <= steps, "a step is one of the steps"
     return {
         entity: {
-            key: _between(key, value, today.get(key, value), step / steps) for key, value in values.items()
+            key: min(
+                _between(key, value, today.get(key, value), step / steps),
+                max(value, _set_now(entity, key, current)),
+            )
+            for key, value in values.items()
         }
         for entity, values in target.items()
     }
+
+
+def _set_now(entity: Entity, key: str, current: Quotas) -> float:
+    """The limit that this entity's clients have now, in Kafka's order of precedence; infinite where there is none."""
+    for user, client_id in product(_from(entity.user), _from(entity.client_id)):
+        found = current.get(entity._replace(user=user, client_id=client_id), {}).get(key)
+        if found is not None:
+            return found
+    return math.inf
+
+
+def _from(name: Name) -> tuple[Name, ...]:
+    """A part of an entity, and what stands for it in less specific ones."""
+    if name is None:
+        return (None,)
+    return (DEFAULT, None) if name is DEFAULT else (name, DEFAULT, None)
 
 
 def _between(key: str, target: float, today: float, share: float) -> float:

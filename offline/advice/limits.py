@@ -8,7 +8,8 @@ A client's *need* is the smallest candidate that does not throttle it in the bac
    instead, and what that costs is said.
 3. Overrides: for the heaviest of those above the default, at most so many, and for nobody else: what they need, or less
    where the brokers cannot take that. All are raised to one common level: the highest one that fits. A client that
-   would get no more than the default gets no override; it is held, and counts among those who may be.
+   would get no more than the default gets no override; it is held, and counts among those who may be. Neither does one
+   that a quota cannot name (`names`), whose place goes to the next.
 
 Loads are means over ten seconds, KIP-13's window: within it a client may send everything at once.
 """
@@ -20,7 +21,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from offline.options import Goal
+from offline.advice.names import client_entity
+from offline.options import By, Goal
 
 __all__ = ["BLOCK_S", "Limits", "Loads", "Need", "Override", "limits", "need_of"]
 
@@ -85,6 +87,7 @@ class Limits:
         wanted: the default that the stated share alone would give; above `default` where capacity forbids it.
         peak: of the busiest broker, over ten seconds.
         fits: whether it is within the stated capacity.
+        nameless: those who would have got an override if a quota could name them.
     """
 
     default: int
@@ -94,6 +97,7 @@ class Limits:
     wanted: int
     peak: float
     fits: bool
+    nameless: tuple[tuple[str, str], ...] = ()
 
 
 def need_of(throttled: Sequence[bool]) -> int:
@@ -109,7 +113,12 @@ def need_of(throttled: Sequence[bool]) -> int:
 
 
 def limits(
-    candidates: Sequence[float], needs: Sequence[Need], loads: Loads, goal: Goal, direction: str
+    candidates: Sequence[float],
+    needs: Sequence[Need],
+    loads: Loads,
+    goal: Goal,
+    direction: str,
+    by: By = "client-id",
 ) -> Limits:
     """Recommend; `needs` has every client once."""
     assert candidates, "a direction without candidates has no clients"
@@ -124,11 +133,13 @@ def limits(
     while default and not _fits(loads.peak(default, {}) * scale, capacity):
         default -= 1
     ranked = sorted(needs, key=lambda need: (-need.index, need.user, need.client_id))
-    asking = [
+    above = [
         (need.user, need.client_id)
         for need in ranked
         if with_room[need.user, need.client_id] > default and (need.user, need.client_id) in loads.heavy
-    ][: goal.overrides]
+    ]
+    named = [name for name in above if client_entity(*name, by) is not None]
+    asking = named[: goal.overrides]
     given = _overrides(
         default,
         {name: min(with_room[name], len(candidates) - 1) for name in asking},
@@ -152,6 +163,7 @@ def limits(
         wanted=wanted,
         peak=peak,
         fits=_fits(peak, capacity),
+        nameless=tuple(name for name in above if name not in named) if goal.overrides else (),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol
 from offline.advice.confidence import confidence
 from offline.advice.limits import Limits
 from offline.advice.mutations import MutationQuota
+from offline.advice.names import client_name
 from offline.advice.replication import ReplicationThrottle
 from offline.options import Goal
 
@@ -94,8 +95,15 @@ def direction_lines(
     peak_before: float,
     seconds: int,
     goal: Goal,
+    *,
+    gateway: bool = False,
 ) -> list[Line]:
-    """The default of one direction, and its overrides."""
+    """The default of one direction, and its overrides.
+
+    Args:
+        seconds: that were recorded.
+        gateway: loads are of all brokers together.
+    """
     given = {(override.user, override.client_id): override.index for override in limit.overrides}
     waits = {
         (effect.user, effect.client_id): effect.throttle_ms[
@@ -117,8 +125,8 @@ def direction_lines(
             client_id=DEFAULT_NAME,
             key=_KEYS[direction],
             value=candidates[limit.default],
-            reason=_why(direction, candidates, limit, len(effects), goal),
-            effect=_what(limit, sum(waits.values()), peak_before),
+            reason=_why(direction, candidates, limit, len(effects), goal, gateway=gateway) + _nameless(limit),
+            effect=_what(limit, sum(waits.values()), peak_before, gateway=gateway),
             confidence=sure,
             clients_throttled=len(limit.throttled),
             throttle_ms=sum(waits.values()),
@@ -149,33 +157,46 @@ def direction_lines(
     return lines
 
 
-def _why(direction: str, candidates: Sequence[float], limit: Limits, clients: int, goal: Goal) -> str:
+def _why(
+    direction: str, candidates: Sequence[float], limit: Limits, clients: int, goal: Goal, *, gateway: bool
+) -> str:
     capacity = goal.capacity(direction)
     default = amount(candidates[limit.default])
+    every = "all brokers together" if gateway else "every broker"
     base = (
         f"of {_clients(clients)} at most {limit.allowed:,} ({goal.throttled_share:.0%}) may be throttled, "
         f"and no smaller candidate than {amount(candidates[limit.wanted])} keeps to that"
     )
     if not limit.fits:
-        return f"{base}; but no candidate keeps the brokers within {amount(capacity or 0.0)}"
+        return f"{base}; but no candidate keeps {every} within {amount(capacity or 0.0)}"
     if limit.default < limit.wanted:
-        return f"{base}; but only {default} keeps every broker within its {amount(capacity or 0.0)}"
+        return f"{base}; but only {default} keeps {every} within {amount(capacity or 0.0)}"
     return base if capacity is not None else f"{base}; no capacity was stated, so none is kept to"
 
 
-def _what(limit: Limits, throttle_ms: int, peak_before: float) -> str:
-    names = ", ".join(" ".join(filter(None, name)) or "(no client id)" for name in limit.throttled[:3])
+def _nameless(limit: Limits) -> str:
+    if not limit.nameless:
+        return ""
+    need, it = ("needs", "it") if len(limit.nameless) == 1 else ("need", "them")
+    names = ", ".join(client_name(*name) for name in limit.nameless[:3])
+    who = _clients(len(limit.nameless))
+    return f"; {who} {need} more and cannot get an override, for no quota can name {it}: {names}"
+
+
+def _what(limit: Limits, throttle_ms: int, peak_before: float, *, gateway: bool) -> str:
+    names = ", ".join(client_name(*name) for name in limit.throttled[:3])
     more = f" and {len(limit.throttled) - 3:,} more" if len(limit.throttled) > 3 else ""
     who = (
         f"{_clients(len(limit.throttled))} throttled ({names}{more})"
         if limit.throttled
         else "nobody throttled"
     )
+    where = "all brokers together" if gateway else "busiest broker"
     beyond = len(limit.throttled) - limit.allowed
     over = f"; {beyond:,} more than may be" if beyond > 0 else ""
     return (
         f"{who}{over}; connections wait for {throttle_ms / 1000:,.1f} s together; "
-        f"busiest broker {amount(peak_before)} before, {amount(limit.peak)} after"
+        f"{where} {amount(peak_before)} before, {amount(limit.peak)} after"
     )
 
 

@@ -2,7 +2,8 @@
 
 What is set already is not set again; entities that the recommendation does not name stay as they are. With `--steps N`
 one call brings the quotas one step nearer to the recommendation, from what the busiest client used when it was
-recorded; whoever runs it looks at the throttle metrics between two steps. A file is replaced as a whole.
+recorded, and never above what is set; whoever runs it looks at the throttle metrics between two steps. A file is
+replaced as a whole.
 
 It reads two small files of `recommend`, and needs no Spark.
 """
@@ -10,6 +11,7 @@ It reads two small files of `recommend`, and needs no Spark.
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from offline.errors import ApplyError
@@ -27,6 +29,9 @@ from quotas.ramp import ramped
 
 __all__ = ["run"]
 
+Ramp = Callable[[Quotas], Quotas]
+"""What to set where this is set now."""
+
 
 def run(options: ApplyOptions, work: str) -> list[str]:
     """Bring the quotas there; what was changed, line by line.
@@ -39,7 +44,10 @@ def run(options: ApplyOptions, work: str) -> list[str]:
         raise ApplyError("say where to: --quotas-file FILE, --bootstrap-server HOST:PORT, or both")
     target = dict(parse(finished_text(work, "recommend", "quotas.toml")).entries())
     today: dict[str, float] = json.loads(finished_text(work, "recommend", "settings.json"))["today"]
-    wanted = ramped(target, today, options.step, options.steps)
+
+    def wanted(current: Quotas) -> Quotas:
+        return ramped(target, today, current, options.step, options.steps)
+
     lines = []
     if options.quotas_file:
         lines += _to_file(Path(options.quotas_file), wanted, dry_run=options.dry_run)
@@ -48,12 +56,13 @@ def run(options: ApplyOptions, work: str) -> list[str]:
     return lines
 
 
-def _to_file(path: Path, wanted: Quotas, *, dry_run: bool) -> list[str]:
+def _to_file(path: Path, ramp: Ramp, *, dry_run: bool) -> list[str]:
     try:
         text = path.read_text("utf-8") if path.exists() else ""
         current = dict(parse(text).entries())
     except (OSError, UnicodeDecodeError, DefinitionError) as error:
         raise ApplyError(f"{path} is no quotas file: {error}") from error
+    wanted = ramp(current)
     found = differences(current, _merged(current, wanted), prune=False)
     if found and not dry_run:
         try:
@@ -95,11 +104,11 @@ def _write(path: Path, text: str) -> None:
         raise
 
 
-def _to_server(options: ApplyOptions, wanted: Quotas) -> list[str]:
+def _to_server(options: ApplyOptions, ramp: Ramp) -> list[str]:
     with QuotaApi(options.bootstrap, options.ca_file) as api:
         described = ((entity_of_parts(parts), values) for parts, values in api.describe())
         current = {entity: values for entity, values in described if entity is not None}
-        found = differences(current, _merged(current, wanted), prune=False)
+        found = differences(current, _merged(current, ramp(current)), prune=False)
         refused = api.alter(alterations(found), validate_only=options.dry_run) if found else []
     if refused:
         reasons = "; ".join(f"{dict(parts)}: {reason}" for parts, reason in refused[:5])

@@ -17,10 +17,16 @@ __all__ = ["Effect", "Span", "backtest_settings", "before", "effects", "loads_of
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What was recorded."""
+    """What was recorded.
+
+    Attributes:
+        seconds: from the first to the last, gaps between captures too: the length of every time axis.
+        recorded: seconds in which some process recorded: what shares of the time are of.
+    """
 
     start_s: int
     seconds: int
+    recorded: int
     requests: int
 
     @property
@@ -46,7 +52,7 @@ def span_of(source: Store) -> Span:
     """The table `demand/span`."""
     row = source.read("demand/span").first()
     assert row is not None, "demand writes one row or fails"
-    return Span(row["start_s"], row["seconds"], row["requests"])
+    return Span(row["start_s"], row["seconds"], row["recorded_seconds"], row["requests"])
 
 
 def backtest_settings(source: Store) -> dict[str, Any]:
@@ -77,7 +83,7 @@ def effects(outcomes: DataFrame, direction: str) -> list[Effect]:
 
 def needs_of(found: Sequence[Effect], span: Span, tolerance: float) -> list[Need]:
     """What each client needs; a wait below the tolerance is none."""
-    tolerated_ms = tolerance * span.seconds * 1000
+    tolerated_ms = tolerance * span.recorded * 1000
     return [
         Need(
             effect.user,

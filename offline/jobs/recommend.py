@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from offline.advice.confidence import confidence
 from offline.advice.limits import BLOCK_S, Limits, Load, limits
 from offline.advice.mutations import mutation_quota
+from offline.advice.names import client_entity, default_entity
 from offline.advice.replication import replication_throttle
 from offline.advice.words import Line, direction_lines, mutation_lines, replication_lines
 from offline.jobs.measured import (
@@ -27,12 +28,13 @@ from offline.jobs.measured import (
     needs_of,
     span_of,
 )
-from offline.options import Goal
+from offline.options import By, Goal
 from offline.schemas import TABLES, ddl
 from offline.store import Store, Writer
+from offline.transforms.scope import peaks_of_scope
 from quotas.definitions import Definitions
 from quotas.definitions_file import render
-from quotas.entities import DEFAULT, Entity
+from quotas.entities import Entity
 
 __all__ = ["run"]
 
@@ -43,8 +45,9 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
     """Recommend; the recommendation, line by line."""
     span = span_of(source)
     settings = backtest_settings(source)
-    by = json.loads(source.text("ingest/settings.json"))["by"]
-    gateway = settings["engine"]["scope"] == "gateway"
+    by: By = json.loads(source.text("ingest/settings.json"))["by"]
+    scope = settings["engine"]["scope"]
+    gateway = scope == "gateway"
     outcomes = source.read("backtest/outcomes")
     seconds = source.read("demand/per_second").cache()
     lines: list[Line] = []
@@ -56,10 +59,10 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
             if not found:
                 continue
             loads = loads_of(source.read("backtest/loads"), direction, candidates, span)
-            limit = limits(candidates, needs_of(found, span, goal.tolerance), loads, goal, direction)
+            limit = limits(candidates, needs_of(found, span, goal.tolerance), loads, goal, direction, by)
             now = before(seconds, direction, span, gateway=gateway)
             lines += direction_lines(
-                direction, candidates, limit, found, _peak(now, goal), span.seconds, goal
+                direction, candidates, limit, found, _peak(now, goal), span.recorded, goal, gateway=gateway
             )
             tables["needs"] += _need_rows(direction, candidates, limit, found, span, goal)
             after = loads.together(limit.default, _given(limit))
@@ -69,27 +72,19 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
         _write(spark, writer, lines, tables)
         writer.table("curve", _curve(outcomes, source.read("backtest/loads"), span, goal), files=1)
         writer.put("quotas.toml", quotas_text(lines, by))
-        chosen = {"goal": asdict(goal), "by": by, "today": _today(source)}
+        chosen = {"goal": asdict(goal), "by": by, "today": _today(source, seconds, scope)}
         writer.put("settings.json", json.dumps(chosen, indent=2) + "\n")
     return [line.text() for line in lines]
 
 
-def quotas_text(lines: Sequence[Line], by: str) -> str:
+def quotas_text(lines: Sequence[Line], by: By) -> str:
     """The recommendation as a quotas file."""
     entries: dict[Entity, dict[str, float]] = {}
     for line in lines:
         if line.kind in ("default", "override"):
-            entries.setdefault(_entity(line, by), {})[line.key] = float(round(line.value))
+            own = client_entity(line.user, line.client_id, by) if line.kind == "override" else None
+            entries.setdefault(own or default_entity(by), {})[line.key] = float(round(line.value))
     return render(Definitions(entries))
-
-
-def _entity(line: Line, by: str) -> Entity:
-    if line.kind == "default":
-        return Entity(
-            DEFAULT if by in ("user", "user-client-id") else None,
-            DEFAULT if by in ("client-id", "user-client-id") else None,
-        )
-    return Entity(line.user or None, line.client_id or None)
 
 
 def _given(limit: Limits) -> dict[tuple[str, str], int]:
@@ -145,7 +140,7 @@ def _mutations(source: Store, span: Span, goal: Goal) -> list[Line]:
     by_client: dict[tuple[str, str], dict[int, int]] = {}
     for row in source.read("demand/mutations").collect():
         by_client.setdefault((row["user"], row["client_id"]), {})[row["second"]] = row["mutations"]
-    sure = confidence(seconds=span.seconds, clients=max(1, len(by_client)), sample=goal.sample)
+    sure = confidence(seconds=span.recorded, clients=max(1, len(by_client)), sample=goal.sample)
     return mutation_lines(mutation_quota(by_client, goal.headroom), len(by_client), sure)
 
 
@@ -160,7 +155,7 @@ def _replication(source: Store, span: Span, goal: Goal) -> list[Line]:
         return []
     bytes_in = row["peak"] / goal.sample
     throttle = replication_throttle(bytes_in, goal.network, goal.replication_factor, goal.headroom)
-    sure = confidence(seconds=span.seconds, clients=max(20, row["brokers"]), sample=goal.sample)
+    sure = confidence(seconds=span.recorded, clients=max(20, row["brokers"]), sample=goal.sample)
     return replication_lines(throttle, goal, sure)
 
 
@@ -172,7 +167,7 @@ def _curve(outcomes: DataFrame, loads: DataFrame, span: Span, goal: Goal) -> Dat
         F.sum("requests").alias("requests"),
         F.sum("bytes_delayed").alias("bytes_delayed"),
     )
-    waited = (F.col("throttle_ms") > goal.tolerance * span.seconds * 1000).cast("bigint")
+    waited = (F.col("throttle_ms") > goal.tolerance * span.recorded * 1000).cast("bigint")
     totals = client.groupBy("direction", "quota").agg(
         F.count("*").alias("clients"),
         F.sum(waited).alias("clients_throttled"),
@@ -202,7 +197,8 @@ def _write(
         writer.table(name, spark.createDataFrame(found, schema), files=1)
 
 
-def _today(source: Store) -> dict[str, float]:
-    """The highest peak of any client at one broker, by key: where a ramp begins."""
-    rows = source.read("demand/entities").groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
+def _today(source: Store, seconds: DataFrame, scope: str) -> dict[str, float]:
+    """The highest peak of any client at one budget, by key: where a ramp begins."""
+    peaks = peaks_of_scope(source.read("demand/entities"), seconds, scope)
+    rows = peaks.groupBy("direction").agg(F.max("peak_10s").alias("peak")).collect()
     return {_KEYS[row["direction"]]: float(row["peak"]) for row in rows}

@@ -8,11 +8,13 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from offline.advice.names import client_name
 from offline.advice.words import amount
 from offline.jobs.measured import Span, backtest_settings, span_of
 from offline.report import Report, page
 from offline.report.content import Curve, Direction, Heavy
 from offline.store import Store
+from offline.transforms.scope import peaks_over_brokers
 
 __all__ = ["run"]
 
@@ -27,22 +29,25 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
     span = span_of(source)
     goal: dict[str, Any] = json.loads(source.text("recommend/settings.json"))["goal"]
     recommendations = source.read("recommend/recommendations").collect()
+    settings = backtest_settings(source)
+    gateway = settings["engine"]["scope"] == "gateway"
     directions = [
-        _direction(source, name, span, goal)
+        _direction(source, name, span, goal, gateway=gateway)
         for name in ("produce", "fetch")
         if any(row["kind"] == "default" and row["key"] == _KEYS[name] for row in recommendations)
     ]
     problems = source.read("ingest/problems").limit(20).collect()
     report = Report(
         begun=datetime.fromtimestamp(span.start_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        seconds=span.seconds,
+        seconds=span.recorded,
         requests=span.requests,
-        policy=backtest_settings(source)["policy"],
+        policy=settings["policy"],
         recommendations=[_recommendation(row.asDict()) for row in recommendations],
         problems=[f"{row['file']}, row {row['row']}: {row['problem']}" for row in problems],
         directions=directions,
         quotas=source.text("recommend/quotas.toml"),
-        goal=_goal(goal),
+        gateway=gateway,
+        goal=_goal(goal, "all brokers together" if gateway else "a broker"),
     )
     with store.writing("report", source) as writer:
         writer.put("report.html", page(report))
@@ -52,11 +57,11 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
 _KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 
 
-def _goal(goal: dict[str, Any]) -> dict[str, str]:
+def _goal(goal: dict[str, Any], whose: str) -> dict[str, str]:
     found = {}
     for name, label in (("capacity_in", "Capacity in"), ("capacity_out", "Capacity out")):
         if goal[name] is not None:
-            found[label] = f"{amount(goal[name])} a broker"
+            found[label] = f"{amount(goal[name])}, {whose}"
     found["Clients that may be throttled"] = f"{goal['throttled_share']:.0%}"
     return found
 
@@ -74,12 +79,12 @@ def _recommendation(row: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def _direction(source: Store, name: str, span: Span, goal: dict[str, Any]) -> Direction:
+def _direction(source: Store, name: str, span: Span, goal: dict[str, Any], *, gateway: bool) -> Direction:
     of_way = F.col("direction") == name
     seconds = source.read("demand/per_second").filter(of_way)
     step_s = max(1, -(-span.seconds // _STEPS_MAX))
     steps = -(-span.seconds // step_s)
-    heavy = _heavy(source, of_way, seconds, span, step_s, steps)
+    heavy = _heavy(source, of_way, seconds, span, step_s, steps, gateway=gateway)
     recommended = source.read("recommend/recommendations").filter(F.col("key") == _KEYS[name]).collect()
     (default,) = (row for row in recommended if row["kind"] == "default")
     curve = source.read("recommend/curve").filter(of_way).orderBy("quota").collect()
@@ -96,7 +101,7 @@ def _direction(source: Store, name: str, span: Span, goal: dict[str, Any]) -> Di
         heavy=heavy,
         steps_s=[float(step * step_s) for step in range(steps)],
         total=_series(seconds, span, step_s, steps),
-        hours=_hours(source, of_way) if span.seconds >= _DAY_SHOWN_S else [],
+        hours=_hours(source, of_way) if span.recorded >= _DAY_SHOWN_S else [],
         curve=[
             Curve(row["quota"], row["clients_throttled"], row["clients"], row["peak_10s"]) for row in curve
         ],
@@ -111,16 +116,21 @@ def _direction(source: Store, name: str, span: Span, goal: dict[str, Any]) -> Di
         peak_before=default["peak_before"],
         peak_after=default["peak_after"],
         capacity=goal["capacity_in" if name == "produce" else "capacity_out"],
+        gateway=gateway,
     )
 
 
 def _heavy(
-    source: Store, of_way: Any, seconds: DataFrame, span: Span, step_s: int, steps: int
+    source: Store, of_way: Any, seconds: DataFrame, span: Span, step_s: int, steps: int, *, gateway: bool
 ) -> list[Heavy]:
+    entities = source.read("demand/entities").filter(of_way & (F.col("rank") <= _HEAVY))
+    if gateway:
+        whole = peaks_over_brokers(seconds)
+        entities = entities.drop("peak_1s", "peak_10s").join(
+            whole, on=["direction", "user", "client_id"], how="inner"
+        )
     joined = (
-        source.read("demand/entities")
-        .filter(of_way & (F.col("rank") <= _HEAVY))
-        .join(source.read("recommend/needs"), on=["direction", "user", "client_id"], how="inner")
+        entities.join(source.read("recommend/needs"), on=["direction", "user", "client_id"], how="inner")
         .orderBy("rank")
         .collect()
     )
@@ -128,7 +138,7 @@ def _heavy(
     series = _series_of(seconds, shown, span, step_s, steps)
     return [
         Heavy(
-            name=" ".join(filter(None, (row["user"], row["client_id"]))) or "(no client id)",
+            name=client_name(row["user"], row["client_id"]),
             share=row["share"],
             peak_10s=row["peak_10s"],
             peak_1s=row["peak_1s"],

@@ -50,6 +50,7 @@ class Direction:
         throttle_ms: how long their connections do, together; overrides: how many there are.
         peak_before, peak_after: of the busiest broker, whichever that is then.
         capacity: what was stated, or None.
+        gateway: one budget over all brokers: peaks, loads and capacity are of all of them together.
     """
 
     name: str
@@ -70,6 +71,12 @@ class Direction:
     peak_before: float
     peak_after: float
     capacity: float | None
+    gateway: bool = False
+
+    @property
+    def where(self) -> str:
+        """Whose load it is that quotas are to bound."""
+        return "all brokers together" if self.gateway else "busiest broker"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,4 +91,5 @@ class Report:
     problems: Sequence[str]
     directions: Sequence[Direction]
     quotas: str
+    gateway: bool = False
     goal: Mapping[str, str] = field(default_factory=dict)

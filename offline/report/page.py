@@ -45,7 +45,7 @@ def _figures(way: Direction) -> dict[str, Markup]:
         "before_after": (
             plots.before_after,
             plots.HALF if way.hours else plots.WHOLE,
-            "busiest broker before and after",
+            f"{way.where} before and after",
         ),
     }
     if way.hours:

@@ -104,7 +104,8 @@ def heaviest(direction: Direction) -> Callable[[Axes], None]:
         axes.set_ylim(-0.6, len(shown) - 0.4)
         axes.grid(visible=False, axis="y")
         _log_rates(axes)
-        axes.set_xlabel("bytes/s at its busiest broker (log scale)")
+        place = "over all brokers" if direction.gateway else "at its busiest broker"
+        axes.set_xlabel(f"bytes/s {place} (log scale)")
         _legend(axes, [dots, ticks])
 
     return draw
@@ -135,14 +136,14 @@ def curve(direction: Direction) -> Callable[[Axes], None]:
             markersize=3.5,
             linestyle="--",
             color=_COLOURS[0],
-            label="busiest broker",
+            label=direction.where,
         )
         _rates(loads.yaxis)
         top = max((*peaks, direction.capacity or 0.0)) * 1.06
         loads.set_ylim(-0.03 * top, top)
         loads.grid(visible=False)
         loads.spines["right"].set_visible(True)
-        loads.set_ylabel("busiest broker, peak over 10 s")
+        loads.set_ylabel(f"{direction.where}, peak over 10 s")
         handles = [share, load, line]
         if direction.capacity is not None:
             bound = loads.axhline(

@@ -6,6 +6,7 @@ connection as by a salt. All that follows works on seconds: one client's are at 
 brokers, and no task has more to do for the heaviest client than for the lightest that is always there.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, Window
@@ -13,7 +14,20 @@ from pyspark.sql import functions as F
 
 from protocol.api import FETCH, PRODUCE
 
-__all__ = ["brokers", "charged", "diurnal", "entities", "mutations", "per_second", "span"]
+__all__ = [
+    "brokers",
+    "charged",
+    "diurnal",
+    "entities",
+    "length_s",
+    "mutations",
+    "per_second",
+    "recorded",
+    "span",
+]
+
+# Seconds since 1970: the first, and the one after the last.
+Interval = tuple[int, int]
 
 ENTITY: Final = ("direction", "user", "client_id")
 _SECOND_US: Final = 1_000_000
@@ -49,12 +63,38 @@ def charged(requests: DataFrame, *, emptied: bool = False) -> DataFrame:
     )
 
 
-def span(rows: DataFrame) -> DataFrame:
-    """One row: the first second, how many there are, and the number of requests."""
+def recorded(processes_ms: Iterable[tuple[int, int]]) -> list[Interval]:
+    """The seconds that some process has recorded, from the first and last time of each: two captures may lie apart.
+
+    >>> recorded([(1_000, 3_999), (2_500, 5_000), (90_000, 90_000)])
+    [(1, 6), (90, 91)]
+    """
+    found: list[Interval] = []
+    for first_ms, last_ms in sorted(processes_ms):
+        start_s, end_s = first_ms // 1000, last_ms // 1000 + 1
+        if found and start_s <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end_s))
+        else:
+            found.append((start_s, end_s))
+    return found
+
+
+def length_s(intervals: Iterable[Interval]) -> int:
+    """How many seconds they are.
+
+    >>> length_s([(1, 6), (90, 91)])
+    6
+    """
+    return sum(end_s - start_s for start_s, end_s in intervals)
+
+
+def span(rows: DataFrame, recorded_s: int) -> DataFrame:
+    """One row: the first second, how many there are, how many were recorded, and the number of requests."""
     first = F.floor(F.min("at_us") / _SECOND_US).cast("bigint")
     return rows.agg(
         first.alias("start_s"),
         (F.max("second") - first + 1).alias("seconds"),
+        F.lit(recorded_s).alias("recorded_seconds"),
         F.count("*").alias("requests"),
     )
 
@@ -75,7 +115,7 @@ def per_second(rows: DataFrame) -> DataFrame:
     )
 
 
-def entities(seconds: DataFrame, duration_s: int) -> DataFrame:
+def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
     """The table `demand/entities`."""
     whole = seconds.groupBy(*ENTITY, "second").agg(
         F.sum("bytes").alias("bytes"),
@@ -87,7 +127,7 @@ def entities(seconds: DataFrame, duration_s: int) -> DataFrame:
         F.sum("bytes").alias("bytes"),
         F.sum("requests").alias("requests"),
         F.count("*").alias("active_seconds"),
-        (F.sum("bytes") / duration_s).alias("mean"),
+        (F.sum("bytes") / recorded_s).alias("mean"),
         *(F.percentile("bytes", share).alias(name) for name, share in _PERCENTILES),
         F.max("connections").alias("connections_max"),
         F.max("in_flight").alias("in_flight_max"),
@@ -99,24 +139,24 @@ def entities(seconds: DataFrame, duration_s: int) -> DataFrame:
     return joined.withColumn("share", share).withColumn("rank", F.row_number().over(by_peak))
 
 
-def brokers(seconds: DataFrame, duration_s: int) -> DataFrame:
+def brokers(seconds: DataFrame, recorded_s: int) -> DataFrame:
     """The table `demand/brokers`."""
     key = ("direction", "broker")
     whole = seconds.groupBy(*key, "second").agg(F.sum("bytes").alias("bytes"))
     totals = whole.groupBy(*key).agg(
         F.sum("bytes").alias("bytes"),
-        (F.sum("bytes") / duration_s).alias("mean"),
+        (F.sum("bytes") / recorded_s).alias("mean"),
         *(F.percentile("bytes", share).alias(name) for name, share in _PERCENTILES if name != "p90"),
     )
     return totals.join(_peaks(whole, key, key), on=list(key), how="inner")
 
 
-def diurnal(seconds: DataFrame, start_s: int, duration_s: int) -> DataFrame:
+def diurnal(seconds: DataFrame, intervals: Sequence[Interval]) -> DataFrame:
     """The table `demand/diurnal`: each entity's bytes by hour of the day."""
     hour = F.floor(F.col("second") / 3600) % 24
-    recorded = F.array(*(F.lit(count) for count in _seconds_by_hour(start_s, duration_s)))
+    counts = F.array(*(F.lit(count) for count in _seconds_by_hour(intervals)))
     found = seconds.groupBy(*ENTITY, hour.cast("int").alias("hour")).agg(F.sum("bytes").alias("bytes"))
-    rate = F.col("bytes") / F.greatest(F.element_at(recorded, F.col("hour") + 1), F.lit(1))
+    rate = F.col("bytes") / F.greatest(F.element_at(counts, F.col("hour") + 1), F.lit(1))
     return found.withColumn("bytes_per_second", rate)
 
 
@@ -143,18 +183,20 @@ def _peaks(seconds: DataFrame, by: tuple[str, ...], result: tuple[str, ...]) -> 
     )
 
 
-def _seconds_by_hour(start_s: int, duration_s: int) -> list[int]:
+def _seconds_by_hour(intervals: Iterable[Interval]) -> list[int]:
     """How many of the recorded seconds lie in each hour of the day.
 
-    >>> _seconds_by_hour(3590, 20)[:2]
-    [10, 10]
+    >>> _seconds_by_hour([(3590, 3610), (86_400, 86_405)])[:2]
+    [15, 10]
     """
-    whole_days, rest = divmod(duration_s, 86_400)
-    found = [whole_days * 3600] * 24
-    at_s = start_s
-    while rest > 0:
-        step = min(rest, 3600 - at_s % 3600)
-        found[at_s // 3600 % 24] += step
-        at_s += step
-        rest -= step
+    found = [0] * 24
+    for start_s, end_s in intervals:
+        whole_days, rest = divmod(end_s - start_s, 86_400)
+        found = [count + whole_days * 3600 for count in found]
+        at_s = start_s
+        while rest > 0:
+            step = min(rest, 3600 - at_s % 3600)
+            found[at_s // 3600 % 24] += step
+            at_s += step
+            rest -= step
     return found

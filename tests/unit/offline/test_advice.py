@@ -5,10 +5,13 @@ import pytest
 from offline.advice.confidence import confidence
 from offline.advice.limits import Limits, Override
 from offline.advice.replication import replication_throttle
-from offline.advice.words import amount, direction_lines, replication_lines
+from offline.advice.words import Line, amount, direction_lines, replication_lines
 from offline.jobs.measured import Effect
-from offline.options import Goal
+from offline.jobs.recommend import quotas_text
+from offline.options import By, Goal
 from offline.transforms.candidates import ladder, rounded
+from quotas.definitions_file import parse
+from quotas.entities import DEFAULT, Entity
 
 
 def test_replication_throttle_lies_between_the_bounds() -> None:
@@ -81,3 +84,40 @@ def test_lines_tell_reason_effect_and_who_is_held() -> None:
     assert (override.client_id, override.value, override.clients_throttled) == ("hog", 4e6, 1)
     assert override.reason.startswith("held")
     assert override.effect == "its connections wait for 20.0 s together, in 3,600 s"
+
+
+def test_one_budget_for_all_brokers_is_said() -> None:
+    limit = Limits(0, (), 0, (), 1, 9e6, fits=True)
+    effects = [Effect("", "a", [0, 0], [0, 0])]
+    (default,) = direction_lines(
+        "produce", [1e6, 2e6], limit, effects, 12e6, 3600, Goal(capacity_in=10e6), gateway=True
+    )
+    assert "but only 1 MB/s keeps all brokers together within 10 MB/s" in default.reason
+    assert default.effect.endswith("all brokers together 12 MB/s before, 9 MB/s after")
+
+
+def test_who_cannot_be_named_is_said() -> None:
+    limit = Limits(0, (), 0, (("", ""),), 0, 9e6, fits=True, nameless=(("", ""),))
+    effects = [Effect("", "", [90_000], [0])]
+    (default,) = direction_lines("produce", [1e6], limit, effects, 12e6, 3600, Goal())
+    assert default.reason.endswith(
+        "; 1 client needs more and cannot get an override, for no quota can name it: (no name)"
+    )
+
+
+@pytest.mark.parametrize(("by", "user", "client_id"), [("user", "ann", ""), ("client-id", "", "hog")])
+def test_a_quotas_file_has_the_default_and_each_override_once(by: By, user: str, client_id: str) -> None:
+    lines = [
+        Line(kind=kind, user=one, client_id=two, key=key, value=value, reason="", effect="", confidence="")
+        for kind, one, two, key, value in (
+            ("default", "<default>", "<default>", "producer_byte_rate", 1e6),
+            ("override", user, client_id, "producer_byte_rate", 2e6),
+            ("override", user, client_id, "consumer_byte_rate", 3e6),
+            ("mutation", "", "", "controller_mutation_rate", 5.0),
+        )
+    ]
+    default = Entity(DEFAULT if user else None, DEFAULT if client_id else None)
+    assert dict(parse(quotas_text(lines, by)).entries()) == {
+        default: {"producer_byte_rate": 1e6},
+        Entity(user or None, client_id or None): {"producer_byte_rate": 2e6, "consumer_byte_rate": 3e6},
+    }

@@ -89,6 +89,14 @@ def test_steps_go_down_by_the_same_share(work: Path, file: Path) -> None:
     assert rates == [pytest.approx(10e6 / 10 ** (step / 3), rel=0.01) for step in (1, 2, 3)]
 
 
+def test_a_ramp_loosens_nothing_that_is_set(work: Path, file: Path) -> None:
+    file.write_text('[[quota]]\nclient_id = "<default>"\nproducer_byte_rate = 3000000\n')
+    apply.run(ApplyOptions(quotas_file=str(file), step=1, steps=3), str(work))
+    found = dict(parse(file.read_text()).entries())
+    assert found[Entity(client_id=DEFAULT)] == {"producer_byte_rate": 3e6}  # and not 10 / 10 ** (1 / 3)
+    assert found[Entity(client_id="hog")] == {"producer_byte_rate": 3e6}  # the default's until now
+
+
 def test_without_a_finished_recommendation_nothing_is_applied(work: Path, file: Path) -> None:
     (work / "recommend" / "_SUCCESS").unlink()
     with pytest.raises(InputError, match="no finished stage recommend: run `sluice-offline recommend` first"):

@@ -1,9 +1,10 @@
 """Defaults and overrides, with numbers that can be followed by hand."""
 
 import numpy as np
+import pytest
 
 from offline.advice.limits import Limits, Loads, Need, limits, need_of
-from offline.options import Goal
+from offline.options import By, Goal
 
 CANDIDATES = [1e6, 2e6, 4e6, 8e6, 16e6]
 
@@ -104,3 +105,38 @@ def test_need_is_above_every_candidate_that_throttles() -> None:
         0,
         2,
     ]
+
+
+def heaviest(names: list[tuple[str, str]], by: By, **goal: int) -> Limits:
+    """Nine small clients that need 2 MB/s, and these, which need 16 MB/s each."""
+    needs = [Need(f"u{number}", f"small-{number}", 1) for number in range(9 + 9 * len(names))]
+    needs += [Need(*name, 4) for name in names]
+    ladder = [flat(min(15e6, candidate)) for candidate in CANDIDATES]
+    loads = Loads([flat(1e6) for _ in CANDIDATES], dict.fromkeys(names, ladder))
+    wanted = Goal(headroom=1.0, throttled_share=0.1, **goal)
+    return limits(CANDIDATES, needs, loads, wanted, "produce", by)
+
+
+@pytest.mark.parametrize(
+    ("by", "nameless"),
+    [
+        ("user", [("", ""), ("<default>", "")]),
+        ("client-id", [("", ""), ("", "<default>")]),
+        (
+            "user-client-id",
+            [("", ""), ("alice", ""), ("", "hog"), ("alice", "<default>"), ("<default>", "a")],
+        ),
+    ],
+)
+def test_who_cannot_be_named_gets_no_override_and_takes_nobodys_place(
+    by: By, nameless: list[tuple[str, str]]
+) -> None:
+    named = {"user": ("zoe", ""), "client-id": ("", "zoe"), "user-client-id": ("zoe", "zoe")}[by]
+    found = heaviest([*nameless, named], by, overrides=1)
+    assert [(one.user, one.client_id) for one in found.overrides] == [named]
+    assert sorted(found.nameless) == sorted(nameless)
+    assert sorted(found.throttled) == sorted(nameless)
+
+
+def test_where_no_override_was_asked_for_names_do_not_matter() -> None:
+    assert heaviest([("", "")], "client-id", overrides=0).nameless == ()

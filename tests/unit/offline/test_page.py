@@ -6,7 +6,7 @@ from offline.report.content import Curve, Direction, Heavy
 EVIL = "<script>alert('$x_')</script>"
 
 
-def report(hours: int = 24) -> Report:
+def report(hours: int = 24, *, gateway: bool = False) -> Report:
     heavy = Heavy(EVIL, 0.5, 2e6, 3e6, 2.5e6, 4, -1.0, 1e6, 1500, [1e6, 2e6])
     way = Direction(
         name="produce",
@@ -27,6 +27,7 @@ def report(hours: int = 24) -> Report:
         peak_before=4e6,
         peak_after=3e6,
         capacity=3.5e6,
+        gateway=gateway,
     )
     return Report(
         begun="2026-01-01 00:00 UTC",
@@ -45,6 +46,7 @@ def report(hours: int = 24) -> Report:
         ],
         problems=["file x, row 3: bad"],
         directions=[way],
+        gateway=gateway,
         quotas='[[quota]]\nclient_id = "a"\n',
     )
 
@@ -69,6 +71,14 @@ def test_everything_is_in_it() -> None:
         "and 1 override<",
     ):
         assert part in text
+
+
+def test_one_budget_for_all_brokers_is_not_any_one_brokers() -> None:
+    assert "busiest broker" in page(report())
+    text = page(report(gateway=True))
+    for part in ("busiest", "Broker 1", "per broker"):
+        assert part not in text
+    assert text.count("all brokers together") >= 4
 
 
 def test_less_than_a_day_has_no_shape() -> None:

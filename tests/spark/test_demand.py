@@ -1,0 +1,47 @@
+"""Demand over time that was not recorded as a whole, with the numbers counted by hand."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from offline.jobs import demand, ingest
+from offline.options import IngestOptions
+from offline.store import Store
+from offline.synthetic import Client, write_capture
+
+CLIENTS = [Client(name="a", shape="steady", rate=500_000)]
+WEEK_S = 7 * 86_400
+
+
+def shifted(file: Path, by_ms: int) -> None:
+    table = pq.read_table(file)
+    moved = pc.add(table["wall_ms"], pa.scalar(by_ms))
+    index = table.schema.get_field_index("wall_ms")
+    pq.write_table(table.set_column(index, table.schema.field("wall_ms"), moved), file)
+
+
+def test_time_that_nobody_has_recorded_is_not_divided_by(spark: SparkSession, tmp_path: Path) -> None:
+    capture = tmp_path / "capture"
+    for process in ("one", "two"):
+        write_capture(capture, CLIENTS, 20, process=process)
+    (second,) = capture.glob("capture-two-*.parquet")
+    shifted(second, WEEK_S * 1000)
+    store = Store(spark, str(tmp_path / "work"))
+    ingest.run(spark, IngestOptions(inputs=(str(capture),)), store)
+    demand.run(spark, store, store)
+    span = store.read("demand/span").first()
+    assert span is not None
+    # Each has rows from 1.0 s to 21.0 s of its clock: seconds 1 to 20; the second one a week later.
+    assert (span["recorded_seconds"], span["seconds"]) == (40, WEEK_S + 20)
+    entity, broker, hour = (
+        store.read(f"demand/{table}").first() for table in ("entities", "brokers", "diurnal")
+    )
+    assert entity is not None
+    assert broker is not None
+    assert hour is not None
+    assert entity["mean"] == broker["mean"] == hour["bytes_per_second"] == entity["bytes"] / 40
+    assert store.read("demand/diurnal").agg(F.count("*").alias("n")).first() == (1,)
