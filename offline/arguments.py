@@ -79,7 +79,7 @@ def _recommend_options(parser: argparse.ArgumentParser) -> None:
         "--network", type=_rate, metavar="RATE", help="of a broker, for the replication throttle"
     )
     parser.add_argument("--replication-factor", type=_positive, default=goal.replication_factor)
-    parser.add_argument("--sample", type=_share, default=goal.sample, help="share of connections captured")
+    parser.add_argument("--sample", type=_sample, default=goal.sample, help="share of connections captured")
 
 
 def _backtest_arguments(parser: argparse.ArgumentParser) -> None:
@@ -133,6 +133,13 @@ def _share(text: str) -> float:
     found = float(text)
     if not 0 <= found <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return found
+
+
+def _sample(text: str) -> float:
+    found = _share(text)
+    if not found:
+        raise argparse.ArgumentTypeError("a sample is above 0")
     return found
 
 

@@ -84,7 +84,7 @@ class Goal:
         tolerance: a client counts as throttled when it had to wait for more than this share of the recorded time.
         network: bytes/s of a broker's network interface, for the replication throttle; None = not stated.
         replication_factor: likewise.
-        sample: the share of connections that was captured.
+        sample: the share of connections that was captured, above 0; below 1 no client's limits are recommended.
     """
 
     capacity_in: float | None = None

@@ -161,7 +161,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("user", "string", "of the quota entity; `<default>` for the default one"),
         Column("client_id", "string", "likewise"),
         Column("key", "string", "Kafka's name of the quota or setting"),
-        Column("value", "double", ""),
+        Column("value", "double", "-1: none"),
         Column("reason", "string", "why this value"),
         Column("effect", "string", "what it is predicted to do"),
         Column("confidence", "string", "`high`, `medium` or `low`, and why"),

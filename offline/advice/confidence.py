@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["confidence"]
+__all__ = ["CLIENTS_FEW", "confidence"]
 
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
@@ -38,7 +38,7 @@ def confidence(
         doubts.append((1, f"{few}, so each is a large share"))
     if sample < 1:
         words = "a tenth of a sample or less" if sample <= 0.1 else f"a sample of {sample:.2f}"
-        doubts.append((1, f"{words}, so loads are estimates"))
+        doubts.append((2, f"{words}, so loads are estimates"))
     near = sum(abs(need - quota) <= NEAR * quota for need in needs) if quota else 0
     if needs and near > NEAR_SHARE * len(needs):
         doubts.append((1, f"{near} clients need within 20 % of it"))

@@ -14,21 +14,18 @@ A client's *need* is the smallest candidate that does not throttle it in the bac
 Loads are means over ten seconds, KIP-13's window: within it a client may send everything at once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
-
-import numpy as np
-import numpy.typing as npt
+from typing import Protocol
 
 from offline.advice.names import client_entity
 from offline.options import By, Goal
 
-__all__ = ["BLOCK_S", "Limits", "Loads", "Need", "Override", "limits", "need_of"]
+__all__ = ["Client", "Limits", "Loads", "Need", "Override", "limits", "need_of"]
 
-BLOCK_S: Final = 10
-Load = npt.NDArray[np.float64]
-"""Bytes/s of one broker, by ten seconds."""
+
+Client = tuple[str, str]
+"""User and client id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +37,18 @@ class Need:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Loads:
-    """What passes at each candidate.
+class Loads(Protocol):
+    """What passes at each candidate: peaks are bytes/s of the busiest broker, mean over ten seconds."""
 
-    Attributes:
-        others: candidate -> broker -> load of all clients without a load of their own.
-        heavy: (user, client id) -> candidate -> broker -> load.
-    """
+    @property
+    def heavy(self) -> Collection[Client]:
+        """Clients with a load of their own, so that each can have a candidate of its own."""
 
-    others: Sequence[Mapping[int, Load]]
-    heavy: Mapping[tuple[str, str], Sequence[Mapping[int, Load]]]
+    def alone(self) -> Sequence[float]:
+        """The peak with each candidate as the default and nobody's override."""
 
-    def together(self, default: int, overrides: Mapping[tuple[str, str], int]) -> dict[int, Load]:
-        """Each broker's load with this default and these overrides."""
-        found: dict[int, Load] = {broker: load.copy() for broker, load in self.others[default].items()}
-        for name, ladder in self.heavy.items():
-            for broker, load in ladder[overrides.get(name, default)].items():
-                found[broker] = found[broker] + load if broker in found else load.copy()
-        return found
-
-    def peak(self, default: int, overrides: Mapping[tuple[str, str], int]) -> float:
-        """Of the busiest broker."""
-        return max((float(load.max()) for load in self.together(default, overrides).values()), default=0.0)
+    def peaks(self, default: int, levels: Sequence[Mapping[Client, int]]) -> Sequence[float]:
+        """The peak with this default and each of these sets of overrides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,16 +74,18 @@ class Limits:
         peak: of the busiest broker, over ten seconds.
         fits: whether it is within the stated capacity.
         nameless: those who would have got an override if a quota could name them.
+        kept: whether `wanted` keeps to the share; no candidate does where too many need more than all of them.
     """
 
     default: int
     overrides: tuple[Override, ...]
     allowed: int
-    throttled: tuple[tuple[str, str], ...]
+    throttled: tuple[Client, ...]
     wanted: int
     peak: float
     fits: bool
-    nameless: tuple[tuple[str, str], ...] = ()
+    nameless: tuple[Client, ...] = ()
+    kept: bool = True
 
 
 def need_of(throttled: Sequence[bool]) -> int:
@@ -123,14 +111,14 @@ def limits(
     """Recommend; `needs` has every client once."""
     assert candidates, "a direction without candidates has no clients"
     capacity = goal.capacity(direction)
-    scale = 1.0 / goal.sample
     with_room = {
         (need.user, need.client_id): _with_room(candidates, need.index, goal.headroom) for need in needs
     }
     allowed = int(goal.throttled_share * len(needs) + 1e-9)
     wanted = _default(sorted(with_room.values()), allowed, len(candidates))
     default = wanted
-    while default and not _fits(loads.peak(default, {}) * scale, capacity):
+    alone = loads.alone()
+    while default and not _fits(alone[default], capacity):
         default -= 1
     ranked = sorted(needs, key=lambda need: (-need.index, need.user, need.client_id))
     above = [
@@ -139,23 +127,18 @@ def limits(
         if with_room[need.user, need.client_id] > default and (need.user, need.client_id) in loads.heavy
     ]
     named = [name for name in above if client_entity(*name, by) is not None]
-    asking = named[: goal.overrides]
-    given = _overrides(
-        default,
-        {name: min(with_room[name], len(candidates) - 1) for name in asking},
-        lambda levels: _fits(loads.peak(default, levels) * scale, capacity),
-    )
+    asked = {name: min(with_room[name], len(candidates) - 1) for name in named[: goal.overrides]}
+    given, peak = _overrides(default, alone[default], asked, loads, capacity)
     throttled = tuple(
         (need.user, need.client_id)
         for need in needs
         if need.index > given.get((need.user, need.client_id), default)
     )
-    peak = loads.peak(default, given) * scale
     return Limits(
         default=default,
         overrides=tuple(
             Override(*name, given[name], held=with_room[name] > given[name])
-            for name in asking
+            for name in asked
             if given[name] > default
         ),
         allowed=allowed,
@@ -164,6 +147,7 @@ def limits(
         peak=peak,
         fits=_fits(peak, capacity),
         nameless=tuple(name for name in above if name not in named) if goal.overrides else (),
+        kept=sum(index > wanted for index in with_room.values()) <= allowed,
     )
 
 
@@ -189,11 +173,19 @@ def _default(ordered: Sequence[int], allowed: int, count: int) -> int:
 
 
 def _overrides(
-    default: int, asked: Mapping[tuple[str, str], int], fit: Callable[[Mapping[tuple[str, str], int]], bool]
-) -> dict[tuple[str, str], int]:
-    """Everybody what he asks for, up to one common level that fits."""
-    for level in range(max(asked.values(), default=default), default - 1, -1):
+    default: int, alone: float, asked: Mapping[Client, int], loads: Loads, capacity: float | None
+) -> tuple[Mapping[Client, int], float]:
+    """Everybody what he asks for, up to one common level that fits; and the peak then."""
+    levels: list[dict[Client, int]] = []
+    for level in range(max(asked.values(), default=default), default, -1):
         given = {name: max(default, min(index, level)) for name, index in asked.items()}
-        if fit(given) or level == default:
-            return given
-    return {}
+        if not levels or given != levels[-1]:
+            levels.append(given)
+    if not levels:
+        return dict.fromkeys(asked, default), alone
+    if capacity is None:
+        del levels[1:]
+    for given, peak in zip(levels, loads.peaks(default, levels), strict=True):
+        if _fits(peak, capacity):
+            return given, peak
+    return dict.fromkeys(asked, default), alone

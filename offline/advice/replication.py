@@ -1,10 +1,13 @@
 """The replication throttle (KIP-73, Q&A 4): IN < T < N - IN / R, from what producers were recorded to write. Pure."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from quotas.move_estimate import Estimate
 
 __all__ = ["ReplicationThrottle", "replication_throttle"]
+
+_ROOM_MIN: Final = 1.05  # T is above IN: at IN itself a move would never catch up
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ def replication_throttle(
     whole = Estimate(0, 0, 0, 0, 0, 0, bytes_in_max, replication_factor, ())
     lower, upper = whole.bounds(network)
     if upper is None:
-        return ReplicationThrottle(float(round(lower * max(headroom, 1.0) ** 2)), lower, None)
+        above = round(lower * max(headroom, _ROOM_MIN) ** 2)
+        return ReplicationThrottle(float(max(above, int(lower) + 1)), lower, None)
     rate = float(round((lower + upper) / 2)) if upper > lower else None
     return ReplicationThrottle(rate, lower, upper)

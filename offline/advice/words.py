@@ -1,36 +1,20 @@
 """A recommendation in words: what, why, what it will do, and how sure that is. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from offline.advice.confidence import confidence
-from offline.advice.limits import Limits
+from offline.advice.limits import Client, Limits
 from offline.advice.mutations import MutationQuota
 from offline.advice.names import client_name
 from offline.advice.replication import ReplicationThrottle
 from offline.options import Goal
 
-__all__ = ["Line", "amount", "direction_lines", "mutation_lines", "replication_lines"]
+__all__ = ["Line", "amount", "direction_lines", "mutation_lines", "replication_lines", "sampled_line"]
 
 _KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 DEFAULT_NAME: Final = "<default>"
-
-
-class Effect(Protocol):
-    """What each candidate does to one client."""
-
-    @property
-    def user(self) -> str:
-        """Of the quota entity."""
-
-    @property
-    def client_id(self) -> str:
-        """Of the quota entity."""
-
-    @property
-    def throttle_ms(self) -> Sequence[int]:
-        """By candidate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +54,8 @@ class Line:
     def text(self) -> str:
         """For a terminal."""
         who = " ".join(filter(None, (self.user, self.client_id))) or self.kind
-        return f"{who} {self.key} = {self.value:,.12g}: {self.reason}. {self.effect}. Confidence {self.confidence}."
+        value = f"{self.value:,.12g}" if self.value >= 0 else "none"
+        return f"{who} {self.key} = {value}: {self.reason}. {self.effect}. Confidence {self.confidence}."
 
 
 def amount(rate: float) -> str:
@@ -91,7 +76,7 @@ def direction_lines(
     direction: str,
     candidates: Sequence[float],
     limit: Limits,
-    effects: Sequence[Effect],
+    waits: Mapping[Client, int],
     peak_before: float,
     seconds: int,
     goal: Goal,
@@ -101,19 +86,13 @@ def direction_lines(
     """The default of one direction, and its overrides.
 
     Args:
+        waits: how many ms each client waits with it.
         seconds: that were recorded.
         gateway: loads are of all brokers together.
     """
-    given = {(override.user, override.client_id): override.index for override in limit.overrides}
-    waits = {
-        (effect.user, effect.client_id): effect.throttle_ms[
-            given.get((effect.user, effect.client_id), limit.default)
-        ]
-        for effect in effects
-    }
     sure = confidence(
         seconds=seconds,
-        clients=len(effects),
+        clients=len(waits),
         sample=goal.sample,
         quota=candidates[limit.default],
         needs=[],
@@ -125,7 +104,7 @@ def direction_lines(
             client_id=DEFAULT_NAME,
             key=_KEYS[direction],
             value=candidates[limit.default],
-            reason=_why(direction, candidates, limit, len(effects), goal, gateway=gateway) + _nameless(limit),
+            reason=_why(direction, candidates, limit, len(waits), goal, gateway=gateway) + _nameless(limit),
             effect=_what(limit, sum(waits.values()), peak_before, gateway=gateway),
             confidence=sure,
             clients_throttled=len(limit.throttled),
@@ -163,10 +142,16 @@ def _why(
     capacity = goal.capacity(direction)
     default = amount(candidates[limit.default])
     every = "all brokers together" if gateway else "every broker"
-    base = (
-        f"of {_clients(clients)} at most {limit.allowed:,} ({goal.throttled_share:.0%}) may be throttled, "
-        f"and no smaller candidate than {amount(candidates[limit.wanted])} keeps to that"
-    )
+    wanted = amount(candidates[limit.wanted])
+    if not limit.kept:
+        which = (
+            f"but even the largest candidate, {wanted}, does not keep to that: more need more than was tried"
+        )
+    elif limit.wanted:
+        which = f"and no smaller candidate than {wanted} keeps to that"
+    else:
+        which = f"and the smallest candidate, {wanted}, keeps to that"
+    base = f"of {_clients(clients)} at most {limit.allowed:,} ({goal.throttled_share:.0%}) may be throttled, {which}"
     if not limit.fits:
         return f"{base}; but no candidate keeps {every} within {amount(capacity or 0.0)}"
     if limit.default < limit.wanted:
@@ -255,3 +240,24 @@ def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> l
         )
         for key in ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
     ]
+
+
+def sampled_line(kind: str, key: str, goal: Goal, sure: str, peak_before: float = -1.0) -> Line:
+    """That a sample has no answer; in the place of what would be recommended."""
+    name = DEFAULT_NAME if kind == "default" else ""
+    load = f"; busiest load {amount(peak_before)}, scaled up" if peak_before >= 0 else ""
+    return Line(
+        kind=kind,
+        user=name,
+        client_id=name,
+        key=key,
+        value=-1.0,
+        reason=(
+            f"none: only {goal.sample:.3g} of the connections were captured, so of a client with several connections "
+            "only some; what it asks for as a whole is not known"
+        ),
+        effect=f"nothing is changed{load}",
+        confidence=sure,
+        peak_before=peak_before,
+        peak_after=peak_before,
+    )

@@ -1,18 +1,20 @@
 """What `recommend` and `report` read of the stages before them, brought to the driver: aggregated, so it is little."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from offline.advice.limits import BLOCK_S, Load, Loads, Need, need_of
+from offline.advice.limits import Client, Need, need_of
 from offline.store import Store
+from offline.transforms.loads import BLOCK_S, at_levels, peaks
 
-__all__ = ["Effect", "Span", "backtest_settings", "before", "effects", "loads_of", "needs_of", "span_of"]
+__all__ = ["Effects", "MeasuredLoads", "Span", "backtest_settings", "effects", "needs_of", "span_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +38,18 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Effect:
-    """What each candidate does to one client, over all brokers."""
+class Effects:
+    """How long each client waits at each candidate, over all brokers.
 
-    user: str
-    client_id: str
-    throttle_ms: Sequence[int]
-    late_ms: Sequence[int]
+    100,000 clients x 20 candidates x 8 bytes are 16 MB for a direction, and as much goes for their names.
 
+    Attributes:
+        clients: user and client id.
+        throttle_ms: by client and candidate.
+    """
 
-_ENTITY: Final = ("direction", "user", "client_id")
+    clients: Sequence[Client]
+    throttle_ms: npt.NDArray[np.int64]
 
 
 def span_of(source: Store) -> Span:
@@ -61,79 +65,56 @@ def backtest_settings(source: Store) -> dict[str, Any]:
     return found
 
 
-def effects(outcomes: DataFrame, direction: str) -> list[Effect]:
-    """Every client with what each candidate does to it, in the order of candidates."""
+def effects(outcomes: DataFrame, direction: str, count: int) -> Effects:
+    """Every client with what each of so many candidates does to it, in the order of candidates."""
     by_quota = (
         outcomes.filter(F.col("direction") == direction)
         .groupBy("user", "client_id", "quota")
-        .agg(F.sum("throttle_ms").alias("throttle_ms"), F.max("late_ms").alias("late_ms"))
+        .agg(F.sum("throttle_ms").alias("throttle_ms"))
     )
-    ladder = F.sort_array(F.collect_list(F.struct("quota", "throttle_ms", "late_ms"))).alias("ladder")
-    rows = by_quota.groupBy("user", "client_id").agg(ladder).orderBy("user", "client_id").collect()
-    return [
-        Effect(
-            row["user"],
-            row["client_id"],
-            [step["throttle_ms"] for step in row["ladder"]],
-            [step["late_ms"] for step in row["ladder"]],
-        )
-        for row in rows
-    ]
+    ladder = F.sort_array(F.collect_list(F.struct("quota", "throttle_ms")))["throttle_ms"].alias("ladder")
+    rows = by_quota.groupBy("user", "client_id").agg(ladder).orderBy("user", "client_id").toArrow()
+    waits = [chunk.flatten().to_numpy() for chunk in rows["ladder"].chunks]
+    return Effects(
+        list(zip(rows["user"].to_pylist(), rows["client_id"].to_pylist(), strict=True)),
+        np.concatenate([np.zeros(0, np.int64), *waits]).reshape(rows.num_rows, count),
+    )
 
 
-def needs_of(found: Sequence[Effect], span: Span, tolerance: float) -> list[Need]:
+def needs_of(found: Effects, span: Span, tolerance: float) -> list[Need]:
     """What each client needs; a wait below the tolerance is none."""
-    tolerated_ms = tolerance * span.recorded * 1000
+    throttled = found.throttle_ms > tolerance * span.recorded * 1000
     return [
-        Need(
-            effect.user,
-            effect.client_id,
-            need_of([throttle_ms > tolerated_ms for throttle_ms in effect.throttle_ms]),
-        )
-        for effect in found
+        Need(*client, need_of(flags)) for client, flags in zip(found.clients, throttled.tolist(), strict=True)
     ]
 
 
-def loads_of(table: DataFrame, direction: str, candidates: Sequence[float], span: Span) -> Loads:
-    """The table `backtest/loads` by ten seconds."""
-    count = F.ceil(F.size("bytes") / BLOCK_S).cast("int")
-    blocks = F.transform(
-        F.sequence(F.lit(0), count - 1),
-        lambda block: F.aggregate(
-            F.slice("bytes", block * BLOCK_S + 1, BLOCK_S),
-            F.lit(0).cast("bigint"),
-            lambda total, value: total + value,
-        ),
-    )
-    rows = (
-        table.filter(F.col("direction") == direction)
-        .select("broker", "quota", "user", "client_id", "heavy", "start_s", blocks.alias("blocks"))
-        .collect()
-    )
-    index = {quota: number for number, quota in enumerate(candidates)}
-    others: list[dict[int, Load]] = [{} for _ in candidates]
-    heavy: dict[tuple[str, str], list[dict[int, Load]]] = {}
-    for row in rows:
-        name = (row["user"], row["client_id"])
-        ladder = heavy.setdefault(name, [{} for _ in candidates]) if row["heavy"] else others
-        load = ladder[index[row["quota"]]].setdefault(row["broker"], np.zeros(span.blocks))
-        begin = (row["start_s"] - span.start_s) // BLOCK_S
-        load[begin : begin + len(row["blocks"])] += np.array(row["blocks"]) / BLOCK_S
-    return Loads(others, heavy)
+class MeasuredLoads:
+    """`advice.limits.Loads` over the table `backtest/loads`: Spark adds up, and only peaks come to the driver.
 
+    Attributes:
+        heavy: the clients with a load of their own.
+    """
 
-def before(seconds: DataFrame, direction: str, span: Span, *, gateway: bool) -> Mapping[int, Load]:
-    """Each broker's load as recorded, by ten seconds."""
-    broker = F.lit(-1) if gateway else F.col("broker")
-    block = F.floor((F.col("second") - span.start_s) / BLOCK_S).cast("int")
-    rows = (
-        seconds.filter(F.col("direction") == direction)
-        .groupBy(broker.alias("broker"), block.alias("block"))
-        .agg(F.sum("bytes").alias("bytes"))
-        .collect()
-    )
-    found: dict[int, Load] = {}
-    for row in rows:
-        if 0 <= row["block"] < span.blocks:
-            found.setdefault(row["broker"], np.zeros(span.blocks))[row["block"]] += row["bytes"] / BLOCK_S
-    return found
+    def __init__(self, loads: DataFrame, blocks: DataFrame, candidates: Sequence[float]) -> None:
+        """All of one direction; `blocks` are `loads` as `transforms.loads.blocks_of` gives them."""
+        names = loads.filter("heavy").select("user", "client_id").distinct().collect()
+        self.heavy: Collection[Client] = {(row["user"], row["client_id"]) for row in names}
+        self._blocks = blocks
+        self._candidates = candidates
+
+    def alone(self) -> list[float]:
+        """The peak with each candidate as the default and nobody's override."""
+        found = {row["quota"]: row["peak_10s"] for row in peaks(self._blocks, "quota").collect()}
+        return [found.get(quota, 0.0) for quota in self._candidates]
+
+    def peaks(self, default: int, levels: Sequence[Mapping[Client, int]]) -> list[float]:
+        """The peak with this default and each of these sets of overrides."""
+        passed = peaks(self.passed(default, levels), "level").collect()
+        found = {row["level"]: row["peak_10s"] for row in passed}
+        return [found.get(level, 0.0) for level in range(len(levels))]
+
+    def passed(self, default: int, levels: Sequence[Mapping[Client, int]]) -> DataFrame:
+        """level, broker, block, bytes: what passes with each of these sets."""
+        quotas = [{name: self._candidates[index] for name, index in given.items()} for given in levels]
+        return at_levels(self._blocks, self._candidates[default], quotas)

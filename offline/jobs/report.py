@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from offline.advice.names import client_name
@@ -14,6 +14,7 @@ from offline.jobs.measured import Span, backtest_settings, span_of
 from offline.report import Report, page
 from offline.report.content import Curve, Direction, Heavy
 from offline.store import Store
+from offline.transforms.loads import BLOCK_S
 from offline.transforms.scope import peaks_over_brokers
 
 __all__ = ["run"]
@@ -68,7 +69,7 @@ def _goal(goal: dict[str, Any], whose: str) -> dict[str, str]:
 
 def _recommendation(row: dict[str, Any]) -> dict[str, str]:
     names = " ".join(dict.fromkeys(filter(None, (row["user"], row["client_id"]))))
-    plain = row["kind"] == "mutation"
+    plain = row["kind"] == "mutation" and row["value"] >= 0
     return {
         "who": names or row["kind"],
         "key": row["key"],
@@ -88,16 +89,10 @@ def _direction(source: Store, name: str, span: Span, goal: dict[str, Any], *, ga
     recommended = source.read("recommend/recommendations").filter(F.col("key") == _KEYS[name]).collect()
     (default,) = (row for row in recommended if row["kind"] == "default")
     curve = source.read("recommend/curve").filter(of_way).orderBy("quota").collect()
-    loads = source.read("recommend/before_after").filter(of_way).orderBy("start_s").collect()
-    peaks: dict[int, float] = {}
-    for row in loads:
-        peaks[row["broker"]] = max(peaks.get(row["broker"], 0.0), row["before"])
-    broker = max(peaks, key=lambda number: peaks[number])
-    shown = [row for row in loads if row["broker"] == broker]
-    together = max(1, -(-len(shown) // _STEPS_MAX))
+    broker, shown = _busiest(source.read("recommend/before_after").filter(of_way), span)
     return Direction(
         name=name,
-        clients=max(row["clients"] for row in curve),
+        clients=source.read("demand/entities").filter(of_way).count(),
         heavy=heavy,
         steps_s=[float(step * step_s) for step in range(steps)],
         total=_series(seconds, span, step_s, steps),
@@ -105,11 +100,11 @@ def _direction(source: Store, name: str, span: Span, goal: dict[str, Any], *, ga
         curve=[
             Curve(row["quota"], row["clients_throttled"], row["clients"], row["peak_10s"]) for row in curve
         ],
-        blocks_s=[float(row["start_s"] - span.start_s) for row in shown[::together]],
-        before=_highest([row["before"] for row in shown], together),
-        after=_highest([row["after"] for row in shown], together),
+        blocks_s=[float(row["at_s"]) for row in shown],
+        before=[row["before"] for row in shown],
+        after=[row["after"] for row in shown],
         broker=broker,
-        default=default["value"],
+        default=default["value"] if default["value"] > 0 else None,
         throttled=default["clients_throttled"],
         throttle_ms=default["throttle_ms"],
         overrides=len(recommended) - 1,
@@ -130,7 +125,7 @@ def _heavy(
             whole, on=["direction", "user", "client_id"], how="inner"
         )
     joined = (
-        entities.join(source.read("recommend/needs"), on=["direction", "user", "client_id"], how="inner")
+        entities.join(source.read("recommend/needs"), on=["direction", "user", "client_id"], how="left")
         .orderBy("rank")
         .collect()
     )
@@ -146,7 +141,7 @@ def _heavy(
             connections=row["connections_max"],
             need=row["need"],
             quota=row["quota"],
-            throttle_ms=row["throttle_ms"],
+            throttle_ms=row["throttle_ms"] or 0,
             series=series.get((row["user"], row["client_id"]), ()),
         )
         for row in joined
@@ -178,9 +173,16 @@ def _series_of(
     return found
 
 
-def _highest(values: Sequence[float], together: int) -> list[float]:
-    """Of so many at a time: it is the peaks that a broker has to bear."""
-    return [max(values[begin : begin + together]) for begin in range(0, len(values), together)]
+def _busiest(loads: DataFrame, span: Span) -> tuple[int, list[Row]]:
+    """The broker with the highest load, and the highest loads of so many blocks at a time that a figure can show."""
+    peaks = loads.groupBy("broker").agg(F.max("before").alias("peak"))
+    row = peaks.orderBy(F.desc("peak"), "broker").first()
+    assert row is not None, "a direction with a recommendation has a load"
+    step_s = BLOCK_S * max(1, -(-span.blocks // _STEPS_MAX))
+    at_s = (F.floor((F.col("start_s") - span.start_s) / step_s) * step_s).alias("at_s")
+    highest = (F.max(name).alias(name) for name in ("before", "after"))
+    shown = loads.filter(F.col("broker") == row["broker"]).groupBy(at_s).agg(*highest).orderBy("at_s")
+    return row["broker"], shown.collect()
 
 
 def _hours(source: Store, of_way: Any) -> list[float]:

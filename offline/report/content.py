@@ -10,7 +10,11 @@ Row = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Heavy:
-    """One of the heaviest clients, and its bytes/s by step of the time axis."""
+    """One of the heaviest clients, and its bytes/s by step of the time axis.
+
+    Attributes:
+        need: -1: more than tried; None, as `quota` is: of a sample nothing is known.
+    """
 
     name: str
     share: float
@@ -18,8 +22,8 @@ class Heavy:
     peak_1s: float
     p99: float
     connections: int
-    need: float
-    quota: float
+    need: float | None
+    quota: float | None
     throttle_ms: int
     series: Sequence[float]
 
@@ -46,7 +50,8 @@ class Direction:
         hours: bytes/s by hour of the day, UTC; empty where so little was recorded that there is no day to see.
         blocks_s: the time axis of before and after.
         before, after: the busiest broker's load.
-        default: the recommended default; throttled: how many clients wait with it and the overrides.
+        curve: empty where a sample of connections says nothing of clients.
+        default: the recommended default, or None; throttled: how many clients wait with it and the overrides.
         throttle_ms: how long their connections do, together; overrides: how many there are.
         peak_before, peak_after: of the busiest broker, whichever that is then.
         capacity: what was stated, or None.
@@ -64,7 +69,7 @@ class Direction:
     before: Sequence[float]
     after: Sequence[float]
     broker: int
-    default: float
+    default: float | None
     throttled: int
     throttle_ms: int
     overrides: int

@@ -41,13 +41,14 @@ def _figures(way: Direction) -> dict[str, Markup]:
     made = {
         "demand": (plots.demand, plots.WHOLE, "demand over time"),
         "heaviest": (plots.heaviest, plots.HALF, "the heaviest clients"),
-        "curve": (plots.curve, plots.HALF, "default quota, clients throttled, peak load"),
         "before_after": (
             plots.before_after,
             plots.HALF if way.hours else plots.WHOLE,
             f"{way.where} before and after",
         ),
     }
+    if way.curve:
+        made["curve"] = (plots.curve, plots.HALF, "default quota, clients throttled, peak load")
     if way.hours:
         made["day"] = (plots.day, plots.HALF, "shape of the day")
     # Matplotlib's own text: client ids in it are escaped by its SVG writer.

@@ -71,10 +71,10 @@ def demand(direction: Direction) -> Callable[[Axes], None]:
         if len(shown) == direction.clients:  # there are no others
             series, names, colours = series[:-1], names[:-1], colours[:-1]
         scaled = _times(axes, direction.steps_s)
-        axes.stackplot(scaled, series, labels=names, colors=colours, linewidth=0)
+        areas = axes.stackplot(scaled, series, colors=colours, linewidth=0)
         _rates(axes.yaxis)
         axes.set_ylim(bottom=0)
-        _legend(axes, axes.get_legend_handles_labels()[0])
+        _legend(axes, areas, names)
 
     return draw
 
@@ -86,27 +86,29 @@ def heaviest(direction: Direction) -> Callable[[Axes], None]:
         shown = list(reversed(direction.heavy[:10]))
         places = range(len(shown))
         peaks = [heavy.peak_10s for heavy in shown]
-        quotas = [heavy.quota for heavy in shown]
+        quotas = [heavy.peak_10s if heavy.quota is None else heavy.quota for heavy in shown]
         axes.hlines(places, quotas, peaks, color="#c8ccd0", linewidth=1.5)
         # No bars: on a log scale lengths mean nothing.
         (dots,) = axes.plot(peaks, places, "o", color=_COLOURS[0], label="peak over 10 s")
-        (ticks,) = axes.plot(
-            quotas,
-            places,
-            linestyle="none",
-            marker="|",
-            markersize=13,
-            markeredgewidth=2.5,
-            color=_COLOURS[1],
-            label="recommended quota",
-        )
+        handles = [dots]
+        if direction.default is not None:
+            handles += axes.plot(
+                quotas,
+                places,
+                linestyle="none",
+                marker="|",
+                markersize=13,
+                markeredgewidth=2.5,
+                color=_COLOURS[1],
+                label="recommended quota",
+            )
         axes.set_yticks(places, [_short(heavy.name) for heavy in shown])
         axes.set_ylim(-0.6, len(shown) - 0.4)
         axes.grid(visible=False, axis="y")
         _log_rates(axes)
         place = "over all brokers" if direction.gateway else "at its busiest broker"
         axes.set_xlabel(f"bytes/s {place} (log scale)")
-        _legend(axes, [dots, ticks])
+        _legend(axes, handles)
 
     return draw
 
@@ -124,6 +126,7 @@ def curve(direction: Direction) -> Callable[[Axes], None]:
         axes.set_xlabel("default quota, without overrides (log scale)")
         axes.set_ylabel("% of clients throttled")
         axes.set_ylim(-3, 103)
+        assert direction.default is not None, "a curve is of what was recommended from"
         line = axes.axvline(
             direction.default, color=_INK, linewidth=1.1, linestyle=":", label="recommended default"
         )
@@ -162,16 +165,18 @@ def before_after(direction: Direction) -> Callable[[Axes], None]:
         step_s = direction.blocks_s[1] - direction.blocks_s[0] if len(direction.blocks_s) > 1 else 10.0
         times = _times(axes, [*direction.blocks_s, direction.blocks_s[-1] + step_s])
         before = axes.stairs(direction.before, times, color=_COLOURS[1], linewidth=1.3, label="as recorded")
-        after = axes.stairs(
-            direction.after,
-            times,
-            color=_COLOURS[0],
-            linewidth=1.3,
-            fill=True,
-            alpha=0.35,
-            label="with the recommendation",
-        )
-        handles: list[Any] = [before, after]
+        handles: list[Any] = [before]
+        if direction.default is not None:
+            after = axes.stairs(
+                direction.after,
+                times,
+                color=_COLOURS[0],
+                linewidth=1.3,
+                fill=True,
+                alpha=0.35,
+                label="with the recommendation",
+            )
+            handles.append(after)
         if direction.capacity is not None:
             handles.append(
                 axes.axhline(
@@ -203,9 +208,17 @@ def _short(name: str) -> str:
     return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 1]}…"
 
 
-def _legend(axes: Axes, handles: Sequence[Any]) -> None:
+def _legend(axes: Axes, handles: Sequence[Any], names: Sequence[str] = ()) -> None:
+    """Names that clients have chosen are given: Matplotlib takes an artist's own label with a `_` in front for none."""
+    labels = list(names) or [str(handle.get_label()) for handle in handles]
     axes.legend(
-        handles=handles, loc="lower left", bbox_to_anchor=(0, 1), ncols=6, borderaxespad=0.2, handlelength=1.6
+        handles=handles,
+        labels=labels,
+        loc="lower left",
+        bbox_to_anchor=(0, 1),
+        ncols=6,
+        borderaxespad=0.2,
+        handlelength=1.6,
     )
 
 

@@ -15,6 +15,8 @@ _RATE_MIN: Final = 1000.0
 def ladder(peaks: Sequence[float], count: int) -> list[float]:
     """At most `count` candidates in bytes/s, ascending; the highest is above every peak.
 
+    Where so few may be that not all quantiles find a place, they are taken evenly from the lowest to the highest.
+
     >>> ladder([1e6, 1.2e6, 1.5e6, 9e6], 8)
     [600000.0, 960000.0, 1400000.0, 1600000.0, 1700000.0, 2500000.0, 3900000.0, 9900000.0]
     """
@@ -25,8 +27,11 @@ def ladder(peaks: Sequence[float], count: int) -> list[float]:
     found = {
         rounded(_ROOM * ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]) for quantile in _QUANTILES
     }
+    if len(found) >= count:
+        marks = sorted(found)
+        return [marks[place * (len(marks) - 1) // (count - 1)] for place in range(count)]
     low, high = rounded(ordered[len(ordered) // 4] / 2), max(found)
-    steps = max(2, count - len(found) + 2)
+    steps = count - len(found) + 2
     ratio = (high / low) ** (1 / (steps - 1))
     for step in range(steps):
         if len(found) < count:

@@ -1,8 +1,10 @@
 """The stages one after another, against numbers computed without Spark."""
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from offline.errors import InputError
-from offline.jobs import apply
+from offline.jobs import apply, recommend, report
 from offline.options import ApplyOptions
 from offline.schemas import TABLES
 from offline.store import Store
@@ -22,7 +24,7 @@ from quotas.definitions_file import parse
 from quotas.entities import DEFAULT, Entity
 from quotas.options import EngineOptions
 from quotas.recording import recording_of
-from tests.support.pipeline import SECONDS, Pipeline
+from tests.support.pipeline import GOAL, SECONDS, Pipeline
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))
@@ -227,3 +229,28 @@ def test_what_was_made_from_another_run_is_refused(spark: SparkSession, tmp_path
     finish("demand", read("ingest"))
     with pytest.raises(InputError, match="backtest was made from another run of demand"):
         read("backtest")
+
+
+def test_a_sample_has_loads_and_no_limits(spark: SparkSession, pipeline: Pipeline, tmp_path: Path) -> None:
+    """A tenth of the connections is not a tenth of each client."""
+    work = Path(shutil.copytree(pipeline.store.path, tmp_path / "work"))
+    store = Store(spark, str(work))
+    recommend.run(spark, replace(GOAL, sample=0.1), store, store)
+    rows = store.read("recommend/recommendations").collect()
+    assert {(row["kind"], row["key"]) for row in rows if row["value"] < 0} == {
+        ("default", "producer_byte_rate"),
+        ("default", "consumer_byte_rate"),
+    }
+    assert {row["kind"] for row in rows if row["value"] >= 0} == {"replication"}
+    assert all(row["confidence"].startswith("low") for row in rows)
+    assert all("0.1 of the connections" in row["reason"] for row in rows if row["value"] < 0)
+    whole = pipeline.store.read("recommend/before_after").agg(F.max("before").alias("peak")).first()
+    scaled = store.read("recommend/before_after").agg(F.max("before").alias("peak")).first()
+    assert whole is not None
+    assert scaled is not None
+    assert scaled["peak"] == pytest.approx(10 * whole["peak"])
+    assert store.text("recommend/quotas.toml") == ""
+    report.run(spark, store, store)
+    text = store.text("report/report.html")
+    assert text.count("<svg") == 6  # no curve either way
+    assert "recommended quota" not in text

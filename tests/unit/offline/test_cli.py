@@ -41,6 +41,9 @@ def test_jars_that_are_not_there_are_one_line(capsys: pytest.CaptureFixture[str]
     [
         ["recommend", "--input", "w", "--throttled-share", "1.5"],
         ["recommend", "--input", "w", "--capacity-in", "fast"],
+        ["recommend", "--input", "w", "--sample", "0"],
+        ["recommend", "--input", "w", "--sample", "1.01"],
+        ["run", "--input", "c", "--output", "w", "--sample", "0.0"],
         ["backtest", "--input", "w", "--candidates", "1"],
         ["ingest", "--input", "c"],
         ["guess"],

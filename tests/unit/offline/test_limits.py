@@ -1,24 +1,51 @@
 """Defaults and overrides, with numbers that can be followed by hand."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
-from offline.advice.limits import Limits, Loads, Need, limits, need_of
+from offline.advice.limits import Client, Limits, Need, limits, need_of
 from offline.options import By, Goal
 
 CANDIDATES = [1e6, 2e6, 4e6, 8e6, 16e6]
 
 
-def flat(rate: float) -> dict[int, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+Load = dict[int, np.ndarray[tuple[int], np.dtype[np.float64]]]
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """Loads by candidate and broker, as numbers that a test can write down."""
+
+    others: Sequence[Load]
+    heavy: Mapping[Client, Sequence[Load]]
+
+    def alone(self) -> list[float]:
+        return [self._peak(default, {}) for default in range(len(self.others))]
+
+    def peaks(self, default: int, levels: Sequence[Mapping[Client, int]]) -> list[float]:
+        return [self._peak(default, given) for given in levels]
+
+    def _peak(self, default: int, given: Mapping[Client, int]) -> float:
+        found = dict(self.others[default])
+        for name, ladder in self.heavy.items():
+            for broker, load in ladder[given.get(name, default)].items():
+                found[broker] = found.get(broker, np.zeros(len(load))) + load
+        return max(float(load.max()) for load in found.values())
+
+
+def flat(rate: float) -> Load:
     return {1: np.full(6, rate)}
 
 
-def fleet(small: int, hog_need: int) -> tuple[list[Need], Loads]:
+def fleet(small: int, hog_need: int) -> tuple[list[Need], InMemory]:
     """So many clients that need 2 MB/s, and one hog that sends 15 MB/s where it may."""
     needs = [Need("", f"small-{number}", 1) for number in range(small)] + [Need("", "hog", hog_need)]
     others = [flat(min(2e6, candidate) * small) for candidate in CANDIDATES]
     hog = [flat(min(15e6, candidate)) for candidate in CANDIDATES]
-    return needs, Loads(others, {("", "hog"): hog})
+    return needs, InMemory(others, {("", "hog"): hog})
 
 
 def advised(small: int = 9, hog_need: int = 4, **goal: float) -> Limits:
@@ -83,8 +110,11 @@ def test_a_client_that_needs_more_than_every_candidate_is_throttled() -> None:
     assert found.throttled == (("", "hog"),)
 
 
-def test_a_sample_is_scaled_up() -> None:
-    assert advised(sample=0.5, capacity_in=54e6).peak == 2 * 26e6
+def test_where_too_many_need_more_than_was_tried_nothing_keeps_to_the_share() -> None:
+    assert advised().kept
+    assert advised(hog_need=len(CANDIDATES)).kept  # one of ten may
+    found = advised(small=8, hog_need=len(CANDIDATES))  # 9 x 0.1 are nobody
+    assert (found.kept, CANDIDATES[found.default]) == (False, 16e6)
 
 
 def test_headroom_takes_the_next_candidate() -> None:
@@ -112,7 +142,7 @@ def heaviest(names: list[tuple[str, str]], by: By, **goal: int) -> Limits:
     needs = [Need(f"u{number}", f"small-{number}", 1) for number in range(9 + 9 * len(names))]
     needs += [Need(*name, 4) for name in names]
     ladder = [flat(min(15e6, candidate)) for candidate in CANDIDATES]
-    loads = Loads([flat(1e6) for _ in CANDIDATES], dict.fromkeys(names, ladder))
+    loads = InMemory([flat(1e6) for _ in CANDIDATES], dict.fromkeys(names, ladder))
     wanted = Goal(headroom=1.0, throttled_share=0.1, **goal)
     return limits(CANDIDATES, needs, loads, wanted, "produce", by)
 

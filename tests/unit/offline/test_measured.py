@@ -1,11 +1,13 @@
 """What is made of the tables on the driver."""
 
-from offline.jobs.measured import Effect, Span, needs_of
+import numpy as np
+
+from offline.jobs.measured import Effects, Span, needs_of
 
 
 def test_the_tolerance_is_a_share_of_what_was_recorded_and_not_of_the_gaps() -> None:
-    effect = Effect("", "a", [5000, 900, 0], [0, 0, 0])
+    effects = Effects([("", "a")], np.array([[5000, 900, 0]]))
     # An hour each on Monday and on Thursday: 7.2 s of two hours may be waited, not 263 s of three days.
     apart = Span(start_s=0, seconds=3 * 86_400 + 3600, recorded=7200, requests=10)
-    assert [need.index for need in needs_of([effect], apart, 0.001)] == [0]
-    assert [need.index for need in needs_of([effect], apart, 0.0005)] == [1]
+    assert [need.index for need in needs_of(effects, apart, 0.001)] == [0]
+    assert [need.index for need in needs_of(effects, apart, 0.0005)] == [1]

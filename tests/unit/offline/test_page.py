@@ -1,13 +1,16 @@
 """The page: complete, self-contained, and safe against names that clients choose."""
 
+from dataclasses import replace
+
 from offline.report import Report, page
 from offline.report.content import Curve, Direction, Heavy
+from offline.report.plots import demand, svg
 
 EVIL = "<script>alert('$x_')</script>"
 
 
-def report(hours: int = 24, *, gateway: bool = False) -> Report:
-    heavy = Heavy(EVIL, 0.5, 2e6, 3e6, 2.5e6, 4, -1.0, 1e6, 1500, [1e6, 2e6])
+def report(hours: int = 24, *, gateway: bool = False, name: str = EVIL) -> Report:
+    heavy = Heavy(name, 0.5, 2e6, 3e6, 2.5e6, 4, -1.0, 1e6, 1500, [1e6, 2e6])
     way = Direction(
         name="produce",
         clients=10,
@@ -79,6 +82,23 @@ def test_one_budget_for_all_brokers_is_not_any_one_brokers() -> None:
     for part in ("busiest", "Broker 1", "per broker"):
         assert part not in text
     assert text.count("all brokers together") >= 4
+
+
+def test_a_name_that_begins_like_nobodys_is_in_the_legend() -> None:
+    way = report(name="_internal").directions[0]
+    assert "_internal" in svg(demand(way), title="demand")
+
+
+def test_a_sample_has_no_limits_and_no_curve() -> None:
+    whole = report()
+    way = whole.directions[0]
+    heavy = [replace(one, need=None, quota=None, throttle_ms=0) for one in way.heavy]
+    sampled = replace(way, heavy=heavy, curve=[], default=None, overrides=0)
+    text = page(replace(whole, directions=[sampled]))
+    assert text.count("<svg") == 4
+    assert "10</b>clients in the sample" in text
+    for part in ("recommended quota", "with the recommendation", "clients throttled", "4 MB/s →"):
+        assert part not in text
 
 
 def test_less_than_a_day_has_no_shape() -> None:
