@@ -1,7 +1,8 @@
 """Captures -> `ingest/requests`: the files are judged, clocks made one, rows put into the shape that all stages read.
 
 Bad input is an error that names the file, or the file and the row; with `lenient` it is left out, and named in
-`ingest/problems`. A step of the wall clock is named and does no harm: intervals are the monotonic clock's.
+`ingest/problems`. A step of the wall clock is named and does no harm: intervals are the monotonic clock's, and its
+offset is that of the longer stretch. A process whose clock is wrong to its end is refused where it lies too far away.
 """
 
 import json
@@ -20,6 +21,7 @@ from offline.options import IngestOptions
 from offline.schemas import CAPTURE, TABLES, columns_of, ddl
 from offline.store import Store, Writer
 from offline.transforms import requests as transform
+from offline.transforms.clocks import Clock, too_far_apart
 
 __all__ = ["run"]
 
@@ -83,12 +85,12 @@ def _kafka(spark: SparkSession, options: IngestOptions) -> DataFrame:
 
 
 def _sound_rows(captured: DataFrame, options: IngestOptions, problems: list[Problem]) -> DataFrame:
-    """Without rows that cannot be; they are named. It reads everything once more."""
+    """Without rows that cannot be; they are named."""
     problem = transform.impossible()
     found = captured.filter(problem.isNotNull()).select(*_FILE_COLUMNS, problem.alias("problem"))
     bad = [(row["file"], row["row"], row["problem"]) for row in found.limit(NAMED_MAX).collect()]
     _judge(bad, options, problems)
-    return captured.filter(problem.isNull())
+    return captured.filter(problem.isNull()) if bad else captured
 
 
 def _write(
@@ -98,18 +100,22 @@ def _write(
     problems: list[Problem],
     writer: Writer,
 ) -> list[str]:
+    rows = _sound_rows(rows, options, problems)
     found = transform.processes(rows).collect()
-    if any(row["impossible"] for row in found):
-        rows = _sound_rows(rows, options, problems)
-        found = transform.processes(rows).collect()
     if not found:
         raise InputError("no requests: every row was left out")
+    apart = too_far_apart(
+        [Clock(row["process"], row["requests"], row["first_wall_ms"], row["last_wall_ms"]) for row in found]
+    )
+    if apart:
+        raise InputError(apart)
     schema = ddl(TABLES["ingest/processes"])
     names = columns_of("ingest/processes")
     clocks = spark.createDataFrame([tuple(row[name] for name in names) for row in found], schema)
     writer.table("processes", clocks, files=1)
-    if any(row["wall_step_ms"] > STEP_MS for row in found):
-        problems += _steps(rows, clocks)
+    stepped = [(row["process"], row["started_us"]) for row in found if row["wall_step_ms"] > STEP_MS]
+    if stepped:
+        problems += _steps(rows, stepped)
     kept = _without_disorder(rows, clocks, options, problems)
     written = writer.table("requests", transform.requests(kept, clocks, options.by, options.exclude))
     count = written.count()
@@ -138,11 +144,11 @@ def _without_disorder(
     return indexed.join(bad, on=on, how="left_anti").drop("process_index")
 
 
-def _steps(rows: DataFrame, clocks: DataFrame) -> list[Problem]:
-    """Where each wall clock has stepped for the first time."""
-    stepped = clocks.filter(F.col("wall_step_ms") > STEP_MS)
-    drift_ms = (F.col("wall_ms") * 1000 - F.col("mono_us") - F.col("offset_us")) / 1000
-    off = rows.join(F.broadcast(stepped), on="process", how="inner").filter(F.abs(drift_ms) > STEP_MS / 2)
+def _steps(rows: DataFrame, stepped: Sequence[tuple[str, int]]) -> list[Problem]:
+    """Where each of these processes' wall clocks has stepped for the first time."""
+    clocks = rows.sparkSession.createDataFrame(stepped, "process string, started_us bigint")
+    drift_ms = (F.col("wall_ms") * 1000 - F.col("mono_us") - F.col("started_us")) / 1000
+    off = rows.join(F.broadcast(clocks), on="process", how="inner").filter(F.abs(drift_ms) > STEP_MS / 2)
     first = off.groupBy("process").agg(
         F.min_by(F.struct("file", "row", drift_ms.cast("bigint").alias("by_ms")), F.col("mono_us")).alias(
             "at"

@@ -1,8 +1,9 @@
 """Captured rows -> requests: one time for all processes, one number for each connection, one quota entity.
 
-`wall_ms` may step and each process has a monotonic clock of its own; so a request's time is its process's first wall
-time plus what the monotonic clock has gone since. Steps of the wall clock are found by the same comparison. Rows out
-of order are found batch by batch, as Spark gives them: rows of one connection are near each other in a capture.
+`wall_ms` may step and each process has a monotonic clock of its own; so a request's time is that of the monotonic
+clock plus one offset for the whole process, the one between its two clocks for most of its rows. Steps of the wall
+clock are found by the same comparison. Rows out of order are found batch by batch, as Spark gives them: rows of one
+connection are near each other in a capture.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -26,23 +27,42 @@ __all__ = [
 ]
 
 CONNECTION_BITS: Final = 40
+_SECOND_US: Final = 1_000_000
 ANONYMOUS: Final = "ANONYMOUS"  # Kafka's name of a user who has not authenticated: no user to a quota
 BAD_ROW: Final = "process_index int, connection bigint, seq bigint"
 
 
 def processes(captured: DataFrame) -> DataFrame:
-    """One row a process: its clocks, and how many of its rows cannot be. `process_index` follows the first times."""
+    """One row a process: its clocks. `process_index` follows the first times; `started_us` is the first row's offset.
+
+    A wall clock may have been wrong at first, and stepped when it was set: `offset_us` is what half of the rows are
+    at or below, so the longer stretch is believed. What is added up per second of offset is little, whatever it costs.
+    """
     drift_us = F.col("wall_ms") * 1000 - F.col("mono_us")
-    found = captured.groupBy("process").agg(
-        F.count("*").alias("requests"),
-        F.min("wall_ms").alias("first_wall_ms"),
-        F.max("wall_ms").alias("last_wall_ms"),
-        F.min_by(drift_us, F.col("mono_us")).alias("offset_us"),
-        ((F.max(drift_us) - F.min(drift_us)) / 1000).cast("bigint").alias("wall_step_ms"),
-        F.count_if(impossible().isNotNull()).alias("impossible"),
+    stretches = captured.groupBy("process", F.floor(drift_us / _SECOND_US).alias("drift_s")).agg(
+        F.count("*").alias("rows"),
+        F.min("mono_us").alias("first_us"),
+        F.max("mono_us").alias("last_us"),
+        F.min_by(drift_us, F.col("mono_us")).alias("drift_us"),
+        F.min(drift_us).alias("lowest_us"),
+        F.max(drift_us).alias("highest_us"),
     )
+    process = Window.partitionBy("process")
+    half = F.sum("rows").over(process.orderBy("drift_s")) * 2 >= F.sum("rows").over(process)
+    found = stretches.withColumn("upper", F.when(half, F.col("drift_s"))).groupBy("process")
+    clocks = found.agg(
+        F.sum("rows").alias("requests"),
+        F.min("first_us").alias("first_us"),
+        F.max("last_us").alias("last_us"),
+        F.min_by("drift_us", "upper").alias("offset_us"),
+        F.min_by("drift_us", "first_us").alias("started_us"),
+        ((F.max("highest_us") - F.min("lowest_us")) / 1000).cast("bigint").alias("wall_step_ms"),
+    )
+    for name in ("first", "last"):
+        wall_ms = F.floor((F.col(f"{name}_us") + F.col("offset_us")) / 1000)
+        clocks = clocks.withColumn(f"{name}_wall_ms", wall_ms.cast("bigint"))
     numbers = F.row_number().over(Window.orderBy("first_wall_ms", "process")) - 1
-    return found.withColumn("process_index", numbers.cast("int"))
+    return clocks.withColumn("process_index", numbers.cast("int"))
 
 
 def impossible() -> Column:

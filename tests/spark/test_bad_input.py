@@ -14,7 +14,7 @@ from offline.errors import InputError
 from offline.jobs import ingest
 from offline.options import IngestOptions
 from offline.store import Store
-from offline.synthetic import Client, write_capture
+from offline.synthetic import START_WALL_MS, Client, write_capture
 
 CLIENTS = [Client(name="a", shape="steady", rate=500_000), Client(name="b", shape="steady", rate=300_000)]
 Change = Callable[[pa.Table], pa.Table]
@@ -127,6 +127,36 @@ def test_a_step_of_the_wall_clock_is_named_and_changes_no_interval(
     span = store.read("ingest/requests").agg((F.max("at_us") - F.min("at_us")).alias("us")).first()
     assert span is not None
     assert span["us"] < 3_100_000
+
+
+def test_a_clock_that_is_set_late_is_believed_from_then_on(spark: SparkSession, tmp_path: Path) -> None:
+    def late(table: pa.Table) -> pa.Table:
+        early = pc.less(table["mono_us"], 2_000_000)  # a third of the time: it starts in 1970
+        moved = pc.if_else(early, pc.divide(table["mono_us"], 1000), table["wall_ms"])
+        return replaced(table, "wall_ms", moved.combine_chunks())
+
+    file = capture(tmp_path / "a" / "capture", late)
+    table = pq.read_table(file)
+    store, said = ingested(spark, tmp_path / "a" / "capture")
+    steps = {f"the wall clock has stepped by {START_WALL_MS + rest} ms here" for rest in (-1, 0, 1)}
+    assert any(line.endswith(tuple(steps)) for line in said)
+    (process,) = store.read("ingest/processes").collect()
+    first_us, last_us = (min(table["mono_us"].to_pylist()), max(table["mono_us"].to_pylist()))
+    # The wall clock says whole ms, so the offset is up to one below the true one.
+    assert START_WALL_MS * 1000 - 1000 <= process["offset_us"] <= START_WALL_MS * 1000
+    assert process["first_wall_ms"] == (first_us + process["offset_us"]) // 1000
+    assert process["last_wall_ms"] == (last_us + process["offset_us"]) // 1000
+
+
+def test_a_clock_that_stays_wrong_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    def wrong(table: pa.Table) -> pa.Table:
+        return replaced(table, "wall_ms", pc.divide(table["mono_us"], 1000).combine_chunks())
+
+    capture(tmp_path / "capture", wrong)
+    write_capture(tmp_path / "capture", CLIENTS, 6, process="good")
+    with pytest.raises(InputError, match=r"20,454 days .*: look at process 2026.*-synthetic, which says"):
+        ingested(spark, tmp_path / "capture")
+    assert not (tmp_path / "work" / "ingest").exists()
 
 
 def test_two_processes_keep_their_connections_apart(spark: SparkSession, tmp_path: Path) -> None:
