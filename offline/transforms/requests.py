@@ -2,26 +2,25 @@
 
 `wall_ms` may step and each process has a monotonic clock of its own; so a request's time is that of the monotonic
 clock plus one offset for the whole process, the one between its two clocks for most of its rows. Steps of the wall
-clock are found by the same comparison. Rows out of order are found batch by batch, as Spark gives them: rows of one
-connection are near each other in a capture.
+clock are found by the same comparison.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from functools import reduce
+from operator import or_
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from offline.options import By
+from offline.schemas import CAPTURE
 
 __all__ = [
-    "BAD_ROW",
     "CONNECTION_BITS",
-    "disordered",
+    "cannot_be",
     "entity_columns",
     "impossible",
+    "numbered",
     "processes",
     "requests",
 ]
@@ -29,7 +28,20 @@ __all__ = [
 CONNECTION_BITS: Final = 40
 _SECOND_US: Final = 1_000_000
 ANONYMOUS: Final = "ANONYMOUS"  # Kafka's name of a user who has not authenticated: no user to a quota
-BAD_ROW: Final = "process_index int, connection bigint, seq bigint"
+# What a service time cannot be: whoever waits longer has been closed long ago, and demand looks at every second.
+SERVICE_US_MAX: Final = 86_400_000_000
+_FLAT: Final = tuple(column.name for column in CAPTURE if column.name != "partitions")
+_IMPOSSIBLE: Final = (
+    ("wall_ms is not a time", "wall_ms <= 0"),
+    ("mono_us is below 0", "mono_us < 0"),
+    (
+        f"connection is not from 0 to 2^{CONNECTION_BITS}",
+        f"connection < 0 OR connection >= {1 << CONNECTION_BITS}",
+    ),
+    ("seq is below 0", "seq < 0"),
+    ("request_bytes is below 0", "request_bytes < 0"),
+    ("upstream_us is more than a day", f"upstream_us > {SERVICE_US_MAX}"),
+)
 
 
 def processes(captured: DataFrame) -> DataFrame:
@@ -67,13 +79,30 @@ def processes(captured: DataFrame) -> DataFrame:
 
 def impossible() -> Column:
     """What no row can hold: the problem as text, null for none."""
-    return (
-        F.when(F.col("wall_ms").isNull() | F.col("process").isNull(), "a column is null or missing")
-        .when(F.col("wall_ms") <= 0, "wall_ms is not a time")
-        .when(F.col("mono_us") < 0, "mono_us is below 0")
-        .when(F.col("seq") < 0, "seq is below 0")
-        .when(F.col("request_bytes") < 0, "request_bytes is below 0")
-    )
+    missing = F.concat_ws(", ", *(F.when(F.col(name).isNull(), F.lit(name)) for name in _FLAT))
+    text = F.when(missing != "", F.concat(F.lit("a column is null or missing: "), missing))
+    for problem, condition in _IMPOSSIBLE:
+        text = text.when(F.expr(condition), F.lit(problem))
+    return text
+
+
+def cannot_be() -> Column:
+    """Whether there is such a problem, in words that Spark takes to the Parquet files.
+
+    Their row groups say how many nulls they have, and the least and the largest value: what is sound is not read.
+    """
+    nulls = (F.col(name).isNull() for name in _FLAT)
+    return reduce(or_, (*nulls, *(F.expr(condition) for _, condition in _IMPOSSIBLE)))
+
+
+def numbered(captured: DataFrame, clocks: DataFrame) -> DataFrame:
+    """Captured rows whose `connection` is a number over all processes."""
+    indices = F.broadcast(clocks.select("process", "process_index"))
+    return captured.join(indices, on="process", how="inner").withColumn("connection", _connection())
+
+
+def _connection() -> Column:
+    return F.shiftleft(F.col("process_index").cast("bigint"), CONNECTION_BITS) + F.col("connection")
 
 
 def requests(captured: DataFrame, clocks: DataFrame, by: By, exclude: str) -> DataFrame:
@@ -82,10 +111,9 @@ def requests(captured: DataFrame, clocks: DataFrame, by: By, exclude: str) -> Da
     joined = captured.join(clocks, on="process", how="inner")
     user, client_id = entity_columns(by)
     kept = joined if not exclude else joined.filter(~F.col("client_id").rlike(f"^(?:{exclude})$"))
-    connection = F.shiftleft(F.col("process_index").cast("bigint"), CONNECTION_BITS) + F.col("connection")
     return kept.select(
         (F.col("mono_us") + F.col("offset_us")).alias("at_us"),
-        connection.alias("connection"),
+        _connection().alias("connection"),
         "seq",
         user.alias("user"),
         client_id.alias("client_id"),
@@ -107,30 +135,3 @@ def entity_columns(by: By) -> tuple[Column, Column]:
     if by == "client-id":
         return nobody, F.col("client_id")
     return user, nobody if by == "user" else F.col("client_id")
-
-
-def disordered(captured: DataFrame, clocks: DataFrame) -> DataFrame:
-    """Rows whose clock goes backwards although their number goes on, or whose number was there before."""
-    clocks = F.broadcast(clocks.select("process", "process_index"))
-    numbers = captured.join(clocks, on="process", how="inner").select(
-        "process_index", "connection", "seq", "mono_us"
-    )
-    return numbers.mapInArrow(_find_disorder(), BAD_ROW)
-
-
-def _find_disorder() -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def find(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            process, connection, seq, mono_us = (column.to_numpy(zero_copy_only=False) for column in batch)
-            order = np.lexsort((seq, connection, process))
-            process, connection, seq, mono_us = (
-                column[order] for column in (process, connection, seq, mono_us)
-            )
-            same = (process[1:] == process[:-1]) & (connection[1:] == connection[:-1])
-            wrong = np.flatnonzero(same & ((mono_us[1:] < mono_us[:-1]) | (seq[1:] == seq[:-1]))) + 1
-            if len(wrong):
-                columns = [pa.array(column[wrong]) for column in (process, connection, seq)]
-                names = ["process_index", "connection", "seq"]
-                yield pa.RecordBatch.from_arrays(columns, names=names)
-
-    return find
