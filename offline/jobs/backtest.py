@@ -1,7 +1,7 @@
 """`ingest/requests` at every candidate quota -> `backtest/outcomes` and `backtest/loads`.
 
 Which quotas are tried follows from `demand/entities`, where none are named. How the work is divided, and why one heavy
-client does not make one task do it all, is in `transforms.backtest`.
+client does not make one task do it all, is in `transforms.division`.
 """
 
 import json
@@ -17,7 +17,8 @@ from offline.errors import InputError
 from offline.options import BacktestOptions
 from offline.session import cores
 from offline.store import Store, Writer
-from offline.transforms.backtest import NOBODY, RAW, Limiters, Plan, compile_for, raw_outcomes
+from offline.transforms.backtest import RAW, raw_outcomes
+from offline.transforms.backtest_task import NOBODY, Limiters, Plan, compile_for
 from offline.transforms.candidates import ladder
 from offline.transforms.demand import charged
 from offline.transforms.division import chunks_of, places_of
