@@ -5,6 +5,7 @@ another version of the layout, or a column is missing or of another type. Files 
 another name (`.inprogress`) and are passed over.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -57,7 +58,8 @@ def files_of(inputs: Sequence[str]) -> list[str]:
             f"no capture in {', '.join(inputs)}: no file is named {FILE_PREFIX}*{FILE_SUFFIX} "
             "(one that ends in .inprogress is still being written)"
         )
-    return list(dict.fromkeys(found))
+    # The same file by two names would be two files, whose rows are all there twice.
+    return list({os.path.realpath(name) if "://" not in name else name: name for name in found}.values())
 
 
 def look(paths: Sequence[str]) -> Iterator[Looked]:
@@ -68,6 +70,10 @@ def look(paths: Sequence[str]) -> Iterator[Looked]:
             with system.open_input_file(path) as source:
                 file = pq.ParquetFile(source)
                 yield Looked(name, file.metadata.num_rows, layout_problem(file.schema_arrow))
+        except FileNotFoundError:
+            yield Looked(
+                name, 0, "was there and is gone: a proxy that still captures there deletes its oldest files"
+            )
         except (pa.ArrowException, OSError, ValueError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             yield Looked(name, 0, f"is no whole Parquet file: cut off, or something else ({reason})")

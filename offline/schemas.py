@@ -61,9 +61,9 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("process", "string", "id of the run"),
         Column("process_index", "int", "its number in `connection`: connection >> 40"),
         Column("requests", "bigint", "rows"),
-        Column("first_wall_ms", "bigint", "the earliest"),
-        Column("last_wall_ms", "bigint", "the latest"),
-        Column("offset_us", "bigint", "wall time minus its own clock at its first row"),
+        Column("first_wall_ms", "bigint", "of its first row, as `at_us` counts"),
+        Column("last_wall_ms", "bigint", "of its last row, likewise"),
+        Column("offset_us", "bigint", "wall time minus its own clock, for most of its rows"),
         Column("wall_step_ms", "bigint", "how far the wall clock moved against its own: a step"),
     ),
     "ingest/problems": (

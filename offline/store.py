@@ -161,6 +161,10 @@ class Writer:
         (chosen.coalesce(files) if files else chosen).write.parquet(target)
         return self._store._spark.read.schema(ddl(columns)).parquet(target)
 
+    def drop(self, name: str) -> None:
+        """Take away what was only for this stage's own use."""
+        self._store._delete(f"{self.path}/{name}")
+
     def put(self, name: str, text: str) -> None:
         """Write a file beside the tables."""
         self._store.put(f"{self.path}/{name}", text)

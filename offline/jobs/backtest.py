@@ -1,7 +1,7 @@
 """`ingest/requests` at every candidate quota -> `backtest/outcomes` and `backtest/loads`.
 
 Which quotas are tried follows from `demand/entities`, where none are named. How the work is divided, and why one heavy
-client does not make one task do it all, is in `transforms.backtest`.
+client does not make one task do it all, is in `transforms.division`.
 """
 
 import json
@@ -17,10 +17,12 @@ from offline.errors import InputError
 from offline.options import BacktestOptions
 from offline.session import cores
 from offline.store import Store, Writer
-from offline.transforms.backtest import NOBODY, RAW, Limiters, Plan, compile_for, raw_outcomes
+from offline.transforms.backtest import RAW, raw_outcomes
+from offline.transforms.backtest_task import NOBODY, Limiters, Plan, compile_for
 from offline.transforms.candidates import ladder
 from offline.transforms.demand import charged
 from offline.transforms.division import chunks_of, places_of
+from offline.transforms.scope import peaks_of_scope
 from protocol.messages.groups import GROUP_APIS, SESSION_TIMEOUT_DEFAULT_MS
 from quotas.compiled import Ints
 from quotas.options import EngineOptions
@@ -48,7 +50,7 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     span = source.read("demand/span").first()
     if span is None:
         raise InputError("the stage demand has found nothing")
-    entities = source.read("demand/entities").cache()
+    entities = _ranked(source, options.engine).cache()
     requests = source.read("ingest/requests")
     plan = Plan(
         produce=options.produce or _candidates(entities, "produce", options.candidates),
@@ -86,21 +88,31 @@ def _candidates(entities: DataFrame, direction: str, count: int) -> tuple[float,
     return tuple(ladder(found["peak_10s"].to_pylist(), count))
 
 
+def _ranked(source: Store, engine: EngineOptions) -> DataFrame:
+    """Each entity with the peak that it asks of one budget, and its rank by that."""
+    peaks = peaks_of_scope(source.read("demand/entities"), source.read("demand/per_second"), engine.scope)
+    by_peak = Window.partitionBy("direction").orderBy(F.desc("peak_10s"), "user", "client_id")
+    return peaks.withColumn("rank", F.row_number().over(by_peak))
+
+
 def _of_scope(rows: DataFrame, engine: EngineOptions) -> DataFrame:
     """One budget over all brokers makes them one."""
     return rows.withColumn("broker", F.lit(NOBODY)) if engine.scope == "gateway" else rows
 
 
 def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
-    """Every limiter with its number, its requests, and the number of the heavy entity it belongs to."""
+    """Every limiter with its number, its requests, and the number of the heavy entity it belongs to.
+
+    Limiters of one broker and direction have numbers that follow each other: tasks add their loads up.
+    """
     counted = rows.groupBy(*_KEY).agg(F.count("*").alias("requests"))
     ranked = entities.select("direction", "user", "client_id", "rank")
     named = counted.join(ranked, on=["direction", "user", "client_id"], how="inner")
-    by_requests = Window.orderBy(F.desc("requests"), *_KEY)
+    by_broker = Window.orderBy("direction", "broker", F.desc("requests"), *_KEY)
     return named.select(
         *_KEY,
         "requests",
-        (F.row_number().over(by_requests) - 1).alias("limiter"),
+        (F.row_number().over(by_broker) - 1).alias("limiter"),
         F.when(F.col("rank") <= heavy, F.col("rank")).otherwise(NOBODY).alias("heavy"),
     ).cache()
 

@@ -3,28 +3,20 @@
 A limiter is one entity at one broker in one direction; its requests are decided in order, so one task has to see all of
 them. What can be divided is the candidates: a heavy limiter's rows go to several tasks, each with a part of the
 candidates (`division`; the table `tasks` says what became of it).
-
-A task keeps the requests of one limiter at a time, 16 bytes each, and for the loads one number for each broker,
-candidate and second.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from quotas.backtest import Outcome, backtest
-from quotas.options import EngineOptions
-from quotas.recording import RecordingBuilder, recording_of
+from offline.transforms.backtest_task import Group, Limiters, Plan, Row, Task
 
-__all__ = ["NOBODY", "RAW", "Limiters", "Plan", "compile_for", "raw_outcomes"]
+__all__ = ["RAW", "raw_outcomes"]
 
 # One row of what the tasks give: outcome, load or task, in one table so that it is made once.
 RAW: Final = (
@@ -43,8 +35,6 @@ _TYPES: Final = [
     pa.int64(),
     pa.float64(),
 ]
-LOAD_SECONDS: Final = 3600  # in one row
-NOBODY: Final = -1
 _LOW_BITS: Final = 32  # of a connection's number; as many are left for limiters and their parts
 _FIELDS: Final = (
     "limiter",
@@ -57,37 +47,6 @@ _FIELDS: Final = (
     "throttle_ms",
     "group",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Limiters:
-    """What tasks have to know of limiters, by number.
-
-    Attributes:
-        broker: whose load it is; consumes: fetch. heavy: the number of the heavy entity it belongs to, or NOBODY.
-        chunks: in how many parts its candidates are divided.
-    """
-
-    broker: npt.NDArray[np.int32]
-    consumes: npt.NDArray[np.bool_]
-    heavy: npt.NDArray[np.int32]
-    chunks: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is tried, over which seconds."""
-
-    produce: tuple[float, ...]
-    fetch: tuple[float, ...]
-    engine: EngineOptions
-    start_s: int
-    seconds: int
-    group_ms: int
-
-    def candidates(self, *, consumes: bool) -> tuple[float, ...]:
-        """Of this direction."""
-        return self.fetch if consumes else self.produce
 
 
 def raw_outcomes(rows: DataFrame, plan: Plan, limiters: Limiters, partitions: int) -> DataFrame:
@@ -116,17 +75,12 @@ Batches = Iterable[pa.RecordBatch]
 
 def _decider(plan: Plan, limiters: Limiters) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     def decide(batches: Batches) -> Iterator[pa.RecordBatch]:
-        task = _Task(plan, limiters)
+        task = Task(plan, limiters)
         for (limiter, chunk), pieces in groupby(_pieces(batches), key=lambda piece: piece[0]):
-            rows = task.decide(limiter, chunk, (columns for _, columns in pieces))
-            if rows:
-                yield _batch(rows)
+            yield from map(_batch, task.decide(limiter, chunk, (columns for _, columns in pieces)))
         yield from map(_batch, task.rest())
 
     return decide
-
-
-Group = list[npt.NDArray[np.int64]]
 
 
 def _pieces(batches: Batches) -> Iterator[tuple[tuple[int, int], Group]]:
@@ -138,114 +92,6 @@ def _pieces(batches: Batches) -> Iterator[tuple[tuple[int, int], Group]]:
             if begin < end:
                 key = (int(columns[0][begin]), int(columns[1][begin]))
                 yield key, [column[begin:end] for column in columns[2:]]
-
-
-Row = tuple[str, int, bool, bool, int, float, list[int], int, float]
-
-
-class _Task:
-    """One Spark task: what it has added up so far."""
-
-    def __init__(self, plan: Plan, limiters: Limiters) -> None:
-        self._plan = plan
-        self._limiters = limiters
-        self._loads: dict[tuple[bool, int, int], npt.NDArray[np.int64]] = {}
-        self._decided = 0
-        self._spent_s = 0.0
-        compile_for(plan.engine)  # or take what is compiled from the disk; no part of what is measured
-
-    def decide(self, limiter: int, chunk: int, pieces: Iterable[Group]) -> list[Row]:
-        """One limiter's requests at its part of the candidates."""
-        consumes = bool(self._limiters.consumes[limiter])
-        parts = int(self._limiters.chunks[limiter])
-        candidates = self._plan.candidates(consumes=consumes)
-        limits = candidates[chunk::parts]
-        if not limits:
-            return []
-        builder = RecordingBuilder(consumes=consumes)
-        for columns in pieces:
-            _add(builder, columns, self._plan.group_ms)
-        recording = builder.build()
-        if not len(recording):
-            return []
-        begun_s = time.perf_counter()
-        found = backtest(
-            recording, limits, self._plan.engine, start_s=self._plan.start_s, seconds=self._plan.seconds
-        )
-        self._spent_s += time.perf_counter() - begun_s
-        self._decided += len(recording) * len(limits)
-        self._add(limiter, chunk, parts, found.load, len(candidates))
-        return [self._row(limiter, outcome, builder.end_us) for outcome in found.each]
-
-    def rest(self) -> Iterator[list[Row]]:
-        """What is added up over limiters: loads by hour, and what this task has done."""
-        for (consumes, broker, heavy), load in self._loads.items():
-            for limit, line in zip(self._plan.candidates(consumes=consumes), load, strict=True):
-                if not line.any():
-                    continue
-                yield [
-                    (
-                        "load",
-                        heavy,
-                        heavy != NOBODY,
-                        consumes,
-                        broker,
-                        limit,
-                        line[first : first + LOAD_SECONDS].tolist(),
-                        self._plan.start_s + first,
-                        0.0,
-                    )
-                    for first in range(0, len(line), LOAD_SECONDS)
-                ]
-        yield [("task", NOBODY, False, False, NOBODY, 0.0, [self._decided], 0, self._spent_s)]
-
-    def _add(
-        self, limiter: int, chunk: int, parts: int, load: npt.NDArray[np.int64], candidates: int
-    ) -> None:
-        key = (
-            bool(self._limiters.consumes[limiter]),
-            int(self._limiters.broker[limiter]),
-            int(self._limiters.heavy[limiter]),
-        )
-        if key not in self._loads:
-            self._loads[key] = np.zeros((candidates, self._plan.seconds), dtype=np.int64)
-        self._loads[key][chunk::parts] += load
-
-    def _row(self, limiter: int, outcome: Outcome, end_us: int) -> Row:
-        numbers = [
-            outcome.requests,
-            outcome.decisions,
-            outcome.throttled,
-            outcome.throttle_ms,
-            outcome.throttle_ms_p99,
-            outcome.throttle_ms_max,
-            outcome.bytes,
-            outcome.bytes_delayed,
-            outcome.bytes_late,
-            max(0, (outcome.end_us - end_us) // 1000),
-        ]
-        return ("outcome", limiter, False, False, NOBODY, outcome.limit, numbers, 0, 0.0)
-
-
-def compile_for(engine: EngineOptions) -> None:
-    """Decide a request of each kind."""
-    one = np.ones(1, dtype=np.int64)
-    for consumes in (False, True):
-        made = recording_of(connection=one, at_us=one, sizes=one, service_us=one, consumes=consumes)
-        backtest(made, [1.0], engine, start_s=0, seconds=1)
-
-
-def _add(builder: RecordingBuilder, columns: Group, group_ms: int) -> None:
-    connection, at_us, size, service_us, delay_ms, throttle_ms, group = columns
-    builder.add(
-        connection,
-        at_us,
-        size,
-        service_us,
-        delay_ms.astype(np.int64) * 1000,
-        throttle_ms.astype(np.int64) * 1000,
-        group.astype(np.int64) * group_ms,
-    )
 
 
 def _batch(rows: list[Row]) -> pa.RecordBatch:

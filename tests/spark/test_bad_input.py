@@ -1,20 +1,20 @@
 """Captures that cannot be used: what is said, and that nothing half-written is left."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession, Window
 from pyspark.sql import functions as F
 
 from offline.errors import InputError
-from offline.jobs import ingest
+from offline.jobs import ingest, topic
 from offline.options import IngestOptions
 from offline.store import Store
-from offline.synthetic import Client, write_capture
+from offline.synthetic import START_WALL_MS, Client, write_capture
 
 CLIENTS = [Client(name="a", shape="steady", rate=500_000), Client(name="b", shape="steady", rate=300_000)]
 Change = Callable[[pa.Table], pa.Table]
@@ -97,6 +97,80 @@ def test_rows_whose_clock_goes_backwards_are_named(spark: SparkSession, tmp_path
     assert store.read("ingest/requests").count() == rows - 1
 
 
+def test_a_null_is_named_with_its_column(spark: SparkSession, tmp_path: Path) -> None:
+    def spoil(table: pa.Table) -> pa.Table:
+        values = table["client_id"].to_pylist()
+        values[7] = None
+        return replaced(table, "client_id", pa.array(values))
+
+    capture(tmp_path / "capture", spoil)
+    with pytest.raises(InputError, match="row 7: a column is null or missing: client_id"):
+        ingested(spark, tmp_path / "capture")
+
+
+def test_a_copy_of_a_file_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+    file = capture(tmp_path / "capture", lambda table: table)
+    table = pq.read_table(file)
+    pq.write_table(table, file.with_name("capture-copy-1.parquet"))
+    with pytest.raises(InputError, match=rf"(?s)row 0: is there twice: .* and {len(table) - 20} more"):
+        ingested(spark, tmp_path / "capture")
+    store, said = ingested(spark, tmp_path / "capture", lenient=True)
+    kept = store.read("ingest/requests").select("connection", "seq")
+    assert kept.count() == kept.distinct().count() == len(table)
+    assert f"left out: {len(table)} rows and 0 files" in said[1]
+    # The first twenty by name, the others as a number.
+    noted = [row["problem"] for row in store.read("ingest/problems").collect()]
+    assert len(noted) == 21
+    assert any(problem.startswith(f"has {len(table) - 20} more: is there twice") for problem in noted)
+
+
+def test_a_clock_that_goes_backwards_in_another_file_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    file = capture(tmp_path / "capture", lambda table: table.sort_by("seq"))
+    table = pq.read_table(file)
+    early = pc.subtract(table["mono_us"], 700_000).combine_chunks()
+    pq.write_table(table.slice(0, 100), file)
+    late = replaced(table, "mono_us", early).slice(100)
+    pq.write_table(late, file.with_name("capture-late-1.parquet"))
+    with pytest.raises(InputError, match="is out of order"):
+        ingested(spark, tmp_path / "capture")
+    store, _ = ingested(spark, tmp_path / "capture", lenient=True)
+    before = Window.partitionBy("connection").orderBy("seq")
+    went = store.read("ingest/requests").select((F.col("at_us") - F.lag("at_us").over(before)).alias("us"))
+    assert went.filter("us < 0").count() == 0
+    assert went.count() > 100
+
+
+def test_a_file_that_is_taken_away_while_it_is_read_is_said(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = capture(tmp_path / "capture", lambda table: table)
+    judge = ingest._judge_clocks
+
+    def rotate(found: Sequence[Row]) -> None:
+        file.unlink(missing_ok=True)
+        judge(found)
+
+    monkeypatch.setattr(ingest, "_judge_clocks", rotate)
+    with pytest.raises(InputError, match=r"capture-.*\.parquet was there when ingest began, and is gone"):
+        ingested(spark, tmp_path / "capture")
+
+
+def test_records_of_a_topic_are_rows_or_nothing(spark: SparkSession) -> None:
+    schema = "value binary, partition int, offset bigint, headers array<struct<key:string,value:binary>>"
+    records = spark.createDataFrame(
+        [
+            (b'{"seq": 3, "client_id": "a"}', 1, 7, None),
+            (b"no row", 0, 8, [("sluice.capture.schema", b"2")]),
+        ],
+        schema,
+    )
+    found = topic.parse(records, "t").orderBy("row").collect()
+    assert [(row["file"], row["row"], row["seq"], row["layout"]) for row in found] == [
+        ("kafka:t-1", 7, 3, None),
+        ("kafka:t-0", 8, None, "2"),
+    ]
+
+
 def test_rows_in_any_order_are_the_same_capture(spark: SparkSession, tmp_path: Path) -> None:
     capture(tmp_path / "a" / "capture", lambda table: table)
     capture(tmp_path / "b" / "capture", lambda table: table.sort_by([("seq", "descending")]))
@@ -127,6 +201,36 @@ def test_a_step_of_the_wall_clock_is_named_and_changes_no_interval(
     span = store.read("ingest/requests").agg((F.max("at_us") - F.min("at_us")).alias("us")).first()
     assert span is not None
     assert span["us"] < 3_100_000
+
+
+def test_a_clock_that_is_set_late_is_believed_from_then_on(spark: SparkSession, tmp_path: Path) -> None:
+    def late(table: pa.Table) -> pa.Table:
+        early = pc.less(table["mono_us"], 2_000_000)  # a third of the time: it starts in 1970
+        moved = pc.if_else(early, pc.divide(table["mono_us"], 1000), table["wall_ms"])
+        return replaced(table, "wall_ms", moved.combine_chunks())
+
+    file = capture(tmp_path / "a" / "capture", late)
+    table = pq.read_table(file)
+    store, said = ingested(spark, tmp_path / "a" / "capture")
+    steps = {f"the wall clock has stepped by {START_WALL_MS + rest} ms here" for rest in (-1, 0, 1)}
+    assert any(line.endswith(tuple(steps)) for line in said)
+    (process,) = store.read("ingest/processes").collect()
+    first_us, last_us = (min(table["mono_us"].to_pylist()), max(table["mono_us"].to_pylist()))
+    # The wall clock says whole ms, so the offset is up to one below the true one.
+    assert START_WALL_MS * 1000 - 1000 <= process["offset_us"] <= START_WALL_MS * 1000
+    assert process["first_wall_ms"] == (first_us + process["offset_us"]) // 1000
+    assert process["last_wall_ms"] == (last_us + process["offset_us"]) // 1000
+
+
+def test_a_clock_that_stays_wrong_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    def wrong(table: pa.Table) -> pa.Table:
+        return replaced(table, "wall_ms", pc.divide(table["mono_us"], 1000).combine_chunks())
+
+    capture(tmp_path / "capture", wrong)
+    write_capture(tmp_path / "capture", CLIENTS, 6, process="good")
+    with pytest.raises(InputError, match=r"20,454 days .*: look at process 2026.*-synthetic, which says"):
+        ingested(spark, tmp_path / "capture")
+    assert not (tmp_path / "work" / "ingest").exists()
 
 
 def test_two_processes_keep_their_connections_apart(spark: SparkSession, tmp_path: Path) -> None:

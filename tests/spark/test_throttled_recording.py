@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
-import pytest
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from offline.jobs import backtest, demand
@@ -22,37 +21,34 @@ MUTE_MS = 5000
 QUOTA = 2e6
 
 
-def rows() -> pd.DataFrame:
+def rows() -> pa.Table:
     """A consumer that is answered 6 MB, then emptily with a mute of 5 s, and so on; it never pauses by itself."""
     pair_us = ANSWERED + MUTE_MS * 1000
     sent_us = 10_000_000 + np.arange(PAIRS) * pair_us
-    frame = pd.DataFrame(
-        {
-            "at_us": np.column_stack((sent_us, sent_us + ANSWERED)).ravel(),
-            "connection": 1,
-            "seq": np.arange(2 * PAIRS),
-            "user": "",
-            "client_id": "reader",
-            "broker": 1,
-            "api_key": 1,
-            "request_bytes": 100,
-            "response_bytes": [ANSWER_BYTES, 20] * PAIRS,
-            "service_us": [ANSWERED, EMPTIED] * PAIRS,
-            "delay_ms": 0,
-            "throttle_ms": [0, MUTE_MS] * PAIRS,
-            "mutations": 0,
-        }
-    )
-    return frame[[column.name for column in TABLES["ingest/requests"]]]
+    columns = {
+        "at_us": np.column_stack((sent_us, sent_us + ANSWERED)).ravel(),
+        "connection": [1, 1] * PAIRS,
+        "seq": np.arange(2 * PAIRS),
+        "user": ["", ""] * PAIRS,
+        "client_id": ["reader", "reader"] * PAIRS,
+        "broker": [1, 1] * PAIRS,
+        "api_key": [1, 1] * PAIRS,
+        "request_bytes": [100, 100] * PAIRS,
+        "response_bytes": [ANSWER_BYTES, 20] * PAIRS,
+        "service_us": [ANSWERED, EMPTIED] * PAIRS,
+        "delay_ms": [0, 0] * PAIRS,
+        "throttle_ms": [0, MUTE_MS] * PAIRS,
+        "mutations": [0, 0] * PAIRS,
+    }
+    return pa.table({column.name: columns[column.name] for column in TABLES["ingest/requests"]})
 
 
-@pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_mutes_of_emptied_fetches_are_no_think_time(spark: SparkSession, tmp_path: Path) -> None:
     store = Store(spark, str(tmp_path))
     made = rows()
     with store.writing("ingest") as writer:
         writer.table("requests", spark.createDataFrame(made))
-        clock = [("p", 0, len(made), 10_000, 120_000, 0, 0)]
+        clock = [("p", 0, made.num_rows, 10_000, 120_000, 0, 0)]
         writer.table("processes", spark.createDataFrame(clock, ddl(TABLES["ingest/processes"])))
     demand.run(spark, store, store)
     backtest.run(spark, BacktestOptions(produce=(QUOTA,), fetch=(QUOTA,), heavy=1), store, store)

@@ -1,0 +1,173 @@
+"""One Spark task of the backtest: rows of one limiter after the other in, outcomes and loads out.
+
+It keeps the requests of one limiter at a time, 16 bytes each, its load (8 bytes for each candidate and second: with 20
+candidates 0.6 MB an hour), and the sum of loads at one broker in one direction.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from quotas.backtest import Outcome, backtest
+from quotas.options import EngineOptions
+from quotas.recording import RecordingBuilder, recording_of
+
+__all__ = ["NOBODY", "Group", "Limiters", "Plan", "Row", "Task", "compile_for"]
+
+LOAD_SECONDS: Final = 3600  # in one row
+NOBODY: Final = -1
+
+Group = list[npt.NDArray[np.int64]]  # the columns of some rows of one limiter
+Row = tuple[str, int, bool, bool, int, float, list[int], int, float]
+Loads = npt.NDArray[np.int64]  # bytes; [candidate, second]
+
+
+@dataclass(frozen=True, slots=True)
+class Limiters:
+    """What tasks have to know of limiters, by number.
+
+    Attributes:
+        broker: whose load it is; consumes: fetch. heavy: the number of the heavy entity it belongs to, or NOBODY.
+        chunks: in how many parts its candidates are divided.
+    """
+
+    broker: npt.NDArray[np.int32]
+    consumes: npt.NDArray[np.bool_]
+    heavy: npt.NDArray[np.int32]
+    chunks: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is tried, over which seconds."""
+
+    produce: tuple[float, ...]
+    fetch: tuple[float, ...]
+    engine: EngineOptions
+    start_s: int
+    seconds: int
+    group_ms: int
+
+    def candidates(self, *, consumes: bool) -> tuple[float, ...]:
+        """Of this direction."""
+        return self.fetch if consumes else self.produce
+
+
+class Task:
+    """One Spark task: what it has added up so far."""
+
+    def __init__(self, plan: Plan, limiters: Limiters) -> None:
+        self._plan = plan
+        self._limiters = limiters
+        self._whose: tuple[bool, int] | None = None  # direction and broker of the limiters that are added up
+        self._load: Loads = np.zeros((0, 0), dtype=np.int64)
+        self._decided = 0
+        self._spent_s = 0.0
+        compile_for(plan.engine)  # or take what is compiled from the disk; no part of what is measured
+
+    def decide(self, limiter: int, chunk: int, pieces: Iterable[Group]) -> Iterator[list[Row]]:
+        """One limiter's requests at its part of the candidates."""
+        consumes = bool(self._limiters.consumes[limiter])
+        parts = int(self._limiters.chunks[limiter])
+        candidates = self._plan.candidates(consumes=consumes)
+        limits = candidates[chunk::parts]
+        if not limits:
+            return
+        builder = RecordingBuilder(consumes=consumes)
+        for columns in pieces:
+            _add(builder, columns, self._plan.group_ms)
+        recording = builder.build()
+        if not len(recording):
+            return
+        begun_s = time.perf_counter()
+        found = backtest(
+            recording, limits, self._plan.engine, start_s=self._plan.start_s, seconds=self._plan.seconds
+        )
+        self._spent_s += time.perf_counter() - begun_s
+        self._decided += len(recording) * len(limits)
+        yield [self._row(limiter, outcome, builder.end_us) for outcome in found.each]
+        whose = (consumes, int(self._limiters.broker[limiter]))
+        heavy = int(self._limiters.heavy[limiter])
+        if heavy != NOBODY:  # has a load of its own
+            yield from self._loads(whose, heavy, limits, found.load)
+            return
+        if whose != self._whose:
+            yield from self._added_up()
+            self._whose = whose
+            self._load = np.zeros((len(candidates), self._plan.seconds), dtype=np.int64)
+        self._load[chunk::parts] += found.load
+
+    def rest(self) -> Iterator[list[Row]]:
+        """The last load that was added up, and what this task has done."""
+        yield from self._added_up()
+        yield [("task", NOBODY, False, False, NOBODY, 0.0, [self._decided], 0, self._spent_s)]
+
+    def _added_up(self) -> Iterator[list[Row]]:
+        if self._whose is not None:
+            candidates = self._plan.candidates(consumes=self._whose[0])
+            yield from self._loads(self._whose, NOBODY, candidates, self._load)
+
+    def _loads(
+        self, whose: tuple[bool, int], heavy: int, limits: Sequence[float], load: Loads
+    ) -> Iterator[list[Row]]:
+        """Rows of a load, by candidate and hour; hours in which nothing passed are left out."""
+        consumes, broker = whose
+        start_s = self._plan.start_s
+        for limit, line in zip(limits, load, strict=True):
+            hours = [
+                (
+                    "load",
+                    heavy,
+                    heavy != NOBODY,
+                    consumes,
+                    broker,
+                    limit,
+                    line[first : first + LOAD_SECONDS].tolist(),
+                    start_s + first,
+                    0.0,
+                )
+                for first in range(0, len(line), LOAD_SECONDS)
+                if line[first : first + LOAD_SECONDS].any()
+            ]
+            if hours:
+                yield hours
+
+    def _row(self, limiter: int, outcome: Outcome, end_us: int) -> Row:
+        numbers = [
+            outcome.requests,
+            outcome.decisions,
+            outcome.throttled,
+            outcome.throttle_ms,
+            outcome.throttle_ms_p99,
+            outcome.throttle_ms_max,
+            outcome.bytes,
+            outcome.bytes_delayed,
+            outcome.bytes_late,
+            max(0, (outcome.end_us - end_us) // 1000),
+        ]
+        return ("outcome", limiter, False, False, NOBODY, outcome.limit, numbers, 0, 0.0)
+
+
+def compile_for(engine: EngineOptions) -> None:
+    """Decide a request of each kind."""
+    one = np.ones(1, dtype=np.int64)
+    for consumes in (False, True):
+        made = recording_of(connection=one, at_us=one, sizes=one, service_us=one, consumes=consumes)
+        backtest(made, [1.0], engine, start_s=0, seconds=1)
+
+
+def _add(builder: RecordingBuilder, columns: Group, group_ms: int) -> None:
+    connection, at_us, size, service_us, delay_ms, throttle_ms, group = columns
+    builder.add(
+        connection,
+        at_us,
+        size,
+        service_us,
+        delay_ms.astype(np.int64) * 1000,
+        throttle_ms.astype(np.int64) * 1000,
+        group.astype(np.int64) * group_ms,
+    )

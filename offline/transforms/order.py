@@ -1,0 +1,185 @@
+"""Rows that are there twice, or whose clock goes backwards: found exactly, and nearly always without a shuffle.
+
+Rows of one connection are near each other in a capture. So each batch that Spark gives is sorted by itself and summed
+up, one line a connection: from which number to which, and from when to when. Where the lines of a connection lie one
+behind another, its requests are in order; only connections for which that cannot be said are brought together, row by
+row. Then it does not matter in which file, split or batch a row was: a copy of a file is found as well.
+
+What is left out is as little as possible: one of two equal rows stays, and of rows out of order the longest series
+that is in order.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+__all__ = ["BACKWARDS", "PLACE", "TWICE", "disordered", "doubtful", "in_order", "sum_up"]
+
+TWICE: Final = "is there twice: {0} has the same request"
+BACKWARDS: Final = (
+    "is out of order: its clock is behind that of the request before it, or its number is another's"
+)
+PLACE: Final = ("file", "row")
+_SUMS: Final = (
+    "connection bigint, first_seq bigint, last_seq bigint, first_us bigint, last_us bigint, wrong boolean"
+)
+_BAD: Final = "file string, row bigint, problem string"
+
+Ints = npt.NDArray[np.int64]
+Batches = Iterable[pa.RecordBatch]
+
+
+def doubtful(numbered: DataFrame) -> DataFrame:
+    """The connections whose requests may not be in order.
+
+    Args:
+        numbered: the columns `connection` (over all processes), `seq` and `mono_us`.
+    """
+    sums = numbered.select("connection", "seq", "mono_us").mapInArrow(_sum_up_all, _SUMS)
+    before = Window.partitionBy("connection").orderBy("first_seq", "last_seq")
+
+    def lies_behind(name: str) -> Column:
+        return F.lag(f"last_{name}").over(before)
+
+    overlaps = (F.col("first_seq") <= lies_behind("seq")) | (F.col("first_us") < lies_behind("us"))
+    return (
+        sums.withColumn("doubtful", F.col("wrong") | F.coalesce(overlaps, F.lit(False)))
+        .filter("doubtful")
+        .select("connection")
+        .distinct()
+    )
+
+
+def disordered(numbered: DataFrame) -> DataFrame:
+    """The rows to leave out, `file`, `row` and `problem`, so that each connection is in order.
+
+    Args:
+        numbered: all rows of some connections, with `file` and `row` too.
+    """
+    columns = ("connection", "seq", "mono_us")
+    together = numbered.select(*columns, *PLACE).repartition("connection")
+    return together.sortWithinPartitions(*columns, *PLACE).mapInArrow(_find_all, _BAD)
+
+
+def sum_up(connection: Ints, seq: Ints, mono_us: Ints) -> pa.RecordBatch:
+    """One line a connection: its first and last number and time, and whether something between is wrong.
+
+    >>> sum_up(*map(np.array, ([7, 8, 7], [1, 0, 0], [30, 15, 20]))).to_pylist()[0]
+    {'connection': 7, 'first_seq': 0, 'last_seq': 1, 'first_us': 20, 'last_us': 30, 'wrong': False}
+    """
+    order = np.lexsort((seq, connection))
+    connection, seq, mono_us = connection[order], seq[order], mono_us[order]
+    same = connection[1:] == connection[:-1]
+    starts = np.flatnonzero(np.concatenate(([True], ~same)))
+    ends = np.append(starts[1:], len(connection)) - 1
+    broken = np.concatenate(([False], same & ((seq[1:] == seq[:-1]) | (mono_us[1:] < mono_us[:-1]))))
+    return pa.RecordBatch.from_pydict(
+        {
+            "connection": connection[starts],
+            "first_seq": seq[starts],
+            "last_seq": seq[ends],
+            "first_us": mono_us[starts],
+            "last_us": mono_us[ends],
+            "wrong": np.logical_or.reduceat(broken, starts),
+        }
+    )
+
+
+def in_order(seq: Ints, mono_us: Ints) -> npt.NDArray[np.bool_]:
+    """Which requests of one connection to keep: the longest series whose clock goes on and whose number is new.
+
+    Args:
+        seq, mono_us: ordered by number and then by time, none of them twice.
+
+    >>> in_order(np.array([0, 1, 2, 3]), np.array([10, 900, 12, 13])).tolist()
+    [True, False, True, True]
+    """
+    # Of one number the latest comes first: then a series that goes on has at most one of them.
+    order = np.lexsort((-mono_us, seq))
+    ends_us: list[int] = []  # of the best series of each length, the last time
+    ends: list[int] = []  # and whose it is
+    before = np.full(len(order), -1)
+    for place, at_us in enumerate(mono_us[order].tolist()):
+        length = bisect_right(ends_us, at_us)
+        if length:
+            before[place] = ends[length - 1]
+        ends_us[length : length + 1] = [at_us]
+        ends[length : length + 1] = [place]
+    kept = np.zeros(len(order), dtype=np.bool_)
+    place = ends[-1]
+    while place >= 0:
+        kept[order[place]] = True
+        place = int(before[place])
+    return kept
+
+
+def _numbers(rows: pa.RecordBatch | pa.Table) -> tuple[Ints, Ints, Ints]:
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    return table["connection"].to_numpy(), table["seq"].to_numpy(), table["mono_us"].to_numpy()
+
+
+def _sum_up_all(batches: Batches) -> Iterator[pa.RecordBatch]:
+    return (sum_up(*_numbers(batch)) for batch in batches if batch.num_rows)
+
+
+def _find_all(batches: Batches) -> Iterator[pa.RecordBatch]:
+    for table in _whole_connections(batches):
+        found = _find(table)
+        if found.num_rows:
+            yield found
+
+
+def _whole_connections(batches: Batches) -> Iterator[pa.Table]:
+    """The same rows, cut where a connection ends: a batch ends anywhere."""
+    pieces: list[pa.RecordBatch] = []
+    for batch in batches:
+        connection = batch.column("connection").to_numpy(zero_copy_only=False)
+        if not len(connection):
+            continue
+        if pieces and pieces[-1].column("connection")[-1].as_py() != connection[0]:
+            yield pa.Table.from_batches(pieces)
+            pieces = []
+        starts = np.flatnonzero(np.diff(connection)) + 1
+        if len(starts):
+            yield pa.Table.from_batches([*pieces, batch.slice(0, int(starts[-1]))])
+            pieces = [batch.slice(int(starts[-1]))]
+        else:
+            pieces.append(batch)
+    if pieces:
+        yield pa.Table.from_batches(pieces)
+
+
+def _find(table: pa.Table) -> pa.RecordBatch:
+    """The rows to leave out of some whole connections, which are sorted."""
+    connection, seq, mono_us = _numbers(table)
+    again = (np.diff(connection) == 0) & (np.diff(seq) == 0) & (np.diff(mono_us) == 0)
+    twice = np.flatnonzero(again) + 1
+    files = table.column("file")
+    problems = [TWICE.format(name) for name in files.take(twice - 1).to_pylist()]
+    single = np.flatnonzero(np.concatenate(([True], ~again)))
+    backwards = single[~_kept(connection[single], seq[single], mono_us[single])]
+    bad = np.concatenate((twice, backwards))
+    problems += [BACKWARDS] * len(backwards)
+    return pa.RecordBatch.from_pydict(
+        {
+            "file": files.take(bad).combine_chunks(),
+            "row": table.column("row").take(bad).combine_chunks(),
+            "problem": pa.array(problems, pa.string()),
+        }
+    )
+
+
+def _kept(connection: Ints, seq: Ints, mono_us: Ints) -> npt.NDArray[np.bool_]:
+    same = connection[1:] == connection[:-1]
+    broken = np.flatnonzero(same & ((seq[1:] == seq[:-1]) | (mono_us[1:] < mono_us[:-1])))
+    kept = np.ones(len(connection), dtype=np.bool_)
+    for number in np.unique(connection[broken]):
+        begin, end = np.searchsorted(connection, [number, number + 1])
+        kept[begin:end] = in_order(seq[begin:end], mono_us[begin:end])
+    return kept
