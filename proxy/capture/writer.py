@@ -134,27 +134,39 @@ class Writer:
         if time.monotonic() < self._silent_until:
             self._stats.dropped["disk"] += len(batch.rows)
             return
-        try:
-            self._await_names(batch)
-            converted = self._tables.convert(batch)
-        except Exception:
-            logger.exception("a bug of ours: rows of a capture can not be converted")
-            self._stats.dropped["internal"] += len(batch.rows)
+        self._await_names(batch)
+        converted = self._converted(batch)
+        rows = self._in_hand = sum(piece.num_rows for piece in converted)
+        if not rows:
             return
         file = None
         try:
             file = self._file = self._file or self._open()
-            file.rows += len(batch.rows)
+            file.rows += rows
             self._in_hand = 0
-            file.pending.append(converted)
-            file.pending_bytes += converted.nbytes
+            file.pending += converted
+            file.pending_bytes += sum(piece.nbytes for piece in converted)
             if file.pending_bytes >= min(_GROUP_BYTES_MAX, self._rotate_bytes):
                 self._write(file)
         except OSError as error:
-            self._fail(error, 0 if file is not None else len(batch.rows))
+            self._fail(error, 0 if file is not None else rows)
             return
         if file.file.tell() >= self._rotate_bytes:
             self._rotate()
+
+    def _converted(self, batch: Batch) -> list[Any]:
+        """Columns of a batch; where that fails, of its halves, down to the rows that are to blame: they are dropped."""
+        try:
+            return [self._tables.convert(batch)]
+        except Exception:
+            rows = batch.rows
+            if len(rows) == 1:
+                logger.exception("a bug of ours: a row of a capture can not be converted")
+                self._stats.dropped["internal"] += 1
+                return []
+            half = len(rows) // 2
+            halves = batch._replace(rows=rows[:half]), batch._replace(rows=rows[half:])
+            return [piece for part in halves for piece in self._converted(part)]
 
     def _open(self) -> Opened:
         self._files += 1

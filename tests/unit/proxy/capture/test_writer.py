@@ -230,10 +230,14 @@ def test_disk_that_stands_still_does_not_keep_a_stopping_process(
     free.set()
 
 
-def test_batch_that_can_not_be_converted_is_counted_and_the_next_is_written(tmp_path: Path) -> None:
+def test_row_that_can_not_be_converted_is_dropped_alone(tmp_path: Path) -> None:
     rig = Rig(Directory(tmp_path, 10**9))
-    rig.recorder.rows.append([None] * len(row()))
+    rows = [row(seq) for seq in range(1000)]
+    rows[7] = row(7, partitions=[(b"t", 0, 100, 0x7FFFFFFF + 1)])
+    rows[999] = [None] * len(row())
+    rig.recorder.rows += rows
     rig.recorder.full()
-    rig.record(2)
+    rig.record(2, first=1000)
     rig.end()
-    assert (rig.stats.dropped["internal"], rig.rows()) == (1, [0, 1])
+    assert rig.stats.dropped["internal"] == 2
+    assert rig.rows() == [seq for seq in range(1002) if seq not in (7, 999)]
