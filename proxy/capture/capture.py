@@ -4,7 +4,7 @@ import asyncio
 import logging
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from functools import partial
 from typing import Final
@@ -87,8 +87,8 @@ def start(
     partitions = 1.0 if framed else options.partition_sample  # a replay wants them all
     recorder = Recorder(process, options.sample, counters, options.frames, partitions)
 
-    def ask(topic_id: bytes) -> None:
-        loop.call_soon_threadsafe(partial(_ask, names, topic_id, now_ms))
+    def ask(topic_ids: Collection[bytes]) -> None:
+        loop.call_soon_threadsafe(partial(_ask, names, topic_ids, now_ms))
 
     tables = Tables(process, names.known, frames=framed)
     writer = Writer(
@@ -131,5 +131,7 @@ def require_pyarrow() -> None:
         ) from error
 
 
-def _ask(names: TopicNames, topic_id: bytes, now_ms: Callable[[], int]) -> None:
-    names.name(topic_id, now_ms())
+def _ask(names: TopicNames, topic_ids: Collection[bytes], now_ms: Callable[[], int]) -> None:
+    now = now_ms()
+    for topic_id in topic_ids:
+        names.name(topic_id, now)

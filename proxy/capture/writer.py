@@ -7,16 +7,16 @@ has not finished is lost, at most `rotate_seconds` of rows; what has a name is w
 
 import logging
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty
 from threading import Thread
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 from proxy.capture.directory import Directory
+from proxy.capture.naming import Ask, Naming, Topics
 from proxy.capture.recorder import Batch, Recorder
-from proxy.capture.tables import Tables, unnamed
+from proxy.capture.tables import Tables
 from proxy.logs import event
 from proxy.stats import CaptureStats
 
@@ -25,18 +25,8 @@ __all__ = ["Opened", "Writer"]
 # Rows are compressed and written so many bytes at a time, as they are in memory.
 _GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 _RETRY_SECONDS: Final = 5.0
-_NAMES_SECONDS_MAX: Final = 2.0
-_NAMES_STEP_SECONDS: Final = 0.05
-_UNNAMED_MAX: Final = 10_000
 
 logger = logging.getLogger(__name__)
-
-
-class Topics(Protocol):
-    """What is known of topics' ids."""
-
-    def known(self, topic_id: bytes) -> str | None:
-        """A topic's name."""
 
 
 class Opened:
@@ -56,7 +46,7 @@ class Writer:
     """Writes what a recorder hands over, in a thread of its own.
 
     Args:
-        ask: has the name of a topic asked for, by its id; on the loop.
+        ask: has the names of topics asked for.
     """
 
     def __init__(
@@ -69,7 +59,7 @@ class Writer:
         rotate_bytes: int,
         rotate_seconds: float,
         topics: Topics,
-        ask: Callable[[bytes], None],
+        ask: Ask,
     ) -> None:
         self._recorder = recorder
         self._directory = directory
@@ -78,12 +68,10 @@ class Writer:
         self._name = name
         self._rotate_bytes = rotate_bytes
         self._rotate_seconds = rotate_seconds
-        self._topics = topics
-        self._ask = ask
+        self._naming = Naming(topics, ask, recorder.queue.qsize)
         self._file: Opened | None = None
         self._files = 0
         self._in_hand = 0  # rows that are neither queued, nor of a file, nor dropped
-        self._unnamed: set[bytes] = set()  # asked for, and waited for once
         self._silent_until = 0.0  # the disk has failed
         self.thread = Thread(target=self._run, name="capture", daemon=True)
 
@@ -114,6 +102,8 @@ class Writer:
                 self._rotate()
         except Exception:  # the edge of the thread: capture goes on with another file
             logger.exception("a bug of ours: a capture can not be written")
+            self._stats.dropped["internal"] += self._in_hand
+            self._in_hand = 0
             self._give_up("internal")
         return True
 
@@ -134,7 +124,7 @@ class Writer:
         if time.monotonic() < self._silent_until:
             self._stats.dropped["disk"] += len(batch.rows)
             return
-        self._await_names(batch)
+        self._find_names(batch)
         converted = self._converted(batch)
         rows = self._in_hand = sum(piece.num_rows for piece in converted)
         if not rows:
@@ -153,6 +143,13 @@ class Writer:
             return
         if file.file.tell() >= self._rotate_bytes:
             self._rotate()
+
+    def _find_names(self, batch: Batch) -> None:
+        """Have topics named, if they can be; a row that is no row is dropped later, alone."""
+        try:
+            self._naming.find(batch)
+        except Exception:
+            logger.exception("a bug of ours: topics can not be named")
 
     def _converted(self, batch: Batch) -> list[Any]:
         """Columns of a batch; where that fails, of its halves, down to the rows that are to blame: they are dropped."""
@@ -237,19 +234,6 @@ class Writer:
         _discard(file.path, file.file)
         self._stats.dropped[cause] += file.rows
         return file.rows
-
-    def _await_names(self, batch: Batch) -> None:
-        """Have names asked for that are not known, and give the answer a moment: rows then need no ids."""
-        missing = unnamed(batch, self._topics.known) - self._unnamed
-        if not missing or len(self._unnamed) >= _UNNAMED_MAX:
-            return
-        for topic_id in missing:
-            self._ask(topic_id)
-        until = time.monotonic() + _NAMES_SECONDS_MAX
-        while missing and time.monotonic() < until:
-            time.sleep(_NAMES_STEP_SECONDS)
-            missing = {topic_id for topic_id in missing if self._topics.known(topic_id) is None}
-        self._unnamed |= missing
 
 
 def _discard(path: Path, file: BinaryIO) -> None:

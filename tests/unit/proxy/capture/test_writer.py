@@ -3,7 +3,7 @@
 import errno
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,8 +32,8 @@ class Topics:
     def known(self, topic_id: bytes) -> str | None:
         return self.names.get(topic_id)
 
-    def ask(self, topic_id: bytes) -> None:
-        self.names[topic_id] = "orders"
+    def ask(self, topic_ids: Collection[bytes]) -> None:
+        self.names.update(dict.fromkeys(topic_ids, "orders"))
 
 
 class Full(Directory):
