@@ -197,14 +197,14 @@ class Writer:
         self._stats.rows += file.rows
         self._stats.bytes_written += size
         event(logger, logging.INFO, "capture file written", file=final.name, rows=file.rows, bytes=size)
-        self._survey()
+        self._survey(final)
 
-    def _survey(self) -> None:
+    def _survey(self, newest: Path | None = None) -> None:
         """Keep within the bound, and count what there is."""
         try:
-            files = self._directory.make_room()
+            files = self._directory.make_room(newest)
         except OSError as error:
-            event(logger, logging.WARNING, "old captures can not be removed", problem=error.strerror)
+            event(logger, logging.WARNING, "captures can not be looked at", problem=error.strerror)
             return
         self._stats.files = len(files)
         self._stats.bytes = sum(file.size for file in files)
