@@ -96,7 +96,10 @@ class Writer:
                 self._rotate()
                 return False
             self._in_hand = len(batch.rows)
-            self._take(batch)
+            try:
+                self._take(batch)
+            finally:
+                self._recorder.taken(batch)
             self._in_hand = 0
             if self._time_left() <= 0:
                 self._rotate()

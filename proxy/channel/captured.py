@@ -25,9 +25,9 @@ from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH,
 from protocol.capture import NONE
 from protocol.messages.captured_walks import CapturedFetchWalk
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.capture_rows import NONE_NS, Head, Place, Row, Tap
+from proxy.channel.capture_rows import NAME_CHARACTERS, NONE_NS, Head, Place, Row, Tap
 from proxy.channel.captured_mutations import mutations_asked
-from proxy.channel.captured_state import INT32_MAX, CapturedState
+from proxy.channel.captured_state import INT32_MAX, CapturedState, FramedState
 from proxy.channel.channel import Channel
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import Buffer, Entry
@@ -39,10 +39,12 @@ from proxy.channel.settings import ChannelSettings
 from proxy.stats import Stats
 from quotas.engine import Engine
 
-__all__ = ["CapturedChannel"]
+__all__ = ["CLIENT_ID_MAX", "CapturedChannel"]
 
 Unpacked = tuple[int, int, int, int, int]
 
+# More of a client id is not kept, in bytes or characters: who speaks by ever new ones makes each row so much larger.
+CLIENT_ID_MAX: Final = 1024
 # A request that is there so soon after a mute has been there during it: loops and timers are late by a few ms.
 _LATE_MS: Final = 10
 _MUTATING: Final = frozenset((CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS))
@@ -75,7 +77,8 @@ class CapturedRequests(RequestSide):
         self._waits_ns = 0  # since when the next request waits; 0 where none does
         self._held = False
         self._frame_at = 0  # where in the buffer the request that is growing goes on
-        self._keeper = None if state.tap.frames == "off" else Keeper(state.tap.frames)
+        tap = state.tap
+        self._keeper = None if tap.frames == "off" else Keeper(tap.frames, tap.recorder.reserve)
 
     def wait(self, until_ms: int, *, held: bool) -> int:
         """Order to wait, and note since when."""
@@ -125,15 +128,14 @@ class CapturedRequests(RequestSide):
         if keeper.begun():  # the one before it ends where this one begins
             keeper.passed(buf, self._frame_at, pos)
         self._frame_at = pos
-        frame = keeper.keep(buf, pos, end, body, head, len(self.state.owed))
-        row.append(frame)
-        self.state.tap.recorder.kept(head[0] if frame or keeper.begun() else 0)
+        row.append(keeper.keep(buf, pos, end, body, head, len(self.state.owed)))
 
     def _introduced(self) -> None:
         """Somebody else speaks."""
         state, tap = self.state, self.state.tap
         self._whose = state.identity
-        name = self._client_id.decode("utf-8", "backslashreplace")
+        name = self._client_id[:CLIENT_ID_MAX].decode("utf-8", "backslashreplace")[:CLIENT_ID_MAX]
+        tap.recorder.left -= len(name) // NAME_CHARACTERS
         self._place = Place(tap.connection, tap.ip, tap.listener, state.settings.broker, state.user, name)
 
     def sent(self) -> None:
@@ -271,9 +273,10 @@ class CapturedChannel(Channel):
     def __init__(
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap
     ) -> None:
-        self.state: CapturedState = CapturedState(settings, engine, sessions, stats, tap)
-        kind = CapturedRequests if tap.frames == "off" else FramedRequests
-        self.requests = kind(self.state)
+        framed = tap.frames != "off"
+        state = (FramedState if framed else CapturedState)(settings, engine, sessions, stats, tap)
+        self.state: CapturedState = state
+        self.requests = (FramedRequests if framed else CapturedRequests)(state)
         self.responses = CapturedResponses(self.state, self.requests)
 
     def close(self, now_ms: int) -> None:

@@ -12,7 +12,7 @@ from protocol.messages.captured_walks import (
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.plain_produce import PlainProduce
 from protocol.messages.walk import Sizes
-from proxy.channel.capture_rows import ROWS_MAX, Row, Tap
+from proxy.channel.capture_rows import FRAME_BYTES, Row, Tap
 from proxy.channel.in_flight import Buffer
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.state import ChannelState, Muting
@@ -23,7 +23,7 @@ from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from quotas.engine import Engine
 from quotas.mutations import MutationThrottle
 
-__all__ = ["INT32_MAX", "CapturedState"]
+__all__ = ["INT32_MAX", "CapturedState", "FramedState"]
 
 Head = tuple[int, int, int, int, int]
 
@@ -46,6 +46,7 @@ class _Always:
 INT32_MAX: Final = 0x7FFFFFFF
 _GOLDEN_RATIO: Final = 0.6180339887
 _ALWAYS: Final = _Always()
+_PARTITIONS: Final = Row.PARTITIONS
 
 
 class CapturedState(ChannelState):
@@ -122,7 +123,18 @@ class CapturedState(ChannelState):
     def write(self, row: list[Any]) -> None:
         """The row is finished."""
         recorder = self._recorder
-        rows = recorder.rows
-        rows.append(row)
-        if len(rows) >= ROWS_MAX:
+        recorder.rows.append(row)
+        recorder.left -= len(row[_PARTITIONS]) or 1
+        if recorder.left <= 0:
             recorder.full()
+
+
+class FramedState(CapturedState):
+    """The same where more is kept than rows."""
+
+    __slots__ = ()
+
+    def write(self, row: list[Any]) -> None:
+        """The row is finished, and its frame goes with it."""
+        self._recorder.left -= len(row[Row.FRAME]) // FRAME_BYTES
+        super().write(row)
