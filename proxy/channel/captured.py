@@ -25,6 +25,7 @@ from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH,
 from protocol.capture import NONE
 from protocol.messages.captured_walks import CapturedFetchWalk
 from protocol.messages.fetch_session import SessionTable
+from protocol.messages.walk import Walk
 from proxy.channel.capture_rows import NAME_CHARACTERS, NONE_NS, Head, Place, Row, Tap
 from proxy.channel.captured_mutations import mutations_asked
 from proxy.channel.captured_state import INT32_MAX, CapturedState, FramedState
@@ -54,6 +55,8 @@ class CapturedRequests(RequestSide):
     """Requests on their way to the broker; `large`: the row of the one seen last, where its end was not there."""
 
     __slots__ = (
+        "_begun",
+        "_begun_walk",
         "_frame_at",
         "_held",
         "_keeper",
@@ -74,6 +77,8 @@ class CapturedRequests(RequestSide):
         self._whose: Identity | None = None  # whose place it is
         self.large: list[Any] | None = None
         self._silent: list[Any] | None = None  # the same of one with acks=0
+        self._begun: list[Any] | None = None  # the same while its walk goes on
+        self._begun_walk: Walk | None = None
         self._waits_ns = 0  # since when the next request waits; 0 where none does
         self._held = False
         self._frame_at = 0  # where in the buffer the request that is growing goes on
@@ -110,7 +115,8 @@ class CapturedRequests(RequestSide):
         if self._waits_ns or state.told_ms:
             self._note_decisions(row, now_ns, now_ms)
         if pos + 4 + head[0] > end:
-            self.large = row
+            self.large = self._begun = row
+            self._begun_walk = self.walk
         key = head[1]
         if key == PRODUCE:
             row[Row.PARTITIONS] = state.produced  # a list that may grow yet
@@ -127,6 +133,7 @@ class CapturedRequests(RequestSide):
         """Keep the request itself beside its row."""
         if keeper.begun():  # the one before it ends where this one begins
             keeper.passed(buf, self._frame_at, pos)
+        self._write_silent()
         self._frame_at = pos
         row.append(keeper.keep(buf, pos, end, body, head, len(self.state.owed)))
 
@@ -144,27 +151,56 @@ class CapturedRequests(RequestSide):
         assert row is not None, "there is one"
         row[Row.SENT_NS] = min(max(self.moved_ns, row[Row.HANDLED_NS]), self.state.now_ns)
 
+    def joined(self, broker: int) -> None:
+        """All that was said so far was for another broker than was meant to be."""
+        places: dict[Place, Place] = {}
+        rows = list(self.state.owed)
+        if self._silent is not None:
+            rows.append(self._silent)
+        for row in rows:
+            place: Place = row[Row.PLACE]
+            row[Row.PLACE] = places.setdefault(place, place._replace(broker=broker))
+        if self._place is not None:
+            self._place = places.get(self._place, self._place._replace(broker=broker))
+
     def close(self) -> None:
         """The connection is over."""
-        if self._silent is not None:
-            self.state.write(self._silent)
-            self._silent = None
+        self._write_silent()
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+        goes_on = self.walk is self._begun_walk
+        if not goes_on and self.large is not None:
+            self.sent()  # the one before this one
         pos = super()._walk_on(buf, pos, end, now_ms)
-        if self.walk is None and self._silent is not None:
-            silent, self._silent = self._silent, None
-            self.state.decide(silent)
-            self.state.write(silent)
+        if goes_on and self.walk is None:
+            self._walked()
         return pos
+
+    def _walked(self) -> None:
+        """The walk through a large request has come to its end, and topics were charged: its row hears of that."""
+        row, self._begun, self._begun_walk = self._begun, None, None
+        assert row is not None, "it was begun"
+        state = self.state
+        if row is self._silent or (state.owed and state.owed[-1] is row):
+            state.decide(row)
+        else:
+            state.undecide()  # its answer came first, and said nothing
+        if self._keeper is None or not self._keeper.begun():
+            self._write_silent()
 
     def _silenced(self, row: list[Any]) -> int:
         """A Produce without answer is finished when it has passed."""
-        if self.walk is None:
+        if self.walk is None and (self._keeper is None or not self._keeper.begun()):
             self.state.write(row)
         else:
             self._silent = row
         return 0
+
+    def _write_silent(self) -> None:
+        """A Produce without answer has passed, if there is one."""
+        if self._silent is not None:
+            silent, self._silent = self._silent, None
+            self.state.write(silent)
 
     def _note_decisions(self, row: list[Any], now_ns: int, now_ms: int) -> None:
         self.state.decide(row)
@@ -191,6 +227,8 @@ class FramedRequests(CapturedRequests):
         count = super().receive(buf, start, end, now_ms)
         if keeper.begun():
             keeper.passed(buf, self._frame_at, start + count)
+            if self.walk is None and not keeper.begun():
+                self._write_silent()
         return count
 
 
@@ -255,10 +293,11 @@ class CapturedResponses(ResponseSide):
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         pos = super()._walk_on(buf, pos, end, now_ms)
-        if self.walk is None and self._walked is not None:
-            row, self._walked = self._walked, None
-            self.state.decide(row)
-            self.state.write(row)
+        if self.walk is None:
+            self.state.undecide()  # what its topics cost it can not tell: the answer's head has passed
+            if self._walked is not None:
+                row, self._walked = self._walked, None
+                self.state.write(row)
         return pos
 
 
@@ -278,6 +317,11 @@ class CapturedChannel(Channel):
         self.state: CapturedState = state
         self.requests = (FramedRequests if framed else CapturedRequests)(state)
         self.responses = CapturedResponses(self.state, self.requests)
+
+    def joined(self, broker: int) -> None:
+        """Another broker is behind the bootstrap port: rows are of it."""
+        super().joined(broker)
+        self.requests.joined(broker)
 
     def close(self, now_ms: int) -> None:
         """The connection is over: what is owed an answer never gets one."""

@@ -22,6 +22,7 @@ from quotas.client_bandwidth import PRODUCE as PRODUCE_QUOTA
 from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from quotas.engine import Engine
 from quotas.mutations import MutationThrottle
+from quotas.user_connections import UserThrottle
 
 __all__ = ["INT32_MAX", "CapturedState", "FramedState"]
 
@@ -105,8 +106,10 @@ class CapturedState(ChannelState):
         return True
 
     def mute(self, throttle: Muting, throttle_ms: int, now_ms: int) -> int:
-        """As always, and note what is told."""
+        """As always, and note what is told: of a connection's rate nothing is."""
         told_ms = noted_ms = super().mute(throttle, throttle_ms, now_ms)
+        if isinstance(throttle, UserThrottle):
+            return told_ms
         if self.group_session_timeout_ms is None and isinstance(throttle, MutationThrottle):
             noted_ms = throttle_ms  # which is told in full (`handlers.topic_mutations`)
         if noted_ms > self.told_ms:
@@ -118,6 +121,10 @@ class CapturedState(ChannelState):
         if self.told_ms > row[Row.THROTTLE_MS]:
             row[Row.THROTTLE_MS] = min(self.told_ms, INT32_MAX)
             row[Row.QUOTA] = _QUOTAS.get(getattr(self.told_by, "key", ""), "")
+        self.undecide()
+
+    def undecide(self) -> None:
+        """Nobody was told."""
         self.told_ms, self.told_by = 0, None
 
     def write(self, row: list[Any]) -> None:

@@ -58,7 +58,8 @@ def captured(
     consumer_default: float | None = None,
 ) -> Playbook:
     quotas = StaticQuotas(producer_default=producer_default, consumer_default=consumer_default)
-    engine = engine or Engine(EngineOptions(), Definitions(static=quotas))
+    if engine is None:
+        engine = Engine(EngineOptions(), Definitions(static=quotas))
     settings = ChannelSettings(
         broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
     )
