@@ -215,17 +215,22 @@ def test_failure_that_nobody_expects_drops_the_file_and_not_the_thread(
     assert not list(tmp_path.glob("*.inprogress"))
 
 
+@pytest.mark.parametrize("hurried", [False, True])
 def test_disk_that_stands_still_does_not_keep_a_stopping_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurried: bool
 ) -> None:
-    monkeypatch.setattr(stopping, "_STOP_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(stopping, "_HURRIED_SECONDS_MAX" if hurried else "_STOP_SECONDS_MAX", 0.2)
     rig = Rig(Directory(tmp_path, 10**9))
     free = threading.Event()
     monkeypatch.setattr(Tables, "convert", lambda *_: free.wait(SECONDS_MAX))
     for first in (0, 2, 4):
         rig.record(2, first)
     wait_for(lambda: rig.recorder.queue.qsize() == 2)
-    Capture(rig.recorder, rig.writer, rig.stats).close()
+    capture = Capture(rig.recorder, rig.writer, rig.stats)
+    began = time.monotonic()
+    capture.close()
+    capture.wait(lambda: hurried)
+    assert time.monotonic() - began < 9  # of the 10 s that it may take
     assert rig.stats.dropped["stopped"] == 6  # two of them in hand
     free.set()
 
