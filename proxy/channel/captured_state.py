@@ -131,8 +131,8 @@ class CapturedState(ChannelState):
         """The row is finished."""
         recorder = self._recorder
         recorder.rows.append(row)
-        recorder.left -= len(row[_PARTITIONS]) or 1
-        if recorder.left <= 0:
+        left = recorder.left = recorder.left - (len(row[_PARTITIONS]) or 1)
+        if left <= 0:
             recorder.full()
 
 
