@@ -21,6 +21,9 @@ __all__ = ["FRAMES_BYTES_MAX", "QUEUE_WEIGHT_MAX", "Batch", "Recorder", "Rows"]
 QUEUE_WEIGHT_MAX: Final = 64 * BATCH_WEIGHT
 # Of all frames that are kept, from when their request begins until their row is written.
 FRAMES_BYTES_MAX: Final = 128 * 1024 * 1024
+# No rows are heavier. Client ids may be, where thousands of requests owe their rows: they weigh when they are seen, and
+# whose rows come next are not dropped for it.
+_BATCH_WEIGHT_MAX: Final = 4 * BATCH_WEIGHT
 _HASHES: Final = 1 << 32
 
 Rows = list[list[Any]]
@@ -99,7 +102,7 @@ class Recorder:
         rows = self.rows
         if not rows:
             return
-        weight = BATCH_WEIGHT - self.left
+        weight = min(BATCH_WEIGHT - self.left, _BATCH_WEIGHT_MAX)
         frame_bytes = 0
         if self._frames != "off":
             frame_bytes = sum(

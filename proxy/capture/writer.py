@@ -128,7 +128,13 @@ class Writer:
             self._stats.dropped["disk"] += len(batch.rows)
             return
         self._find_names(batch)
-        converted = self._converted(batch)
+        wrong: list[Exception] = []
+        converted = self._converted(batch, wrong)
+        if wrong:
+            logger.error(
+                "a bug of ours: %d captured rows can not be converted", len(wrong), exc_info=wrong[0]
+            )
+            self._stats.dropped["internal"] += len(wrong)
         rows = self._in_hand = sum(piece.num_rows for piece in converted)
         if not rows:
             return
@@ -154,19 +160,18 @@ class Writer:
         except Exception:
             logger.exception("a bug of ours: topics can not be named")
 
-    def _converted(self, batch: Batch) -> list[Any]:
-        """Columns of a batch; where that fails, of its halves, down to the rows that are to blame: they are dropped."""
+    def _converted(self, batch: Batch, wrong: list[Exception]) -> list[Any]:
+        """Columns of a batch; where that fails, of its halves, down to the rows that are to blame: one `wrong` each."""
         try:
             return [self._tables.convert(batch)]
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - `_take` logs it
             rows = batch.rows
             if len(rows) == 1:
-                logger.exception("a bug of ours: a row of a capture can not be converted")
-                self._stats.dropped["internal"] += 1
+                wrong.append(error)
                 return []
             half = len(rows) // 2
             halves = batch._replace(rows=rows[:half]), batch._replace(rows=rows[half:])
-            return [piece for part in halves for piece in self._converted(part)]
+            return [piece for part in halves for piece in self._converted(part, wrong)]
 
     def _open(self) -> Opened:
         self._files += 1

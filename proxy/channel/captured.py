@@ -55,7 +55,6 @@ class CapturedRequests(RequestSide):
     """Requests on their way to the broker; `large`: the row of the one seen last, where its end was not there."""
 
     __slots__ = (
-        "_begun",
         "_begun_walk",
         "_frame_at",
         "_held",
@@ -77,8 +76,7 @@ class CapturedRequests(RequestSide):
         self._whose: Identity | None = None  # whose place it is
         self.large: list[Any] | None = None
         self._silent: list[Any] | None = None  # the same of one with acks=0
-        self._begun: list[Any] | None = None  # the same while its walk goes on
-        self._begun_walk: Walk | None = None
+        self._begun_walk: Walk | None = None  # through it, which goes on
         self._waits_ns = 0  # since when the next request waits; 0 where none does
         self._held = False
         self._frame_at = 0  # where in the buffer the request that is growing goes on
@@ -115,7 +113,7 @@ class CapturedRequests(RequestSide):
         if self._waits_ns or state.told_ms:
             self._note_decisions(row, now_ns, now_ms)
         if pos + 4 + head[0] > end:
-            self.large = self._begun = row
+            self.large = row
             self._begun_walk = self.walk
         key = head[1]
         if key == PRODUCE:
@@ -178,28 +176,28 @@ class CapturedRequests(RequestSide):
 
     def _walked(self) -> None:
         """The walk through a large request has come to its end, and topics were charged: its row hears of that."""
-        row, self._begun, self._begun_walk = self._begun, None, None
-        assert row is not None, "it was begun"
-        state = self.state
-        if row is self._silent or (state.owed and state.owed[-1] is row):
-            state.decide(row)
+        self._begun_walk = None
+        row = self._silent or self.large
+        if row is not None:
+            self.state.decide(row)
         else:
-            state.undecide()  # its answer came first, and said nothing
+            self.state.undecide()  # its answer came first, and said nothing
         if self._keeper is None or not self._keeper.begun():
             self._write_silent()
 
     def _silenced(self, row: list[Any]) -> int:
         """A Produce without answer is finished when it has passed."""
+        self._silent = row
         if self.walk is None and (self._keeper is None or not self._keeper.begun()):
-            self.state.write(row)
-        else:
-            self._silent = row
+            self._write_silent()
         return 0
 
     def _write_silent(self) -> None:
         """A Produce without answer has passed, if there is one."""
         if self._silent is not None:
             silent, self._silent = self._silent, None
+            if self.large is silent:  # nobody asks when it was sent
+                self.large = None
             self.state.write(silent)
 
     def _note_decisions(self, row: list[Any], now_ns: int, now_ms: int) -> None:

@@ -86,6 +86,14 @@ def test_weight_without_rows_is_the_next_batchs() -> None:
     assert (batch.weight, made.left) == (5, BATCH_WEIGHT)
 
 
+def test_rows_are_not_dropped_for_client_ids_that_owe_theirs() -> None:
+    made, stats = recorder()
+    made.left -= 10 * module.QUEUE_WEIGHT_MAX
+    made.rows.append(row())
+    made.full()
+    assert (made.queue.qsize(), stats.dropped["queue"]) == (1, 0)
+
+
 def test_frames_have_room_from_their_begin_until_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     size = 157 + 4
     monkeypatch.setattr(module, "FRAMES_BYTES_MAX", 2 * size)

@@ -235,7 +235,9 @@ def test_disk_that_stands_still_does_not_keep_a_stopping_process(
     free.set()
 
 
-def test_row_that_can_not_be_converted_is_dropped_alone(tmp_path: Path) -> None:
+def test_row_that_can_not_be_converted_is_dropped_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rig = Rig(Directory(tmp_path, 10**9))
     rows = [row(seq) for seq in range(1000)]
     rows[7] = row(7, partitions=[(b"t", 0, 100, 0x7FFFFFFF + 1)])
@@ -245,4 +247,5 @@ def test_row_that_can_not_be_converted_is_dropped_alone(tmp_path: Path) -> None:
     rig.record(2, first=1000)
     rig.end()
     assert rig.stats.dropped["internal"] == 2
+    assert caplog.text.count("2 captured rows can not be converted") == 1
     assert rig.rows() == [seq for seq in range(1002) if seq not in (7, 999)]

@@ -125,3 +125,4 @@ def test_silent_produce_is_written_when_all_of_it_is_kept(sizes: list[int], toge
     (row,) = rows.rows
     kept: Any = row[Row.FRAME]
     assert whole(kept, row[Row.HEAD][Head.REQUEST_BYTES]) == asked
+    assert talk.channel.requests.large is None  # type: ignore[attr-defined]  # nothing else holds the frame
