@@ -172,7 +172,7 @@ class App:
         )
         for work in (self.poller, self._topic_ids, self._reloader, self._certificates, self._leases):
             self._task(work.run())
-        self._task(self._sweep())
+        self._sweeping = self._task(self._sweep())
         for optional in (self._mirror, self._source, self._reassignments):
             if optional is not None:
                 self._task(optional.run())
@@ -182,8 +182,10 @@ class App:
 
     async def _end(self) -> None:
         """Nobody is connected any more."""
+        self._sweeping.cancel()
         if self._capture is not None:  # first: of the last rows' topics names may have to be asked for
-            await asyncio.to_thread(self._capture.close)
+            self._capture.close()
+            await asyncio.to_thread(self._capture.wait, lambda: self._signals > 1)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -300,6 +300,9 @@ def _of_captures(captures: Mapping[str, CaptureStats]) -> Iterator[Metric]:
     oldest = GaugeMetricFamily(
         "sluice_capture_oldest_timestamp_seconds", "When the oldest file was written; 0: none", labels=kind
     )
+    left_out = CounterMetricFamily(
+        "sluice_capture_frames_left_out", "Requests not kept for lack of room", labels=kind
+    )
     for name, stats in sorted(captures.items()):
         written.add_metric((name,), stats.rows)
         size.add_metric((name,), stats.bytes_written)
@@ -308,7 +311,8 @@ def _of_captures(captures: Mapping[str, CaptureStats]) -> Iterator[Metric]:
         files.add_metric((name,), stats.files)
         held.add_metric((name,), stats.bytes)
         oldest.add_metric((name,), stats.oldest)
-    yield from (written, size, dropped, files, held, oldest)
+        left_out.add_metric((name,), stats.frames_left_out)
+    yield from (written, size, dropped, files, held, oldest, left_out)
 
 
 def _gauge(name: str, text: str, values: Mapping[str, float], label: str) -> Metric:

@@ -22,9 +22,10 @@ class CaptureStats:
         bytes_written: the size of those files.
         files, bytes: finished files in the directory now, and their size.
         oldest: when the oldest of them was written, in seconds since the epoch; 0 for none.
+        frames_left_out: requests that are not kept beside their rows, because too many are.
     """
 
-    __slots__ = ("bytes", "bytes_written", "dropped", "files", "oldest", "rows")
+    __slots__ = ("bytes", "bytes_written", "dropped", "files", "frames_left_out", "oldest", "rows")
 
     def __init__(self) -> None:
         self.rows = 0
@@ -33,6 +34,7 @@ class CaptureStats:
         self.files = 0
         self.bytes = 0
         self.oldest = 0.0
+        self.frames_left_out = 0
 
 
 class Stats:

@@ -51,6 +51,7 @@ _COUNT_AT: Final = 57
 _BATCH_HEADER: Final = 61
 _MAGIC: Final = 2
 _INT32: Final = Struct(">i").unpack_from
+_INT32_MAX: Final = 0x7FFFFFFF
 
 _ENDPOINTS_SINCE: Final = 16
 # In a flexible partition of a Fetch answer, as `fetch_walk` has it.
@@ -65,15 +66,20 @@ def _records(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: in
     for _ in range(_BATCHES_MAX):
         if pos + _BATCH_HEADER > limit:
             # A broker cuts the last batch of an answer wherever max_bytes ends.
-            return total if limit >= stop else UNCOUNTED
+            return _believed(total) if limit >= stop else UNCOUNTED
         length, magic = _BATCH(buf, pos + _BATCH_LENGTH_AT)
         if magic != _MAGIC or length < _BATCH_HEADER - _BATCH_PREFIX:
             return UNCOUNTED
         total += _INT32(buf, pos + _COUNT_AT)[0]
         pos += _BATCH_PREFIX + length
         if pos >= stop:
-            return total if 0 <= total <= 0x7FFFFFFF else UNCOUNTED
+            return _believed(total)
     return UNCOUNTED
+
+
+def _believed(total: int) -> int:
+    """The number of records if it can be one: batches may say anything."""
+    return total if 0 <= total <= _INT32_MAX else UNCOUNTED
 
 
 class _Noted(Walk):
@@ -96,7 +102,8 @@ class _Noted(Walk):
     def feed(self, buf: bytearray | memoryview, start: int, end: int, address_map: AddressMap | None) -> int:
         """As `Walk.feed`, and where nothing but notes is taken two things end the walk and not the connection.
 
-        What is not as it should be: the broker, or the client, will say so. And a large rest that is not at hand,
+        What is not as it should be: the broker, or the client, will say so, and nothing that was noted of such a frame
+        is believed. And a large rest that is not at hand,
         unless the frame is one of those that are walked to their end: its bytes are summed.
         """
         frame_end = start + self._left
@@ -106,6 +113,7 @@ class _Noted(Walk):
                 return passed
             _note(self.found, OTHER_TOPICS, UNCOUNTED, self._left, UNCOUNTED)
         except WireError:
+            self.found.clear()  # a length may have been larger than the frame
             if self.needed():
                 raise
         self.done = True

@@ -4,9 +4,10 @@ import asyncio
 import logging
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from functools import partial
+from time import monotonic
 from typing import Final
 
 from proxy.capture.directory import Directory
@@ -23,6 +24,8 @@ __all__ = ["Capture", "require_pyarrow", "start"]
 
 # A disk that stands still must not keep a stopping process for ever.
 _STOP_SECONDS_MAX: Final = 10.0
+_HURRIED_SECONDS_MAX: Final = 1.0
+_STEP_SECONDS: Final = 0.05
 # So long does the event loop wait for its turn while the writer makes columns; Python's default is 5 ms, too long where
 # the loop gives its turn away at every system call. It costs nothing while the writer waits for rows.
 _TURN_SECONDS: Final = 0.0001
@@ -43,17 +46,33 @@ class Capture:
         self.recorder.full()
 
     def close(self) -> None:
-        """Write what there is, and end; blocks. What can not be written in time is dropped."""
+        """Hand over what there is, for the last time; on the loop, as all that hands over."""
         self.recorder.full()
         self.recorder.queue.put(None)
-        self._writer.thread.join(_STOP_SECONDS_MAX)
-        if self._writer.thread.is_alive():
+
+    def wait(self, hurried: Callable[[], bool]) -> None:
+        """Wait until all is written; blocks. What can not be written in time is dropped.
+
+        Args:
+            hurried: whether somebody wants the process to end at once.
+        """
+        thread = self._writer.thread
+        began = monotonic()
+        until = began + _STOP_SECONDS_MAX
+        while thread.is_alive() and monotonic() < until:
+            thread.join(_STEP_SECONDS)
+            if hurried():
+                until = min(until, monotonic() + _HURRIED_SECONDS_MAX)
+                hurried = _not_again
+        if thread.is_alive():
             left = self._writer.unfinished_rows
             while not self.recorder.queue.empty():
                 batch = self.recorder.queue.get_nowait()
                 left += 0 if batch is None else len(batch.rows)
             self._stats.dropped["stopped"] += left
-            event(logger, logging.ERROR, "capture is not finished", waited_seconds=_STOP_SECONDS_MAX)
+            event(
+                logger, logging.ERROR, "capture is not finished", waited_seconds=round(monotonic() - began, 1)
+            )
         event(
             logger,
             logging.INFO,
@@ -87,8 +106,8 @@ def start(
     partitions = 1.0 if framed else options.partition_sample  # a replay wants them all
     recorder = Recorder(process, options.sample, counters, options.frames, partitions)
 
-    def ask(topic_id: bytes) -> None:
-        loop.call_soon_threadsafe(partial(_ask, names, topic_id, now_ms))
+    def ask(topic_ids: Collection[bytes]) -> None:
+        loop.call_soon_threadsafe(partial(_ask, names, topic_ids, now_ms))
 
     tables = Tables(process, names.known, frames=framed)
     writer = Writer(
@@ -131,5 +150,11 @@ def require_pyarrow() -> None:
         ) from error
 
 
-def _ask(names: TopicNames, topic_id: bytes, now_ms: Callable[[], int]) -> None:
-    names.name(topic_id, now_ms())
+def _not_again() -> bool:
+    return False
+
+
+def _ask(names: TopicNames, topic_ids: Collection[bytes], now_ms: Callable[[], int]) -> None:
+    now = now_ms()
+    for topic_id in topic_ids:
+        names.name(topic_id, now)

@@ -4,10 +4,18 @@ A file is written under a name that nobody reads, and renamed when it is whole a
 on it meanwhile, so that another process can tell what is being written from what a killed one has left behind: the
 latter is removed at start. Several processes may share a directory; each keeps the sum of all finished files within
 `bytes_max`, oldest first, and the newest file stays whatever its size.
+
+A file's age is its time of modification, and clocks are set back: what is later than the file that was finished just
+now is of before that, and counts as oldest. Only regular files are ours; one that can not be removed stays, counts,
+and keeps no other from being removed.
 """
 
 import fcntl
+import logging
 import os
+import secrets
+import stat
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -15,10 +23,15 @@ from typing import BinaryIO, Final, NamedTuple
 
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX, UNFINISHED_SUFFIX
 from proxy.errors import StartError
+from proxy.logs import event
 
 __all__ = ["Directory", "Finished"]
 
 _MODE: Final = 0o640  # principals and addresses are nobody else's business
+# Files that other processes finish meanwhile may be later by so much.
+_LATER_NS_MAX: Final = 5_000_000_000
+
+logger = logging.getLogger(__name__)
 
 
 class Finished(NamedTuple):
@@ -43,6 +56,7 @@ class Directory:
         self.bytes_max = bytes_max
         self._prefix = prefix
         self._suffix = suffix
+        self._stuck: set[str] = set()  # that can not be removed, and it was said
 
     def prepare(self) -> int:
         """Make it, see that it can be written, and remove what a killed process left; returns how many files.
@@ -52,7 +66,8 @@ class Directory:
         """
         try:
             self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
-            probe = self.path / f".{self._prefix}{os.getpid()}"
+            # Containers that share a directory all have the same process id.
+            probe = self.path / f".{self._prefix}{os.getpid()}.{secrets.token_hex(8)}"
             probe.write_bytes(b"")
             probe.unlink()
             return sum(_removed_if_left(path) for path in self._named(self._suffix + UNFINISHED_SUFFIX))
@@ -91,24 +106,50 @@ class Directory:
         return final
 
     def finished(self) -> list[Finished]:
-        """Every whole file, oldest first."""
+        """Every whole file, by age as the clock had it."""
         found = []
         for path in self._named(self._suffix):
-            with suppress(FileNotFoundError):
-                status = path.stat()
-                found.append(Finished(path, status.st_size, status.st_mtime_ns))
+            with suppress(OSError):  # another process was quicker
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    found.append(Finished(path, status.st_size, status.st_mtime_ns))
         return sorted(found, key=lambda file: (file.modified_ns, file.path.name))
 
-    def make_room(self) -> list[Finished]:
-        """Remove the oldest files until the rest is within `bytes_max`; returns those that stay."""
+    def make_room(self, newest: Path | None = None) -> list[Finished]:
+        """Remove the oldest files until the rest is within `bytes_max`; returns those that stay, oldest first.
+
+        Args:
+            newest: was finished just now, and stays; None: the one that seems to be the newest.
+        """
         files = self.finished()
+        now_ns = max([file.modified_ns for file in files if file.path == newest], default=0)
+        latest_ns = max(now_ns, time.time_ns()) + _LATER_NS_MAX
+        files.sort(key=lambda file: (file.path == newest, file.modified_ns <= latest_ns))
         total = sum(file.size for file in files)
-        while total > self.bytes_max and len(files) > 1:
-            oldest = files.pop(0)
-            total -= oldest.size
-            with suppress(FileNotFoundError):  # another process was quicker
-                oldest.path.unlink()
-        return files
+        staying = []
+        for file in files[:-1]:
+            if total > self.bytes_max and self._removed(file.path):
+                total -= file.size
+            else:
+                staying.append(file)
+        return staying + files[-1:]
+
+    def _removed(self, path: Path) -> bool:
+        """Remove a file, if that can be done."""
+        try:
+            path.unlink(missing_ok=True)  # another process may have been quicker
+        except OSError as error:
+            if path.name not in self._stuck:
+                self._stuck.add(path.name)
+                event(
+                    logger,
+                    logging.WARNING,
+                    "an old capture can not be removed",
+                    file=path.name,
+                    problem=error.strerror,
+                )
+            return False
+        return True
 
     def _named(self, suffix: str) -> Iterator[Path]:
         with os.scandir(self.path) as entries:
@@ -119,16 +160,25 @@ class Directory:
 
 
 def _removed_if_left(path: Path) -> bool:
-    """Remove an unfinished file unless somebody is writing it."""
+    """Remove an unfinished file unless somebody is writing it; what can not be removed is no reason not to start."""
     try:
+        if not stat.S_ISREG(path.lstat().st_mode):
+            return False
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            path.unlink()
+        finally:
+            os.close(descriptor)
+    except (BlockingIOError, FileNotFoundError):  # somebody writes it, or has finished or removed it
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
-    except BlockingIOError:
+    except OSError as error:  # without locks nobody can tell what is being written
+        event(
+            logger,
+            logging.WARNING,
+            "an unfinished capture can not be removed",
+            file=path.name,
+            problem=error.strerror,
+        )
         return False
-    finally:
-        os.close(descriptor)
     return True

@@ -2,6 +2,9 @@
 
 Which connections are captured is decided once for each, by a hash of its number in this run: all of a connection's
 requests or none, so that what a client did after an answer is always there to be seen.
+
+What waits is bounded by its weight (`proxy.channel.capture_rows`), and frames by their bytes as well: those of requests
+that were not answered yet wait too.
 """
 
 from queue import SimpleQueue
@@ -9,25 +12,35 @@ from time import monotonic_ns, time_ns
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
-from proxy.channel import Tap
+from proxy.channel import BATCH_WEIGHT, NOT_KEPT, Head, Row, Tap
 from proxy.stats import CaptureStats
 
-__all__ = ["QUEUE_BATCHES_MAX", "Batch", "Recorder", "Rows"]
+__all__ = ["FRAMES_BYTES_MAX", "QUEUE_WEIGHT_MAX", "Batch", "Recorder", "Rows"]
 
-# At 1,024 rows each about 64,000 rows or 50 MB: a disk may stand still for a second or two at full speed.
-QUEUE_BATCHES_MAX: Final = 64
+# Of all batches that wait or are being converted; 65,536 rows or 64 MB: a disk may stand still for a second or two.
+QUEUE_WEIGHT_MAX: Final = 64 * BATCH_WEIGHT
+# Of all frames that are kept, from when their request begins until their row is written.
+FRAMES_BYTES_MAX: Final = 128 * 1024 * 1024
+# No rows are heavier. Client ids may be, where thousands of requests owe their rows: they weigh when they are seen, and
+# whose rows come next are not dropped for it.
+_BATCH_WEIGHT_MAX: Final = 4 * BATCH_WEIGHT
 _HASHES: Final = 1 << 32
-# Frames that a batch holds at most; with as many batches as may wait, 128 MiB.
-_FRAME_BYTES_MAX: Final = 2 * 1024 * 1024
 
 Rows = list[list[Any]]
 
 
 class Batch(NamedTuple):
-    """Rows, and what has to be added to their monotonic times to get UTC."""
+    """Rows, and what has to be added to their monotonic times to get UTC.
+
+    Attributes:
+        weight: as the recorder's bound counts it.
+        frame_bytes: what was reserved for their frames.
+    """
 
     rows: Rows
     wall_minus_mono_ns: int
+    weight: int = 0
+    frame_bytes: int = 0
 
 
 class Recorder:
@@ -35,17 +48,22 @@ class Recorder:
 
     Attributes:
         rows: of the batch under way.
+        left: of its weight.
         queue: batches for the writer; None tells it to end.
     """
 
     __slots__ = (
         "_connections",
-        "_frame_bytes",
         "_frames",
         "_partition_sample",
         "_process",
+        "_queued",
+        "_released",
+        "_reserved",
         "_sample",
         "_stats",
+        "_taken",
+        "left",
         "queue",
         "rows",
     )
@@ -64,7 +82,10 @@ class Recorder:
         self._connections = 0
         self._frames = frames
         self._partition_sample = partition_sample
-        self._frame_bytes = 0
+        # Each of these is changed by one thread: what was queued and reserved by the loop, the rest by the writer.
+        self._queued = self._taken = 0
+        self._reserved = self._released = 0
+        self.left = BATCH_WEIGHT
         self.rows: Rows = []
         self.queue: SimpleQueue[Batch | None] = SimpleQueue()
 
@@ -78,17 +99,33 @@ class Recorder:
 
     def full(self) -> None:
         """Hand the batch under way over, or drop it."""
-        rows, self.rows = self.rows, []
-        self._frame_bytes = 0
+        rows = self.rows
         if not rows:
             return
-        if self.queue.qsize() >= QUEUE_BATCHES_MAX:
+        weight = min(BATCH_WEIGHT - self.left, _BATCH_WEIGHT_MAX)
+        frame_bytes = 0
+        if self._frames != "off":
+            frame_bytes = sum(
+                4 + row[Row.HEAD][Head.REQUEST_BYTES] for row in rows if row[Row.FRAME] is not NOT_KEPT
+            )
+        self.rows = []
+        self.left = BATCH_WEIGHT
+        if self._queued - self._taken + weight > QUEUE_WEIGHT_MAX:
             self._stats.dropped["queue"] += len(rows)
+            self._reserved -= frame_bytes
             return
-        self.queue.put(Batch(rows, time_ns() - monotonic_ns()))
+        self._queued += weight
+        self.queue.put(Batch(rows, time_ns() - monotonic_ns(), weight, frame_bytes))
 
-    def kept(self, size: int) -> None:
-        """A frame of so many bytes is kept: the batch may be heavy before it is long."""
-        self._frame_bytes += size
-        if self._frame_bytes >= _FRAME_BYTES_MAX:
-            self.full()
+    def taken(self, batch: Batch) -> None:
+        """Count a batch off that was written or dropped; the writer's thread calls it."""
+        self._taken += batch.weight
+        self._released += batch.frame_bytes
+
+    def reserve(self, size: int) -> bool:
+        """Take room for a frame; False where there is none, and that is counted."""
+        if self._reserved - self._released + size > FRAMES_BYTES_MAX:
+            self._stats.frames_left_out += 1
+            return False
+        self._reserved += size
+        return True

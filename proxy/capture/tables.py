@@ -6,7 +6,7 @@ compresses and writes lets others run meanwhile.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from protocol.capture import COLUMNS, FRAME, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
@@ -117,17 +117,21 @@ class Tables:
 
     def _partitions(self, noted: Sequence[Any], versions: Sequence[int]) -> "pa.Array":
         pa, number = self._pa, self._numbers
-        lists = list(map(tuple, noted))  # a walk that was cut short could still hold one
-        sizes = list(map(len, lists))
-        topics, *numbers = list(zip(*chain.from_iterable(lists), strict=True)) or [(), (), (), ()]
-        by_id = map(repeat, [version >= _TOPIC_IDS_SINCE for version in versions], sizes)
-        raw = list(zip(topics, chain.from_iterable(by_id), strict=True))
-        names = {pair: self._topic(*pair) for pair in set(raw)}
+        # Comprehensions: Python takes turns in them, as it can not within one `zip` of everything.
+        lists = [tuple(entries) for entries in noted]  # a walk that was cut short could still hold one
+        sizes = [len(entries) for entries in lists]
+        found = [entry for entries in lists for entry in entries]
+        kinds = [version >= _TOPIC_IDS_SINCE for version in versions]
+        by_id = [kind for kind, size in zip(kinds, sizes, strict=True) for _ in range(size)]
+        names: dict[tuple[bytes, bool], str] = {}
+        for (topic, _, _, _), kind in zip(found, by_id, strict=True):
+            if (topic, kind) not in names:
+                names[topic, kind] = self._topic(topic, kind)
         columns = [
-            pa.array([names[pair] for pair in raw], pa.string()),
-            number(numbers[0], "int32"),
-            number(numbers[1], "int64"),
-            number(numbers[2], "int32"),
+            pa.array([names[entry[0], kind] for entry, kind in zip(found, by_id, strict=True)], pa.string()),
+            number([entry[1] for entry in found], "int32"),
+            number([entry[2] for entry in found], "int64"),
+            number([entry[3] for entry in found], "int32"),
         ]
         entries = pa.StructArray.from_arrays(columns, fields=list(self._partition))
         offsets = pa.array(accumulate(sizes, initial=0), pa.int32())

@@ -7,16 +7,16 @@ has not finished is lost, at most `rotate_seconds` of rows; what has a name is w
 
 import logging
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty
 from threading import Thread
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 from proxy.capture.directory import Directory
+from proxy.capture.naming import Ask, Naming, Topics
 from proxy.capture.recorder import Batch, Recorder
-from proxy.capture.tables import Tables, unnamed
+from proxy.capture.tables import Tables
 from proxy.logs import event
 from proxy.stats import CaptureStats
 
@@ -25,18 +25,8 @@ __all__ = ["Opened", "Writer"]
 # Rows are compressed and written so many bytes at a time, as they are in memory.
 _GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
 _RETRY_SECONDS: Final = 5.0
-_NAMES_SECONDS_MAX: Final = 2.0
-_NAMES_STEP_SECONDS: Final = 0.05
-_UNNAMED_MAX: Final = 10_000
 
 logger = logging.getLogger(__name__)
-
-
-class Topics(Protocol):
-    """What is known of topics' ids."""
-
-    def known(self, topic_id: bytes) -> str | None:
-        """A topic's name."""
 
 
 class Opened:
@@ -56,7 +46,7 @@ class Writer:
     """Writes what a recorder hands over, in a thread of its own.
 
     Args:
-        ask: has the name of a topic asked for, by its id; on the loop.
+        ask: has the names of topics asked for.
     """
 
     def __init__(
@@ -69,7 +59,7 @@ class Writer:
         rotate_bytes: int,
         rotate_seconds: float,
         topics: Topics,
-        ask: Callable[[bytes], None],
+        ask: Ask,
     ) -> None:
         self._recorder = recorder
         self._directory = directory
@@ -78,12 +68,10 @@ class Writer:
         self._name = name
         self._rotate_bytes = rotate_bytes
         self._rotate_seconds = rotate_seconds
-        self._topics = topics
-        self._ask = ask
+        self._naming = Naming(topics, ask, recorder.queue.qsize)
         self._file: Opened | None = None
         self._files = 0
         self._in_hand = 0  # rows that are neither queued, nor of a file, nor dropped
-        self._unnamed: set[bytes] = set()  # asked for, and waited for once
         self._silent_until = 0.0  # the disk has failed
         self.thread = Thread(target=self._run, name="capture", daemon=True)
 
@@ -108,12 +96,17 @@ class Writer:
                 self._rotate()
                 return False
             self._in_hand = len(batch.rows)
-            self._take(batch)
+            try:
+                self._take(batch)
+            finally:
+                self._recorder.taken(batch)
             self._in_hand = 0
             if self._time_left() <= 0:
                 self._rotate()
         except Exception:  # the edge of the thread: capture goes on with another file
             logger.exception("a bug of ours: a capture can not be written")
+            self._stats.dropped["internal"] += self._in_hand
+            self._in_hand = 0
             self._give_up("internal")
         return True
 
@@ -134,27 +127,51 @@ class Writer:
         if time.monotonic() < self._silent_until:
             self._stats.dropped["disk"] += len(batch.rows)
             return
-        try:
-            self._await_names(batch)
-            converted = self._tables.convert(batch)
-        except Exception:
-            logger.exception("a bug of ours: rows of a capture can not be converted")
-            self._stats.dropped["internal"] += len(batch.rows)
+        self._find_names(batch)
+        wrong: list[Exception] = []
+        converted = self._converted(batch, wrong)
+        if wrong:
+            logger.error(
+                "a bug of ours: %d captured rows can not be converted", len(wrong), exc_info=wrong[0]
+            )
+            self._stats.dropped["internal"] += len(wrong)
+        rows = self._in_hand = sum(piece.num_rows for piece in converted)
+        if not rows:
             return
         file = None
         try:
             file = self._file = self._file or self._open()
-            file.rows += len(batch.rows)
+            file.rows += rows
             self._in_hand = 0
-            file.pending.append(converted)
-            file.pending_bytes += converted.nbytes
+            file.pending += converted
+            file.pending_bytes += sum(piece.nbytes for piece in converted)
             if file.pending_bytes >= min(_GROUP_BYTES_MAX, self._rotate_bytes):
                 self._write(file)
         except OSError as error:
-            self._fail(error, 0 if file is not None else len(batch.rows))
+            self._fail(error, 0 if file is not None else rows)
             return
         if file.file.tell() >= self._rotate_bytes:
             self._rotate()
+
+    def _find_names(self, batch: Batch) -> None:
+        """Have topics named, if they can be; a row that is no row is dropped later, alone."""
+        try:
+            self._naming.find(batch)
+        except Exception:
+            logger.exception("a bug of ours: topics can not be named")
+
+    def _converted(self, batch: Batch, wrong: list[Exception]) -> list[Any]:
+        """Columns of a batch; where that fails, of its halves, down to the rows that are to blame: one `wrong` each."""
+        try:
+            return [self._tables.convert(batch)]
+        except Exception as error:  # noqa: BLE001 - `_take` logs it
+            rows = batch.rows
+            if len(rows) == 1:
+                wrong.append(error)
+                return []
+            half = len(rows) // 2
+            halves = batch._replace(rows=rows[:half]), batch._replace(rows=rows[half:])
+            return [piece for part in halves for piece in self._converted(part, wrong)]
 
     def _open(self) -> Opened:
         self._files += 1
@@ -188,14 +205,14 @@ class Writer:
         self._stats.rows += file.rows
         self._stats.bytes_written += size
         event(logger, logging.INFO, "capture file written", file=final.name, rows=file.rows, bytes=size)
-        self._survey()
+        self._survey(final)
 
-    def _survey(self) -> None:
+    def _survey(self, newest: Path | None = None) -> None:
         """Keep within the bound, and count what there is."""
         try:
-            files = self._directory.make_room()
+            files = self._directory.make_room(newest)
         except OSError as error:
-            event(logger, logging.WARNING, "old captures can not be removed", problem=error.strerror)
+            event(logger, logging.WARNING, "captures can not be looked at", problem=error.strerror)
             return
         self._stats.files = len(files)
         self._stats.bytes = sum(file.size for file in files)
@@ -225,19 +242,6 @@ class Writer:
         _discard(file.path, file.file)
         self._stats.dropped[cause] += file.rows
         return file.rows
-
-    def _await_names(self, batch: Batch) -> None:
-        """Have names asked for that are not known, and give the answer a moment: rows then need no ids."""
-        missing = unnamed(batch, self._topics.known) - self._unnamed
-        if not missing or len(self._unnamed) >= _UNNAMED_MAX:
-            return
-        for topic_id in missing:
-            self._ask(topic_id)
-        until = time.monotonic() + _NAMES_SECONDS_MAX
-        while missing and time.monotonic() < until:
-            time.sleep(_NAMES_STEP_SECONDS)
-            missing = {topic_id for topic_id in missing if self._topics.known(topic_id) is None}
-        self._unnamed |= missing
 
 
 def _discard(path: Path, file: BinaryIO) -> None:

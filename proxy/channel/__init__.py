@@ -14,22 +14,23 @@ What a peer does wrong is raised as `proxy.channel.errors.PeerError` or `protoco
 exception from here is a bug.
 """
 
-from proxy.channel.capture_rows import ROWS_MAX, Head, Place, Recorder, Row, Tap
+from proxy.channel.capture_rows import BATCH_WEIGHT, Head, Place, Recorder, Row, Tap
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Forward, Question
-from proxy.channel.kept_frames import KEEP, whole
+from proxy.channel.kept_frames import KEEP, NOT_KEPT, whole
 from proxy.channel.kinds import channel_for
 from proxy.channel.reassignments import OngoingMoves, Shown
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.side import MORE, PASS, REPLACE, WAIT, Side
 
 __all__ = [
+    "BATCH_WEIGHT",
     "KEEP",
     "MORE",
+    "NOT_KEPT",
     "PASS",
     "REPLACE",
-    "ROWS_MAX",
     "WAIT",
     "Channel",
     "ChannelSettings",

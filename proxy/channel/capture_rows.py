@@ -8,11 +8,24 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from protocol.capture import NONE
 
-__all__ = ["NONE_NS", "ROWS_MAX", "Head", "Place", "Recorder", "Row", "Tap"]
+__all__ = [
+    "BATCH_WEIGHT",
+    "FRAME_BYTES",
+    "NAME_CHARACTERS",
+    "NONE_NS",
+    "Head",
+    "Place",
+    "Recorder",
+    "Row",
+    "Tap",
+]
 
-# Rows that are handed over at a time. So few that making columns of them keeps the loop from its turn for less than a
-# millisecond, and so many that handing over costs nothing.
-ROWS_MAX: Final = 1024
+# What is handed over at a time. A row weighs as many as it has partitions, at least 1, which is up to a kilobyte: so
+# few that making columns of them keeps the loop from its turn for less than a millisecond, and so many that handing
+# over costs nothing. So many characters of a new client id, and so many bytes of a frame, weigh 1 more.
+BATCH_WEIGHT: Final = 1024
+NAME_CHARACTERS: Final = 256
+FRAME_BYTES: Final = 2048
 
 NONE_NS: Final = 1000 * NONE  # which is NONE in microseconds
 
@@ -58,16 +71,18 @@ class Recorder(Protocol):
     """Takes rows; see `proxy.capture`.
 
     Attributes:
-        rows: those of the batch under way; whoever makes it ROWS_MAX long calls `full`.
+        rows: those of the batch under way.
+        left: of its weight; whoever takes the last of it calls `full`.
     """
 
     rows: list[list[Any]]
+    left: int
 
     def full(self) -> None:
         """Begin another batch."""
 
-    def kept(self, size: int) -> None:
-        """A frame of so many bytes is kept."""
+    def reserve(self, size: int) -> bool:
+        """Ask to keep a frame of so many bytes until its row is written; False where there is no room."""
 
 
 class Tap(NamedTuple):

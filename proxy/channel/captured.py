@@ -25,9 +25,10 @@ from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH,
 from protocol.capture import NONE
 from protocol.messages.captured_walks import CapturedFetchWalk
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.capture_rows import NONE_NS, Head, Place, Row, Tap
+from protocol.messages.walk import Walk
+from proxy.channel.capture_rows import NAME_CHARACTERS, NONE_NS, Head, Place, Row, Tap
 from proxy.channel.captured_mutations import mutations_asked
-from proxy.channel.captured_state import INT32_MAX, CapturedState
+from proxy.channel.captured_state import INT32_MAX, CapturedState, FramedState
 from proxy.channel.channel import Channel
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import Buffer, Entry
@@ -39,10 +40,12 @@ from proxy.channel.settings import ChannelSettings
 from proxy.stats import Stats
 from quotas.engine import Engine
 
-__all__ = ["CapturedChannel"]
+__all__ = ["CLIENT_ID_MAX", "CapturedChannel"]
 
 Unpacked = tuple[int, int, int, int, int]
 
+# More of a client id is not kept, in bytes or characters: who speaks by ever new ones makes each row so much larger.
+CLIENT_ID_MAX: Final = 1024
 # A request that is there so soon after a mute has been there during it: loops and timers are late by a few ms.
 _LATE_MS: Final = 10
 _MUTATING: Final = frozenset((CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS))
@@ -52,6 +55,7 @@ class CapturedRequests(RequestSide):
     """Requests on their way to the broker; `large`: the row of the one seen last, where its end was not there."""
 
     __slots__ = (
+        "_begun_walk",
         "_frame_at",
         "_held",
         "_keeper",
@@ -72,10 +76,12 @@ class CapturedRequests(RequestSide):
         self._whose: Identity | None = None  # whose place it is
         self.large: list[Any] | None = None
         self._silent: list[Any] | None = None  # the same of one with acks=0
+        self._begun_walk: Walk | None = None  # through it, which goes on
         self._waits_ns = 0  # since when the next request waits; 0 where none does
         self._held = False
         self._frame_at = 0  # where in the buffer the request that is growing goes on
-        self._keeper = None if state.tap.frames == "off" else Keeper(state.tap.frames)
+        tap = state.tap
+        self._keeper = None if tap.frames == "off" else Keeper(tap.frames, tap.recorder.reserve)
 
     def wait(self, until_ms: int, *, held: bool) -> int:
         """Order to wait, and note since when."""
@@ -108,6 +114,7 @@ class CapturedRequests(RequestSide):
             self._note_decisions(row, now_ns, now_ms)
         if pos + 4 + head[0] > end:
             self.large = row
+            self._begun_walk = self.walk
         key = head[1]
         if key == PRODUCE:
             row[Row.PARTITIONS] = state.produced  # a list that may grow yet
@@ -124,16 +131,16 @@ class CapturedRequests(RequestSide):
         """Keep the request itself beside its row."""
         if keeper.begun():  # the one before it ends where this one begins
             keeper.passed(buf, self._frame_at, pos)
+        self._write_silent()
         self._frame_at = pos
-        frame = keeper.keep(buf, pos, end, body, head, len(self.state.owed))
-        row.append(frame)
-        self.state.tap.recorder.kept(head[0] if frame or keeper.begun() else 0)
+        row.append(keeper.keep(buf, pos, end, body, head, len(self.state.owed)))
 
     def _introduced(self) -> None:
         """Somebody else speaks."""
         state, tap = self.state, self.state.tap
         self._whose = state.identity
-        name = self._client_id.decode("utf-8", "backslashreplace")
+        name = self._client_id[:CLIENT_ID_MAX].decode("utf-8", "backslashreplace")[:CLIENT_ID_MAX]
+        tap.recorder.left -= len(name) // NAME_CHARACTERS
         self._place = Place(tap.connection, tap.ip, tap.listener, state.settings.broker, state.user, name)
 
     def sent(self) -> None:
@@ -142,27 +149,56 @@ class CapturedRequests(RequestSide):
         assert row is not None, "there is one"
         row[Row.SENT_NS] = min(max(self.moved_ns, row[Row.HANDLED_NS]), self.state.now_ns)
 
+    def joined(self, broker: int) -> None:
+        """All that was said so far was for another broker than was meant to be."""
+        places: dict[Place, Place] = {}
+        rows = list(self.state.owed)
+        if self._silent is not None:
+            rows.append(self._silent)
+        for row in rows:
+            place: Place = row[Row.PLACE]
+            row[Row.PLACE] = places.setdefault(place, place._replace(broker=broker))
+        if self._place is not None:
+            self._place = places.get(self._place, self._place._replace(broker=broker))
+
     def close(self) -> None:
         """The connection is over."""
-        if self._silent is not None:
-            self.state.write(self._silent)
-            self._silent = None
+        self._write_silent()
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
+        goes_on = self.walk is self._begun_walk
+        if not goes_on and self.large is not None:
+            self.sent()  # the one before this one
         pos = super()._walk_on(buf, pos, end, now_ms)
-        if self.walk is None and self._silent is not None:
-            silent, self._silent = self._silent, None
-            self.state.decide(silent)
-            self.state.write(silent)
+        if goes_on and self.walk is None:
+            self._walked()
         return pos
+
+    def _walked(self) -> None:
+        """The walk through a large request has come to its end, and topics were charged: its row hears of that."""
+        self._begun_walk = None
+        row = self._silent or self.large
+        if row is not None:
+            self.state.decide(row)
+        else:
+            self.state.undecide()  # its answer came first, and said nothing
+        if self._keeper is None or not self._keeper.begun():
+            self._write_silent()
 
     def _silenced(self, row: list[Any]) -> int:
         """A Produce without answer is finished when it has passed."""
-        if self.walk is None:
-            self.state.write(row)
-        else:
-            self._silent = row
+        self._silent = row
+        if self.walk is None and (self._keeper is None or not self._keeper.begun()):
+            self._write_silent()
         return 0
+
+    def _write_silent(self) -> None:
+        """A Produce without answer has passed, if there is one."""
+        if self._silent is not None:
+            silent, self._silent = self._silent, None
+            if self.large is silent:  # nobody asks when it was sent
+                self.large = None
+            self.state.write(silent)
 
     def _note_decisions(self, row: list[Any], now_ns: int, now_ms: int) -> None:
         self.state.decide(row)
@@ -189,6 +225,8 @@ class FramedRequests(CapturedRequests):
         count = super().receive(buf, start, end, now_ms)
         if keeper.begun():
             keeper.passed(buf, self._frame_at, start + count)
+            if self.walk is None and not keeper.begun():
+                self._write_silent()
         return count
 
 
@@ -253,10 +291,11 @@ class CapturedResponses(ResponseSide):
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         pos = super()._walk_on(buf, pos, end, now_ms)
-        if self.walk is None and self._walked is not None:
-            row, self._walked = self._walked, None
-            self.state.decide(row)
-            self.state.write(row)
+        if self.walk is None:
+            self.state.undecide()  # what its topics cost it can not tell: the answer's head has passed
+            if self._walked is not None:
+                row, self._walked = self._walked, None
+                self.state.write(row)
         return pos
 
 
@@ -271,10 +310,16 @@ class CapturedChannel(Channel):
     def __init__(
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap
     ) -> None:
-        self.state: CapturedState = CapturedState(settings, engine, sessions, stats, tap)
-        kind = CapturedRequests if tap.frames == "off" else FramedRequests
-        self.requests = kind(self.state)
+        framed = tap.frames != "off"
+        state = (FramedState if framed else CapturedState)(settings, engine, sessions, stats, tap)
+        self.state: CapturedState = state
+        self.requests = (FramedRequests if framed else CapturedRequests)(state)
         self.responses = CapturedResponses(self.state, self.requests)
+
+    def joined(self, broker: int) -> None:
+        """Another broker is behind the bootstrap port: rows are of it."""
+        super().joined(broker)
+        self.requests.joined(broker)
 
     def close(self, now_ms: int) -> None:
         """The connection is over: what is owed an answer never gets one."""

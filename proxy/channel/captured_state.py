@@ -12,7 +12,7 @@ from protocol.messages.captured_walks import (
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.plain_produce import PlainProduce
 from protocol.messages.walk import Sizes
-from proxy.channel.capture_rows import ROWS_MAX, Row, Tap
+from proxy.channel.capture_rows import FRAME_BYTES, Row, Tap
 from proxy.channel.in_flight import Buffer
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.state import ChannelState, Muting
@@ -22,8 +22,9 @@ from quotas.client_bandwidth import PRODUCE as PRODUCE_QUOTA
 from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
 from quotas.engine import Engine
 from quotas.mutations import MutationThrottle
+from quotas.user_connections import UserThrottle
 
-__all__ = ["INT32_MAX", "CapturedState"]
+__all__ = ["INT32_MAX", "CapturedState", "FramedState"]
 
 Head = tuple[int, int, int, int, int]
 
@@ -46,6 +47,7 @@ class _Always:
 INT32_MAX: Final = 0x7FFFFFFF
 _GOLDEN_RATIO: Final = 0.6180339887
 _ALWAYS: Final = _Always()
+_PARTITIONS: Final = Row.PARTITIONS
 
 
 class CapturedState(ChannelState):
@@ -104,8 +106,10 @@ class CapturedState(ChannelState):
         return True
 
     def mute(self, throttle: Muting, throttle_ms: int, now_ms: int) -> int:
-        """As always, and note what is told."""
+        """As always, and note what is told: of a connection's rate nothing is."""
         told_ms = noted_ms = super().mute(throttle, throttle_ms, now_ms)
+        if isinstance(throttle, UserThrottle):
+            return told_ms
         if self.group_session_timeout_ms is None and isinstance(throttle, MutationThrottle):
             noted_ms = throttle_ms  # which is told in full (`handlers.topic_mutations`)
         if noted_ms > self.told_ms:
@@ -117,12 +121,27 @@ class CapturedState(ChannelState):
         if self.told_ms > row[Row.THROTTLE_MS]:
             row[Row.THROTTLE_MS] = min(self.told_ms, INT32_MAX)
             row[Row.QUOTA] = _QUOTAS.get(getattr(self.told_by, "key", ""), "")
+        self.undecide()
+
+    def undecide(self) -> None:
+        """Nobody was told."""
         self.told_ms, self.told_by = 0, None
 
     def write(self, row: list[Any]) -> None:
         """The row is finished."""
         recorder = self._recorder
-        rows = recorder.rows
-        rows.append(row)
-        if len(rows) >= ROWS_MAX:
+        recorder.rows.append(row)
+        left = recorder.left = recorder.left - (len(row[_PARTITIONS]) or 1)
+        if left <= 0:
             recorder.full()
+
+
+class FramedState(CapturedState):
+    """The same where more is kept than rows."""
+
+    __slots__ = ()
+
+    def write(self, row: list[Any]) -> None:
+        """The row is finished, and its frame goes with it."""
+        self._recorder.left -= len(row[Row.FRAME]) // FRAME_BYTES
+        super().write(row)

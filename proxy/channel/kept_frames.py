@@ -8,10 +8,12 @@ passwords, requests inside an Envelope) and of those that nobody knows, all behi
 without a Kafka header are no rows. Answers are not kept.
 
 A request that is larger than what was read at once is kept in mode `keep` alone, which puts it together as it passes;
-and none is kept that is larger than FRAME_BYTES_MAX, or while RESERVED_ROWS_MAX others of its connection are owed their
-answers: those rows have no frame.
+and none is kept that is larger than FRAME_BYTES_MAX, or while RESERVED_ROWS_MAX others of its connection are owed
+their answers, or for which the recorder has no room: those rows have no frame. Room is taken when a request begins, for
+all of it, and given back when its row is written, whatever has become of the request.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from protocol.api import (
@@ -25,9 +27,10 @@ from protocol.api import (
 )
 from proxy.channel.in_flight import Buffer
 
-__all__ = ["FRAME_BYTES_MAX", "KEEP", "Keeper", "whole"]
+__all__ = ["FRAME_BYTES_MAX", "KEEP", "NOT_KEPT", "Keeper", "whole"]
 
 KEEP: Final = "keep"
+NOT_KEPT: Final = b""
 FRAME_BYTES_MAX: Final = 2 * 1024 * 1024  # twice Java's max.request.size
 RESERVED_ROWS_MAX: Final = 64
 
@@ -43,28 +46,36 @@ Head = tuple[int, int, int, int, int]
 
 
 class Keeper:
-    """Keeps the requests of one connection."""
+    """Keeps the requests of one connection.
 
-    __slots__ = ("_growing", "_whole", "payloads")
+    Args:
+        reserve: asks for room.
+    """
 
-    def __init__(self, mode: str) -> None:
+    __slots__ = ("_growing", "_reserve", "_whole", "payloads")
+
+    def __init__(self, mode: str, reserve: Callable[[int], bool]) -> None:
         self.payloads = mode == KEEP
+        self._reserve = reserve
         self._growing: bytearray | None = None  # of the request that is passing
         self._whole = 0
 
     def keep(self, buf: Buffer, pos: int, end: int, body: int, head: Head, owed: int) -> bytes | bytearray:
-        """What is kept of the request at `pos`; it may still grow; nothing where it is not kept."""
+        """What is kept of the request at `pos`; it may still grow; NOT_KEPT where it is not kept."""
         length, key, _, _, _ = head
         frame_end = pos + 4 + length
         self._growing = None
         if length > FRAME_BYTES_MAX or owed >= RESERVED_ROWS_MAX or (key == PRODUCE and not self.payloads):
-            return b""
-        if key in _SECRET or key not in API_NAMES:
+            return NOT_KEPT
+        secret = key in _SECRET or key not in API_NAMES
+        if frame_end > end and not self.payloads and not secret:
+            return NOT_KEPT
+        if not self._reserve(4 + length):
+            return NOT_KEPT
+        if secret:
             return bytes(buf[pos : min(body, frame_end)]) + bytes(max(frame_end - body, 0))
         if frame_end <= end:
             return bytes(buf[pos:frame_end])
-        if not self.payloads:
-            return b""
         self._growing = bytearray()
         self._whole = 4 + length
         return self._growing

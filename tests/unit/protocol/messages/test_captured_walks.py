@@ -87,6 +87,23 @@ def test_messages_of_old_magic_are_not_counted() -> None:
     assert noted(CapturedProduceWalk, 2, frame) == [(b"a", 0, 100, UNCOUNTED)]
 
 
+@pytest.mark.parametrize("tail", [0, 30])
+@pytest.mark.parametrize(("kind", "version"), [(CapturedProduceWalk, 9), (CapturedFetchWalk, 12)])
+def test_more_records_than_a_row_can_hold_are_not_counted(kind: Walks, version: int, tail: int) -> None:
+    most = 0x7FFFFFFF
+    batches = batch(most, 70), batch(most, 130), batch(1, 61)[:tail]
+    frame = with_batches(whole(kind, version, {"a": [200 + tail]}), 200 + tail, *batches)
+    assert [entry[2:] for entry in noted(kind, version, frame)] == [(200 + tail, UNCOUNTED)]
+
+
+@pytest.mark.parametrize(("kind", "version"), [(CapturedProduceWalk, 8), (CapturedFetchWalk, 11)])
+def test_nothing_is_believed_of_a_frame_whose_lengths_are_wrong(kind: Walks, version: int) -> None:
+    frame = bytearray(whole(kind, version, {"a": [100], "b": [100]}))
+    at = frame.rindex((100).to_bytes(4, "big"))
+    frame[at : at + 4] = (0x7FFFFFFF).to_bytes(4, "big")
+    assert noted(kind, version, bytes(frame)) == []
+
+
 def test_partitions_beyond_the_bound_are_summed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(captured_walks, "PARTITIONS_MAX", 2)
     found = noted(CapturedProduceWalk, 9, produce_to(9, {"a": [1, 2], "b": [3, 4]}))

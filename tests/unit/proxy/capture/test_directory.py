@@ -1,6 +1,9 @@
 """Names, leftovers and the bound of a directory of captures."""
 
+import errno
+import fcntl
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,65 @@ def test_newest_file_stays_whatever_its_size(tmp_path: Path) -> None:
     directory = Directory(tmp_path, 50)
     finished(directory, "p-0", 100, age=1)
     assert [file.size for file in directory.make_room()] == [100]
+
+
+def test_file_finished_after_the_clock_was_set_back_is_not_the_oldest(tmp_path: Path) -> None:
+    directory = Directory(tmp_path, 250)
+    hour_later = time.time() + 3600
+    for index in range(3):
+        os.utime(finished(directory, f"old-{index}", 100), (hour_later + index, hour_later + index))
+    stays = []
+    for index in range(3):
+        newest = finished(directory, f"new-{index}", 100, age=100 - index)
+        stays.append([file.path.name[8:13] for file in directory.make_room(newest)])
+    assert stays == [["old-2", "new-0"], ["new-0", "new-1"], ["new-1", "new-2"]]
+
+
+def test_file_that_another_process_finishes_a_moment_later_is_not_old(tmp_path: Path) -> None:
+    directory = Directory(tmp_path, 250)
+    now = time.time()
+    old, own, other = (finished(directory, name, 100) for name in ("old", "own", "other"))
+    for path, at in ((old, now - 10), (own, now), (other, now + 1)):
+        os.utime(path, (at, at))
+    assert [file.path for file in directory.make_room(own)] == [other, own]
+
+
+def test_what_can_not_be_removed_stays_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = Directory(tmp_path, 250)
+    (tmp_path / "capture-mine.parquet").mkdir()
+    (tmp_path / "capture-link.parquet").symlink_to("/nowhere")
+    paths = [finished(directory, f"p-{index}", 100, age=100 - index) for index in range(4)]
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path == paths[0]:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        unlink(path, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refused)
+    for _ in range(2):
+        assert [file.path for file in directory.make_room(paths[3])] == [paths[0], paths[3]]
+    assert caplog.text.count("an old capture can not be removed") == 1
+    assert (tmp_path / "capture-mine.parquet").is_dir()
+
+
+@pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOLCK, errno.ENOENT, errno.EAGAIN])
+def test_unfinished_file_that_can_not_be_told_apart_is_left_alone(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(_descriptor: int, _operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    left = tmp_path / "capture-dead-000001.parquet.inprogress"
+    left.write_bytes(b"half")
+    (tmp_path / "capture-dead-000002.parquet.inprogress").mkdir()
+    monkeypatch.setattr(fcntl, "flock", fails)
+    assert Directory(tmp_path, 1000).prepare() == 0
+    assert left.exists()
+    said = "an unfinished capture can not be removed" in caplog.text
+    assert said == (number in (errno.ENOTSUP, errno.ENOLCK))
 
 
 def test_directory_is_made(tmp_path: Path) -> None:

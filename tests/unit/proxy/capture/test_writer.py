@@ -3,7 +3,7 @@
 import errno
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,8 +32,8 @@ class Topics:
     def known(self, topic_id: bytes) -> str | None:
         return self.names.get(topic_id)
 
-    def ask(self, topic_id: bytes) -> None:
-        self.names[topic_id] = "orders"
+    def ask(self, topic_ids: Collection[bytes]) -> None:
+        self.names.update(dict.fromkeys(topic_ids, "orders"))
 
 
 class Full(Directory):
@@ -215,25 +215,37 @@ def test_failure_that_nobody_expects_drops_the_file_and_not_the_thread(
     assert not list(tmp_path.glob("*.inprogress"))
 
 
+@pytest.mark.parametrize("hurried", [False, True])
 def test_disk_that_stands_still_does_not_keep_a_stopping_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurried: bool
 ) -> None:
-    monkeypatch.setattr(stopping, "_STOP_SECONDS_MAX", 0.2)
+    monkeypatch.setattr(stopping, "_HURRIED_SECONDS_MAX" if hurried else "_STOP_SECONDS_MAX", 0.2)
     rig = Rig(Directory(tmp_path, 10**9))
     free = threading.Event()
     monkeypatch.setattr(Tables, "convert", lambda *_: free.wait(SECONDS_MAX))
     for first in (0, 2, 4):
         rig.record(2, first)
     wait_for(lambda: rig.recorder.queue.qsize() == 2)
-    Capture(rig.recorder, rig.writer, rig.stats).close()
+    capture = Capture(rig.recorder, rig.writer, rig.stats)
+    began = time.monotonic()
+    capture.close()
+    capture.wait(lambda: hurried)
+    assert time.monotonic() - began < 9  # of the 10 s that it may take
     assert rig.stats.dropped["stopped"] == 6  # two of them in hand
     free.set()
 
 
-def test_batch_that_can_not_be_converted_is_counted_and_the_next_is_written(tmp_path: Path) -> None:
+def test_row_that_can_not_be_converted_is_dropped_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     rig = Rig(Directory(tmp_path, 10**9))
-    rig.recorder.rows.append([None] * len(row()))
+    rows = [row(seq) for seq in range(1000)]
+    rows[7] = row(7, partitions=[(b"t", 0, 100, 0x7FFFFFFF + 1)])
+    rows[999] = [None] * len(row())
+    rig.recorder.rows += rows
     rig.recorder.full()
-    rig.record(2)
+    rig.record(2, first=1000)
     rig.end()
-    assert (rig.stats.dropped["internal"], rig.rows()) == (1, [0, 1])
+    assert rig.stats.dropped["internal"] == 2
+    assert caplog.text.count("2 captured rows can not be converted") == 1
+    assert rig.rows() == [seq for seq in range(1002) if seq not in (7, 999)]

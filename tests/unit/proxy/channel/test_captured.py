@@ -1,12 +1,13 @@
 """The rows of a captured channel, as dialogues: one a request, whatever becomes of it."""
 
+import struct
 from typing import Any
 
 from protocol.api import HEARTBEAT, PRODUCE
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import ROWS_MAX, ChannelSettings, Head, Place, Row, Tap
+from proxy.channel import BATCH_WEIGHT, ChannelSettings, Head, Place, Row, Tap
 from proxy.channel.capture_rows import NONE_NS
-from proxy.channel.captured import CapturedChannel
+from proxy.channel.captured import CLIENT_ID_MAX, CapturedChannel
 from proxy.stats import Stats
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
@@ -33,13 +34,19 @@ class Rows:
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
         self.batches = 0
+        self.left = BATCH_WEIGHT
+        self.room = 10**9
         self.kept_bytes = 0
 
     def full(self) -> None:
         self.batches += 1
+        self.left = BATCH_WEIGHT
 
-    def kept(self, size: int) -> None:
+    def reserve(self, size: int) -> bool:
+        if self.kept_bytes + size > self.room:
+            return False
         self.kept_bytes += size
+        return True
 
 
 def captured(
@@ -51,7 +58,8 @@ def captured(
     consumer_default: float | None = None,
 ) -> Playbook:
     quotas = StaticQuotas(producer_default=producer_default, consumer_default=consumer_default)
-    engine = engine or Engine(EngineOptions(), Definitions(static=quotas))
+    if engine is None:
+        engine = Engine(EngineOptions(), Definitions(static=quotas))
     settings = ChannelSettings(
         broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
     )
@@ -257,9 +265,29 @@ def test_answer_cut_short_is_a_row() -> None:
 
 def test_full_batch_is_handed_over() -> None:
     rows = Rows()
-    rows.rows = [[]] * (ROWS_MAX - 1)
+    rows.left = 1
     talk = captured(rows)
     request, answer = frames.heartbeat(), frames.answer(20)
     talk.client(0, request, Pass(request))
     talk.orders("broker", 0, answer)
-    assert (len(rows.rows), rows.batches, rows.rows[-1][Row.HEAD][Head.API_KEY]) == (ROWS_MAX, 1, HEARTBEAT)
+    assert (len(rows.rows), rows.batches, rows.rows[-1][Row.HEAD][Head.API_KEY]) == (1, 1, HEARTBEAT)
+
+
+def test_row_weighs_as_many_as_it_has_partitions() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    for sizes in ([], [1], [1, 2, 3]):
+        talk.orders("client", 0, frames.produce_to(9, {"a": sizes}, acks=0))
+    assert (len(rows.rows), rows.left) == (3, BATCH_WEIGHT - 1 - 1 - 3)
+
+
+def test_client_id_is_cut_and_weighs() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    for raw in (b"\xff" * 32_000, "é".encode() * 600, b"a" * CLIENT_ID_MAX):
+        body = struct.pack(">hhih", HEARTBEAT, 0, 1, len(raw)) + raw
+        talk.orders("client", 0, struct.pack(">i", len(body)) + body)
+    assert rows.left == BATCH_WEIGHT - 4 - 2 - 4
+    talk.channel.close(1)
+    names = [row[Row.PLACE].client_id for row in rows.rows]
+    assert names == ["\\xff" * (CLIENT_ID_MAX // 4), "é" * 512, "a" * CLIENT_ID_MAX]

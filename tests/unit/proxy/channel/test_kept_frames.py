@@ -7,7 +7,7 @@ import pytest
 
 from protocol.api import API_NAMES, HEARTBEAT, PRODUCE, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import ChannelSettings, Head, Row, Tap, whole
+from proxy.channel import BATCH_WEIGHT, ChannelSettings, Head, Row, Tap, whole
 from proxy.channel import kept_frames as module
 from proxy.channel.captured import CapturedChannel
 from proxy.channel.kept_frames import Keeper
@@ -32,7 +32,7 @@ def talk(rows: Rows, mode: str) -> Playbook:
 def kept(mode: str, key: int, frame: bytes, client_id: str = "a") -> bytes:
     body = 14 + len(client_id)
     head: Any = (len(frame) - 4, key, 0, 1, len(client_id))
-    return bytes(Keeper(mode).keep(bytearray(frame), 0, len(frame), body, head, 0))
+    return bytes(Keeper(mode, lambda _size: True).keep(bytearray(frame), 0, len(frame), body, head, 0))
 
 
 @pytest.mark.parametrize("mode", ["blank", "keep"])
@@ -81,7 +81,22 @@ def test_large_request_is_put_together_as_it_passes(cuts: tuple[int, ...]) -> No
     dialogue.orders("broker", 0, frames.answer(20, correlation_id=3))
     found = [whole(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in rows.rows]
     assert found == [first, second, frames.heartbeat(correlation_id=3)]
-    assert rows.kept_bytes == len(stream) - 3 * 4
+    assert rows.kept_bytes == len(stream)
+
+
+def test_request_that_finds_no_room_is_a_row_without_a_frame() -> None:
+    rows = Rows()
+    rows.room = 60_000
+    dialogue = talk(rows, "keep")
+    large = frames.produce_to(9, {"a": [50_000]})
+    for request in (large, large, frames.heartbeat()):
+        dialogue.orders("client", 0, request[:1000])
+        dialogue.orders("client", 0, request[1000:])
+    assert rows.kept_bytes == len(large) + len(frames.heartbeat())  # before any answer
+    for answer in (frames.produce_answer(9), frames.produce_answer(9), frames.answer(20)):
+        dialogue.orders("broker", 0, answer)
+    assert [len(row[Row.FRAME]) for row in rows.rows] == [len(large), 0, len(frames.heartbeat())]
+    assert rows.left == BATCH_WEIGHT - 3 - len(large) // 2048
 
 
 def test_large_request_is_not_kept_blank() -> None:
@@ -103,5 +118,6 @@ def test_bounds_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FRAME_BYTES_MAX", 30)
     assert kept("keep", HEARTBEAT, frames.heartbeat()) == b""
     head: Any = (20, HEARTBEAT, 4, 1, 1)
-    assert Keeper("keep").keep(bytearray(24), 0, 24, 15, head, module.RESERVED_ROWS_MAX) == b""
+    keeper = Keeper("keep", lambda _size: True)
+    assert keeper.keep(bytearray(24), 0, 24, 15, head, module.RESERVED_ROWS_MAX) == b""
     assert SASL_AUTHENTICATE in module._SECRET

@@ -1,0 +1,107 @@
+"""When names are asked for, and when they are waited for: on a clock of its own."""
+
+from collections.abc import Callable, Collection
+
+import pytest
+
+from proxy.capture import naming as module
+from proxy.capture.naming import Naming
+from proxy.capture.recorder import Batch
+from quotas.topic_names import ASKED_AT_ONCE_MAX
+from tests.unit.proxy.capture.rows import row
+
+STEP = module._STEP_SECONDS
+
+
+class World:
+    """A clock, a cluster that answers when it is told to, and a queue.
+
+    Attributes:
+        now: moves with every sleep.
+        later: what happens then.
+    """
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.names: dict[bytes, str] = {}
+        self.asked: list[set[bytes]] = []
+        self.waiting = 0
+        self.later: Callable[[], None] = lambda: None
+        self.naming = Naming(self, self.ask, lambda: self.waiting)
+
+    def known(self, topic_id: bytes) -> str | None:
+        return self.names.get(topic_id)
+
+    def ask(self, topic_ids: Collection[bytes]) -> None:
+        self.asked.append(set(topic_ids))
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.later()
+
+    def find(self, *topics: int) -> float:
+        """Seconds that were waited for a batch with these topics."""
+        before = self.now
+        rows = [row(version=13, partitions=[(topic_id(topic), 0, 1, 1)]) for topic in topics]
+        self.naming.find(Batch(rows, 0))
+        return self.now - before
+
+
+def topic_id(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr(module, "time", made)
+    return made
+
+
+def test_answer_ends_the_wait(world: World) -> None:
+    world.later = lambda: world.names.update({topic_id(1): "a"})
+    assert world.find(1) == pytest.approx(STEP)
+    assert world.find(1) == 0
+    assert world.asked == [{topic_id(1)}]
+
+
+def test_id_without_a_name_is_asked_for_with_every_batch_and_waited_for_once(world: World) -> None:
+    assert world.find(1) == pytest.approx(module._SECONDS_MAX, abs=STEP)
+    world.now += module._VAIN_SECONDS
+    assert [world.find(1), world.find(1)] == [0, 0]
+    assert world.asked == [{topic_id(1)}] * 3
+
+
+def test_ids_that_nobody_knows_hold_up_few_batches(world: World) -> None:
+    waited = 0.0
+    for number in range(100):
+        waited += world.find(number)
+        world.now += 0.5
+    # 100 batches in 50 s and what was waited: at its begin, and once more 30 s later.
+    assert waited == pytest.approx(2 * module._SECONDS_MAX, abs=2 * STEP)
+    assert len(world.asked) == 100
+
+
+def test_rows_that_pile_up_end_the_wait(world: World) -> None:
+    def arrive() -> None:
+        world.waiting += 1
+
+    world.later = arrive
+    assert world.find(1) == pytest.approx(STEP * (module._BACKLOG_MAX + 1))
+    world.now += module._VAIN_SECONDS
+    assert world.find(2) == 0
+    assert world.asked[-1] == {topic_id(2)}
+
+
+def test_what_was_waited_for_is_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_WAITED_MAX", 2)
+    world.find(1, 2, 3)
+    assert len(world.naming._waited) == 2
+
+
+def test_question_has_no_more_ids_than_are_asked_for_at_once(world: World) -> None:
+    world.find(*range(ASKED_AT_ONCE_MAX + 500))
+    assert len(world.asked[0]) == ASKED_AT_ONCE_MAX

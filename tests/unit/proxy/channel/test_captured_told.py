@@ -1,0 +1,128 @@
+"""What a captured row says of times and throttles where requests and decisions overlap, and of which broker."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from proxy.channel import Row, whole
+from proxy.channel.capture_rows import Head
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import Entity
+from tests.support import frames
+from tests.support.playbook import Pass, Playbook, Wait
+from tests.unit.proxy.channel.test_captured import MS, Rows, captured
+from tests.unit.proxy.channel.test_kept_frames import talk as keeping
+
+OVER = {"t": [11_989]}  # 2 s of 1,000 bytes/s; `test_topic_charges` has the arithmetic
+
+
+def limited(rows: Rows, key: str) -> Playbook:
+    engine = Engine(EngineOptions(), Definitions({Entity(topic="t"): {key: 1000.0}}))
+    engine.topics.names.learn(frames.topic_id("t"), "t")
+    return captured(rows, engine=engine)
+
+
+def show(talk: Playbook, who: str, *pieces: tuple[int, bytes]) -> None:
+    for now_ms, piece in pieces:
+        talk.orders(who, now_ms, piece)
+
+
+def told(rows: Rows) -> list[tuple[int, int, str]]:
+    return [(row[Row.SEQ], row[Row.THROTTLE_MS], row[Row.QUOTA]) for row in rows.rows]
+
+
+@pytest.mark.parametrize("sizes", [[50_000], [50_000, 9]])
+@pytest.mark.parametrize(
+    "second",
+    [frames.produce_to(9, {"a": [10, 10]}, correlation_id=2), frames.heartbeat()],
+    ids=["produce", "heartbeat"],
+)
+def test_large_request_was_sent_before_the_next_one_came(sizes: Sequence[int], second: bytes) -> None:
+    rows = Rows()
+    talk = captured(rows)
+    first = frames.produce_to(9, {"a": list(sizes)}, correlation_id=1)
+    show(talk, "client", (0, first[:1000]), (5, first[1000:4000]), (10, first[4000:]), (400, second))
+    show(talk, "broker", (510, frames.produce_answer(9, correlation_id=1)))
+    assert rows.rows[0][Row.UPSTREAM_NS] == 500 * MS
+
+
+def test_connection_that_waits_for_its_users_rate_is_told_nothing() -> None:
+    engine = Engine(EngineOptions(), Definitions({Entity("ANONYMOUS"): {"connection_creation_rate": 1}}))
+    asked = frames.heartbeat()
+    rows = Rows()
+    for _ in range(11):
+        captured(rows, engine=engine).client(0, asked, Pass(asked))
+    late = captured(rows, engine=engine)
+    late.client(300, asked, Wait(1000))
+    late.client(1000, b"", Pass(asked))
+    late.broker(1010, frames.answer(20), Pass(frames.answer(20)))
+    assert [(row[Row.THROTTLE_MS], row[Row.DELAY_MS]) for row in rows.rows] == [(0, 700)]
+
+
+@pytest.mark.parametrize("cuts", [(), (1000,)])
+def test_fetch_does_not_tell_what_its_topics_cost(cuts: tuple[int, ...]) -> None:
+    rows = Rows()
+    talk = limited(rows, "consumer_byte_rate")
+    answer = frames.fetched_from(16, OVER)
+    show(talk, "client", (0, frames.fetch(16)))
+    for begin, end in zip((0, *cuts), (*cuts, len(answer)), strict=True):
+        talk.orders("broker", 1, answer[begin:end])
+    assert talk.channel.state.mute_until_ms > 1000
+    show(talk, "client", (60_000, frames.heartbeat()))
+    show(talk, "broker", (60_001, frames.answer(20)))
+    assert told(rows) == [(0, 0, ""), (1, 0, "")]
+
+
+@pytest.mark.parametrize("cut", [0, 1000])
+def test_what_topics_cost_is_told_to_the_produce_and_no_other(cut: int) -> None:
+    rows = Rows()
+    talk = limited(rows, "producer_byte_rate")
+    asked = frames.produce_to(9, OVER, correlation_id=2)
+    show(talk, "client", (0, frames.heartbeat()), (0, asked[:cut]), (0, asked[cut:]))
+    show(talk, "broker", (5, frames.answer(20)), (6, frames.produce_answer(9, correlation_id=2)))
+    assert told(rows) == [(0, 0, ""), (1, 2000, "produce")]
+
+
+def test_topics_cost_that_comes_after_the_answer_is_told_to_nobody() -> None:
+    rows = Rows()
+    talk = limited(rows, "producer_byte_rate")
+    asked = frames.produce_to(9, OVER)
+    show(talk, "client", (0, asked[:1000]))
+    show(talk, "broker", (5, frames.produce_answer(9)))
+    show(talk, "client", (6, asked[1000:]), (60_000, frames.heartbeat()))
+    show(talk, "broker", (60_001, frames.answer(20)))
+    assert told(rows) == [(0, 0, ""), (1, 0, "")]
+
+
+def test_rows_are_of_the_broker_that_was_reached() -> None:
+    rows = Rows()
+    talk = captured(rows)
+    one, other = frames.heartbeat(client_id="a"), frames.heartbeat(client_id="b")
+    large = frames.produce_to(9, {"a": [2000, 50_000]}, acks=0, client_id="b")
+    show(talk, "client", (0, one + one + other + large[:1000]))
+    talk.channel.joined(4)
+    show(talk, "client", (1, large[1000:]), (2, other))
+    show(talk, "broker", *[(3, frames.answer(20))] * 4)
+    assert [(row[Row.SEQ], row[Row.PLACE].broker) for row in rows.rows] == [
+        (seq, 4) for seq in (3, 0, 1, 2, 4)
+    ]
+    assert rows.rows[1][Row.PLACE] is rows.rows[2][Row.PLACE]
+    assert [row[Row.PLACE].client_id for row in rows.rows] == ["b", "a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("sizes", [[50_000], [50_000, 9], [9, 50_000]])
+@pytest.mark.parametrize("together", [False, True])
+def test_silent_produce_is_written_when_all_of_it_is_kept(sizes: list[int], together: bool) -> None:
+    rows = Rows()
+    talk = keeping(rows, "keep")
+    asked = frames.produce_to(9, {"a": sizes}, acks=0)
+    after = frames.heartbeat() if together else b""
+    show(talk, "client", (0, asked[:1000]), (1, asked[1000:30_000]))
+    assert rows.rows == []
+    show(talk, "client", (2, asked[30_000:] + after))
+    (row,) = rows.rows
+    kept: Any = row[Row.FRAME]
+    assert whole(kept, row[Row.HEAD][Head.REQUEST_BYTES]) == asked
+    assert talk.channel.requests.large is None  # type: ignore[attr-defined]  # nothing else holds the frame
