@@ -7,7 +7,8 @@ from protocol.api import HEARTBEAT, PRODUCE
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import BATCH_WEIGHT, ChannelSettings, Head, Place, Row, Tap
 from proxy.channel.capture_rows import NONE_NS
-from proxy.channel.captured import CLIENT_ID_MAX, CapturedChannel
+from proxy.channel.captured import CapturedChannel
+from proxy.channel.captured_requests import CLIENT_ID_MAX
 from proxy.stats import Stats
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
