@@ -76,9 +76,9 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         _BROKER,
         Column("second", "bigint", "since 1970"),
         Column("bytes", "bigint", "that the quota counts"),
-        Column("requests", "bigint", ""),
+        Column("requests", "bigint", "0: earlier ones were with the broker yet, or later ones already"),
         Column("connections", "bigint", "that sent a request in this second"),
-        Column("in_flight", "double", "requests with the broker, on average"),
+        Column("in_flight", "double", "requests with the broker, on average over this second"),
     ),
     "demand/entities": (
         *_ENTITY,

@@ -22,7 +22,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
             raise InputError(
                 "the capture has no Produce and no Fetch that a broker answered: nothing to size"
             )
-        seconds = writer.table("per_second", demand.per_second(rows))
+        seconds = writer.table("per_second", demand.per_second(rows, span["start_s"] + span["seconds"]))
         entities = writer.table("entities", demand.entities(seconds, recorded_s), files=1)
         writer.table("brokers", demand.brokers(seconds, recorded_s), files=1)
         writer.table("diurnal", demand.diurnal(seconds, intervals), files=1)

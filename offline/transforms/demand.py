@@ -99,20 +99,51 @@ def span(rows: DataFrame, recorded_s: int) -> DataFrame:
     )
 
 
-def per_second(rows: DataFrame) -> DataFrame:
-    """Bytes, requests, connections and concurrency of each entity at each broker in each second."""
+def per_second(rows: DataFrame, end_s: int) -> DataFrame:
+    """Bytes, requests, connections and concurrency of each entity at each broker in each second.
+
+    A request counts in one second, and is with the broker in all that it covers. Nearly all cover one: what is left
+    of the others is a table of its own, with a row for each further second before `end_s`.
+    """
     key = (*ENTITY, "broker", "second")
     by_connection = rows.groupBy(*key, "connection").agg(
         F.sum("bytes").alias("bytes"),
         F.count("*").alias("requests"),
-        F.sum(F.greatest("service_us", F.lit(0))).alias("service_us"),
+        F.sum(_covered_us(F.col("second"))).alias("covered_us"),
     )
-    return by_connection.groupBy(*key).agg(
+    counted = by_connection.groupBy(*key).agg(
         F.sum("bytes").alias("bytes"),
         F.sum("requests").alias("requests"),
         F.count("*").alias("connections"),
-        (F.sum("service_us") / _SECOND_US).alias("in_flight"),
+        F.sum("covered_us").alias("covered_us"),
     )
+    nothing = (F.lit(0).cast("bigint").alias(name) for name in ("bytes", "requests", "connections"))
+    further = _further_seconds(rows, end_s).groupBy(*key).agg(F.sum("covered_us").alias("covered_us"))
+    whole = counted.unionByName(further.select(*key, *nothing, "covered_us")).groupBy(*key)
+    return whole.agg(
+        *(F.sum(name).alias(name) for name in ("bytes", "requests", "connections")),
+        (F.sum("covered_us") / _SECOND_US).alias("in_flight"),
+    )
+
+
+def _covered_us(second: Column) -> Column:
+    """How much of this second a request was with the broker."""
+    begins_us = F.greatest(F.col("at_us"), second * _SECOND_US)
+    ends_us = F.least(F.col("at_us") + F.col("service_us"), (second + 1) * _SECOND_US)
+    return F.greatest(ends_us - begins_us, F.lit(0))
+
+
+def _further_seconds(rows: DataFrame, end_s: int) -> DataFrame:
+    """The seconds that a request covers beside the one that it counts in."""
+    first = F.floor(F.col("at_us") / _SECOND_US)
+    last = F.floor((F.col("at_us") + F.greatest("service_us", F.lit(0))) / _SECOND_US)
+    long = rows.filter(last > first).withColumnRenamed("second", "counted")
+    seconds = F.explode(F.sequence(first, F.least(last, F.greatest(first, F.lit(end_s - 1))))).alias("second")
+    spread = long.select(*ENTITY, "broker", "at_us", "service_us", "counted", seconds)
+    covered = spread.filter(F.col("second") != F.col("counted"))
+    return covered.select(
+        *ENTITY, "broker", "second", _covered_us(F.col("second")).alias("covered_us")
+    ).filter(F.col("covered_us") > 0)
 
 
 def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
@@ -122,13 +153,14 @@ def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
         F.sum("requests").alias("requests"),
         F.sum("connections").alias("connections"),
         F.sum("in_flight").alias("in_flight"),
+        _active_bytes(F.sum("bytes"), F.sum("requests")).alias("active_bytes"),
     )
     totals = whole.groupBy(*ENTITY).agg(
         F.sum("bytes").alias("bytes"),
         F.sum("requests").alias("requests"),
-        F.count("*").alias("active_seconds"),
+        F.count("active_bytes").alias("active_seconds"),
         (F.sum("bytes") / recorded_s).alias("mean"),
-        *(F.percentile("bytes", share).alias(name) for name, share in _PERCENTILES),
+        *(F.percentile("active_bytes", share).alias(name) for name, share in _PERCENTILES),
         F.max("connections").alias("connections_max"),
         F.max("in_flight").alias("in_flight_max"),
     )
@@ -142,11 +174,14 @@ def entities(seconds: DataFrame, recorded_s: int) -> DataFrame:
 def brokers(seconds: DataFrame, recorded_s: int) -> DataFrame:
     """The table `demand/brokers`."""
     key = ("direction", "broker")
-    whole = seconds.groupBy(*key, "second").agg(F.sum("bytes").alias("bytes"))
+    whole = seconds.groupBy(*key, "second").agg(
+        F.sum("bytes").alias("bytes"),
+        _active_bytes(F.sum("bytes"), F.sum("requests")).alias("active_bytes"),
+    )
     totals = whole.groupBy(*key).agg(
         F.sum("bytes").alias("bytes"),
         (F.sum("bytes") / recorded_s).alias("mean"),
-        *(F.percentile("bytes", share).alias(name) for name, share in _PERCENTILES if name != "p90"),
+        *(F.percentile("active_bytes", share).alias(name) for name, share in _PERCENTILES if name != "p90"),
     )
     return totals.join(_peaks(whole, key, key), on=list(key), how="inner")
 
@@ -165,6 +200,11 @@ def mutations(requests: DataFrame) -> DataFrame:
     asked = requests.filter(F.col("mutations") > 0)
     second = F.floor(F.col("at_us") / _SECOND_US).cast("bigint").alias("second")
     return asked.groupBy("user", "client_id", second).agg(F.sum("mutations").alias("mutations"))
+
+
+def _active_bytes(size: Column, requests: Column) -> Column:
+    """Null, which no percentile counts, in a second in which requests were only waited for."""
+    return F.when(requests > 0, size)
 
 
 _PERCENTILES: Final = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))

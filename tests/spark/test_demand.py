@@ -10,8 +10,10 @@ from pyspark.sql import functions as F
 
 from offline.jobs import demand, ingest
 from offline.options import IngestOptions
+from offline.schemas import TABLES, ddl
 from offline.store import Store
 from offline.synthetic import Client, write_capture
+from offline.transforms import demand as transform
 
 CLIENTS = [Client(name="a", shape="steady", rate=500_000)]
 WEEK_S = 7 * 86_400
@@ -45,3 +47,27 @@ def test_time_that_nobody_has_recorded_is_not_divided_by(spark: SparkSession, tm
     assert hour is not None
     assert entity["mean"] == broker["mean"] == hour["bytes_per_second"] == entity["bytes"] / 40
     assert store.read("demand/diurnal").agg(F.count("*").alias("n")).first() == (1,)
+
+
+def test_a_request_is_with_the_broker_in_all_seconds_that_it_covers(spark: SparkSession) -> None:
+    # A Fetch of 2.5 s from 10.75 s on, one of 0.2 s within a second, and a Produce whose answer comes after the end.
+    rows = [(1, 10_750_000, 2_500_000), (1, 11_100_000, 200_000), (0, 13_500_000, 30_000_000)]
+    requests = spark.createDataFrame(
+        [
+            (at_us, 7, number, "", "a", 1, api_key, 100, 100, service_us, 0, 0, 0)
+            for number, (api_key, at_us, service_us) in enumerate(rows)
+        ],
+        ddl(TABLES["ingest/requests"]),
+    )
+    seconds = transform.per_second(transform.charged(requests), 14)
+    found = seconds.orderBy("direction", "second").collect()
+    assert [(row["direction"], row["second"], row["requests"], row["in_flight"]) for row in found] == [
+        ("fetch", 10, 0, 0.25),
+        ("fetch", 11, 1, 1.0 + 0.2),
+        ("fetch", 12, 0, 1.0),
+        ("fetch", 13, 1, 0.25),
+        ("produce", 13, 1, 0.5),
+    ]
+    entity = transform.entities(seconds, 4).filter("direction = 'fetch'").first()
+    assert entity is not None
+    assert (entity["active_seconds"], entity["p50"], entity["in_flight_max"]) == (2, 100.0, 1.2)
