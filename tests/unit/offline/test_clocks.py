@@ -10,16 +10,16 @@ GOOD = Clock("good", 1000, NOW_MS, NOW_MS + DAY_MS)
 WRONG = Clock("wrong", 900, 5000, DAY_MS)
 
 
-def test_captures_of_a_year_are_one_recording() -> None:
-    assert not too_far_apart([GOOD._replace(first_ms=NOW_MS - 399 * DAY_MS), GOOD])
-    assert too_far_apart([GOOD._replace(first_ms=NOW_MS - 400 * DAY_MS), GOOD])
+def test_captures_of_a_month_are_one_recording() -> None:
+    assert not too_far_apart([GOOD._replace(first_ms=NOW_MS - 39 * DAY_MS), GOOD])
+    assert too_far_apart([GOOD._replace(first_ms=NOW_MS - 40 * DAY_MS), GOOD])
 
 
 @pytest.mark.parametrize("clocks", [[GOOD, WRONG], [WRONG, GOOD], [WRONG, GOOD, GOOD._replace(process="b")]])
 def test_the_clock_that_fewer_requests_have_is_named(clocks: list[Clock]) -> None:
     said = too_far_apart(clocks)
     # 20,454 days from 1970 to 2026, and the day that the good one lasted, less five seconds.
-    assert said.startswith("the capture would be 20,454 days long, from 1970-01-01 to 2026-01-02, and 400")
+    assert said.startswith("the capture would be 20,454 days long, from 1970-01-01 to 2026-01-02, and 40 are")
     assert "process wrong, which says that its 900 requests are from 1970-01-01 to 1970-01-02" in said
     assert "\n" not in said
 
