@@ -78,6 +78,17 @@ def test_kept_produce_goes_to_the_targets_partition_with_its_records() -> None:
     assert (entry.index, bytes(entry.records)) == (2, kept.freed(batch))
 
 
+def test_kept_records_are_not_added_up_but_counted() -> None:
+    batch = of_producer([b"value"])
+    made = encoder()
+    parts = (Part("a", 1, len(batch), 1), Part("a", 2, 300, 1))
+    (entry,) = (
+        body(made.encode(recorded(partitions=parts, frame=produced(batch)), 5)).topic_data[0].partition_data
+    )
+    assert (entry.index, bytes(entry.records)) == (2, kept.freed(batch))
+    assert (made.left_out.partitions, made.left_out.bytes) == (1, 300)
+
+
 def test_request_that_only_asks_is_sent_as_it_was() -> None:
     made = encoder()
     made._placement.ranges = {FIND_COORDINATOR: (0, 6), METADATA: (0, 13)}

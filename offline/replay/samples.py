@@ -1,0 +1,54 @@
+"""What became of each request of a plan, by its place in it.
+
+NOT_REACHED --- due, no room ---------------------------> DROPPED
+            --- due, nothing left to send --------------> LEFT_OUT
+            --- due, and there never was a connection --> NEVER_SENT
+            --- given to a connection, asks for nothing > SILENT
+            --- given to a connection ------------------> UNANSWERED
+UNANSWERED  --- its answer is here ---------------------> its latency, 0 or more
+            --- the connection ended -------------------> LOST
+"""
+
+from array import array
+from typing import Final
+
+__all__ = [
+    "DROPPED",
+    "LEFT_OUT",
+    "LOST",
+    "NEVER_ANSWERED",
+    "NEVER_SENT",
+    "NOT_REACHED",
+    "SENT",
+    "SILENT",
+    "UNANSWERED",
+    "Samples",
+]
+
+# In place of a latency.
+NOT_REACHED: Final = -1  # the replay ended before
+UNANSWERED: Final = -2  # the replay ended while its connection was open
+DROPPED: Final = -3
+LOST: Final = -4
+SILENT: Final = -5
+NEVER_SENT: Final = -6
+LEFT_OUT: Final = -7
+
+# With those that have a latency: what a connection was given.
+SENT: Final = frozenset((UNANSWERED, LOST, SILENT))
+# An answer was wanted, and however long one had waited for it, it would not have come.
+NEVER_ANSWERED: Final = frozenset((UNANSWERED, LOST, DROPPED, NEVER_SENT))
+
+
+class Samples:
+    """Times in us; `sent_as` is the API that was sent, which need not be the one that was recorded."""
+
+    def __init__(self, count: int) -> None:
+        self.late_us = array("q", bytes(8 * count))
+        self.latency_us = array("q", [NOT_REACHED]) * count
+        self.throttle_ms = array("i", bytes(4 * count))
+        self.error = array("h", bytes(2 * count))
+        self.sent_as = array("h", [-1]) * count
+        self.request_bytes = array("i", bytes(4 * count))
+        self.response_bytes = array("i", bytes(4 * count))
+        self.connect_errors = 0
