@@ -5,7 +5,8 @@
     frames      pure: one planned request -> bytes; made up where nothing was kept
     shares      pure: which of the target's partitions it goes to, and how much to each
     payload     record batches of a wanted size
-    target      the cluster that is replayed against: brokers, topics, versions
+    target      what a recording needs of a cluster, and what stands there for what was recorded
+    prepare     a look at the target, and what is made for it; by `peer`
     driver      many connections on one core that keep the schedule
     ahead       frames made while nothing is due
     lane        one connection, and the room that all have

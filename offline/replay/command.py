@@ -22,11 +22,12 @@ from offline.replay.driver import Driver
 from offline.replay.errors import ReplayError
 from offline.replay.frames import Encoder
 from offline.replay.measure import result, series
+from offline.replay.prepare import prepare
 from offline.replay.process import raise_open_files, stopping
 from offline.replay.reading import capture_files, read
 from offline.replay.report import page, shown
 from offline.replay.schedule import Plan, plan
-from offline.replay.target import prepare, wanted
+from offline.replay.target import wanted
 
 __all__ = ["SIGNALLED", "add_parser", "main", "replay"]
 

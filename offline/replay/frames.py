@@ -13,7 +13,7 @@ the recorded ones, so that the same quotas apply; principals are not, since nobo
 from typing import Final, NamedTuple
 
 from offline.replay import kept, messages
-from offline.replay.payload import batch
+from offline.replay.payload import Batches
 from offline.replay.schedule import Recorded
 from offline.replay.shares import LeftOut, Shares
 from offline.replay.target import Placement
@@ -49,6 +49,7 @@ class Encoder:
         self._acks = acks
         self._now_ms = now_ms
         self._shares = Shares(placement)
+        self._batches = Batches()
 
     @property
     def left_out(self) -> LeftOut:
@@ -78,7 +79,7 @@ class Encoder:
             (
                 topic,
                 [
-                    (index, share.own or batch(share.size, share.records, self._now_ms))
+                    (index, share.own or self._batches.batch(share.size, share.records, self._now_ms))
                     for index, share in parts.items()
                 ],
             )

@@ -1,18 +1,20 @@
 """Record batches of a wanted size, made up: uncompressed, valid, and all zeros (KIP-98, magic 2).
 
 A batch has as many records as was recorded, as far as they fit and `RECORDS_MAX` allows; the last one takes what is
-left over. A batch cannot be smaller than its header and one record without key and value.
+left over. A batch cannot be smaller than its header and one record without value. Keys are empty, not null, which
+topics that are compacted refuse. Batches are kept for the next that is alike, up to `KEPT_BYTES_MAX`.
 """
 
 import struct
-from functools import lru_cache
+from collections import OrderedDict
 from typing import Final
 
 from offline.replay.crc32c import finish, start, update, zeros
 
-__all__ = ["BATCH_BYTES_MIN", "RECORDS_MAX", "batch"]
+__all__ = ["BATCH_BYTES_MIN", "KEPT_BYTES_MAX", "RECORDS_MAX", "Batches", "batch"]
 
 RECORDS_MAX: Final = 100
+KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _SUMMED_FROM: Final = 21  # attributes and all that follows
 _RECORD_BYTES_MIN: Final = 8
@@ -32,8 +34,8 @@ def _varint(value: int) -> bytes:
 
 
 def _head(offset: int, value_bytes: int) -> bytes:
-    """A record up to its value: length, attributes, timestamp and offset deltas, no key, the value's length."""
-    inner = b"\0\0" + _varint(offset) + _varint(-1) + _varint(value_bytes)
+    """A record up to its value: length, attributes, timestamp and offset deltas, an empty key, the value's length."""
+    inner = b"\0\0" + _varint(offset) + _varint(0) + _varint(value_bytes)
     return _varint(len(inner) + value_bytes + 1) + inner
 
 
@@ -47,7 +49,27 @@ def _fitting(offset: int, size: int) -> tuple[bytes, int]:
     return _head(offset, value_bytes), value_bytes
 
 
-@lru_cache(maxsize=256)
+class Batches:
+    """Made-up batches; those used last are at hand."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._kept: OrderedDict[tuple[int, int, int], bytes] = OrderedDict()
+
+    def batch(self, size: int, records: int, timestamp_ms: int) -> bytes:
+        """As the function of that name."""
+        key = (size, records, timestamp_ms)
+        made = self._kept.get(key)
+        if made is not None:
+            self._kept.move_to_end(key)
+            return made
+        made = self._kept[key] = batch(*key)
+        self.bytes += len(made)
+        while self.bytes > KEPT_BYTES_MAX:
+            self.bytes -= len(self._kept.popitem(last=False)[1])
+        return made
+
+
 def batch(size: int, records: int, timestamp_ms: int) -> bytes:
     """Make a batch of `size` bytes, or one less where lengths do not come out even.
 
