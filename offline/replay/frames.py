@@ -60,9 +60,10 @@ class Encoder:
         """Make the frame of a request; None where nothing is left of it."""
         if row.frame and row.api_key != PRODUCE:
             low, high = self._placement.ranges.get(row.api_key, (0, -1))
-            if row.api_key in kept.ASKING and low <= row.api_version <= high:
-                data = kept.with_correlation_id(row.frame, correlation_id)
-                return Frame(data, row.api_key, row.api_version)
+            if low <= row.api_version <= high:
+                data = kept.asked_again(row.frame, row.api_key, row.api_version, correlation_id)
+                if data is not None:
+                    return Frame(data, row.api_key, row.api_version)
         if row.api_key == PRODUCE:
             return self._produce(row, correlation_id)
         if row.api_key == FETCH:
