@@ -214,7 +214,12 @@ def _address(text: str) -> Broker:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= _PORT_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
-    return Broker(host.removeprefix("[").removesuffix("]"), int(port))
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT: no such name can be") from None
+    return Broker(host, int(port))
 
 
 def _positive(text: str) -> float:
