@@ -199,15 +199,6 @@ def test_what_finds_no_room_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcomes(plan(pings(6, 1), 1.0), silent, linger=0.3) == {UNANSWERED: 2, DROPPED: 4}
 
 
-def test_room_is_of_all_connections_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Six connections of one request each, which all come before any of them is open."""
-    size = 4 + recorded().request_bytes  # the frame of 1000 bytes of records is a bit larger
-    monkeypatch.setattr(lane, "UNSENT_BYTES_MAX", 3 * size + size // 2)
-    rows = [recorded(connection=number) for number in range(6)]
-    monkeypatch.setattr(driver, "_AHEAD_US", 0)
-    assert outcomes(plan(rows, 1.0), silent, linger=0.3) == {UNANSWERED: 3, DROPPED: 3}
-
-
 def test_room_is_there_again_for_what_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "UNSENT_BYTES_MAX", 3000)
     rows = [recorded(seq=seq, mono_us=20_000 * seq) for seq in range(20)]
