@@ -7,6 +7,7 @@ topics that are compacted refuse. Batches are kept for the next that is alike, u
 
 import struct
 from collections import OrderedDict
+from functools import lru_cache
 from typing import Final
 
 from offline.replay.crc32c import finish, start, update, zeros
@@ -22,6 +23,7 @@ BATCH_BYTES_MIN: Final = _HEADER.size + _RECORD_BYTES_MIN
 _NO_PRODUCER: Final = -1
 
 
+@lru_cache(maxsize=4096)
 def _varint(value: int) -> bytes:
     """A zigzag varint."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
@@ -39,14 +41,14 @@ def _head(offset: int, value_bytes: int) -> bytes:
     return _varint(len(inner) + value_bytes + 1) + inner
 
 
-def _fitting(offset: int, size: int) -> tuple[bytes, int]:
-    """A record's head and the size of its value, so that it takes `size` bytes, or a byte less where none fits."""
+def _fitting(offset: int, size: int) -> int:
+    """The size of a record's value, so that it takes `size` bytes, or a byte less where none fits."""
     value_bytes = max(size - len(_head(offset, size)) - 1, 0)
     while value_bytes and len(_head(offset, value_bytes)) + value_bytes + 1 > size:
         value_bytes -= 1
     while len(_head(offset, value_bytes + 1)) + value_bytes + 2 <= size:
         value_bytes += 1
-    return _head(offset, value_bytes), value_bytes
+    return value_bytes
 
 
 class Batches:
@@ -81,8 +83,18 @@ def batch(size: int, records: int, timestamp_ms: int) -> bytes:
     each = room // count
     parts: list[tuple[bytes, int]] = []
     body_bytes = 0
+    fitting: dict[
+        int, int
+    ] = {}  # value's size by that of the offset: finding it takes longer than all the rest
     for offset in range(count):
-        head, value_bytes = _fitting(offset, room - body_bytes if offset == count - 1 else each)
+        if offset == count - 1:
+            value_bytes = _fitting(offset, room - body_bytes)
+        else:
+            width = len(_varint(offset))
+            if width not in fitting:
+                fitting[width] = _fitting(offset, each)
+            value_bytes = fitting[width]
+        head = _head(offset, value_bytes)
         parts.append((head, value_bytes))
         body_bytes += len(head) + value_bytes + 1
     fields = (0, count - 1, timestamp_ms, timestamp_ms, _NO_PRODUCER, -1, -1, count)
