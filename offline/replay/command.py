@@ -86,10 +86,10 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
 
 def main(args: argparse.Namespace) -> int:
     """Replay and report; gives the exit code."""
-    files = [path for path in (args.json, args.html) if path is not None]
     try:
-        for path in files:
-            _check(path)
+        for path in (args.json, args.html):
+            if path is not None:
+                _check(path)
         planned = _planned(args)
         found, measured = replay(args, planned)
         _write(args, planned, found, measured)
@@ -102,9 +102,6 @@ def main(args: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         print("sluice-offline replay: stopped before anything was sent", file=sys.stderr)
         return SIGNALLED + signal.SIGINT
-    finally:
-        for path in files:
-            _unfinished(path).unlink(missing_ok=True)
     return _code(found)
 
 
@@ -201,6 +198,7 @@ def _check(path: Path) -> None:
     if path.is_dir():
         raise ReplayError(f"{path}: is a directory")
     _unfinished(path).touch()
+    _unfinished(path).unlink()
 
 
 def _whole(path: Path, text: str) -> None:

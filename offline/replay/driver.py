@@ -130,6 +130,7 @@ class Driver:
             self.samples.latency_us[place] = LEFT_OUT
         else:
             self.samples.sent_as[place] = frame.api_key
+            self.samples.wanted[place] = frame.answered
             if lane.full or not self._room.take(len(frame.data), now_us):
                 self.samples.latency_us[place] = DROPPED
             else:

@@ -14,7 +14,6 @@ from offline.replay.samples import (
     DROPPED,
     LEFT_OUT,
     LOST,
-    NEVER_ANSWERED,
     NEVER_SENT,
     NOT_REACHED,
     SENT,
@@ -111,7 +110,7 @@ def _apis(plan: Plan, samples: Samples) -> dict[str, Any]:
     """The same by the API that was sent, with the recorded one where it was another."""
     by_name: dict[str, list[int]] = {}
     for place, planned in enumerate(plan.sends):
-        if samples.latency_us[place] >= 0 or samples.latency_us[place] in NEVER_ANSWERED:
+        if samples.latency_us[place] >= 0 or samples.endless(place):
             recorded, sent = planned.request.api_key, samples.sent_as[place]
             name = API_NAMES.get(recorded, str(recorded))
             if sent != recorded:
@@ -127,7 +126,7 @@ def _apis(plan: Plan, samples: Samples) -> dict[str, Any]:
 def _measured(plan: Plan, samples: Samples, places: Sequence[int]) -> dict[str, Any]:
     latency = samples.latency_us
     answered = [place for place in places if latency[place] >= 0]
-    endless = sum(latency[place] in NEVER_ANSWERED for place in places)
+    endless = sum(map(samples.endless, places))
     return {
         "latency_ms": _spread((latency[place] / 1000 for place in answered), endless),
         "throttle_ms": _throttled([samples.throttle_ms[place] for place in answered]),
@@ -165,7 +164,7 @@ def series(plan: Plan, samples: Samples) -> list[tuple[float, float, float, floa
         bucket = planned.due_us // width_us
         due[bucket] += 1
         latency_us = samples.latency_us[place]
-        endless[bucket] += latency_us in NEVER_ANSWERED
+        endless[bucket] += samples.endless(place)
         if latency_us >= 0:
             found.setdefault(bucket, []).append(latency_us / 1000)
     rows = []

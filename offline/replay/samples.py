@@ -36,12 +36,17 @@ LEFT_OUT: Final = -7
 
 # With those that have a latency: what a connection was given.
 SENT: Final = frozenset((UNANSWERED, LOST, SILENT))
-# An answer was wanted, and however long one had waited for it, it would not have come.
+# However long one had waited for it, it would not have come.
 NEVER_ANSWERED: Final = frozenset((UNANSWERED, LOST, DROPPED, NEVER_SENT))
 
 
 class Samples:
-    """Times in us; `sent_as` is the API that was sent, which need not be the one that was recorded."""
+    """What is measured of each, times in us.
+
+    Attributes:
+        sent_as: the API that was sent, which need not be the one that was recorded.
+        wanted: 0 where no answer was asked for.
+    """
 
     def __init__(self, count: int) -> None:
         self.late_us = array("q", bytes(8 * count))
@@ -49,6 +54,11 @@ class Samples:
         self.throttle_ms = array("i", bytes(4 * count))
         self.error = array("h", bytes(2 * count))
         self.sent_as = array("h", [-1]) * count
+        self.wanted = bytearray(b"\1") * count
         self.request_bytes = array("i", bytes(4 * count))
         self.response_bytes = array("i", bytes(4 * count))
         self.connect_errors = 0
+
+    def endless(self, place: int) -> bool:
+        """Whether an answer was asked for, and is longer in coming than any that came."""
+        return bool(self.wanted[place]) and self.latency_us[place] in NEVER_ANSWERED

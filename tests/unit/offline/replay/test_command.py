@@ -137,7 +137,14 @@ def test_stopped_replay_reports_what_there_is(
     assert signal.getsignal(number) == before
 
 
-@pytest.mark.parametrize(("name", "problem"), [("", "is a directory"), ("not/there.json", "not/there.json")])
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "is a directory"),
+        ("not/there.json", "not/there.json"),
+        ("capture-p-000001.parquet/x", "Not a dir"),
+    ],
+)
 def test_report_that_can_not_be_written_is_told_before(
     tmp_path: Path, echo: int, replay: Replay, name: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

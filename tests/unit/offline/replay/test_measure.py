@@ -133,6 +133,15 @@ def test_what_nothing_was_left_of_is_in_no_percentile() -> None:
     assert (found["latency_ms"]["max"], found["requests"]["nothing_left_of"]) == (1.0, 1)
 
 
+def test_what_wanted_no_answer_is_in_no_percentile() -> None:
+    planned = plan([recorded(seq=seq) for seq in range(2)], 1.0)
+    samples = Samples(2)
+    samples.latency_us[0], samples.latency_us[1] = NEVER_SENT, SILENT
+    samples.wanted[0] = samples.wanted[1] = 0
+    found = result(planned, samples, 1.0, LeftOut())
+    assert (found["latency_ms"], found["apis"], found["requests"]["sent"]) == (None, {}, 1)
+
+
 def test_apis_are_named_by_what_was_sent() -> None:
     planned = plan([recorded(api_key=11), recorded(seq=1, api_key=METADATA)], 1.0)
     samples = Samples(2)
