@@ -100,7 +100,7 @@ def main(args: argparse.Namespace) -> int:
         print(f"sluice-offline replay: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
         return FAILED
     except KeyboardInterrupt:
-        print("sluice-offline replay: stopped before anything was sent", file=sys.stderr)
+        print("sluice-offline replay: stopped, and nothing is reported", file=sys.stderr)
         return SIGNALLED + signal.SIGINT
     return _code(found)
 

@@ -28,11 +28,14 @@ NOTHING = bytes(1) + bytes(4) + b"\1\0" + bytes(4) + b"\1" + bytes(4) + b"\0"
 class Echo(socketserver.BaseRequestHandler):
     """Answers every request."""
 
+    asked = threading.Event()
+
     def handle(self) -> None:
         file = self.request.makefile("rb")
         while prefix := file.read(4):
             asked = file.read(int.from_bytes(prefix, "big"))
             answer = asked[4:8] + NOTHING
+            self.asked.set()
             self.request.sendall(len(answer).to_bytes(4, "big") + answer)
 
 
@@ -43,6 +46,7 @@ def echo() -> Iterator[int]:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
+        Echo.asked.clear()
         yield server.server_address[1]
         server.shutdown()
         thread.join()
@@ -127,7 +131,12 @@ def test_stopped_replay_reports_what_there_is(
 ) -> None:
     """A minute's recording."""
     before = signal.getsignal(number)
-    threading.Timer(0.7, os.kill, (os.getpid(), number)).start()
+
+    def stop() -> None:
+        Echo.asked.wait(30)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=stop, daemon=True).start()
     began = time.monotonic()
     code, found = replay(echo, capture(tmp_path, 3000))
     assert time.monotonic() - began < 30
