@@ -104,8 +104,10 @@ def driven(
             running.cancel()
         await asyncio.wait([running])
         if server is not None:
+            async with asyncio.timeout(20):  # its own ends of the connections close too
+                while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - of tasks that the server has made
+                    await asyncio.sleep(0.05)
             server.close()
-            await asyncio.sleep(0.05)  # its own ends of the connections close too
         assert running.cancelled() == bool(stop_after)
         return driving, encoder
 
