@@ -1,14 +1,19 @@
 """`sluice-offline replay`: arguments, progress, files, exit codes.
 
-0   replayed; what was lost or answered with errors is in the report
-2   it could not be: one line says why
-3   replayed, and nothing at all was answered
+0     replayed; what was lost or answered with errors is in the report
+2     it could not be: one line says why
+3     nothing was answered, though something asked for it; or nothing was sent
+130   stopped by Ctrl-C, 143 by SIGTERM: what there is by then is reported
 """
 
 import argparse
+import asyncio
 import json
+import signal
 import sys
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,16 +22,29 @@ from offline.replay.driver import Driver
 from offline.replay.errors import ReplayError
 from offline.replay.frames import Encoder
 from offline.replay.measure import result, series
+from offline.replay.prepare import prepare
+from offline.replay.process import raise_open_files, stopping
 from offline.replay.reading import capture_files, read
-from offline.replay.report import page
+from offline.replay.report import page, shown
 from offline.replay.schedule import Plan, plan
-from offline.replay.target import prepare, wanted
+from offline.replay.target import wanted
 
-__all__ = ["add_parser", "main", "replay"]
+__all__ = ["SIGNALLED", "add_parser", "main", "replay"]
 
 FAILED: Final = 2
 UNANSWERED: Final = 3
+SIGNALLED: Final = 128
 _PORT_MAX: Final = 65535
+_LOST: Final = (
+    "unanswered",
+    "lost_with_connection",
+    "dropped_here",
+    "never_connected",
+    "nothing_left_of",
+    "not_reached",
+    "partitions_left_out",
+    "bytes_left_out",
+)
 _DESCRIPTION: Final = (
     "Open the recorded connections against a target and send the recorded requests at the recorded times, or at a "
     "multiple of their speed, whatever has come back (open loop). Payloads are made up, with the recorded sizes. "
@@ -69,6 +87,9 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> int:
     """Replay and report; gives the exit code."""
     try:
+        for path in (args.json, args.html):
+            if path is not None:
+                _check(path)
         planned = _planned(args)
         found, measured = replay(args, planned)
         _write(args, planned, found, measured)
@@ -78,7 +99,18 @@ def main(args: argparse.Namespace) -> int:
     except OSError as error:
         print(f"sluice-offline replay: {error.filename or ''}: {error.strerror or error}", file=sys.stderr)
         return FAILED
-    return 0 if found["requests"]["answered"] or not found["requests"]["sent"] else UNANSWERED
+    except KeyboardInterrupt:
+        print("sluice-offline replay: stopped, and nothing is reported", file=sys.stderr)
+        return SIGNALLED + signal.SIGINT
+    return _code(found)
+
+
+def _code(found: Mapping[str, Any]) -> int:
+    if found["stopped_by_signal"]:
+        return SIGNALLED + int(found["stopped_by_signal"])
+    requests = found["requests"]
+    silent = requests["sent"] and requests["sent"] == requests["without_answer_by_request"]
+    return 0 if requests["answered"] or silent else UNANSWERED
 
 
 def _planned(args: argparse.Namespace) -> Plan:
@@ -105,6 +137,7 @@ async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, An
     def say(text: str) -> None:
         print(text, file=sys.stderr)
 
+    raise_open_files()
     need = wanted(entry.request for entry in planned.sends)
     placement = await prepare(args.target, need, create=args.create, replicas=args.replicas, say=say)
     encoder = Encoder(placement, -1 if args.acks == "all" else 1, int(time.time() * 1000))
@@ -113,8 +146,11 @@ async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, An
         total=len(planned.sends), desc="replay", unit="req", disable=disable, dynamic_ncols=True
     ) as bar:
         driver = Driver(planned, encoder, placement.brokers, bar.update)
-        await driver.run(args.linger)
-    return result(planned, driver.samples, args.speed, encoder.unplaced), driver
+        running = asyncio.get_running_loop().create_task(driver.run(args.linger))
+        with stopping(running.cancel) as caught, suppress(asyncio.CancelledError):
+            await running
+    found = result(planned, driver.samples, args.speed, encoder.left_out)
+    return found | {"stopped_by_signal": caught[0] if caught else 0}, driver
 
 
 def _write(args: argparse.Namespace, planned: Plan, found: dict[str, Any], driver: Driver) -> None:
@@ -125,25 +161,49 @@ def _write(args: argparse.Namespace, planned: Plan, found: dict[str, Any], drive
         _whole(args.json, json.dumps(found, indent=2) + "\n")
     if args.html is not None:
         _whole(args.html, page(title, target, found, series(planned, driver.samples)))
-    latency, late = found["latency_ms"], found["late_ms"]
+    _summary(found)
+
+
+def _summary(found: Mapping[str, Any]) -> None:
     requests, achieved = found["requests"], found["achieved"]
+    if found["stopped_by_signal"]:
+        print(f"stopped by {signal.Signals(found['stopped_by_signal']).name}: what follows is of a part")
     print(f"sent {requests['sent']} of {found['planned']['requests']}, answered {requests['answered']}")
     print(
         f"requests/s {achieved['requests_per_second']:g} of {found['planned']['requests_per_second']:g} planned"
     )
-    if latency:
-        print("latency ms " + "  ".join(f"{name} {value:g}" for name, value in latency.items()))
-        print("late ms    " + "  ".join(f"{name} {value:g}" for name, value in late.items()))
+    for name, spread in (("latency ms", found["latency_ms"]), ("late ms   ", found["late_ms"])):
+        if spread:
+            print(f"{name} " + "  ".join(f"{share} {shown(value)}" for share, value in spread.items()))
     print(
         f"throttled  {found['throttle_ms']['requests']} answers, {found['throttle_ms']['total_ms']} ms in all"
     )
+    lost = {name: requests[name] for name in _LOST if requests[name]}
+    if lost:
+        print("lost       " + "  ".join(f"{name} {count}" for name, count in lost.items()))
     if requests["errors"]:
         print(f"errors     {requests['errors']}")
 
 
+def _unfinished(path: Path) -> Path:
+    return path.with_name(path.name + ".inprogress")
+
+
+def _check(path: Path) -> None:
+    """See that a file can be written, before a replay that may take an hour.
+
+    Raises:
+        ReplayError, OSError: it can not.
+    """
+    if path.is_dir():
+        raise ReplayError(f"{path}: is a directory")
+    _unfinished(path).touch()
+    _unfinished(path).unlink()
+
+
 def _whole(path: Path, text: str) -> None:
     """Write a file that is whole when it has its name."""
-    unfinished = path.with_name(path.name + ".inprogress")
+    unfinished = _unfinished(path)
     unfinished.write_text(text, encoding="utf-8")
     unfinished.replace(path)
 
@@ -152,7 +212,12 @@ def _address(text: str) -> Broker:
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= _PORT_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT")
-    return Broker(host.removeprefix("[").removesuffix("]"), int(port))
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not HOST:PORT: no such name can be") from None
+    return Broker(host, int(port))
 
 
 def _positive(text: str) -> float:

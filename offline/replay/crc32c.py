@@ -4,7 +4,7 @@ Appending a byte to what was summed is a linear map on 32 bits, so appending n z
 squaring, a megabyte of zeros costs as much as a few hundred bytes. Made-up payloads are zeros for that reason.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -56,23 +56,36 @@ def crc32c(data: bytes) -> int:
     return finish(update(start, data))
 
 
-def _apply(columns: tuple[int, ...], crc: int) -> int:
-    result = 0
-    for column in columns:
-        if crc & 1:
-            result ^= column
-        crc >>= 1
-    return result
+_Map = tuple[tuple[int, ...], ...]  # by nibble, lowest first: what becomes of each of its values
+
+
+def _map(columns: Sequence[int]) -> _Map:
+    """The map of which it is known what becomes of each bit."""
+    tables = []
+    for place in range(0, _BITS, 4):
+        entries = [0]
+        for column in columns[place : place + 4]:
+            entries += [entry ^ column for entry in entries]
+        tables.append(tuple(entries))
+    return tuple(tables)
+
+
+def _apply(tables: _Map, crc: int) -> int:
+    a, b, c, d, e, f, g, h = tables
+    return (
+        a[crc & 15] ^ b[crc >> 4 & 15] ^ c[crc >> 8 & 15] ^ d[crc >> 12 & 15]
+        ^ e[crc >> 16 & 15] ^ f[crc >> 20 & 15] ^ g[crc >> 24 & 15] ^ h[crc >> 28]
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)
-def _power(count: int) -> tuple[int, ...]:
-    """The map of `count` zeros, as what becomes of each bit."""
+def _power(count: int) -> _Map:
+    """The map of `count` zeros."""
     if count == 1:
-        return tuple(update(1 << bit, b"\0") for bit in range(_BITS))
+        return _map([update(1 << bit, b"\0") for bit in range(_BITS)])
     half = _power(count // 2)
-    squared = tuple(_apply(half, column) for column in half)
+    columns = [_apply(half, entries[1 << bit]) for entries in half for bit in range(4)]
     if count % 2:
         one = _power(1)
-        squared = tuple(_apply(one, column) for column in squared)
-    return squared
+        columns = [_apply(one, column) for column in columns]
+    return _map(columns)

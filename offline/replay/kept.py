@@ -4,8 +4,11 @@ A Produce keeps its records: they are taken out, freed of what ties them to a pr
 sequence and transaction, KIP-98), and written into a request for the target's partitions. A checksum is linear in what
 it sums, so it is put right from the few bytes that change, however large the batch is.
 
-Of the others those are sent as they were that only ask: whoever joined a group, committed or changed something would
-fail or do harm a second time, and becomes a ping as without a frame. Versions are the recorded ones.
+Of the others those are sent as they were that only ask any broker: whoever joined a group, committed or changed
+something would fail or do harm a second time, and becomes a ping as without a frame. So does what asks a partition's
+leader (ListOffsets, OffsetForLeaderEpoch: the recorded one may lead nothing there) or names topics by the recorded
+cluster's ids. Metadata would create the topics that it asks for, so it is told not to; what can not be told that
+(before version 4) is a ping too. Versions are the recorded ones.
 """
 
 import struct
@@ -17,15 +20,19 @@ from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD, body_start
 from protocol.primitives import count, int16, int32, skip, skip_string, skip_tags
 
-__all__ = ["ASKING", "KeptProduce", "freed", "read_produce", "with_correlation_id"]
+__all__ = ["KeptProduce", "asked_again", "freed", "read_produce"]
 
-_LIST_GROUPS, _DESCRIBE_GROUPS, _EPOCHS, _ACLS, _CONFIGS, _LOG_DIRS = 16, 15, 23, 29, 32, 35
-ASKING: Final = frozenset(
+_LIST_GROUPS, _DESCRIBE_GROUPS, _ACLS, _CONFIGS, _LOG_DIRS = 16, 15, 29, 32, 35
+_ASKING: Final = frozenset(
     (
-        api.METADATA, api.LIST_OFFSETS, api.OFFSET_FETCH, api.FIND_COORDINATOR, api.API_VERSIONS, api.DESCRIBE_CLUSTER,
-        api.DESCRIBE_CLIENT_QUOTAS, _LIST_GROUPS, _DESCRIBE_GROUPS, _EPOCHS, _ACLS, _CONFIGS, _LOG_DIRS,
+        api.METADATA, api.OFFSET_FETCH, api.FIND_COORDINATOR, api.API_VERSIONS, api.DESCRIBE_CLUSTER,
+        api.DESCRIBE_CLIENT_QUOTAS, _LIST_GROUPS, _DESCRIBE_GROUPS, _ACLS, _CONFIGS, _LOG_DIRS,
     )
 )  # fmt: skip
+_OFFSET_FETCH_IDS_SINCE: Final = 10
+_METADATA_FLAG_SINCE: Final = 4
+_METADATA_IDS_SINCE: Final = 10
+_NO_ID: Final = bytes(16)
 
 _CORRELATION_ID: Final = slice(8, 12)
 _TOPIC_IDS_SINCE: Final = 13
@@ -43,11 +50,41 @@ class KeptProduce(NamedTuple):
     records: list[tuple[int, bytes]]
 
 
-def with_correlation_id(frame: bytes, correlation_id: int) -> bytes:
-    """The same request under another number."""
+def asked_again(frame: bytes, api_key: int, version: int, correlation_id: int) -> bytes | None:
+    """The request under another number, as far as it only asks; None where it does not, or can not be read."""
+    if api_key not in _ASKING or (api_key == api.OFFSET_FETCH and version >= _OFFSET_FETCH_IDS_SINCE):
+        return None
     out = bytearray(frame)
     out[_CORRELATION_ID] = correlation_id.to_bytes(4, "big")
+    if api_key == api.METADATA:
+        try:
+            flag_at = _flag_of_metadata(frame, version)
+        except WireError:
+            return None
+        if flag_at is None:
+            return None
+        out[flag_at] = 0
     return bytes(out)
+
+
+def _flag_of_metadata(frame: bytes, version: int) -> int | None:
+    """Where a Metadata says whether its topics are to be created; None: nowhere, or it names topics by id."""
+    end = len(frame)
+    pos = body_start(frame, 0, end, api.METADATA, version)
+    if version < _METADATA_FLAG_SINCE or pos is None:
+        return None
+    compact = api.flexible(api.METADATA, version)
+    topics, pos = count(frame, pos, end, compact)
+    for _ in range(topics):
+        if version >= _METADATA_IDS_SINCE:
+            after = skip(pos, len(_NO_ID), end)
+            if frame[pos:after] != _NO_ID:
+                return None
+            pos = after
+        pos = skip_string(frame, pos, end, compact)
+        pos = skip_tags(frame, pos, end) if compact else pos
+    skip(pos, 1, end)
+    return pos
 
 
 def read_produce(frame: bytes) -> KeptProduce | None:

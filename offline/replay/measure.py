@@ -1,55 +1,75 @@
 """What a replay has measured, as one value that JSON can hold: counts, rates, percentiles, and what was recorded.
 
-Latencies are in ms from the moment a request was due. Beside them stands what the recording says of the same requests:
-the broker's time and what the quotas kept it waiting, so a difference is the target's, the proxy's, or the quotas'.
+Latencies are in ms from the moment a request was due, ranked over all that wanted an answer: one that never came, or
+was never asked for by lack of room or of a connection, is longer than any. A percentile that falls on such a request
+is None. Beside them stands what the recording says of those that were answered: the broker's time and what the quotas
+kept it waiting, so a difference is the target's, the proxy's, or the quotas'.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from offline.replay.driver import DROPPED, LOST, PENDING, SILENT, Samples
+from offline.replay.samples import (
+    DROPPED,
+    LEFT_OUT,
+    LOST,
+    NEVER_SENT,
+    NOT_REACHED,
+    SENT,
+    SILENT,
+    UNANSWERED,
+    Samples,
+)
 from offline.replay.schedule import Plan
+from offline.replay.shares import LeftOut
 from protocol.api import API_NAMES
 
-__all__ = ["RESULT_VERSION", "percentile", "result", "series"]
+__all__ = ["RESULT_VERSION", "Spread", "percentile", "result", "series"]
 
-RESULT_VERSION: Final = 1
+RESULT_VERSION: Final = 2
 _SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 _POINTS_MAX: Final = 600
 
+Spread = dict[str, float | None]
 
-def percentile(ordered: Sequence[float], share: float) -> float:
-    """The nearest rank: the smallest value that `share` of all do not exceed.
+
+def percentile(ordered: Sequence[float], share: float, endless: int = 0) -> float | None:
+    """The nearest rank: the smallest value that `share` of all do not exceed; `endless` more exceed any value.
 
     >>> percentile([1, 2, 3, 4], 0.5), percentile([1, 2, 3, 4], 0.51), percentile([7], 0.99)
     (2, 3, 7)
+    >>> percentile([1, 2], 0.5, 2), percentile([1, 2], 0.51, 2)
+    (2, None)
     """
-    rank = -int(-share * len(ordered) // 1)
-    return ordered[min(max(rank, 1), len(ordered)) - 1]
+    count = len(ordered) + endless
+    rank = min(max(-int(-share * count // 1), 1), count)
+    return ordered[rank - 1] if rank <= len(ordered) else None
 
 
-def _spread(values: Iterable[float]) -> dict[str, float] | None:
+def _spread(values: Iterable[float], endless: int = 0) -> Spread | None:
+    """Percentiles, largest and mean; None altogether where there is nothing, each where it is endless."""
     ordered = sorted(values)
-    if not ordered:
+    if not ordered and not endless:
         return None
-    found = {name: round(percentile(ordered, share), 3) for name, share in _SHARES.items()}
+    found: Spread = {}
+    for name, share in _SHARES.items():
+        value = percentile(ordered, share, endless)
+        found[name] = None if value is None else round(value, 3)
+    if endless:
+        return found | {"max": None, "mean": None}
     return found | {"max": round(ordered[-1], 3), "mean": round(sum(ordered) / len(ordered), 3)}
 
 
-def result(plan: Plan, samples: Samples, speed: float, unplaced: int) -> dict[str, Any]:
+def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dict[str, Any]:
     """Sum everything up."""
-    places = range(len(plan.sends))
     latency = samples.latency_us
-    answered = [place for place in places if latency[place] >= 0]
-    sent = [place for place in places if latency[place] >= 0 or latency[place] in (PENDING, LOST, SILENT)]
+    became = Counter(min(value, 0) for value in latency)
+    answered = [place for place, value in enumerate(latency) if value >= 0]
+    sent = [place for place, value in enumerate(latency) if value >= 0 or value in SENT]
     last_us = max((plan.sends[p].due_us + samples.late_us[p] for p in sent), default=0)
     seconds = max(plan.seconds, 1e-6)
     errors = Counter(samples.error[place] for place in answered if samples.error[place])
-    by_api: dict[str, list[int]] = {}
-    for place in answered:
-        key = plan.sends[place].request.api_key
-        by_api.setdefault(API_NAMES.get(key, str(key)), []).append(place)
     return {
         "version": RESULT_VERSION,
         "speed": speed,
@@ -63,12 +83,16 @@ def result(plan: Plan, samples: Samples, speed: float, unplaced: int) -> dict[st
         "requests": {
             "sent": len(sent),
             "answered": len(answered),
-            "without_answer_by_request": sum(latency[place] == SILENT for place in places),
-            "unanswered": sum(latency[place] == PENDING for place in places),
-            "lost_with_connection": sum(latency[place] == LOST for place in places),
-            "dropped_here": sum(latency[place] == DROPPED for place in places),
+            "without_answer_by_request": became[SILENT],
+            "unanswered": became[UNANSWERED],
+            "lost_with_connection": became[LOST],
+            "dropped_here": became[DROPPED],
+            "never_connected": became[NEVER_SENT],
+            "nothing_left_of": became[LEFT_OUT],
+            "not_reached": became[NOT_REACHED],
             "connect_errors": samples.connect_errors,
-            "partitions_left_out": unplaced,
+            "partitions_left_out": left_out.partitions,
+            "bytes_left_out": left_out.bytes,
             "errors": {str(code): count for code, count in sorted(errors.items())},
         },
         "achieved": {
@@ -77,19 +101,36 @@ def result(plan: Plan, samples: Samples, speed: float, unplaced: int) -> dict[st
             "response_bytes": sum(samples.response_bytes),
         },
         "late_ms": _spread(samples.late_us[place] / 1000 for place in sent),
-        "latency_ms": _spread(latency[place] / 1000 for place in answered),
-        "throttle_ms": _throttled([samples.throttle_ms[place] for place in answered]),
-        "recorded": _recorded(plan, answered),
-        "apis": {name: _api(plan, samples, found) for name, found in sorted(by_api.items())},
+        **_measured(plan, samples, range(len(plan.sends))),
+        "apis": _apis(plan, samples),
     }
 
 
-def _api(plan: Plan, samples: Samples, places: Sequence[int]) -> dict[str, Any]:
+def _apis(plan: Plan, samples: Samples) -> dict[str, Any]:
+    """The same by the API that was sent, with the recorded one where it was another."""
+    by_name: dict[str, list[int]] = {}
+    for place, planned in enumerate(plan.sends):
+        if samples.latency_us[place] >= 0 or samples.endless(place):
+            recorded, sent = planned.request.api_key, samples.sent_as[place]
+            name = API_NAMES.get(recorded, str(recorded))
+            if sent != recorded:
+                name = f"{name} (as {API_NAMES.get(sent, str(sent))})"
+            by_name.setdefault(name, []).append(place)
     return {
-        "answered": len(places),
-        "latency_ms": _spread(samples.latency_us[place] / 1000 for place in places),
-        "throttle_ms": _throttled([samples.throttle_ms[place] for place in places]),
-        "recorded": _recorded(plan, places),
+        name: {"answered": sum(samples.latency_us[place] >= 0 for place in places)}
+        | _measured(plan, samples, places)
+        for name, places in sorted(by_name.items())
+    }
+
+
+def _measured(plan: Plan, samples: Samples, places: Sequence[int]) -> dict[str, Any]:
+    latency = samples.latency_us
+    answered = [place for place in places if latency[place] >= 0]
+    endless = sum(map(samples.endless, places))
+    return {
+        "latency_ms": _spread((latency[place] / 1000 for place in answered), endless),
+        "throttle_ms": _throttled([samples.throttle_ms[place] for place in answered]),
+        "recorded": _recorded(plan, answered),
     }
 
 
@@ -110,20 +151,28 @@ def _recorded(plan: Plan, places: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def series(plan: Plan, samples: Samples) -> list[tuple[float, float, float, float, float]]:
-    """By time: second; requests/s due, and of those answered; their p50 and p99 latency in ms."""
+def series(plan: Plan, samples: Samples) -> list[tuple[float, float, float, float | None, float | None]]:
+    """By time: second; requests/s due, and of those answered; their p50 and p99 latency in ms.
+
+    A latency is None where it is endless, and where nothing wanted an answer.
+    """
     width_us = max(1_000_000, -(-int(plan.seconds * 1e6) // _POINTS_MAX))
     due: Counter[int] = Counter()
+    endless: Counter[int] = Counter()
     found: dict[int, list[float]] = {}
     for place, planned in enumerate(plan.sends):
         bucket = planned.due_us // width_us
         due[bucket] += 1
-        if samples.latency_us[place] >= 0:
-            found.setdefault(bucket, []).append(samples.latency_us[place] / 1000)
+        latency_us = samples.latency_us[place]
+        endless[bucket] += samples.endless(place)
+        if latency_us >= 0:
+            found.setdefault(bucket, []).append(latency_us / 1000)
     rows = []
     for bucket in sorted(due):
         times = sorted(found.get(bucket, []))
-        middle, tail = (percentile(times, 0.5), percentile(times, 0.99)) if times else (0.0, 0.0)
+        middle = tail = None
+        if times or endless[bucket]:
+            middle, tail = (percentile(times, share, endless[bucket]) for share in (0.5, 0.99))
         start = bucket * width_us / 1e6
         seconds = min(width_us / 1e6, max(plan.seconds - start, 0.1))  # the last one is cut short
         rows.append((start, due[bucket] / seconds, len(times) / seconds, middle, tail))

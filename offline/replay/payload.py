@@ -1,18 +1,21 @@
 """Record batches of a wanted size, made up: uncompressed, valid, and all zeros (KIP-98, magic 2).
 
 A batch has as many records as was recorded, as far as they fit and `RECORDS_MAX` allows; the last one takes what is
-left over. A batch cannot be smaller than its header and one record without key and value.
+left over. A batch cannot be smaller than its header and one record without value. Keys are empty, not null, which
+topics that are compacted refuse. Batches are kept for the next that is alike, up to `KEPT_BYTES_MAX`.
 """
 
 import struct
+from collections import OrderedDict
 from functools import lru_cache
 from typing import Final
 
 from offline.replay.crc32c import finish, start, update, zeros
 
-__all__ = ["BATCH_BYTES_MIN", "RECORDS_MAX", "batch"]
+__all__ = ["BATCH_BYTES_MIN", "KEPT_BYTES_MAX", "RECORDS_MAX", "Batches", "batch"]
 
 RECORDS_MAX: Final = 100
+KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _SUMMED_FROM: Final = 21  # attributes and all that follows
 _RECORD_BYTES_MIN: Final = 8
@@ -20,6 +23,7 @@ BATCH_BYTES_MIN: Final = _HEADER.size + _RECORD_BYTES_MIN
 _NO_PRODUCER: Final = -1
 
 
+@lru_cache(maxsize=4096)
 def _varint(value: int) -> bytes:
     """A zigzag varint."""
     rest = value << 1 if value >= 0 else (-value << 1) - 1
@@ -32,22 +36,42 @@ def _varint(value: int) -> bytes:
 
 
 def _head(offset: int, value_bytes: int) -> bytes:
-    """A record up to its value: length, attributes, timestamp and offset deltas, no key, the value's length."""
-    inner = b"\0\0" + _varint(offset) + _varint(-1) + _varint(value_bytes)
+    """A record up to its value: length, attributes, timestamp and offset deltas, an empty key, the value's length."""
+    inner = b"\0\0" + _varint(offset) + _varint(0) + _varint(value_bytes)
     return _varint(len(inner) + value_bytes + 1) + inner
 
 
-def _fitting(offset: int, size: int) -> tuple[bytes, int]:
-    """A record's head and the size of its value, so that it takes `size` bytes, or a byte less where none fits."""
+def _fitting(offset: int, size: int) -> int:
+    """The size of a record's value, so that it takes `size` bytes, or a byte less where none fits."""
     value_bytes = max(size - len(_head(offset, size)) - 1, 0)
     while value_bytes and len(_head(offset, value_bytes)) + value_bytes + 1 > size:
         value_bytes -= 1
     while len(_head(offset, value_bytes + 1)) + value_bytes + 2 <= size:
         value_bytes += 1
-    return _head(offset, value_bytes), value_bytes
+    return value_bytes
 
 
-@lru_cache(maxsize=256)
+class Batches:
+    """Made-up batches; those used last are at hand."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._kept: OrderedDict[tuple[int, int, int], bytes] = OrderedDict()
+
+    def batch(self, size: int, records: int, timestamp_ms: int) -> bytes:
+        """As the function of that name."""
+        key = (size, records, timestamp_ms)
+        made = self._kept.get(key)
+        if made is not None:
+            self._kept.move_to_end(key)
+            return made
+        made = self._kept[key] = batch(*key)
+        self.bytes += len(made)
+        while self.bytes > KEPT_BYTES_MAX:
+            self.bytes -= len(self._kept.popitem(last=False)[1])
+        return made
+
+
 def batch(size: int, records: int, timestamp_ms: int) -> bytes:
     """Make a batch of `size` bytes, or one less where lengths do not come out even.
 
@@ -59,8 +83,18 @@ def batch(size: int, records: int, timestamp_ms: int) -> bytes:
     each = room // count
     parts: list[tuple[bytes, int]] = []
     body_bytes = 0
+    fitting: dict[
+        int, int
+    ] = {}  # value's size by that of the offset: finding it takes longer than all the rest
     for offset in range(count):
-        head, value_bytes = _fitting(offset, room - body_bytes if offset == count - 1 else each)
+        if offset == count - 1:
+            value_bytes = _fitting(offset, room - body_bytes)
+        else:
+            width = len(_varint(offset))
+            if width not in fitting:
+                fitting[width] = _fitting(offset, each)
+            value_bytes = fitting[width]
+        head = _head(offset, value_bytes)
         parts.append((head, value_bytes))
         body_bytes += len(head) + value_bytes + 1
     fields = (0, count - 1, timestamp_ms, timestamp_ms, _NO_PRODUCER, -1, -1, count)

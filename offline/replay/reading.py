@@ -1,4 +1,8 @@
-"""Capture files -> recorded requests. Rows as `protocol.capture` names them; a wrong file or row is named, and why."""
+"""Capture files -> recorded requests. Rows as `protocol.capture` names them; a wrong file or row is named, and why.
+
+All requests are held at once, with their frames where those were kept: sorting them by their times needs them all. So
+what they take is counted, and a capture that is too large is refused while it is read.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,13 +19,18 @@ from protocol.capture import (
     FILE_PREFIX,
     FILE_SUFFIX,
     FRAME,
+    PARTITION_FIELDS,
     UNFINISHED_SUFFIX,
 )
 
-__all__ = ["REQUESTS_MAX", "capture_files", "read"]
+__all__ = ["HELD_BYTES_MAX", "capture_files", "read"]
 
-REQUESTS_MAX: Final = 2_000_000  # about 2 GB of memory
+HELD_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
+_ROW_BYTES: Final = 800  # what a row takes about, without its partitions and frame
+_PART_BYTES: Final = 200
 _ROWS_AT_ONCE: Final = 10_000
+_FRAMES_AT_ONCE: Final = 100  # of 2 MiB each at most
+_PART_TYPES: Final = tuple((field.name, str if field.type == "string" else int) for field in PARTITION_FIELDS)
 _BYTES_MAX: Final = 0x7FFFFFFF  # of one request or partition, as Kafka's frames have it
 
 
@@ -58,13 +67,16 @@ def read(files: Sequence[Path]) -> list[Recorded]:
         CaptureError: one can not be read, or there are no rows, or too many.
     """
     rows: list[Recorded] = []
+    held = 0
     for path in files:
         for row in _rows(path):
-            rows.append(row)
-            if len(rows) > REQUESTS_MAX:
+            held += _ROW_BYTES + _PART_BYTES * len(row.partitions) + len(row.frame)
+            if held > HELD_BYTES_MAX:
                 raise CaptureError(
-                    f"{path}: more than {REQUESTS_MAX} requests in all; replay fewer files at a time"
+                    f"{path}: takes more than {HELD_BYTES_MAX >> 20} MiB of memory, with what was read before it, "
+                    f"after {len(rows)} requests; replay fewer files at a time"
                 )
+            rows.append(row)
     if not rows:
         raise CaptureError(f"{files[0]}: no rows in it, nor in any other file: nothing was captured")
     return rows
@@ -77,11 +89,15 @@ def _rows(path: Path) -> Iterator[Recorded]:
             problem = layout_problem(file.schema_arrow)
             if problem:
                 raise CaptureError(f"{path}: {problem}")
-            columns = [*COLUMNS, *([FRAME] if FRAME.name in file.schema_arrow.names else [])]
-            for batch in file.iter_batches(_ROWS_AT_ONCE, columns=[column.name for column in columns]):
-                for row in batch.to_pylist():
+            kept = FRAME.name in file.schema_arrow.names
+            columns = [column.name for column in (*COLUMNS, *([FRAME] if kept else []))]
+            for batch in file.iter_batches(_FRAMES_AT_ONCE if kept else _ROWS_AT_ONCE, columns=columns):
+                frames = batch.column(FRAME.name) if kept else None
+                plain = batch.drop_columns([FRAME.name]) if kept else batch
+                for at, row in enumerate(plain.to_pylist()):
                     number += 1
-                    yield _recorded(row)
+                    # One by one, or a batch's frames would be there twice.
+                    yield _recorded(row, b"" if frames is None else frames[at].as_py())
     except (pa.ArrowException, OSError) as error:
         raise CaptureError(f"{path}: is no Parquet file, or was cut short: {_first_line(error)}") from error
     except (TypeError, ValueError) as error:
@@ -92,7 +108,7 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _recorded(row: Mapping[str, Any]) -> Recorded:
+def _recorded(row: Mapping[str, Any], frame: object) -> Recorded:
     """Make a request of a row.
 
     Raises:
@@ -101,9 +117,9 @@ def _recorded(row: Mapping[str, Any]) -> Recorded:
     for name, value in row.items():
         if value is None:
             raise ValueError(f"{name} is missing")
-    parts = tuple(
-        Part(part["topic"], part["partition"], part["bytes"], part["records"]) for part in row["partitions"]
-    )
+    if not isinstance(frame, bytes):
+        raise TypeError(f"{FRAME.name} is not bytes")
+    parts = tuple(map(_part, row["partitions"]))
     for size in (row["request_bytes"], *(part.bytes for part in parts)):
         if not 0 <= size <= _BYTES_MAX:
             raise ValueError(f"nothing of {size} bytes can be sent")
@@ -123,5 +139,14 @@ def _recorded(row: Mapping[str, Any]) -> Recorded:
         row["throttle_ms"],
         row["delay_ms"],
         parts,
-        row.get(FRAME.name, b""),
+        frame,
     )
+
+
+def _part(entry: Mapping[str, Any] | None) -> Part:
+    found: dict[str, Any] = {}
+    for name, kind in _PART_TYPES:
+        value = found[name] = None if entry is None else entry.get(name)
+        if not isinstance(value, kind):
+            raise TypeError(f"partitions has an entry whose {name} is {value!r}")
+    return Part(**found)

@@ -4,7 +4,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["page"]
+__all__ = ["page", "shown"]
 
 _WIDTH: Final = 860
 _HEIGHT: Final = 180
@@ -18,8 +18,12 @@ _STYLE: Final = (
     "path.a{stroke:#0a58ca}path.b{stroke:#c2410c}span.a{color:#0a58ca}span.b{color:#c2410c}small{color:#666}"
 )
 _COLUMNS: Final = ("p50", "p90", "p99", "p99.9", "max")
+_NOTE: Final = (
+    "Percentiles are over all requests that wanted an answer; what never came is longer than any, and a curve has a "
+    "gap there. Recorded is the broker's own time; a latency counts the way and its own lateness too."
+)
 
-Series = Sequence[tuple[float, float, float, float, float]]
+Series = Sequence[tuple[float, float, float, float | None, float | None]]
 
 
 def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> str:
@@ -41,7 +45,15 @@ def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> 
             "lost with a connection / unanswered",
             f"{requests['lost_with_connection']:,} / {requests['unanswered']:,}",
         ),
-        ("dropped here / connect errors", f"{requests['dropped_here']:,} / {requests['connect_errors']:,}"),
+        (
+            "never sent: no room here / no connection",
+            f"{requests['dropped_here']:,} / {requests['never_connected']:,}",
+        ),
+        (
+            "left out: partitions / bytes / requests",
+            f"{requests['partitions_left_out']:,} / {requests['bytes_left_out']:,} / {requests['nothing_left_of']:,}",
+        ),
+        ("not reached before it was stopped", f"{requests['not_reached']:,}"),
         ("errors by Kafka's code", requests["errors"] or "none"),
     ]
     body = [
@@ -54,7 +66,7 @@ def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> 
         "<h2>Over time</h2>",
         _curves("Requests/s", ("due", "answered"), [(row[0], row[1], row[2]) for row in series]),
         _curves("Latency, ms", ("p50", "p99"), [(row[0], row[3], row[4]) for row in series]),
-        "<p><small>Recorded is the broker's own time; a latency counts the way and its own lateness too.</small></p>",
+        f"<p><small>{_NOTE}</small></p>",
     ]
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>'
@@ -67,13 +79,14 @@ def _rows(figures: Sequence[tuple[str, object]]) -> str:
     return f"<table>{cells}</table>"
 
 
-def _spread(name: str, count: object, spread: Mapping[str, float] | None, kind: str = "") -> str:
+def shown(value: float | None) -> str:
+    """A time in ms; None: longer than was waited for."""
+    return "no answer" if value is None else f"{value:g}"
+
+
+def _spread(name: str, count: object, spread: Mapping[str, float | None] | None, kind: str = "") -> str:
     """One row; of the kind `then` where it is the recording's."""
-    values = (
-        "".join(f"<td>{spread[column]:g}</td>" for column in _COLUMNS)
-        if spread
-        else "<td>–</td>" * len(_COLUMNS)
-    )
+    values = "".join(f"<td>{shown(spread[column]) if spread else '–'}</td>" for column in _COLUMNS)
     return f'<tr class="{kind}"><td>{html.escape(name)}</td><td>{count}</td>{values}</tr>'
 
 
@@ -102,16 +115,24 @@ def _throttles(result: Mapping[str, Any]) -> str:
     return f"<table>{_head()}{''.join(rows)}</table>"
 
 
-def _curves(title: str, names: tuple[str, str], points: Sequence[tuple[float, float, float]]) -> str:
-    """Two curves over time, with axes and a legend; nothing where there are no two points."""
+def _curves(
+    title: str, names: tuple[str, str], points: Sequence[tuple[float, float | None, float | None]]
+) -> str:
+    """Two curves over time, with axes and a legend, and gaps for None; nothing where there are no two points."""
     if len(points) < 2:
         return ""
     last = points[-1][0] or 1.0
-    top = max(max(row[1], row[2]) for row in points) or 1.0
+    top = max((value for row in points for value in row[1:] if value is not None), default=0.0) or 1.0
 
     def path(column: int) -> str:
-        steps = (f"{row[0] / last * _WIDTH:.1f},{_HEIGHT * (1 - row[column] / top):.1f}" for row in points)
-        return "M" + " L".join(steps)
+        steps = []
+        pen = "M"
+        for row in points:
+            value = row[column]
+            if value is not None:
+                steps.append(f"{pen}{row[0] / last * _WIDTH:.1f},{_HEIGHT * (1 - value / top):.1f}")
+            pen = "M" if value is None else "L"
+        return " ".join(steps)
 
     marks = []
     for share in (0.0, 0.5, 1.0):

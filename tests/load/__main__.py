@@ -20,6 +20,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from offline.replay.__main__ import parser
+from offline.replay.command import SIGNALLED
 from offline.replay.command import main as replay
 from tests.bench import machine, report
 from tests.bench.options import DOCUMENT
@@ -38,11 +39,12 @@ _WARM_UP_SECONDS: Final = "5"
 
 def _lost(result: Mapping[str, Any]) -> int:
     requests = result["requests"]
-    lost = sum(requests[name] for name in ("lost_with_connection", "unanswered", "dropped_here"))
+    names = ("lost_with_connection", "unanswered", "dropped_here", "never_connected", "nothing_left_of")
+    lost = sum(requests[name] for name in names)
     return int(lost + sum(requests["errors"].values()))
 
 
-_COLUMNS: Final[Sequence[tuple[str, Callable[[Mapping[str, Any]], float]]]] = (
+_COLUMNS: Final[Sequence[tuple[str, Callable[[Mapping[str, Any]], float | None]]]] = (
     ("requests/s", lambda found: found["achieved"]["requests_per_second"]),
     ("MB/s sent", lambda found: found["achieved"]["request_bytes"] / 1e6 / found["planned"]["seconds"]),
     ("MB/s got", lambda found: found["achieved"]["response_bytes"] / 1e6 / found["planned"]["seconds"]),
@@ -97,7 +99,10 @@ def _measure(console: Console, given: argparse.Namespace, speeds: Sequence[str])
                     words += ["--seconds", given.seconds] if given.seconds else []
                     files = [reports / f"{name}.json", reports / f"{name}.html"]
                     words += ["--json", str(files[0]), "--html", str(files[1])]
-                    if replay(parser().parse_args(["replay", *words])) == 0:
+                    code = replay(parser().parse_args(["replay", *words]))
+                    if code > SIGNALLED:
+                        sys.exit(code)
+                    if code == 0:
                         found[speed, way] = json.loads(files[0].read_text())
     console.print(f"reports in {reports.relative_to(ROOT)}")
     return found
@@ -124,9 +129,14 @@ def _warm_up(recording: str, target: str) -> None:
         replay(parser().parse_args(["replay", *words]))
 
 
+def _shown(value: float | None) -> str:
+    """A figure; None: a latency without end."""
+    return "–" if value is None else f"{value:.4g}"
+
+
 def _table(found: Found) -> Table:
     rows = tuple(
-        (way, speed, *(f"{read(result):.4g}" for _, read in _COLUMNS))
+        (way, speed, *(_shown(read(result)) for _, read in _COLUMNS))
         for (speed, way), result in found.items()
     )
     return Table("Replayed", ("way", "× recorded speed", *(name for name, _ in _COLUMNS)), rows)

@@ -13,13 +13,13 @@ from rich.table import Table
 from offline.advice.words import amount
 from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
 from tests.support.proxy_process import ROOT
-from tests.tune.loop import HOGS, Tuned, tune
+from tests.tune.loop import HOGS, Compared, Tuned, tune
 
 _APART_MAX: Final = 0.1
 
 
 def main() -> int:
-    """Run it; 1 where somebody was throttled who should not be, or for another time than predicted."""
+    """Run it; 1 where somebody was throttled who should not be, or for another time than predicted, or had errors."""
     options = argparse.ArgumentParser(prog="make tune-demo", description=__doc__)
     options.add_argument("--seconds", type=float, default=60.0, help="of recorded traffic")
     given = options.parse_args()
@@ -39,17 +39,21 @@ def main() -> int:
         return 1
     console.print(_table(tuned))
     console.print("the evidence: build/tune/report.html")
-    return 0 if all(_good(row.client, row.predicted_ms, row.observed_ms) for row in tuned.compared) else 1
+    return 0 if all(map(_good, tuned.compared)) else 1
 
 
-def _good(client: str, predicted_ms: int, observed_ms: int) -> bool:
-    if client not in HOGS:
-        return observed_ms == 0
-    return predicted_ms > 0 and abs(observed_ms - predicted_ms) <= _APART_MAX * predicted_ms
+def _good(row: Compared) -> bool:
+    if row.errors:
+        return False
+    if row.client not in HOGS:
+        return row.observed_ms == 0
+    return row.predicted_ms > 0 and abs(row.observed_ms - row.predicted_ms) <= _APART_MAX * row.predicted_ms
 
 
 def _table(tuned: Tuned) -> Table:
-    table = Table("client", "", "asks for", "gets", "predicted wait", "observed wait", "apart", "at")
+    table = Table(
+        "client", "", "asks for", "gets", "predicted wait", "observed wait", "apart", "at", "errors"
+    )
     for row in tuned.compared:
         apart = "–" if not row.predicted_ms else f"{row.observed_ms / row.predicted_ms - 1:+.1%}"
         table.add_row(
@@ -61,6 +65,7 @@ def _table(tuned: Tuned) -> Table:
             f"{row.observed_ms / 1000:.1f} s",
             apart,
             amount(row.observed_rate),
+            str(row.errors),
         )
     return table
 

@@ -14,8 +14,9 @@ from typing import Final
 
 from offline.replay.answers import Broker, outcome
 from offline.replay.frames import Encoder
+from offline.replay.prepare import prepare
 from offline.replay.schedule import Recorded
-from offline.replay.target import Placement, prepare, wanted
+from offline.replay.target import Placement, wanted
 from protocol.api import FETCH, PRODUCE
 
 __all__ = ["Observed", "send_again"]

@@ -1,16 +1,21 @@
 """The driver against a server on loopback that answers everything with nothing but the number it was asked with."""
 
 import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
 
 import pytest
 import uvloop
 
-from offline.replay import driver as module
+from offline.replay import ahead, driver, lane
 from offline.replay.answers import Broker, Topic
-from offline.replay.driver import DROPPED, LOST, SILENT, Driver
-from offline.replay.frames import Encoder
+from offline.replay.driver import Driver
+from offline.replay.frames import Encoder, Frame
 from offline.replay.measure import result
+from offline.replay.samples import DROPPED, LOST, NEVER_SENT, NOT_REACHED, SILENT, UNANSWERED
 from offline.replay.schedule import Plan, Recorded, plan
+from offline.replay.shares import LeftOut
 from offline.replay.target import Placement
 from protocol.api import HEARTBEAT
 from tests.cluster import HOST, free_port
@@ -38,72 +43,220 @@ async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
     writer.close()
 
 
-def pings(count: int, connections: int = 3) -> list[Recorded]:
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Take everything."""
+    while await reader.read(10**6):
+        pass
+    writer.close()
+
+
+def pings(count: int, connections: int = 3, apart_us: int = 2000) -> list[Recorded]:
     return [
         recorded(
             api_key=HEARTBEAT,
             connection=number % connections,
             seq=number,
-            mono_us=2000 * number,
+            mono_us=apart_us * number,
             partitions=(),
         )
         for number in range(count)
     ]
 
 
-def driven(planned: Plan, serve: object, linger: float = 5.0) -> Driver:
+class Slow(Encoder):
+    """Takes its time for each frame, and notes when it was made and what `look` said then."""
+
+    seconds = 0.0
+    look: Callable[[], int] = staticmethod(lambda: 0)
+
+    def __init__(self, placement: Placement) -> None:
+        super().__init__(placement, -1, 1)
+        self.made: list[tuple[float, int]] = []
+
+    def encode(self, row: Recorded, correlation_id: int) -> Frame | None:
+        time.sleep(self.seconds)
+        self.made.append((time.monotonic(), self.look()))
+        return super().encode(row, correlation_id)
+
+
+def driven(
+    planned: Plan,
+    serve: object,
+    linger: float = 5.0,
+    *,
+    stop_after: float = 0.0,
+    seconds: float = 0.0,
+    look: Callable[[], int] = lambda: 0,
+) -> tuple[Driver, Slow]:
     """Run a plan against a server; None: nobody is there."""
 
-    async def run() -> Driver:
+    async def run() -> tuple[Driver, Slow]:
         port = free_port()
         server = None if serve is None else await asyncio.start_server(serve, HOST, port)  # type: ignore[arg-type]  # one of the above
         here = Broker(HOST, port)
         placement = Placement({-1: here, 1: here}, {1: 1, -1: 1}, {"a": Topic(0, {0: 1})})
-        driver = Driver(planned, Encoder(placement, -1, 1), placement.brokers, lambda _count: None)
-        await driver.run(linger)
+        encoder = Slow(placement)
+        encoder.seconds, encoder.look = seconds, look
+        driving = Driver(planned, encoder, placement.brokers, lambda _count: None)
+        running = asyncio.create_task(driving.run(linger))
+        if stop_after:
+            await asyncio.sleep(stop_after)
+            running.cancel()
+        await asyncio.wait([running])
         if server is not None:
+            async with asyncio.timeout(20):  # its own ends of the connections close too
+                while len(asyncio.all_tasks()) > 1:  # noqa: ASYNC110 - of tasks that the server has made
+                    await asyncio.sleep(0.05)
             server.close()
-            await asyncio.sleep(0.05)  # its own ends of the connections close too
-        return driver
+        assert running.cancelled() == bool(stop_after)
+        return driving, encoder
 
     return uvloop.run(run())
 
 
+def outcomes(planned: Plan, serve: object, linger: float = 5.0) -> Counter[int]:
+    """What became of how many requests; 0: answered."""
+    driving, _ = driven(planned, serve, linger)
+    return Counter(min(value, 0) for value in driving.samples.latency_us)
+
+
 def test_every_request_is_sent_and_timed() -> None:
     planned = plan(pings(200), 4.0)
-    samples = driven(planned, echo).samples
+    samples = driven(planned, echo)[0].samples
     assert min(samples.latency_us) >= 0
     assert set(samples.error) == {0}
     assert min(samples.late_us) >= 0
     # The answer is the number and what follows it.
     assert set(samples.response_bytes) == {4 + len(NOTHING)}
-    found = result(planned, samples, 4.0, 0)
+    found = result(planned, samples, 4.0, LeftOut())
     assert found["requests"]["answered"] == 200
+
+
+def test_time_that_frames_take_is_the_replays_own_lateness(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "FRAMES_MAX", 0)
+    samples = driven(plan(pings(20, 1, apart_us=0), 1.0), echo, seconds=0.005)[0].samples
+    assert all(late_us >= 5000 * (place + 1) for place, late_us in enumerate(samples.late_us))
+
+
+def test_burst_leaves_while_more_of_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "FRAMES_MAX", 0)
+    arrived = [0]
+
+    async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(10**6):
+            arrived[0] += len(chunk)
+        writer.close()
+
+    planned = plan(pings(50, 1, apart_us=0), 1.0)
+    _, encoder = driven(planned, count, linger=0.01, seconds=0.005, look=lambda: arrived[0])
+    assert encoder.made[-1][1] > 0
+
+
+def test_frames_are_made_while_nothing_is_due() -> None:
+    rows = [recorded(seq=0, mono_us=0), *(recorded(seq=seq, mono_us=1_000_000) for seq in range(1, 200))]
+    driving, encoder = driven(plan(rows, 1.0), silent, linger=0.01, seconds=0.001)
+    due = driving._began_ns / 1e9 + 1.0
+    assert [at for at, _ in encoder.made if at > due] == []
 
 
 def test_acks_zero_waits_for_nothing() -> None:
     rows = [recorded(seq=seq, response_bytes=-1) for seq in range(3)]
-    assert set(driven(plan(rows, 1.0), echo).samples.latency_us) == {SILENT}
+    assert outcomes(plan(rows, 1.0), echo) == {SILENT: 3}
 
 
 def test_answers_that_never_come_are_lost_with_the_connection() -> None:
-    samples = driven(plan(pings(5, 1), 1.0), hang_up).samples
-    assert set(samples.latency_us) == {LOST}
+    assert outcomes(plan(pings(5, 1), 1.0), hang_up)[LOST] >= 1
 
 
-def test_target_that_is_not_there_loses_everything_and_ends() -> None:
-    samples = driven(plan(pings(5, 1), 1.0), None).samples
-    assert set(samples.latency_us) == {LOST}
+def test_what_is_owed_at_the_end_is_unanswered() -> None:
+    assert outcomes(plan(pings(6, 2), 1.0), silent, linger=0.2) == {UNANSWERED: 6}
+
+
+@pytest.mark.parametrize("answer_bytes", [60, -1])
+def test_target_that_is_not_there_was_sent_nothing(answer_bytes: int) -> None:
+    rows = [recorded(seq=seq, mono_us=2000 * seq, response_bytes=answer_bytes) for seq in range(5)]
+    planned = plan(rows, 1.0)
+    samples = driven(planned, None)[0].samples
+    assert set(samples.latency_us) == {NEVER_SENT}
     assert samples.connect_errors >= 1
+    found = result(planned, samples, 1.0, LeftOut())
+    assert (found["requests"]["sent"], found["requests"]["never_connected"]) == (0, 5)
+    assert found["achieved"] == {"requests_per_second": 0.0, "request_bytes": 0, "response_bytes": 0}
+
+
+@pytest.mark.parametrize("host", ["x..y", "a" * 70 + ".example"])
+def test_name_that_is_none_is_a_connection_that_is_none(host: str) -> None:
+    async def run() -> Driver:
+        here = Broker(host, 9092)
+        encoder = Encoder(Placement({-1: here}, {}, {}), -1, 1)
+        driving = Driver(plan(pings(2, 1), 1.0), encoder, {-1: here}, lambda _count: None)
+        await driving.run(5.0)
+        return driving
+
+    assert set(uvloop.run(run()).samples.latency_us) == {NEVER_SENT}
 
 
 def test_what_finds_no_room_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "UNANSWERED_MAX", 2)
+    monkeypatch.setattr(lane, "UNANSWERED_MAX", 2)
+    assert outcomes(plan(pings(6, 1), 1.0), silent, linger=0.3) == {UNANSWERED: 2, DROPPED: 4}
 
-    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while await reader.read(10**6):
-            pass
-        writer.close()
 
-    samples = driven(plan(pings(6, 1), 1.0), silent, linger=0.3).samples
-    assert list(samples.latency_us).count(DROPPED) == 4
+def test_room_is_there_again_for_what_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "UNSENT_BYTES_MAX", 22_000)  # of 1.1 kB each
+    rows = [recorded(seq=seq, mono_us=20_000 * seq) for seq in range(40)]
+    assert outcomes(plan(rows, 1.0), silent, linger=0.1) == {UNANSWERED: 40}
+
+
+@pytest.mark.parametrize("answer_bytes", [60, -1])
+def test_connection_is_closed_with_its_last_answer(
+    answer_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixty connections, one every 20 ms: two at a time, on a machine that keeps up."""
+    monkeypatch.setattr(driver, "_AHEAD_US", 20_000)
+    now = [0]
+    peak = [0]
+    got = [0]
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        now[0] += 1
+        peak[0] = max(peak[0], now[0])
+        if answer_bytes < 0:
+            everything = await reader.read()  # before the sum is looked at: others add to it meanwhile
+            got[0] += len(everything)
+            writer.close()
+        else:
+            await echo(reader, writer)
+        now[0] -= 1
+
+    rows = [
+        recorded(connection=number, mono_us=20_000 * number, response_bytes=answer_bytes)
+        for number in range(60)
+    ]
+    found = outcomes(plan(rows, 1.0), serve)
+    assert found == {0 if answer_bytes > 0 else SILENT: 60}
+    assert peak[0] <= 40
+    if answer_bytes < 0:
+        assert got[0] > 60 * 1000
+
+
+def test_replay_that_is_stopped_tells_what_there_is() -> None:
+    planned = plan(pings(1000, 2, apart_us=10_000), 1.0)
+    driving, _ = driven(planned, echo, stop_after=0.7)
+    found = result(planned, driving.samples, 1.0, LeftOut())["requests"]
+    assert found["answered"] >= 1
+    assert found["not_reached"] >= 500
+    assert Counter(driving.samples.latency_us)[NOT_REACHED] == found["not_reached"]
+    assert found["sent"] + found["not_reached"] == 1000
+
+
+def test_answer_to_nothing_ends_the_connection() -> None:
+    connections = [0]
+
+    async def chatter(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections[0] += 1
+        if connections[0] == 1:
+            writer.write(bytes(100))
+        await echo(reader, writer)
+
+    assert outcomes(plan(pings(3, 1, apart_us=0), 1.0), chatter) == {0: 3}
+    assert connections[0] == 2

@@ -54,29 +54,71 @@ def test_partition_goes_where_its_broker_leads_one() -> None:
 def test_what_nobody_leads_is_left_out_and_counted() -> None:
     made = encoder()
     assert made.encode(recorded(partitions=(Part("b", 0, 10, 1),)), 5) is None
-    assert made.unplaced == 1
+    assert (made.left_out.partitions, made.left_out.bytes) == (1, 10)
     kept = body(made.encode(recorded(partitions=(Part("b", 0, 10, 1), Part("a", 0, 100, 1))), 5))
-    assert ([topic.name for topic in kept.topic_data], made.unplaced) == (["a"], 2)
+    assert ([topic.name for topic in kept.topic_data], made.left_out.partitions) == (["a"], 2)
 
 
 @pytest.mark.parametrize(
-    ("broker", "rest", "expected", "unplaced"),
+    ("broker", "rest", "expected", "left_out"),
     [
-        (1, 3000, [(0, 1000), (2, 3000)], 0),
-        (1, 3_000_000, [(0, 1000), (2, 1_000_000)], 0),
-        (2, 9, [(1, 1000)], 1),
+        (1, 3000, [(0, 1000), (2, 3000)], (0, 0)),
+        (1, 3_000_000, [(0, 1000), (2, 1_000_000)], (1, 2_000_000)),
+        (2, 9, [(1, 1000)], (1, 9)),
     ],
 )
 def test_what_was_summed_goes_to_the_topics_other_partitions(
-    broker: int, rest: int, expected: list[tuple[int, int]], unplaced: int
+    broker: int, rest: int, expected: list[tuple[int, int]], left_out: tuple[int, int]
 ) -> None:
     made = encoder()
     parts = (Part("a", 0, 1000, 7), Part("", -1, rest, -1))
     (topic,) = body(made.encode(recorded(broker=broker, partitions=parts), 5)).topic_data
     assert [(entry.index, len(entry.records)) for entry in topic.partition_data] == expected
-    assert made.unplaced == unplaced
-    (asked,) = body(made.encode(recorded(api_key=FETCH, broker=broker, partitions=parts), 5)).topics
-    assert [(entry.partition, entry.partition_max_bytes) for entry in asked.partitions] == expected
+    assert (made.left_out.partitions, made.left_out.bytes) == left_out
+
+
+def test_what_was_summed_of_a_fetch_is_asked_for_whatever_its_size() -> None:
+    parts = (Part("a", 0, 1000, -1), Part("", -1, 3_000_000, -1))
+    (asked,) = body(encoder().encode(recorded(api_key=FETCH, partitions=parts), 5)).topics
+    assert [(entry.partition, entry.partition_max_bytes) for entry in asked.partitions] == [
+        (0, 1000),
+        (2, 3_000_000),
+    ]
+
+
+def test_partitions_that_fall_together_are_added_up() -> None:
+    made = encoder()
+    parts = tuple(Part("a", index, 1000, 7) for index in range(0, 12, 2))
+    # Broker 1 leads 0 and 2 there; of 0, 2, 4 … 10 those above go to 0.
+    (topic,) = body(made.encode(recorded(partitions=parts), 5)).topic_data
+    assert [(entry.index, len(entry.records)) for entry in topic.partition_data] == [(0, 5000), (2, 1000)]
+    assert len(list(MemoryRecords(bytes(topic.partition_data[0].records)).next_batch())) == 35
+    (asked,) = body(made.encode(recorded(api_key=FETCH, partitions=parts), 5)).topics
+    assert [(entry.partition, entry.partition_max_bytes) for entry in asked.partitions] == [
+        (0, 5000),
+        (2, 1000),
+    ]
+    assert made.left_out.partitions == 0
+
+
+def test_what_falls_together_beyond_a_batch_is_counted() -> None:
+    made = encoder()
+    parts = tuple(Part("a", index, 600_000, 7) for index in (0, 4))
+    (topic,) = body(made.encode(recorded(partitions=parts), 5)).topic_data
+    assert [(entry.index, len(entry.records)) for entry in topic.partition_data] == [(0, 600_000)]
+    assert (made.left_out.partitions, made.left_out.bytes) == (1, 600_000)
+
+
+def test_fetch_leaves_out_what_brought_nothing() -> None:
+    made = encoder()
+    parts = (Part("a", 0, 0, -1), Part("a", 2, 700, -1), Part("b", 0, 0, -1))
+    message = body(made.encode(recorded(api_key=FETCH, request_bytes=300, partitions=parts), 5))
+    assert [
+        (topic.topic, [(entry.partition, entry.partition_max_bytes) for entry in topic.partitions])
+        for topic in message.topics
+    ] == [("a", [(2, 700)])]
+    empty = body(made.encode(recorded(api_key=FETCH, partitions=(Part("a", 0, 0, -1),)), 5))
+    assert (list(empty.topics), made.left_out.partitions) == ([], 0)
 
 
 def test_fetch_asks_for_the_recorded_bytes() -> None:

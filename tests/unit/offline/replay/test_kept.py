@@ -1,6 +1,7 @@
 """Requests that were kept: taken apart, freed of their producers, and sent again."""
 
 import struct
+import uuid
 from typing import Any
 
 import pytest
@@ -8,12 +9,14 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from offline.replay import kept
 from offline.replay.schedule import Part
-from protocol.api import FIND_COORDINATOR, HEARTBEAT, METADATA, PRODUCE
+from protocol.api import FIND_COORDINATOR, HEARTBEAT, LIST_OFFSETS, METADATA, OFFSET_FETCH, PRODUCE
 from tests.support import frames
 from tests.unit.offline.replay.rows import recorded
 from tests.unit.offline.replay.test_frames import body, encoder
 from tests.unit.protocol.kafka_frames import REQUESTS, framed
 from tests.unit.protocol.kafka_frames import struct as part
+
+EPOCHS = 23  # OffsetForLeaderEpoch
 
 
 def of_producer(values: list[bytes], compression: int = 0) -> bytes:
@@ -78,6 +81,17 @@ def test_kept_produce_goes_to_the_targets_partition_with_its_records() -> None:
     assert (entry.index, bytes(entry.records)) == (2, kept.freed(batch))
 
 
+def test_kept_records_are_not_added_up_but_counted() -> None:
+    batch = of_producer([b"value"])
+    made = encoder()
+    parts = (Part("a", 1, len(batch), 1), Part("a", 2, 300, 1))
+    (entry,) = (
+        body(made.encode(recorded(partitions=parts, frame=produced(batch)), 5)).topic_data[0].partition_data
+    )
+    assert (entry.index, bytes(entry.records)) == (2, kept.freed(batch))
+    assert (made.left_out.partitions, made.left_out.bytes) == (1, 300)
+
+
 def test_request_that_only_asks_is_sent_as_it_was() -> None:
     made = encoder()
     made._placement.ranges = {FIND_COORDINATOR: (0, 6), METADATA: (0, 13)}
@@ -88,10 +102,53 @@ def test_request_that_only_asks_is_sent_as_it_was() -> None:
     assert (found.data, found.version) == (frame[:8] + (1234).to_bytes(4, "big") + frame[12:], 4)
 
 
-@pytest.mark.parametrize(("key", "version"), [(HEARTBEAT, 4), (FIND_COORDINATOR, 7)])
+def metadata(version: int, **fields: Any) -> bytes:
+    cls = REQUESTS[METADATA]
+    topic = part(cls, version, "MetadataRequestTopic", name="orders", **fields)
+    return framed(cls[version](topics=[topic, topic], allow_auto_topic_creation=True), 9, "c")
+
+
+@pytest.mark.parametrize("version", range(4, 14))
+def test_kept_metadata_creates_no_topics(version: int) -> None:
+    made = encoder()
+    made._placement.ranges = {METADATA: (0, 13)}
+    frame = metadata(version)
+    found = made.encode(recorded(api_key=METADATA, api_version=version, frame=frame), 5)
+    assert found is not None
+    message = body(found)
+    assert (found.version, [topic.name for topic in message.topics]) == (version, ["orders"] * 2)
+    assert not message.allow_auto_topic_creation
+    assert len(found.data) == len(frame)
+    everything = framed(REQUESTS[METADATA][version](topics=None, allow_auto_topic_creation=True), 9, "c")
+    found = made.encode(recorded(api_key=METADATA, api_version=version, frame=everything), 5)
+    assert body(found).topics is None
+    assert not body(found).allow_auto_topic_creation
+
+
+@pytest.mark.parametrize(
+    ("version", "frame"),
+    [
+        (0, metadata(0)),
+        (3, metadata(3)),
+        (12, metadata(12, topic_id=uuid.uuid4())),
+        (9, metadata(9)[:30]),
+    ],
+)
+def test_metadata_that_can_not_be_told_so_is_a_ping(version: int, frame: bytes) -> None:
+    made = encoder()
+    made._placement.ranges = {METADATA: (0, 13)}
+    found = made.encode(recorded(api_key=METADATA, api_version=version, frame=frame, response_bytes=60), 5)
+    assert found is not None
+    assert (found.version, body(found).topics) == (9, [])
+
+
+@pytest.mark.parametrize(
+    ("key", "version"),
+    [(HEARTBEAT, 4), (FIND_COORDINATOR, 7), (LIST_OFFSETS, 6), (OFFSET_FETCH, 10), (EPOCHS, 4)],
+)
 def test_others_become_pings(key: int, version: int) -> None:
     made = encoder()
-    made._placement.ranges = {FIND_COORDINATOR: (0, 6), HEARTBEAT: (0, 4)}
+    made._placement.ranges = {key: (0, 10), FIND_COORDINATOR: (0, 6)}
     found = made.encode(recorded(api_key=key, api_version=version, frame=frames.request(key, version)), 5)
     assert found is not None
     assert found.api_key == METADATA

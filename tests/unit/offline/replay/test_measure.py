@@ -2,24 +2,35 @@
 
 import json
 
-from offline.replay.driver import DROPPED, LOST, PENDING, SILENT, Samples
 from offline.replay.measure import result, series
 from offline.replay.report import page
+from offline.replay.samples import (
+    DROPPED,
+    LEFT_OUT,
+    LOST,
+    NEVER_SENT,
+    SILENT,
+    UNANSWERED,
+    Samples,
+)
 from offline.replay.schedule import Plan, plan
-from protocol.api import FETCH
+from offline.replay.shares import LeftOut
+from protocol.api import FETCH, METADATA, PRODUCE
 from tests.unit.offline.replay.rows import recorded
 
 
 def measured() -> tuple[Plan, Samples]:
     """Eight requests, one every 500 ms: four answered, one each lost, dropped, unanswered, without answer."""
+    outcomes = (1000, 2000, 3000, 4000, LOST, DROPPED, UNANSWERED, SILENT)
     rows = [
-        recorded(seq=seq, mono_us=seq * 500_000, api_key=FETCH if seq % 2 else 0, throttle_ms=5 * seq)
+        recorded(seq=seq, mono_us=seq * 500_000, api_key=FETCH if seq % 2 else PRODUCE, throttle_ms=5 * seq)
         for seq in range(8)
     ]
     planned = plan(rows, 1.0)
     samples = Samples(8)
-    for place, latency_us in enumerate((1000, 2000, 3000, 4000, LOST, DROPPED, PENDING, SILENT)):
+    for place, latency_us in enumerate(outcomes):
         samples.latency_us[place] = latency_us
+        samples.sent_as[place] = rows[place].api_key
         samples.late_us[place] = 100
         samples.request_bytes[place] = 1000
     samples.throttle_ms[2] = 30
@@ -29,7 +40,7 @@ def measured() -> tuple[Plan, Samples]:
 
 def test_every_request_is_counted_once() -> None:
     planned, samples = measured()
-    found = result(planned, samples, 1.0, 2)
+    found = result(planned, samples, 1.0, LeftOut(2, 30))
     assert found["requests"] == {
         "sent": 7,
         "answered": 4,
@@ -37,11 +48,23 @@ def test_every_request_is_counted_once() -> None:
         "unanswered": 1,
         "lost_with_connection": 1,
         "dropped_here": 1,
+        "never_connected": 0,
+        "nothing_left_of": 0,
+        "not_reached": 0,
         "connect_errors": 0,
         "partitions_left_out": 2,
+        "bytes_left_out": 30,
         "errors": {"6": 1},
     }
-    assert found["latency_ms"] == {"p50": 2.0, "p90": 4.0, "p99": 4.0, "p99.9": 4.0, "max": 4.0, "mean": 2.5}
+    # Of seven that wanted an answer the fourth is the median, and three never got any.
+    assert found["latency_ms"] == {
+        "p50": 4.0,
+        "p90": None,
+        "p99": None,
+        "p99.9": None,
+        "max": None,
+        "mean": None,
+    }
     assert found["throttle_ms"] == {
         "requests": 1,
         "total_ms": 30,
@@ -58,14 +81,14 @@ def test_time_series_goes_by_seconds() -> None:
     assert series(*measured()) == [
         (0.0, 2, 2, 1.0, 2.0),
         (1.0, 2, 2, 3.0, 4.0),
-        (2.0, 2, 0, 0, 0),
-        (3.0, 2 / 0.5, 0, 0, 0),  # which ends with the last request, at 3.5 s
+        (2.0, 2, 0, None, None),
+        (3.0, 2 / 0.5, 0, None, None),  # which ends with the last request, at 3.5 s
     ]
 
 
 def test_page_stands_alone_and_escapes() -> None:
     planned, samples = measured()
-    text = page("Replay of <x>", "h:1", result(planned, samples, 2.0, 0), series(planned, samples))
+    text = page("Replay of <x>", "h:1", result(planned, samples, 2.0, LeftOut()), series(planned, samples))
     assert "Replay of &lt;x&gt;" in text
     assert "http" not in text.replace("http-equiv", "")
     assert text.count("<svg") == 2
@@ -73,6 +96,64 @@ def test_page_stands_alone_and_escapes() -> None:
 
 def test_nothing_answered_is_a_result_too() -> None:
     planned, _ = measured()
-    found = result(planned, Samples(8), 1.0, 0)
-    assert (found["latency_ms"], found["requests"]["unanswered"]) == (None, 8)
-    page("x", "h:1", found, series(planned, Samples(8)))
+    samples = Samples(8)
+    for place in range(8):
+        samples.latency_us[place] = UNANSWERED
+    found = result(planned, samples, 1.0, LeftOut())
+    assert found["requests"]["unanswered"] == 8
+    assert set(found["latency_ms"].values()) == {None}
+    assert "<td>no answer</td>" in page("x", "h:1", found, series(planned, samples))
+
+
+def test_nothing_reached_has_no_latency() -> None:
+    planned, _ = measured()
+    found = result(planned, Samples(8), 1.0, LeftOut())
+    assert (found["latency_ms"], found["requests"]["not_reached"]) == (None, 8)
+
+
+def test_target_that_stalls_shows_in_the_tail() -> None:
+    """180 of 200 are never answered: neither the median nor anything above is known."""
+    planned = plan([recorded(seq=seq, mono_us=seq) for seq in range(200)], 1.0)
+    samples = Samples(200)
+    for place in range(200):
+        samples.latency_us[place] = 2900 if place < 20 else UNANSWERED
+        samples.sent_as[place] = PRODUCE
+    found = result(planned, samples, 1.0, LeftOut())
+    assert set(found["latency_ms"].values()) == {None}
+    assert series(planned, samples)[0][3:] == (None, None)
+    samples.latency_us[20] = NEVER_SENT
+    assert result(planned, samples, 1.0, LeftOut())["requests"]["sent"] == 199
+
+
+def test_what_nothing_was_left_of_is_in_no_percentile() -> None:
+    planned = plan([recorded(seq=seq) for seq in range(2)], 1.0)
+    samples = Samples(2)
+    samples.latency_us[0], samples.latency_us[1] = 1000, LEFT_OUT
+    found = result(planned, samples, 1.0, LeftOut(1, 10))
+    assert (found["latency_ms"]["max"], found["requests"]["nothing_left_of"]) == (1.0, 1)
+
+
+def test_what_wanted_no_answer_is_in_no_percentile() -> None:
+    planned = plan([recorded(seq=seq) for seq in range(2)], 1.0)
+    samples = Samples(2)
+    samples.latency_us[0], samples.latency_us[1] = NEVER_SENT, SILENT
+    samples.wanted[0] = samples.wanted[1] = 0
+    found = result(planned, samples, 1.0, LeftOut())
+    assert (found["latency_ms"], found["apis"], found["requests"]["sent"]) == (None, {}, 1)
+
+
+def test_apis_are_named_by_what_was_sent() -> None:
+    planned = plan([recorded(api_key=11), recorded(seq=1, api_key=METADATA)], 1.0)
+    samples = Samples(2)
+    for place in range(2):
+        samples.latency_us[place], samples.sent_as[place] = 1000, METADATA
+    assert list(result(planned, samples, 1.0, LeftOut())["apis"]) == ["JoinGroup (as Metadata)", "Metadata"]
+
+
+def test_curve_has_a_gap_where_nothing_is_known() -> None:
+    planned, samples = measured()
+    rows = [(0.0, 1.0, 1.0, 1.0, 2.0), (1.0, 1.0, 0.0, None, None), (2.0, 1.0, 1.0, 1.0, 2.0)]
+    text = page("x", "h:1", result(planned, samples, 1.0, LeftOut()), rows)
+    # Two pieces of one point each, for p50 and for p99.
+    assert text.count('d="M0.0,90.0 M860.0,90.0"') == 1
+    assert text.count('d="M0.0,0.0 M860.0,0.0"') == 1

@@ -106,7 +106,54 @@ def test_capture_without_rows_says_so(tmp_path: Path) -> None:
         read([written(tmp_path / "x.parquet", 0)])
 
 
-def test_too_many_rows_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "REQUESTS_MAX", 1)
-    with pytest.raises(CaptureError, match="more than 1 requests"):
-        read([written(tmp_path / "x.parquet")])
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"bytes": None}, "an entry whose bytes is None"),
+        ({"topic": None}, "an entry whose topic is None"),
+        ({"partition": None}, "an entry whose partition is None"),
+        (None, "an entry whose bytes is None"),  # there is no such field
+    ],
+)
+def test_partition_that_is_none_is_named(
+    tmp_path: Path, entry: dict[str, object] | None, problem: str
+) -> None:
+    columns = schema()
+    at = columns.get_field_index("partitions")
+    fields = [field.with_nullable(nullable=True) for field in columns.field(at).type.value_type]
+    if entry is None:
+        fields = [field for field in fields if field.name != "bytes"]
+    columns = columns.set(at, pa.field("partitions", pa.list_(pa.struct(fields)), nullable=False))
+    good = {each.name: EXAMPLES.get(each.type, 7) for each in COLUMNS}
+    path = write(
+        tmp_path / "x.parquet",
+        [good | {"partitions": [EXAMPLES["list<struct>"][0] | (entry or {})]}],
+        columns,
+    )
+    with pytest.raises(CaptureError, match=f"row 1 is not of the layout: .*{problem}"):
+        read([path])
+
+
+def with_frames(path: Path, frames: list[bytes | None]) -> Path:
+    row = {column.name: EXAMPLES.get(column.type, 7) for column in COLUMNS}
+    return write(
+        path, [row | {"frame": frame} for frame in frames], schema().append(pa.field("frame", pa.binary()))
+    )
+
+
+def test_frames_are_read_with_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "_FRAMES_AT_ONCE", 2)
+    path = with_frames(tmp_path / "x.parquet", [b"a", b"", b"c"])
+    assert [row.frame for row in read([path])] == [b"a", b"", b"c"]
+    with pytest.raises(CaptureError, match="row 1 is not of the layout: frame is not bytes"):
+        read([with_frames(tmp_path / "y.parquet", [None])])
+
+
+def test_more_than_memory_holds_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A row, its one partition, and a frame of 1 MiB; of the second there is no room.
+    monkeypatch.setattr(reading, "HELD_BYTES_MAX", 2 << 20)
+    path = with_frames(tmp_path / "x.parquet", [bytes(1 << 20)] * 2)
+    with pytest.raises(CaptureError, match=r"x.parquet: takes more than 2 MiB of memory, .*after 1 requests"):
+        read([path])
+    monkeypatch.setattr(reading, "HELD_BYTES_MAX", 3 << 20)
+    assert len(read([path])) == 2

@@ -1,39 +1,10 @@
-"""What the target has to speak, and where recorded partitions go."""
+"""What a recording needs, and where its partitions go."""
 
-import pytest
-
-from offline.replay import messages, target
-from offline.replay.answers import Broker, Topic
-from offline.replay.errors import TargetError
+from offline.replay.answers import Topic
 from offline.replay.schedule import Part
 from offline.replay.target import Placement, wanted
-from protocol.api import FETCH, HEARTBEAT, PRODUCE
+from protocol.api import FETCH, HEARTBEAT
 from tests.unit.offline.replay.rows import recorded
-
-HERE = Broker("h", 1)
-ALL = {key: (0, version + 1) for key, version in messages.VERSIONS.items()}
-
-
-def test_highest_produce_that_names_topics_is_sent() -> None:
-    assert target._versions(HERE, ALL) == 10
-    assert target._versions(HERE, ALL | {PRODUCE: (3, 13)}) == 12
-
-
-@pytest.mark.parametrize(
-    ("offered", "problem"),
-    [
-        (ALL | {FETCH: (4, 11)}, "h:1: refuses Fetch version 12; it has 4 to 11"),
-        (ALL | {FETCH: (13, 17)}, "h:1: refuses Fetch version 12; it has 13 to 17"),
-        (
-            {key: found for key, found in ALL.items() if key != PRODUCE},
-            "h:1: refuses Produce version 9; it has none",
-        ),
-    ],
-)
-def test_refused_api_is_named(offered: dict[int, tuple[int, int]], problem: str) -> None:
-    with pytest.raises(TargetError) as raised:
-        target._versions(HERE, offered)
-    assert str(raised.value) == problem
 
 
 def test_recording_says_what_is_needed() -> None:
@@ -46,7 +17,18 @@ def test_recording_says_what_is_needed() -> None:
         ]
     )
     assert found.leaders == {"a": {1: 3}, "b": {0: 1}}
-    assert (found.fetched, found.brokers) == ({("b", 0): 70}, {1, 3})
+    assert (found.fetched, found.brokers) == ({("b", 0, 1): 70}, {1, 3})
+
+
+def test_what_brought_nothing_is_not_needed() -> None:
+    found = wanted([recorded(api_key=FETCH, partitions=(Part("a", 0, 0, -1),))])
+    assert (found.leaders, found.fetched) == ({}, {})
+
+
+def test_broker_that_is_not_known_hides_none_that_is() -> None:
+    found = wanted([recorded(broker=3), recorded(broker=-1)])
+    assert found.leaders == {"a": {0: 3}}
+    assert wanted([recorded(broker=-1)]).leaders == {"a": {0: -1}}
 
 
 def test_partition_stays_where_its_broker_leads_it() -> None:

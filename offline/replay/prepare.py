@@ -1,0 +1,219 @@
+"""What is done before a replay: look at the target, make what is missing there, and learn where partitions begin.
+
+Topics that are missing are made on request, led as they were recorded; and filled, so that a Fetch finds as many bytes
+as it brought then. A broker gives whole batches to whoever asks for less than the first, and exactly what is asked for
+beyond it, so the first is as small as one can be. What was there before is read as it is.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from offline.replay import answers, messages
+from offline.replay.answers import Broker, Topic
+from offline.replay.errors import TargetError
+from offline.replay.payload import BATCH_BYTES_MIN, batch
+from offline.replay.peer import Peer
+from offline.replay.target import Placement, Wanted
+from protocol.api import API_NAMES, API_VERSIONS, CREATE_TOPICS, LIST_OFFSETS, METADATA, PRODUCE
+from protocol.errors import WireError
+
+__all__ = ["FILL_BYTES_MAX", "prepare"]
+
+_LEADER_SECONDS_MAX: Final = 20.0
+_AGAIN_SECONDS: Final = 0.2
+_EXISTS: Final = 36
+# Of a broker that has not heard yet of a topic, or of being its leader.
+_PASSING: Final = frozenset((3, 5, 6))
+# A partition is filled with as much as its largest Fetch brought, and no more than this.
+FILL_BYTES_MAX: Final = 16 * 1024 * 1024
+_FILL_BATCHES: Final = 64
+_PRODUCE_NAMES_MAX: Final = 12  # from 13 on topics are named by id
+
+
+class Asked(Protocol):
+    """A broker that answers."""
+
+    async def ask(self, api_key: int, body: bytes) -> bytes:
+        """Give the answer."""
+
+
+async def prepare(
+    address: Broker, need: Wanted, *, create: bool, replicas: int, say: Callable[[str], None]
+) -> Placement:
+    """Look at the target, and make what is missing.
+
+    Raises:
+        TargetError: it can not be reached, refuses an API, or lacks topics.
+    """
+    first = Peer(address)
+    try:
+        offered = answers.ranges(await first.ask(API_VERSIONS, messages.api_versions()))
+        produce_version = _versions(address, offered)
+        names = sorted(need.leaders)
+        brokers, topics = answers.read_metadata(await first.ask(METADATA, messages.metadata(names)))
+        if not brokers:
+            raise TargetError(f"{address.host}:{address.port}: names no brokers")
+        nodes = _nodes(need.brokers, brokers, address)
+        missing = [name for name in names if name not in topics or topics[name].error]
+        if missing and not create:
+            shown = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
+            raise TargetError(f"the target lacks {len(missing)} topics ({shown}); --create makes them")
+        for name in missing:
+            await _create(first, name, need.leaders[name], nodes, sorted(brokers), replicas)
+        if missing:
+            say(f"{len(missing)} topics created")
+            topics = await _led(first, names)
+        placement = Placement({old: brokers[new] for old, new in nodes.items()}, nodes, topics)
+        placement.produce_version, placement.ranges = produce_version, offered
+        await _fill_and_locate(placement, need, set(missing), brokers, say)
+        return placement
+    except WireError as error:
+        raise TargetError(f"{address.host}:{address.port}: answers what no broker does: {error}") from error
+    finally:
+        await first.close()
+
+
+def _versions(address: Broker, offered: Mapping[int, tuple[int, int]]) -> int:
+    """See that the target speaks what is sent; the version of Produce to send."""
+    for api_key, version in messages.VERSIONS.items():
+        low, high = offered.get(api_key, (0, -1))
+        if api_key == PRODUCE:
+            low = min(low, version)
+        if not low <= version <= high:
+            has = f"it has {low} to {high}" if high >= 0 else "it has none"
+            raise TargetError(
+                f"{address.host}:{address.port}: refuses {API_NAMES[api_key]} version {version}; {has}"
+            )
+    return min(offered[PRODUCE][1], _PRODUCE_NAMES_MAX)
+
+
+def _nodes(recorded: Iterable[int], brokers: Mapping[int, Broker], address: Broker) -> dict[int, int]:
+    """Recorded broker -> the target's: itself, else those that are nobody yet, else all, round and round.
+
+    Who is not known (-1) is the broker at `address`, or the first.
+    """
+    there = sorted(brokers)
+    found = {node: node for node in recorded if node in brokers}
+    others = sorted(set(recorded) - set(found))
+    free = [node for node in there if node not in found]
+    for place, node in enumerate(others):
+        found[node] = free[place] if place < len(free) else there[(place - len(free)) % len(there)]
+    found[-1] = next((node for node in there if brokers[node] == address), there[0])
+    return found
+
+
+async def _create(
+    peer: Peer,
+    name: str,
+    leaders: Mapping[int, int],
+    nodes: Mapping[int, int],
+    brokers: list[int],
+    replicas: int,
+) -> None:
+    rows = []
+    for partition in range(max(leaders) + 1):
+        leader = nodes[leaders[partition]] if partition in leaders else brokers[partition % len(brokers)]
+        at = brokers.index(leader)
+        rows.append([brokers[(at + step) % len(brokers)] for step in range(min(replicas, len(brokers)))])
+    error, message = answers.read_created(await peer.ask(CREATE_TOPICS, messages.create_topic(name, rows)))
+    if error not in (answers.NONE, _EXISTS):
+        raise TargetError(f"topic {name}: can not be created: error {error}: {message}")
+
+
+async def _led(peer: Peer, names: list[str]) -> dict[str, Topic]:
+    """Topics, once somebody leads every partition of them."""
+    until = time.monotonic() + _LEADER_SECONDS_MAX
+    while True:
+        _, topics = answers.read_metadata(await peer.ask(METADATA, messages.metadata(names)))
+        if all(name in topics and not topics[name].error for name in names) and all(
+            leader >= 0 for topic in topics.values() for leader in topic.leaders.values()
+        ):
+            return topics
+        if time.monotonic() > until:
+            raise TargetError(f"topics have no leaders after {_LEADER_SECONDS_MAX:g} s")
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _fill_and_locate(
+    placement: Placement,
+    need: Wanted,
+    new: set[str],
+    brokers: Mapping[int, Broker],
+    say: Callable[[str], None],
+) -> None:
+    """Fill new partitions, and learn where all begin that are fetched from."""
+    sizes: dict[tuple[str, int], int] = defaultdict(int)
+    for (topic, recorded, broker), size in need.fetched.items():
+        partition = placement.partition(topic, recorded, broker)
+        if partition >= 0:
+            sizes[topic, partition] += size
+    peers = {node: Peer(broker) for node, broker in brokers.items()}
+    try:
+        by_leader: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        for (topic, partition), size in sorted(sizes.items()):
+            leader = placement.topics[topic].leaders[partition]
+            by_leader[leader][topic].append(partition)
+            if topic in new:
+                await _fill(peers[leader], topic, partition, min(size, FILL_BYTES_MAX))
+        filled = sum(topic in new for topic, _ in sizes)
+        if filled:
+            say(f"{filled} partitions filled")
+        for leader, topics in by_leader.items():
+            for topic, partitions in topics.items():
+                for partition, offset in (await _locate(peers[leader], topic, partitions)).items():
+                    placement.offsets[topic, partition] = offset
+    finally:
+        for peer in peers.values():
+            await peer.close()
+
+
+async def _patiently(peer: Asked, api_key: int, body: bytes, passing: Callable[[bytes], bool]) -> bytes:
+    """Ask again, as long as an answer is one that passes by itself and there is time; gives the last one."""
+    until = time.monotonic() + _LEADER_SECONDS_MAX
+    while True:
+        frame = await peer.ask(api_key, body)
+        if not passing(frame) or time.monotonic() > until:
+            return frame
+        await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _locate(peer: Asked, topic: str, partitions: list[int]) -> dict[int, int]:
+    """Where partitions begin."""
+
+    def passing(frame: bytes) -> bool:
+        return any(error in _PASSING for error, _ in answers.offset_of(frame).values())
+
+    frame = await _patiently(peer, LIST_OFFSETS, messages.list_offsets(topic, partitions), passing)
+    found = answers.offset_of(frame)
+    for partition in partitions:
+        error, _ = found.get(partition, (-1, 0))
+        if error:
+            raise TargetError(f"topic {topic}: where partition {partition} begins is not told: error {error}")
+    return {partition: max(offset, 0) for partition, (_, offset) in found.items()}
+
+
+async def _fill(peer: Asked, topic: str, partition: int, size: int) -> None:
+    def error_of(frame: bytes) -> int:
+        return answers.outcome(frame, PRODUCE, messages.VERSIONS[PRODUCE])[0]
+
+    now_ms = int(time.time() * 1000)
+    for each in _batches(size):
+        body = messages.produce(-1, [(topic, [(partition, batch(each, 1, now_ms))])])
+        frame = await _patiently(peer, PRODUCE, body, lambda frame: error_of(frame) in _PASSING)
+        if error_of(frame):
+            raise TargetError(f"topic {topic}: can not be filled: error {error_of(frame)}")
+        _, throttle_ms = answers.outcome(frame, PRODUCE, messages.VERSIONS[PRODUCE])
+        await asyncio.sleep(throttle_ms / 1000)
+
+
+def _batches(size: int) -> list[int]:
+    """Sizes of the batches that a partition is filled with.
+
+    >>> _batches(3000)
+    [69, 1024, 1024, 1024]
+    """
+    each = max(1024, size // _FILL_BATCHES)
+    return [BATCH_BYTES_MIN, *[each] * -(-(size - BATCH_BYTES_MIN) // each)]

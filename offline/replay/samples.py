@@ -1,0 +1,64 @@
+"""What became of each request of a plan, by its place in it.
+
+NOT_REACHED --- due, no room ---------------------------> DROPPED
+            --- due, nothing left to send --------------> LEFT_OUT
+            --- due, and there never was a connection --> NEVER_SENT
+            --- given to a connection, asks for nothing > SILENT
+            --- given to a connection ------------------> UNANSWERED
+UNANSWERED  --- its answer is here ---------------------> its latency, 0 or more
+            --- the connection ended -------------------> LOST
+"""
+
+from array import array
+from typing import Final
+
+__all__ = [
+    "DROPPED",
+    "LEFT_OUT",
+    "LOST",
+    "NEVER_ANSWERED",
+    "NEVER_SENT",
+    "NOT_REACHED",
+    "SENT",
+    "SILENT",
+    "UNANSWERED",
+    "Samples",
+]
+
+# In place of a latency.
+NOT_REACHED: Final = -1  # the replay ended before
+UNANSWERED: Final = -2  # the replay ended while its connection was open
+DROPPED: Final = -3
+LOST: Final = -4
+SILENT: Final = -5
+NEVER_SENT: Final = -6
+LEFT_OUT: Final = -7
+
+# With those that have a latency: what a connection was given.
+SENT: Final = frozenset((UNANSWERED, LOST, SILENT))
+# However long one had waited for it, it would not have come.
+NEVER_ANSWERED: Final = frozenset((UNANSWERED, LOST, DROPPED, NEVER_SENT))
+
+
+class Samples:
+    """What is measured of each, times in us.
+
+    Attributes:
+        sent_as: the API that was sent, which need not be the one that was recorded.
+        wanted: 0 where no answer was asked for.
+    """
+
+    def __init__(self, count: int) -> None:
+        self.late_us = array("q", bytes(8 * count))
+        self.latency_us = array("q", [NOT_REACHED]) * count
+        self.throttle_ms = array("i", bytes(4 * count))
+        self.error = array("h", bytes(2 * count))
+        self.sent_as = array("h", [-1]) * count
+        self.wanted = bytearray(b"\1") * count
+        self.request_bytes = array("i", bytes(4 * count))
+        self.response_bytes = array("i", bytes(4 * count))
+        self.connect_errors = 0
+
+    def endless(self, place: int) -> bool:
+        """Whether an answer was asked for, and is longer in coming than any that came."""
+        return bool(self.wanted[place]) and self.latency_us[place] in NEVER_ANSWERED

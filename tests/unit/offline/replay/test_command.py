@@ -1,0 +1,173 @@
+"""The command line: what is checked before, what ends it, and with which code."""
+
+import json
+import os
+import signal
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offline.replay import command
+from offline.replay.__main__ import parser
+from offline.replay.answers import Broker, Topic
+from offline.replay.command import main
+from offline.replay.target import Placement
+from protocol.api import HEARTBEAT, PRODUCE
+from tests.cluster import HOST, free_port
+from tests.support.captures import write
+
+# Metadata 9 after the number it was asked with: no throttle time, no brokers.
+NOTHING = bytes(1) + bytes(4) + b"\1\0" + bytes(4) + b"\1" + bytes(4) + b"\0"
+
+
+class Echo(socketserver.BaseRequestHandler):
+    """Answers every request."""
+
+    asked = threading.Event()
+
+    def handle(self) -> None:
+        file = self.request.makefile("rb")
+        while prefix := file.read(4):
+            asked = file.read(int.from_bytes(prefix, "big"))
+            answer = asked[4:8] + NOTHING
+            self.asked.set()
+            self.request.sendall(len(answer).to_bytes(4, "big") + answer)
+
+
+@pytest.fixture
+def echo() -> Iterator[int]:
+    """The port of a server that answers everything."""
+    with socketserver.ThreadingTCPServer((HOST, 0), Echo) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        Echo.asked.clear()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+def capture(directory: Path, count: int, api_key: int = HEARTBEAT, **more: Any) -> Path:
+    """A request every 20 ms, on one connection."""
+    row = {
+        "wall_ms": 1_790_000_000_000,
+        "process": "p",
+        "connection": 1,
+        "principal": "ANONYMOUS",
+        "client_id": "c",
+        "ip": "192.0.2.1",
+        "listener": "clients",
+        "broker": 1,
+        "api_key": api_key,
+        "api_version": 4,
+        "request_bytes": 100,
+        "response_bytes": 60,
+        "upstream_us": 900,
+        "throttle_ms": 0,
+        "delay_ms": 0,
+        "quota": "",
+        "mutations": 0,
+        "partitions": [],
+    }
+    rows = [row | {"mono_us": 20_000 * number, "seq": number} | more for number in range(count)]
+    return write(directory / "capture-p-000001.parquet", rows)
+
+
+@pytest.fixture
+def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, dict[str, Any]]]:
+    """Run the command against a port; nothing is asked of the target before."""
+
+    def run(port: int, rows: Path, *words: str) -> tuple[int, dict[str, Any]]:
+        async def prepared(address: Broker, *_args: object, **_more: object) -> Placement:
+            return Placement({-1: address, 1: address}, {-1: 1, 1: 1}, {"a": Topic(0, {0: 1})})
+
+        monkeypatch.setattr(command, "prepare", prepared)
+        report = tmp_path / "found.json"
+        line = ["replay", str(rows), "--target", f"{HOST}:{port}", "--no-progress", "--json", str(report)]
+        code = main(parser().parse_args([*line, *words]))
+        assert sorted(path.name for path in tmp_path.glob("*.inprogress")) == []
+        return code, json.loads(report.read_text()) if report.exists() else {}
+
+    return run
+
+
+Replay = Callable[..., tuple[int, dict[str, Any]]]
+
+
+def test_answered_is_success(tmp_path: Path, echo: int, replay: Replay) -> None:
+    code, found = replay(echo, capture(tmp_path, 5), "--html", str(tmp_path / "found.html"))
+    assert (code, found["requests"]["answered"], found["stopped_by_signal"]) == (0, 5, 0)
+    assert found["apis"]["Heartbeat (as Metadata)"]["answered"] == 5
+    assert (tmp_path / "found.html").exists()
+
+
+@pytest.mark.parametrize(("there", "expected"), [(True, (0, 5)), (False, (3, 0))])
+def test_nothing_asked_for_an_answer(
+    tmp_path: Path, echo: int, replay: Replay, there: bool, expected: tuple[int, int]
+) -> None:
+    part = {"topic": "a", "partition": 0, "bytes": 100, "records": 1}
+    rows = capture(tmp_path, 5, PRODUCE, response_bytes=-1, partitions=[part])
+    code, found = replay(echo if there else free_port(), rows)
+    assert (code, found["requests"]["sent"]) == expected
+
+
+def test_nothing_answered_is_told_by_the_code(tmp_path: Path, replay: Replay) -> None:
+    code, found = replay(free_port(), capture(tmp_path, 5))
+    assert (code, found["requests"]["never_connected"]) == (3, 5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_replay_reports_what_there_is(
+    tmp_path: Path,
+    echo: int,
+    replay: Replay,
+    number: signal.Signals,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A minute's recording."""
+    before = signal.getsignal(number)
+
+    def stop() -> None:
+        Echo.asked.wait(30)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=stop, daemon=True).start()
+    began = time.monotonic()
+    code, found = replay(echo, capture(tmp_path, 3000))
+    assert time.monotonic() - began < 30
+    assert (code, found["stopped_by_signal"]) == (128 + number, number)
+    assert found["requests"]["not_reached"] > 1000
+    assert f"stopped by {number.name}" in capsys.readouterr().out
+    assert signal.getsignal(number) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("", "is a directory"),
+        ("not/there.json", "not/there.json"),
+        ("capture-p-000001.parquet/x", "Not a dir"),
+    ],
+)
+def test_report_that_can_not_be_written_is_told_before(
+    tmp_path: Path, echo: int, replay: Replay, name: str, problem: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _ = replay(echo, capture(tmp_path, 3), "--html", str(tmp_path / name))
+    assert code == 2
+    captured = capsys.readouterr()
+    assert problem in captured.err
+    assert (len(captured.err.splitlines()), captured.out) == (1, "")
+
+
+@pytest.mark.parametrize("text", ["x", "h:0", "h:99999", ":1", "h:x", "x..y:9092", "a" * 64 + ":1"])
+def test_address_that_is_none_is_refused(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parser().parse_args(["replay", str(tmp_path), "--target", text])
+    assert "is not HOST:PORT" in capsys.readouterr().err
