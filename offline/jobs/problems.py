@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from offline.errors import InputError
+from offline.errors import InputError, reason
 
 __all__ = ["NAMED_MAX", "Problem", "Problems", "shown", "unreadable"]
 
@@ -90,15 +90,4 @@ def unreadable(error: Exception) -> str:
         )
     if file:
         return f"{file[0]} cannot be read to its end: it is damaged"
-    return f"the input cannot be read: {_cause(text)}"
-
-
-def _cause(text: str) -> str:
-    r"""The line that says why; py4j begins with one that says only which of its calls has failed.
-
-    >>> _cause("An error occurred while calling o184.collectToPython.\n: org.apache.spark.SparkException: no\n  at x")
-    'org.apache.spark.SparkException: no'
-    """
-    lines = [line.removeprefix(": ") for line in text.strip().splitlines()]
-    told = [line for line in lines if line and not line.startswith("An error occurred while calling")]
-    return (told or lines or ["no reason was given"])[0][:300]
+    return f"the input cannot be read: {reason(error)}"
