@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as arrow_fs
 import pyarrow.parquet as pq
 
-from offline.errors import InputError
+from offline.errors import InputError, reason
 from offline.layout import layout_problem
 from offline.places import place
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX
@@ -75,5 +75,4 @@ def look(paths: Sequence[str]) -> Iterator[Looked]:
                 name, 0, "was there and is gone: a proxy that still captures there deletes its oldest files"
             )
         except (pa.ArrowException, OSError, ValueError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            yield Looked(name, 0, f"is no whole Parquet file: cut off, or something else ({reason})")
+            yield Looked(name, 0, f"is no whole Parquet file: cut off, or something else ({reason(error)})")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from offline.arguments import ARGUMENTS, spark_arguments
-from offline.errors import InputError, OfflineError, SetupError
+from offline.errors import InputError, OfflineError, SetupError, reason
 from offline.options import ApplyOptions, BacktestOptions, Goal, IngestOptions, SparkOptions
 from quotas.definitions_file import parse_amount
 from quotas.errors import DefinitionError
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Spark's own failures (a disk that is full, memory, a lost executor) are classes that need Spark to be named.
         if not type(error).__module__.startswith(("pyspark", "py4j")):
             raise
-        print(f"sluice-offline: Spark failed: {str(error).strip().splitlines()[0][:500]}", file=sys.stderr)
+        print(f"sluice-offline: Spark failed: {reason(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -6,7 +6,11 @@ OfflineError
 +-- ApplyError     the quotas could not be brought to where they belong
 """
 
-__all__ = ["ApplyError", "InputError", "OfflineError", "SetupError"]
+from typing import Final
+
+__all__ = ["ApplyError", "InputError", "OfflineError", "SetupError", "reason"]
+
+_CHARACTERS_MAX: Final = 500
 
 
 class OfflineError(Exception):
@@ -23,3 +27,15 @@ class InputError(OfflineError):
 
 class ApplyError(OfflineError):
     """The quotas could not be brought to where they belong."""
+
+
+def reason(error: Exception) -> str:
+    r"""The line that says why something of Spark's has failed: py4j's first one says only which of its calls did.
+
+    >>> text = "An error occurred while calling o184.collectToPython.\n: org.apache.spark.SparkException: no\n  at x"
+    >>> reason(RuntimeError(text))
+    'org.apache.spark.SparkException: no'
+    """
+    lines = [line.removeprefix(": ") for line in str(error).strip().splitlines()]
+    told = [line for line in lines if line and not line.startswith("An error occurred while calling")]
+    return (told or [type(error).__name__])[0][:_CHARACTERS_MAX]

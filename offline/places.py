@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.fs as arrow_fs
 
 from offline import lineage
-from offline.errors import InputError
+from offline.errors import InputError, reason
 
 __all__ = ["MARK", "finished_text", "place"]
 
@@ -29,7 +29,7 @@ def place(name: str) -> tuple[arrow_fs.FileSystem, str]:
             name.replace("s3a://", "s3://", 1)
         )
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{name} cannot be reached: {str(error).splitlines()[0]}") from error
+        raise InputError(f"{name} cannot be reached: {reason(error)}") from error
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from offline.errors import SetupError
+from offline.errors import SetupError, reason
 from offline.options import SparkOptions
 
 __all__ = ["cores", "spark_session"]
@@ -44,9 +44,7 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     try:
         spark = builder.getOrCreate()
     except Exception as error:
-        raise SetupError(
-            f"Spark does not start with master {options.master}: {_first_line(error)}"
-        ) from error
+        raise SetupError(f"Spark does not start with master {options.master}: {reason(error)}") from error
     with tempfile.TemporaryDirectory(prefix="sluice-offline-") as directory:
         try:
             if not options.partitions:
@@ -108,7 +106,3 @@ def _packed(directory: Path) -> Path:
             for file in sorted((_ROOT / package).rglob("*.py")):
                 packed.write(file, file.relative_to(_ROOT))
     return archive
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]

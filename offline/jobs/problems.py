@@ -10,9 +10,9 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from offline.errors import InputError
+from offline.errors import InputError, reason
 
-__all__ = ["NAMED_MAX", "Problem", "Problems", "unreadable"]
+__all__ = ["NAMED_MAX", "Problem", "Problems", "shown", "unreadable"]
 
 NAMED_MAX: Final = 20  # rows in one message
 Problem = tuple[str, int, str]  # file; row, or -1 where it is about the file; what is wrong
@@ -55,14 +55,14 @@ class Problems:
 
     def said(self) -> list[str]:
         """For the operator: how much was left out, and the first of what was noted."""
-        lines = [_line(problem) for problem in self.noted[:NAMED_MAX]]
+        lines = [shown(*problem) for problem in self.noted[:NAMED_MAX]]
         if self._rows or self._files:
             lines.insert(0, f"left out: {self._rows:,} rows and {self._files:,} files; see ingest/problems")
         return lines
 
     def _judge(self, named: Sequence[Problem], more: int, noted: Sequence[Problem]) -> None:
         if named and not self._lenient:
-            lines = "\n  ".join(map(_line, named))
+            lines = "\n  ".join(shown(*problem) for problem in named)
             rest = f"\n  and {more:,} more" if more > 0 else ""
             raise InputError(
                 f"the capture cannot be used (--lenient leaves out what is bad):\n  {lines}{rest}"
@@ -70,8 +70,12 @@ class Problems:
         self.noted += noted
 
 
-def _line(problem: Problem) -> str:
-    file, row, text = problem
+def shown(file: str, row: int, text: str) -> str:
+    """A problem as a line.
+
+    >>> shown("a.parquet", 7, "seq is below 0"), shown("a.parquet", -1, "is damaged")
+    ('a.parquet, row 7: seq is below 0', 'a.parquet is damaged')
+    """
     return f"{file} {text}" if row < 0 else f"{file}, row {row}: {text}"
 
 
@@ -86,4 +90,4 @@ def unreadable(error: Exception) -> str:
         )
     if file:
         return f"{file[0]} cannot be read to its end: it is damaged"
-    return f"the input cannot be read: {text.strip().splitlines()[0][:300]}"
+    return f"the input cannot be read: {reason(error)}"

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from offline.advice.names import client_name
 from offline.advice.words import amount
 from offline.jobs.measured import Span, backtest_settings, span_of
+from offline.jobs.problems import shown
 from offline.report import Report, page
 from offline.report.content import Curve, Direction, Heavy
 from offline.store import Store
@@ -44,7 +45,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
         requests=span.requests,
         policy=settings["policy"],
         recommendations=[_recommendation(row.asDict()) for row in recommendations],
-        problems=[f"{row['file']}, row {row['row']}: {row['problem']}" for row in problems],
+        problems=[shown(row["file"], row["row"], row["problem"]) for row in problems],
         directions=directions,
         quotas=source.text("recommend/quotas.toml"),
         gateway=gateway,
