@@ -1,0 +1,16 @@
+"""What all unit tests share: each finds the process's logging as it was before."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _logging_stays() -> Iterator[None]:
+    """Commands set logging up for a process of their own; what they would leave here is a closed stream."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
