@@ -1,17 +1,18 @@
 """Whether a Parquet file's schema is that of a capture, in this version of the layout; and if not, why."""
 
-from typing import Final
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Final
 
 from protocol.capture import COLUMNS, SCHEMA_KEY, SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = ["layout_problem"]
 
 _KEY: Final = SCHEMA_KEY.encode()
 
 
-def layout_problem(schema: pa.Schema) -> str:
+def layout_problem(schema: "pa.Schema") -> str:
     """What is wrong with it, as the end of a sentence that begins with the file's name; "" = nothing."""
     version = (schema.metadata or {}).get(_KEY)
     if version is None:

@@ -8,9 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from offline.layout import layout_problem
 from offline.replay.errors import CaptureError
 from offline.replay.schedule import Part, Recorded
@@ -83,6 +80,11 @@ def read(files: Sequence[Path]) -> list[Recorded]:
 
 
 def _rows(path: Path) -> Iterator[Recorded]:
+    try:
+        import pyarrow as pa  # an extra: the commands are there without it
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise CaptureError(f"{error.name} is not installed: Sluice's extra `offline` brings it") from error
     number = 0
     try:
         with pq.ParquetFile(path) as file:

@@ -1,5 +1,6 @@
 """The command line: what is said where something is missing, in one line and with exit code 2."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,13 @@ def test_wrong_arguments_are_refused_before_anything_starts(arguments: list[str]
     with pytest.raises(SystemExit) as caught:
         main(arguments)
     assert caught.value.code == 2
+
+
+def test_replay_without_pyarrow_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "capture-p-1.parquet").write_bytes(b"")
+    assert main(["replay", str(tmp_path), "--target", "127.0.0.1:1"]) == 2
+    said = capsys.readouterr().err
+    assert said == "sluice-offline replay: pyarrow is not installed: Sluice's extra `offline` brings it\n"
