@@ -212,6 +212,12 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
         "sluice_topics_rejected", "Topics over the partition mutation quota", stats.topics_rejected, "api"
     )
     yield _counter(
+        "sluice_produce_refused",
+        "Produce requests whose turn did not come within the longest hold",
+        stats.produce_refused,
+        "kind",
+    )
+    yield _counter(
         "sluice_topics_would_reject",
         "Topics that were not rejected only because nothing is enforced",
         stats.topics_would_reject,

@@ -69,6 +69,7 @@ class Stats:
         "lease_requests",
         "muted",
         "pipe_fallbacks",
+        "produce_refused",
         "quota_requests",
         "reassignment_ends",
         "reassignment_requests",
@@ -117,6 +118,8 @@ class Stats:
         self.held_bytes = 0  # bytes of held requests that were already read
         self.held_ms_total = 0
         self.client_closed_muted = 0
+        # Produce requests whose slot did not come within the longest hold: "acks", "acks0", or "late" in mid-frame.
+        self.produce_refused: Counter[str] = Counter()
         self.fetches_answered = 0  # Fetches answered here, that no broker saw
         self.session_translations = 0
         self.topics_rejected: Counter[str] = Counter()  # over the mutation quota and never forwarded, by API

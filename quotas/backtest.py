@@ -137,7 +137,7 @@ def _run(
                 options.window_samples,
                 int(options.window_seconds * 1000),
                 int(options.burst_seconds * 1000),
-                int(options.hold_seconds_max * 1000),
+                options.new_connections == "held",
                 mute_ms_max,
                 start_s,
             ],

@@ -5,7 +5,8 @@ this does. It is also how a single client's throttling can be followed by hand.
 """
 
 import heapq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from quotas.backtest import Decided
 from quotas.client_bandwidth import Throttle
@@ -18,6 +19,8 @@ from quotas.recording import ANSWER_BYTES_MIN, FETCH_BYTES_REQUESTED, Recording
 from quotas.turn import HOLD_MS_UNBOUNDED, Turn
 
 __all__ = ["decisions_of_the_engine"]
+
+_HOLD_SECONDS_UNBOUNDED: Final = 1e9
 
 
 @dataclass(slots=True)
@@ -43,6 +46,9 @@ class _Client:
     """One client's channels at one broker."""
 
     def __init__(self, recording: Recording, limit: float, options: EngineOptions) -> None:
+        # A request that is refused comes again: what waits longer than the longest hold is the client (`recording`).
+        options = replace(options, hold_seconds_max=_HOLD_SECONDS_UNBOUNDED)
+        self._scheduled = options.policy == "schedule"
         static = StaticQuotas(producer_default=limit, consumer_default=limit)
         quota = Engine(options, Definitions(static=static)).client("", "client", broker=1)
         self._throttle: Throttle = quota.fetch if recording.consumes else quota.produce
@@ -67,7 +73,7 @@ class _Client:
         recording = self._recording
         turn = self._throttle.turn()
         group_ms = int(recording.group_ms[number]) or None
-        if group_ms is not None:
+        if group_ms is not None and not self._scheduled:
             turn.hold_ms_max = capped(HOLD_MS_UNBOUNDED, self._mute_ms_max, group_ms)
         offsets = recording.offsets
         first_us = int(recording.first_us[number])

@@ -79,8 +79,11 @@ class Throttle:
         return Turn()
 
     def leave(self, turn: Turn, now_ms: int) -> None:
-        """The channel is gone, or speaks for another client now."""
+        """The channel is gone, or speaks for another client now; of a request that ends early only what did not
+        arrive is given back.
+        """
         self.turns -= 1
+        self.bytes_total -= max(turn.announced, 0) + turn.lost
         if turn.limiter is not None:
             turn.limiter.leave(turn, now_ms)
             turn.limiter = None
@@ -96,7 +99,7 @@ class Throttle:
         Returns:
             ADMITTED; or throttle_ms: it passes now, the answer carries the time, and the channel is muted
             from now; or hold_until_ms: do not read on, ask again then (earlier is allowed), with the same
-            size.
+            size; or refused: it has been held for as long as it may be, and does not pass.
         """
         if self._version is not self._source.version:
             self._refresh(now_ms)
@@ -112,13 +115,41 @@ class Throttle:
         decision = limiter.produce(turn, size, now_ms)
         if decision.hold_until_ms:
             return decision
-        self.bytes_total += size
         if decision is not ADMITTED or held_since_ms >= 0:
             self.throttled_total += 1
             self.throttle_ms_total += decision.throttle_ms + (
                 now_ms - held_since_ms if held_since_ms >= 0 else 0
             )
+        if not decision.refused:
+            self.bytes_total += size
         return decision
+
+    def announce(self, turn: Turn, missing: int, now_ms: int) -> bool:
+        """The Produce that passed now is charged as a whole, and `missing` bytes of it are still to come.
+
+        Whoever relays them counts `Turn.announced` down, asks `produce_rest` where `Turn.lost` is above 0 before more
+        passes, and calls `arrived` at the end. False: nothing is limited here, so none of it is needed.
+        """
+        limiter = self._limiter
+        if limiter is None or turn.limiter is not limiter or not self._source.enforcing:
+            return False
+        limiter.announce(turn, missing, now_ms)
+        return True
+
+    def produce_rest(self, turn: Turn, now_ms: int) -> Decision:
+        """Charge again what was given back because it did not arrive in time; as `produce`."""
+        missing = turn.lost
+        decision = self.produce(turn, missing, now_ms)
+        if not decision.hold_until_ms and not decision.refused:
+            self.bytes_total -= missing  # it was counted when its header was seen
+            turn.lost = 0
+            self.announce(turn, missing, now_ms)
+        return decision
+
+    def arrived(self, turn: Turn) -> None:
+        """A request that was announced is here."""
+        if turn.limiter is not None:
+            turn.limiter.arrived(turn)
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
         """A Fetch is about to be forwarded: ADMITTED, or throttle_ms: answer it empty at once, and mute."""
@@ -143,6 +174,13 @@ class Throttle:
         if limiter is None or turn.limiter is not limiter or not self._source.enforcing:
             return requested
         return limiter.fetch_max_bytes(turn, requested, now_ms)
+
+    def fetch_max_wait_ms(self, turn: Turn, requested: int, now_ms: int) -> int:
+        """How long a Fetch that was admitted may wait at its broker: at most `requested`."""
+        limiter = self._limiter
+        if limiter is None or turn.limiter is not limiter or not self._source.enforcing:
+            return requested
+        return limiter.fetch_max_wait_ms(requested, now_ms)
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """A Fetch's answer of `size` bytes (4 + body) begins: ADMITTED, or throttle_ms for this answer and

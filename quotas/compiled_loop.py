@@ -33,7 +33,7 @@ SCHEDULED: Final = 0
 SAMPLES: Final = 1
 SAMPLE_MS: Final = 2
 BURST_MS: Final = 3
-HOLD_MS_MAX: Final = 4
+HOLDS_NEW: Final = 4  # kip13: whether the first Produce of a connection may have to wait
 MUTE_MS_MAX: Final = 5
 START_S: Final = 6  # the second at which `load` begins
 OPTION_FIELDS: Final = 7
@@ -96,17 +96,17 @@ def repeat(
         limit = limits[candidate]
         if options[SCHEDULED]:
             begin_ms = first_us[order[0]] // 1000
-            schedule.begin(
-                state,
-                limit,
-                begin_ms,
-                options[BURST_MS],
-                options[HOLD_MS_MAX],
+            schedule.begin(state, limit, begin_ms, options[BURST_MS], options[MUTE_MS_MAX])
+        else:
+            sampled.begin(
+                ring,
+                marks,
+                turns,
+                options[SAMPLE_MS],
                 options[MUTE_MS_MAX],
+                options[HOLDS_NEW],
                 group_caps,
             )
-        else:
-            sampled.begin(ring, marks, turns, options[SAMPLE_MS], options[MUTE_MS_MAX])
         for place in range(order.shape[0]):
             heap[place] = order[place]  # a sorted list is a heap
         rule = (options[SCHEDULED], limit, limit * (options[SAMPLES] - 1) * options[SAMPLE_MS] / 1000.0)
@@ -177,15 +177,14 @@ def _produce(
     """A Produce comes, or asks again: when its channel is free, and the bytes, if it passes."""
     _, _, _, sizes, service_us, _ = requests
     scheduled, limit, safe = rule
-    ring, marks, _, state = limiter
+    ring, marks, turns, state = limiter
     at_us = channel[DUE_US]
     now_ms = at_us // 1000
     size = int(sizes[channel[REQUEST]])
-    hold_until_ms = 0
     if scheduled:
         hold_until_ms, throttle_ms = schedule.produce(state, number, size, now_ms)
     else:
-        throttle_ms = sampled.produce(ring, marks, limit, safe, size, now_ms)
+        hold_until_ms, throttle_ms = sampled.produce(ring, marks, turns[number], limit, safe, size, now_ms)
     out[CALLS] += 1
     _note(out, trace, at_us, number, hold_until_ms, throttle_ms, size)
     if hold_until_ms:

@@ -12,7 +12,7 @@ from quotas.fair_queue import GRACE_MS, HELD_GRACE_MS, NEWCOMER_SHARE
 
 __all__ = ["ahead", "behind", "enter", "put", "remove", "started", "sweep"]
 
-# A channel's turn. The first two are as in `compiled_sampled`.
+# A channel's turn, under either policy.
 EXPECTED: Final = 0
 ADMITTED: Final = 1
 HELD_SINCE_MS: Final = 2
@@ -21,12 +21,14 @@ START: Final = 4
 SIZE: Final = 5
 QUEUED: Final = 6
 DUE_MS: Final = 7
-FORCE_MS: Final = 8
-SPREAD: Final = 9
+HOLD_END_MS: Final = 8
+UNTIL_MS: Final = 9
 PASSED: Final = 10
 WAITED: Final = 11
 HOLD_MS_MAX: Final = 12
-TURN_FIELDS: Final = 13
+GRANTED: Final = 13
+EXPOSED: Final = 14
+TURN_FIELDS: Final = 15
 
 # The queue's scalars.
 COUNT: Final = 0

@@ -6,12 +6,13 @@ are so, stands there and not here. State lives in arrays, one set for each candi
 
     ring[3, N + 1]    starts, last records and sums of the samples
     marks             the scalars of both objects, by the indices below
-    turns[channel]    of each channel: expected and admitted bytes
+    turns[channel]    of each channel, by the indices of `compiled_queue`
 """
 
 import math
 from typing import Final
 
+from quotas import compiled_queue as fair
 from quotas.compiled import Ints, compiled, inlined
 from quotas.rate import NEVER_MS
 from quotas.sampled import FETCH_BYTES_MIN, FIRST_FETCH_BYTES
@@ -32,15 +33,25 @@ IN_FLIGHT: Final = 6
 GUESS: Final = 7  # what a Fetch of a channel without history is taken for
 SAMPLE_MS: Final = 8
 MUTE_MS_MAX: Final = 9
-MARK_FIELDS: Final = 10
+HOLDS: Final = 10  # whether the first Produce of a connection waits where its client is over the quota
+MARK_FIELDS: Final = 11
 
-EXPECTED: Final = 0
-ADMITTED: Final = 1
+EXPECTED: Final = fair.EXPECTED
+ADMITTED: Final = fair.ADMITTED
+HELD_SINCE_MS: Final = fair.HELD_SINCE_MS
+HOLD_END_MS: Final = fair.HOLD_END_MS
+PASSED: Final = fair.PASSED
 
 
 @compiled
-def begin(ring: Ints, marks: Ints, turns: Ints, sample_ms: int, mute_ms_max: int) -> None:
-    """Make ring, marks and turns those of an identity that has sent nothing yet."""
+def begin(
+    ring: Ints, marks: Ints, turns: Ints, sample_ms: int, mute_ms_max: int, holds: int, caps: Ints
+) -> None:
+    """Make ring, marks and turns those of an identity that has sent nothing yet.
+
+    Args:
+        caps: each channel's own bound of a hold; 0 = none.
+    """
     ring[:] = 0
     marks[:] = 0
     marks[CURRENT] = -1
@@ -48,14 +59,34 @@ def begin(ring: Ints, marks: Ints, turns: Ints, sample_ms: int, mute_ms_max: int
     marks[GUESS] = FIRST_FETCH_BYTES
     marks[SAMPLE_MS] = sample_ms
     marks[MUTE_MS_MAX] = mute_ms_max
+    marks[HOLDS] = holds
     turns[:] = 0
     for channel in range(turns.shape[0]):
-        turns[channel, ADMITTED] = -1
+        turns[channel, ADMITTED] = turns[channel, HELD_SINCE_MS] = -1
+        turns[channel, fair.HOLD_MS_MAX] = caps[channel] or mute_ms_max
 
 
 @inlined
-def produce(ring: Ints, marks: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
-    """`SampledThrottle.produce`: the throttle time, 0 = admitted."""
+def produce(
+    ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, size: int, now_ms: int
+) -> tuple[int, int]:
+    """`SampledThrottle.produce`: hold until, or 0; and the throttle time, 0 = admitted."""
+    if not turn[PASSED]:
+        if marks[HOLDS]:
+            if turn[HELD_SINCE_MS] < 0:
+                left_ms = _throttle_ms(ring, marks, limit, now_ms, 0)
+                if left_ms > 0:
+                    turn[HELD_SINCE_MS] = now_ms
+                    turn[HOLD_END_MS] = now_ms + min(left_ms, marks[MUTE_MS_MAX], turn[fair.HOLD_MS_MAX])
+            if turn[HELD_SINCE_MS] >= 0 and turn[HOLD_END_MS] > now_ms:
+                return int(turn[HOLD_END_MS]), 0
+        turn[PASSED] = 1
+        turn[HELD_SINCE_MS] = -1
+    return 0, _pass(ring, marks, limit, safe, size, now_ms)
+
+
+@inlined
+def _pass(ring: Ints, marks: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
     _record(ring, marks, size, now_ms)
     if marks[TOTAL] <= safe and now_ms < marks[PURGE_AT_MS]:
         return 0
@@ -110,7 +141,7 @@ def fetched(ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, size
         marks[IN_FLIGHT] -= turn[ADMITTED]
         turn[ADMITTED] = -1
     turn[EXPECTED] = marks[GUESS] = max(size, turn[EXPECTED] // 2)
-    return produce(ring, marks, limit, safe, size, now_ms)
+    return _pass(ring, marks, limit, safe, size, now_ms)
 
 
 @inlined

@@ -15,11 +15,13 @@ class Decision:
     Attributes:
         hold_until_ms: do not read the payload before this time, then ask again (nothing is charged yet); 0 =
         no hold. throttle_ms: answer with this throttle_time_ms and mute the channel for it; 0 = no throttle.
+        refused: the request has been held for as long as it may be and does not pass: nothing is charged.
         reason: a short constant for logs and admin pages; "" for `ADMITTED`.
     """
 
     hold_until_ms: int = 0
     throttle_ms: int = 0
+    refused: bool = False
     reason: str = ""
 
 

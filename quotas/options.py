@@ -10,6 +10,7 @@ from typing import Literal
 Policy = Literal["kip13", "schedule"]
 Mode = Literal["enforce", "observe"]
 Scope = Literal["broker", "gateway"]
+NewConnections = Literal["held", "as-kafka"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,8 @@ class EngineOptions:
         burst_seconds: how much of its rate an idle identity may send at once (schedule).
         hold_seconds_max: how long a Produce may wait at its header (schedule); 0 = never held.
         mute_seconds_max: the longest mute; what is left over stays as debt.
+        new_connections: `held` has the first Produce of a connection wait while its client is over the quota (kip13);
+        `as-kafka` lets it pass.
         client_ids_max: identities told apart; further ones share one budget, `<other>`.
         partition_mutations_rate: partition mutations/s of all clients together (KIP-599); None = unlimited.
         partition_mutations_burst: how many of them at once; None = the rate times all windows.
@@ -40,6 +43,7 @@ class EngineOptions:
     burst_seconds: float = 1.0
     hold_seconds_max: float = 15.0
     mute_seconds_max: float = 20.0
+    new_connections: NewConnections = "held"
     client_ids_max: int = 200_000
     partition_mutations_rate: float | None = None
     partition_mutations_burst: float | None = None

@@ -72,6 +72,25 @@ class SampledRate:
         self._lasts[current] = now_ms
         self.total += value
 
+    def take_back(self, value: int, recorded_ms: int) -> None:
+        """Take back bytes that were recorded then, where they were: what has left the window leaves no credit.
+
+        >>> rate = SampledRate(11, 1000)
+        >>> rate.record(5_000_000, 0), rate.record(1_000_000, 2000)
+        (None, None)
+        >>> rate.take_back(4_000_000, 0)
+        >>> rate.total, rate.total_in(11_000)  # the first second has left the window
+        (2000000, 1000000)
+        """
+        holding = -1
+        for index, start_ms in enumerate(self._starts):
+            if start_ms <= recorded_ms and (holding < 0 or start_ms > self._starts[holding]):
+                holding = index
+        if holding >= 0:
+            taken = min(value, self._sums[holding])
+            self._sums[holding] -= taken
+            self.total -= taken
+
     def window_ms(self, now_ms: int) -> int:
         """W: from the oldest sample's start to now, at least N - 1 samples long."""
         if not self._starts:

@@ -10,7 +10,8 @@ A recording holds, for each channel (connection) its requests in the order in wh
 - Think time: a client that sent its next request after that had waited for it, and waits as long again: next request
   at free + (recorded next - recorded free). One that had sent it before (pipelining) sends it as long after this one
   as it did, and it is read when the mute is over: max(came + (recorded next - recorded came), passed, mute's end).
-- A held Produce asks again when it was told to; its client waits. A Fetch that is answered empty is sent again when
+- A held Produce asks again when it was told to; its client waits. One that would be refused is sent again until it
+  passes, so a hold has no end here. A Fetch that is answered empty is sent again when
   the mute is over, with nothing else in between; one whose answer was cut (max_bytes, KAFKA-9677) fetches what is left
   in further requests, which the broker answers at once: the data is there. A broker gives at least one batch.
 - A Fetch that was answered empty when it was recorded is not demand: it is left out, and its delay with it.

@@ -3,15 +3,19 @@
 Produce is paid afterwards: it passes, is recorded, and what is over is the throttle time of its answer. Fetch is
 admitted beforehand: if it would go over, it is answered empty "as if a non-empty response were returned".
 
+A connection made while its client is over the quota has its first Produce held for the time that is left, at most the
+longest mute: Kafka lets it pass, so that a new connection for each request is a way round (`new_connections`).
+
 Where Kafka's order cannot be kept: Kafka weighs a Fetch when its data is ready and throws the data away if it is too
 much. A proxy weighs it before it is forwarded, with this channel's last answer standing for the next one; Fetches with
 the broker count as recorded. What was forwarded is delivered, even if it turns out larger: then that answer carries the
-throttle time. And a batch larger than the whole window passes once the window is empty: Kafka refuses it for ever
-(§1.5). Mutes are capped, which Kafka's are not. It holds nobody: that is `schedule`.
+throttle time. A Fetch whose channel closes counts as delivered. And a batch larger than the whole window passes once
+the window is empty: Kafka refuses it for ever (§1.5). Mutes are capped, which Kafka's are not.
 """
 
 from typing import Final
 
+from quotas.announced import Announcements
 from quotas.decisions import ADMITTED, Decision
 from quotas.options import EngineOptions
 from quotas.rate import SampledRate
@@ -27,7 +31,9 @@ class SampledThrottle:
     """Kafka's sampled window for one identity: kip13."""
 
     __slots__ = (
+        "_announcements",
         "_expected",
+        "_holds",
         "_in_flight",
         "_limit",
         "_mute_ms_max",
@@ -51,12 +57,14 @@ class SampledThrottle:
         self._samples = options.window_samples
         self._window_ms = int(options.window_seconds * 1000)
         self._rate = SampledRate(self._samples, self._window_ms)
+        self._announcements = Announcements()
         self.configure(limit, options, now_ms)
 
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit; the recorded bytes stay, unless the windows themselves have changed."""
         assert limit > 0, "a definition checks this"
         self._limit = limit
+        self._holds = options.new_connections == "held"
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
         window_ms = int(options.window_seconds * 1000)
         if (options.window_samples, window_ms) != (self._samples, self._window_ms):
@@ -69,8 +77,44 @@ class SampledThrottle:
     def settle(self, now_ms: int) -> None:
         """Nothing to do: the window forgets by itself."""
 
-    def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:  # noqa: ARG002 - the schedule needs it
-        """Post-paid: record, then throttle for what is over."""
+    def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """Post-paid: record, then throttle for what is over. The first one of a connection waits until it is not."""
+        if self._announcements:
+            for late in self._announcements.overdue(now_ms):
+                self._rate.take_back(late.lost, late.announced_ms)
+        if not turn.passed:
+            hold_until_ms = self._holds and self._hold_until_ms(turn, now_ms)
+            if hold_until_ms:
+                return Decision(
+                    hold_until_ms=hold_until_ms, reason="new connection of a client over its quota"
+                )
+            turn.passed = True
+            turn.held_since_ms = -1
+        return self._record(size, now_ms)
+
+    def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
+        """The request that passed now is still to come, but for its first bytes."""
+        self._announcements.begin(turn, missing, now_ms)
+
+    def arrived(self, turn: Turn) -> None:
+        """All of it is here."""
+        self._announcements.end(turn)
+
+    def _hold_until_ms(self, turn: Turn, now_ms: int) -> int:
+        """Until when a connection's first Produce waits; 0 = it may pass.
+
+        That is the time for which a connection that was there already would have been muted, worked out once.
+        """
+        if turn.held_since_ms < 0:
+            left_ms = self._rate.throttle_ms(self._limit, now_ms)
+            if left_ms <= 0:
+                return 0
+            turn.held_since_ms = now_ms
+            turn.hold_end_ms = now_ms + min(left_ms, self._mute_ms_max, turn.hold_ms_max)
+        return turn.hold_end_ms if turn.hold_end_ms > now_ms else 0
+
+    def _record(self, size: int, now_ms: int) -> Decision:
+        """Record what passes, and throttle for what is over."""
         rate = self._rate
         rate.record(size, now_ms)
         if rate.total <= self._safe and now_ms < rate.purge_at_ms:
@@ -78,7 +122,7 @@ class SampledThrottle:
         throttle_ms = rate.throttle_ms(self._limit, now_ms)
         if throttle_ms <= 0:
             return ADMITTED
-        return Decision(throttle_ms=min(throttle_ms, self._mute_ms_max), reason="produce over quota")
+        return Decision(throttle_ms=min(throttle_ms, self._mute_ms_max), reason="over quota")
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
         """Admission control: throttle as if the last answer were returned again (KIP-219), else forward."""
@@ -118,6 +162,10 @@ class SampledThrottle:
             turn.admitted = granted
         return granted
 
+    def fetch_max_wait_ms(self, requested: int, now_ms: int) -> int:  # noqa: ARG002 - the schedule needs it
+        """A Fetch waits at its broker for as long as it asked for."""
+        return requested
+
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Record what was delivered; over the quota, this very answer says so."""
         if turn.admitted >= 0:
@@ -125,13 +173,15 @@ class SampledThrottle:
             turn.admitted = -1
         # One empty answer is no sign that there is nothing to fetch; ten in a row are.
         turn.expected = self._expected = max(size, turn.expected // 2)
-        return self.produce(turn, size, now_ms)
+        return self._record(size, now_ms)
 
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
         """Kafka's own order, since nothing is withheld here: record, compare, and un-record a Fetch that is
         over.
         """
-        self.leave(turn, now_ms)
+        if turn.admitted >= 0:
+            self._in_flight -= turn.admitted
+            turn.admitted = -1
         turn.expected = size
         self._rate.record(size, now_ms)
         throttle_ms = self._rate.throttle_ms(self._limit, now_ms)
@@ -139,11 +189,16 @@ class SampledThrottle:
             self._rate.record(-size, now_ms)
         return min(throttle_ms, self._mute_ms_max)
 
-    def leave(self, turn: Turn, now_ms: int) -> None:  # noqa: ARG002 - the schedule needs it
-        """Forget the Fetch that was with the broker."""
+    def leave(self, turn: Turn, now_ms: int) -> None:
+        """The channel is gone: a Fetch that was with the broker counts as delivered; what did not arrive does not."""
         if turn.admitted >= 0:
             self._in_flight -= turn.admitted
+            self._rate.record(turn.admitted, now_ms)
             turn.admitted = -1
+        missing = self._announcements.end(turn)
+        if missing:
+            self._rate.take_back(missing, turn.announced_ms)
+        turn.held_since_ms = -1
 
     def debt_bytes(self, now_ms: int) -> float:
         """Bytes in the window beyond what it allows."""

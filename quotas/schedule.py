@@ -14,16 +14,22 @@ moment.
 
 Waiting. A channel that passed is muted until its next slot: that is its reservation (KIP-219: "as if a non-empty
 response were returned"). A Produce before its slot is held at its header, at most `hold_seconds_max`; a Fetch before
-its slot is answered empty with the time that is left. Nothing here can wake a channel. So nobody is muted longer than
-what is certain to pass before him plus one burst; and a held one is told to ask again after half a burst at the
+its slot is answered empty with the time that is left. Nothing here can wake a channel. So no channel is muted longer
+than what is certain to pass before it plus one burst; and a held one is told to ask again after half a burst at the
 latest. Then what others give back is found before the burst overflows, and no capacity is lost.
 
-Beyond the bounds. A mute ends after `mute_seconds_max`. A Produce held for `hold_seconds_max` passes; the schedule
-goes on from that moment, and what it was too early is `_debt`, paid back at DEBT_SHARE of the rate so that the steady
-rate stays within its bar. n producers of s bytes cannot be kept to a cycle longer than hold + mute: their rate is
-T · max(1, n·s / (T · (hold + mute))). Debt is at most what (hold + mute) seconds allow. Consumers have no such limit.
-When more channels send their first request than the longest hold has room for, those that find none pass evenly over
-that time, not all at its end; they are charged to the debt alone.
+Beyond the bounds. A mute ends after `mute_seconds_max`. A Produce whose slot has not come within `hold_seconds_max` is
+refused, and charged nothing: n producers of s bytes find room for each request while n·s <= T·(hold + mute), and
+beyond that send some of them again. A Fetch needs no such end: its empty answer is one.
+
+Produce: what a header announces is charged at once, and holds while its bytes come (`announced`).
+
+Fetch: what it may bring is known before its answer. It is charged beforehand with what the last one brought, and what
+it may bring beyond that (what it was granted, or the largest batch seen: a broker returns one whole batch whatever
+max_bytes says) is *exposed*: the exposed bytes of all Fetches under way count as passed when another one is admitted.
+So many idle Fetches that one batch answers at once bring no more than the burst. A part of the burst (EXPOSED_SHARE)
+is kept for them, or one idle Fetch would keep busy ones waiting for its whole max_wait; and where they wait for each
+other max_wait is cut. A Fetch whose channel closes is charged with all it may bring.
 
 It knows no clock and no socket. What the limit is comes from `definitions`, and who is asked from `client_bandwidth`.
 """
@@ -31,6 +37,7 @@ It knows no clock and no socket. What the limit is comes from `definitions`, and
 from math import ceil
 from typing import Final
 
+from quotas.announced import ARRIVAL_MS, Announcements
 from quotas.decisions import ADMITTED, Decision
 from quotas.fair_queue import FairQueue
 from quotas.options import EngineOptions
@@ -38,32 +45,43 @@ from quotas.turn import Place, Turn
 
 SWEEP_MS: Final = 100
 POLL_MS_MIN: Final = 100
-# Half of the bar for the steady rate (1.00 ± 0.02).
-DEBT_SHARE: Final = 0.01
 # A Fetch whose answer nobody can guess yet is taken for what is left of the burst, and at least for this much time of
 # the rate: such Fetches go out one by one, and each is corrected by its answer before many others have gone out.
 FIRST_FETCH_MS: Final = 50
 # A forwarded Fetch may ask for its share of this much time of the rate. Smaller answers cost more requests, larger
 # ones make the others wait longer.
 FETCH_QUANTUM_MS: Final = 500
-# The fractional part of the golden ratio: its multiples fill an interval evenly, however many there will be.
-GOLDEN: Final = 0.6180339887498949
+# An idle channel's Fetch may ask for this much time of the rate, and for this many bytes at most: one partition's
+# default (max.partition.fetch.bytes).
+IDLE_FETCH_MS: Final = 100
+IDLE_FETCH_BYTES_MAX: Final = 1_048_576
+# The burst's part that is kept for what idle Fetches may bring: one in so many.
+EXPOSED_SHARE: Final = 4
+# Where Fetches wait for each other's exposed bytes, one waits at its broker no longer than this.
+CROWDED_WAIT_MS: Final = 100
+CROWDED_MS: Final = 1_000
+# The largest batch that was more than its Fetch had asked for is remembered for one to two of these.
+BATCH_MS: Final = 300_000
 
 
 class ScheduledThrottle:
     """GCRA, a fair queue and bounded holds for one identity."""
 
     __slots__ = (
+        "_announcements",
+        "_batch",
+        "_batch_before",
+        "_batch_until_ms",
         "_burst_ms",
-        "_debt",
-        "_debt_max",
+        "_crowded_until_ms",
         "_expected",
+        "_exposed",
+        "_fetch_ahead_ms",
         "_hold_ms_max",
         "_mute_ms_max",
         "_paid_ms",
         "_queue",
         "_rate",
-        "_spread",
         "_sweep_ms",
         "enforced",
         "place",
@@ -78,11 +96,16 @@ class ScheduledThrottle:
         self.place: Place | None = None
         self._rate = limit / 1000.0  # bytes per ms
         self._paid_ms = float(now_ms)
-        self._debt = 0.0  # bytes that passed too early, beyond what the schedule still knows
         self._expected = 0  # what a Fetch of a channel without history is taken for
-        self._spread = 0.0
+        self._exposed = 0  # bytes that the Fetches under way may bring beyond those charged
+        self._batch = self._batch_before = (
+            0  # the largest response that was more than its Fetch had asked for
+        )
+        self._batch_until_ms = now_ms + BATCH_MS
+        self._crowded_until_ms = now_ms
         self._sweep_ms = now_ms
         self._queue = FairQueue()
+        self._announcements = Announcements()
         self.configure(limit, options, now_ms)
 
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
@@ -94,11 +117,10 @@ class ScheduledThrottle:
             self._paid_ms = now_ms + ahead_ms * self._rate / rate
         self._rate = rate
         self._burst_ms = int(options.burst_seconds * 1000)
-        self._hold_ms_max = int(options.hold_seconds_max * 1000)
+        self._fetch_ahead_ms = self._burst_ms - self._burst_ms // EXPOSED_SHARE
+        self._hold_ms_max = max(int(options.hold_seconds_max * 1000), POLL_MS_MIN)
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
         self._queue.lag_bytes = int(rate * self._burst_ms / 2)
-        self._debt_max = rate * (self._hold_ms_max + self._mute_ms_max)
-        self._debt = min(self._debt, self._debt_max)
 
     def settle(self, now_ms: int) -> None:
         """What passed while nothing was enforced is no debt, but the burst is used up."""
@@ -107,106 +129,134 @@ class ScheduledThrottle:
     # -- produce
 
     def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
-        """Decide on a Produce whose header was seen: pass (and mute), or hold."""
-        if turn.passed and turn.held_since_ms < 0 and self._plain(turn, turn.tag, size, now_ms):
+        """Decide on a Produce whose header was seen: pass (and mute), hold, or refuse."""
+        if (
+            turn.passed
+            and turn.held_since_ms < 0
+            and self._plain(turn, turn.tag, size, now_ms, self._burst_ms)
+        ):
             return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
-        slot_ms, back_ms = self._slot(turn, self._queue.enter(turn))
+        if self._announcements:
+            self._give_back_overdue(now_ms)
+        slot_ms, _ = self._slot(turn, self._queue.enter(turn), self._burst_ms)
         if slot_ms <= now_ms:
-            return self._pass(turn, turn.tag, size, now_ms)
+            return self._pass(turn, turn.tag, size, now_ms, self._burst_ms)
         if turn.held_since_ms < 0:
             turn.held_since_ms = now_ms
-            turn.force_ms = now_ms + min(self._hold_ms_max, turn.hold_ms_max)
-            turn.spread = False
+            turn.hold_end_ms = now_ms + min(self._hold_ms_max, max(turn.hold_ms_max, POLL_MS_MIN))
             turn.waited = True
-        if now_ms >= turn.force_ms:
-            return self._force(turn, size, now_ms)
-        if back_ms > turn.force_ms and not turn.passed and not turn.spread:
-            self._step_aside(turn, now_ms)
-        if not turn.spread:
-            self._queue.put(turn, size)
+        if now_ms >= turn.hold_end_ms:
+            self._queue.remove(turn)
+            turn.held_since_ms = -1
+            return _REFUSED
+        self._queue.put(turn, size)
         poll_ms = max(POLL_MS_MIN, self._burst_ms // 2, len(self._queue.turns))
-        turn.due_ms = min(ceil(slot_ms), now_ms + poll_ms, turn.force_ms)
+        if self._announcements:  # what they announce may be given back by then
+            poll_ms = min(poll_ms, ARRIVAL_MS)
+        turn.due_ms = min(ceil(slot_ms), now_ms + poll_ms, turn.hold_end_ms)
         return Decision(hold_until_ms=turn.due_ms, reason="held to its slot")
 
-    def _force(self, turn: Turn, size: int, now_ms: int) -> Decision:
-        """The longest hold is over: pass, and put down as debt what that is too early."""
-        if turn.spread:
-            owed = float(size)  # charged to the debt alone: the slots of the others stay
-            goes_on_ms = self._paid_ms - size / self._rate
-        else:
-            goes_on_ms = min(self._paid_ms, float(now_ms + self._burst_ms))
-            owed = (self._paid_ms - goes_on_ms) * self._rate
-        self._paid_ms = goes_on_ms
-        decision = self._pass(turn, turn.tag, size, now_ms)
-        self._debt = min(self._debt + owed, self._debt_max)
-        return decision
+    def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
+        """The request that passed now is still to come, but for its first bytes."""
+        self._announcements.begin(turn, missing, now_ms)
 
-    def _step_aside(self, turn: Turn, now_ms: int) -> None:
-        """Too many start at once: this one passes at a time of its own within the longest hold."""
-        self._spread = (self._spread + GOLDEN) % 1.0
-        # Not within the first second: that one belongs to the burst.
-        first_ms = max(now_ms + 1, turn.held_since_ms + min(1000, self._hold_ms_max // 4))
-        turn.force_ms = first_ms + int(self._spread * max(0, turn.force_ms - first_ms))
-        turn.spread = True
-        self._queue.remove(turn)
+    def arrived(self, turn: Turn) -> None:
+        """All of it is here."""
+        self._announcements.end(turn)
+
+    def _give_back_overdue(self, now_ms: int) -> None:
+        for turn in self._announcements.overdue(now_ms):
+            self._give_back(turn.lost, turn.until_ms, now_ms)
 
     # -- fetch
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
         """Decide on a Fetch before it is forwarded: its answer is charged beforehand, at its last size."""
         expected = turn.expected
-        if expected and turn.admitted < 0 and not self._queue.turns:
+        if expected and turn.admitted < 0 and not self._queue.turns and not self._exposed:
             paid_ms = max(self._paid_ms, now_ms)
-            if paid_ms - self._burst_ms <= now_ms:
+            if paid_ms - self._fetch_ahead_ms <= now_ms:
                 self._paid_ms = paid_ms + expected / self._rate
-                turn.admitted = expected
                 turn.start = max(turn.tag, self._queue.virtual)
+                self._expose(turn, expected)
                 return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
-        self._refund(turn)
-        slot_ms, back_ms = self._slot(turn, self._queue.enter(turn))
+        self._release(turn, now_ms)
+        slot_ms, back_ms = self._slot(turn, self._queue.enter(turn), self._fetch_ahead_ms)
         expected = expected or self._expected or self._first_fetch_bytes(now_ms)
         if slot_ms > now_ms:
             wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
             return self._mute(turn, expected, ceil(wait_ms), now_ms, "fetch before its slot")
+        if (
+            max(self._paid_ms, now_ms) + self._exposed / self._rate - self._burst_ms > now_ms
+            and self._exposed
+        ):
+            self._crowded_until_ms = now_ms + CROWDED_MS
+            return self._mute(turn, expected, CROWDED_WAIT_MS, now_ms, "other fetches may bring the burst")
         self._queue.remove(turn)
         self._charge(expected, now_ms)
-        turn.admitted = expected
         turn.start = turn.tag
+        self._expose(turn, expected)
         return ADMITTED
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
         """What an admitted Fetch may ask for: its share of half a second's quota, so that turns stay short."""
-        if not turn.expected and not self._expected:
-            return max(1, min(requested, turn.admitted))
-        return max(1, min(requested, int(self._rate * FETCH_QUANTUM_MS) // (len(self._queue.turns) + 1)))
+        if requested < turn.granted:
+            turn.granted = max(1, requested)
+            exposed = self._beyond(turn, turn.admitted)
+            self._exposed += exposed - turn.exposed
+            turn.exposed = exposed
+        return max(1, turn.granted)
+
+    def fetch_max_wait_ms(self, requested: int, now_ms: int) -> int:
+        """How long a Fetch may wait at its broker for bytes to come."""
+        return min(requested, CROWDED_WAIT_MS) if now_ms < self._crowded_until_ms else requested
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Put the real size in place of the expected one, and reserve the next slot."""
         if turn.admitted >= 0:
-            self._paid_ms -= turn.admitted / self._rate
-            turn.admitted = -1
+            if size > turn.granted:
+                self._batch = max(self._batch, size)
+            self._release(turn, now_ms)
         else:  # it was forwarded before this policy or this limit began
             self._queue.enter(turn)
             turn.start = turn.tag
         # One empty answer is no sign that there is nothing to fetch; ten in a row are.
         turn.expected = max(size, turn.expected // 2)
         self._expected = max(size, self._expected // 2)
-        if turn.passed and self._plain(turn, turn.start, size, now_ms):
+        if turn.passed and self._plain(turn, turn.start, size, now_ms, self._fetch_ahead_ms):
             return ADMITTED
-        return self._pass(turn, turn.start, size, now_ms)
+        return self._pass(turn, turn.start, size, now_ms, self._fetch_ahead_ms)
 
     def _first_fetch_bytes(self, now_ms: int) -> int:
         left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
         return ceil(min(max(left_ms, FIRST_FETCH_MS), FETCH_QUANTUM_MS) * self._rate)
 
-    def _refund(self, turn: Turn) -> None:
-        """Take back what a Fetch was charged beforehand."""
+    def _expose(self, turn: Turn, expected: int) -> None:
+        """Note what a Fetch that was charged as `expected` may bring beyond that."""
+        turn.admitted = expected
+        turn.until_ms = int(self._paid_ms)
+        if turn.expected or self._expected:
+            quantum = int(self._rate * FETCH_QUANTUM_MS) // (len(self._queue.turns) + 1)
+            idle = min(int(self._rate * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
+            turn.granted = max(1, min(quantum, max(2 * expected, idle)))
+        else:
+            turn.granted = max(1, expected)
+        turn.exposed = exposed = self._beyond(turn, expected)
+        self._exposed += exposed
+
+    def _beyond(self, turn: Turn, expected: int) -> int:
+        return max(turn.granted, self._batch, self._batch_before, expected) - expected
+
+    def _release(self, turn: Turn, now_ms: int) -> None:
+        """The Fetch under way is over: give back what it was charged with beforehand."""
         if turn.admitted >= 0:
-            self._paid_ms -= turn.admitted / self._rate
+            self._give_back(turn.admitted, turn.until_ms, now_ms)
+            self._exposed -= turn.exposed
+            turn.exposed = 0
             turn.admitted = -1
 
     # -- both
@@ -214,6 +264,8 @@ class ScheduledThrottle:
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - both cost alike
         """Record what passes anyway; the wait it would have had, at most one hold and one mute."""
         self._queue.remove(turn)
+        self._exposed -= turn.exposed
+        turn.exposed = 0
         turn.held_since_ms = turn.admitted = -1
         turn.expected = size
         self._charge(size, now_ms)
@@ -221,23 +273,31 @@ class ScheduledThrottle:
         self._paid_ms = min(self._paid_ms, float(ceiling_ms))
         return max(0, ceil(self._paid_ms - self._burst_ms - now_ms))
 
-    def leave(self, turn: Turn, now_ms: int) -> None:  # noqa: ARG002 - same for every limiter
-        """The channel is gone: its place, and what an unanswered Fetch was charged, go back."""
+    def leave(self, turn: Turn, now_ms: int) -> None:
+        """The channel is gone: its place, and what it announced and did not send, go back.
+
+        A Fetch under way is charged with all it may bring: its answer leaves the broker, and is seen by none.
+        """
         self._queue.remove(turn)
-        self._refund(turn)
+        if turn.admitted >= 0:
+            self._charge(turn.exposed, now_ms)
+            self._exposed -= turn.exposed
+            turn.exposed = 0
+            turn.admitted = -1
+        self._give_back(self._announcements.end(turn), turn.until_ms, now_ms)
         turn.held_since_ms = -1
 
     def debt_bytes(self, now_ms: int) -> float:
         """Bytes that passed and that neither the burst nor the time since has paid for."""
-        return max(0.0, (self._paid_ms - self._burst_ms - now_ms) * self._rate) + self._debt
+        return max(0.0, (self._paid_ms - self._burst_ms - now_ms) * self._rate)
 
-    def _slot(self, turn: Turn, index: int) -> tuple[float, float]:
-        """When a place in the queue may pass; and when its channel is best told to come back.
+    def _slot(self, turn: Turn, index: int, ahead_ms: int) -> tuple[float, float]:
+        """When a place in the queue may pass, `ahead_ms` before all is paid for; and when it is best to come back.
 
         What is due to those ahead beyond one request each is kept for them, but never more than half a burst beyond
         the schedule, or capacity could be lost. And since they may stop, the channel comes back half-way.
         """
-        free_ms = self._paid_ms - self._burst_ms
+        free_ms = self._paid_ms - ahead_ms
         if not index:
             return free_ms, free_ms
         once, due = self._queue.ahead(turn, index)
@@ -248,15 +308,16 @@ class ScheduledThrottle:
         half_way_ms = free_ms + (once + due) / 2 / self._rate
         return slot_ms, min(half_way_ms, soonest_ms + self._burst_ms)
 
-    def _plain(self, turn: Turn, start: int, size: int, now_ms: int) -> bool:
+    def _plain(self, turn: Turn, start: int, size: int, now_ms: int, ahead_ms: int) -> bool:
         """Charge a request that nobody waits before or behind: the short form of `_pass`, for the usual case."""
         queue = self._queue
-        if queue.turns or self._debt:
+        if queue.turns:
             return False
         paid_ms = max(self._paid_ms, now_ms) + size / self._rate
-        if paid_ms - self._burst_ms > now_ms:
+        if paid_ms - ahead_ms > now_ms:
             return False
         self._paid_ms = paid_ms
+        turn.until_ms = int(paid_ms)
         queue.virtual = start = max(start, queue.virtual)
         turn.tag = start + size
         turn.waited = False
@@ -266,19 +327,20 @@ class ScheduledThrottle:
         """Move the schedule by `size` bytes; credit older than the burst is lost."""
         self._paid_ms = max(self._paid_ms, now_ms) + size / self._rate
 
-    def _pass(self, turn: Turn, start: int, size: int, now_ms: int) -> Decision:
+    def _give_back(self, size: int, until_ms: int, now_ms: int) -> None:
+        """Take back a charge that ends at `until_ms`, but for what time has paid of it: that is no credit."""
+        if until_ms > now_ms:
+            self._paid_ms -= min(size / self._rate, until_ms - now_ms)
+
+    def _pass(self, turn: Turn, start: int, size: int, now_ms: int, ahead_ms: int) -> Decision:
         """Charge a request that passes now, reserve its channel's next slot, and mute the channel until then."""
         queue = self._queue
         queue.remove(turn)
         turn.held_since_ms = -1
-        charged = size
-        if self._debt > 0:
-            repaid = min(self._debt, size * DEBT_SHARE)
-            self._debt -= repaid
-            charged += ceil(repaid)
-        self._charge(charged, now_ms)
+        self._charge(size, now_ms)
+        turn.until_ms = int(self._paid_ms)
         queue.started(turn, start, size)
-        _, back_ms = self._slot(turn, queue.behind(turn))
+        _, back_ms = self._slot(turn, queue.behind(turn), ahead_ms)
         wait_ms = ceil(back_ms - now_ms)
         if wait_ms > 0:
             return self._mute(turn, size, wait_ms, now_ms, "muted until its slot")
@@ -299,3 +361,9 @@ class ScheduledThrottle:
     def _sweep(self, now_ms: int) -> None:
         self._sweep_ms = now_ms + SWEEP_MS
         self._queue.sweep(now_ms, self._burst_ms)
+        if now_ms >= self._batch_until_ms:
+            self._batch_until_ms = now_ms + BATCH_MS
+            self._batch_before, self._batch = self._batch, 0
+
+
+_REFUSED: Final = Decision(refused=True, reason="its slot is beyond the longest hold")

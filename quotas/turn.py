@@ -23,18 +23,23 @@ class Turn:
 
     __slots__ = (
         "admitted",
+        "announced",
+        "announced_ms",
         "due_ms",
         "expected",
-        "force_ms",
+        "exposed",
+        "granted",
         "held_since_ms",
+        "hold_end_ms",
         "hold_ms_max",
         "limiter",
+        "lost",
         "passed",
         "queued",
         "size",
-        "spread",
         "start",
         "tag",
+        "until_ms",
         "waited",
         "would_until_ms",
     )
@@ -48,22 +53,29 @@ class Turn:
         self.expected = 0  # bytes of the last Fetch response: what the next one is taken for
         self.admitted = -1  # bytes charged for a Fetch that is with the broker; -1 = none is
         self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits
+        self.hold_end_ms = 0  # when its hold ends at the latest
+        self.passed = False  # it has sent something before
+        # A Produce that was charged at its header, while its bytes come (`announced`).
+        self.announced = 0  # bytes charged that are not here yet
+        self.announced_ms = 0  # when they were charged
+        self.lost = 0  # bytes given back because they did not come in time: to be charged again when they do
         # The rest is the schedule's.
+        self.until_ms = 0  # up to where the charge of the request under way has moved the schedule
+        self.granted = 0  # bytes that the Fetch under way may ask for
+        self.exposed = 0  # bytes that its response may bring beyond those charged
         self.tag = 0  # the identity's virtual time, in bytes, at which this channel's next request begins
         self.start = 0  # the same for the Fetch that is with the broker
         self.size = 0  # bytes of its place in the queue
         self.queued = False  # it has a place in the queue: a request that waits, or one that is expected
         self.due_ms = 0  # when it was told to come back
-        self.force_ms = 0  # when a waiting Produce passes whatever the schedule says
-        self.spread = False  # it cannot be kept within the longest hold, and passes on the side
-        self.passed = False  # it has sent something before
         self.waited = False  # its request had to wait: it sends as much as it may
 
     def forget(self) -> None:
         """Begin anew at another limiter; the old one has given its places back."""
         self.admitted = self.held_since_ms = -1
-        self.tag = self.start = self.size = self.due_ms = self.force_ms = 0
-        self.queued = self.spread = self.passed = self.waited = False
+        self.announced = self.lost = self.until_ms = self.granted = self.exposed = 0
+        self.tag = self.start = self.size = self.due_ms = self.hold_end_ms = 0
+        self.queued = self.passed = self.waited = False
 
 
 class Limiter(Protocol):
@@ -89,14 +101,23 @@ class Limiter(Protocol):
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
         """As `Throttle.fetch_max_bytes`."""
 
+    def fetch_max_wait_ms(self, requested: int, now_ms: int) -> int:
+        """As `Throttle.fetch_max_wait_ms`."""
+
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """As `Throttle.fetched`."""
 
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
         """Record what passes without enforcement; the throttle time there would have been."""
 
+    def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
+        """As `Throttle.announce`."""
+
+    def arrived(self, turn: Turn) -> None:
+        """As `Throttle.arrived`."""
+
     def leave(self, turn: Turn, now_ms: int) -> None:
-        """Give back what this turn has reserved."""
+        """The channel is gone: give back its place, and what was charged and never came."""
 
     def debt_bytes(self, now_ms: int) -> float:
         """Bytes that passed ahead of what the limit allows by now."""

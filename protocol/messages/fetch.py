@@ -54,6 +54,7 @@ class FetchFields(NamedTuple):
     session_epoch: int
     max_bytes_at: int
     session_epoch_at: int
+    max_wait_at: int
 
 
 def read_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFields | None:
@@ -71,12 +72,14 @@ def read_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFie
         # sure.
         if buf[end - 15] == 1 and buf[end - 14] == 13:
             replica = _replica_in_tags(buf, body_pos, end, version)
-        return FetchFields(replica, wait, least, most, session, epoch, body_pos + 8, body_pos + 17)
+        return FetchFields(replica, wait, least, most, session, epoch, body_pos + 8, body_pos + 17, body_pos)
     if version >= 7:
         if body_pos + 25 > end:
             return None
         replica, wait, least, most, _, session, epoch = _SINCE_7(buf, body_pos)
-        return FetchFields(replica, wait, least, most, session, epoch, body_pos + 12, body_pos + 21)
+        return FetchFields(
+            replica, wait, least, most, session, epoch, body_pos + 12, body_pos + 21, body_pos + 4
+        )
     return _read_old_request(buf, body_pos, end, version)
 
 
@@ -86,9 +89,9 @@ def _read_old_request(buf: Buffer, body_pos: int, end: int, version: int) -> Fet
         return None
     if version >= 3:
         replica, wait, least, most = _FOUR(buf, body_pos)
-        return FetchFields(replica, wait, least, most, 0, FINAL_EPOCH, body_pos + 12, -1)
+        return FetchFields(replica, wait, least, most, 0, FINAL_EPOCH, body_pos + 12, -1, body_pos + 4)
     replica, wait, least = _THREE(buf, body_pos)
-    return FetchFields(replica, wait, least, 0x7FFFFFFF, 0, FINAL_EPOCH, -1, -1)
+    return FetchFields(replica, wait, least, 0x7FFFFFFF, 0, FINAL_EPOCH, -1, -1, body_pos + 4)
 
 
 def empty_response(

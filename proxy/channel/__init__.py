@@ -9,6 +9,7 @@ for each direction. The shell (`proxy.net`) shows a side the bytes it has read a
         MORE      the rest is kept and shown again together with what follows, once `side.need` bytes are there
         REPLACE   the next `side.drop` bytes are left out, `side.insert` goes in their place; then call again
         WAIT      nothing more is read before `side.wait_until_ms`; then the rest is shown again (mute or hold)
+        REFUSE    nothing more is handled; when all that is owed is answered, the connection ends
 
 What a peer does wrong is raised as `proxy.channel.errors.PeerError` or `protocol.errors.WireError`; any other
 exception from here is a bug.
@@ -22,7 +23,7 @@ from proxy.channel.kept_frames import KEEP, NOT_KEPT, whole
 from proxy.channel.kinds import channel_for
 from proxy.channel.reassignments import OngoingMoves, Shown
 from proxy.channel.settings import ChannelSettings
-from proxy.channel.side import MORE, PASS, REPLACE, WAIT, Side
+from proxy.channel.side import MORE, PASS, REFUSE, REPLACE, WAIT, Side
 
 __all__ = [
     "BATCH_WEIGHT",
@@ -30,6 +31,7 @@ __all__ = [
     "MORE",
     "NOT_KEPT",
     "PASS",
+    "REFUSE",
     "REPLACE",
     "WAIT",
     "Channel",

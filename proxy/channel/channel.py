@@ -82,6 +82,11 @@ class Channel:
         """Whether no further request is taken and all that were are answered."""
         return not self.state.in_flight_max and self.idle()
 
+    def all_answered(self) -> bool:
+        """Whether all that can be answered is: not the request under way, of which no more passes."""
+        owed = len(self.state.in_flight) - (self.requests.unseen != 0)
+        return owed <= 0 and not self.responses.mid_frame()
+
     def take_no_more(self) -> None:
         """Handle no further request: what is under way is ended and answered, and then the channel is idle."""
         self.state.in_flight_max = 0

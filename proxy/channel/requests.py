@@ -17,11 +17,12 @@ from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import OVER, raw_token
 from proxy.channel.in_flight import Buffer
 from proxy.channel.request_time import measure
-from proxy.channel.settings import RAW_TOKENS, RAW_TOKENS_MAX
+from proxy.channel.settings import ANONYMOUS, RAW_TOKENS, RAW_TOKENS_MAX
 from proxy.channel.side import MORE, PASS, REPLACE, SHOWN, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import produced
 from proxy.stats import API_KEYS_MAX
+from quotas.turn import Turn
 
 __all__ = ["RequestSide"]
 
@@ -117,17 +118,55 @@ class RequestSide(Side):
     def passed(self, count: int) -> None:
         """The shell has passed `count` of the unseen bytes on."""
         super().passed(count)
+        if self.arriving is not None:
+            self._arrived(self.arriving, count)
         if self.walk is not None and not self.unseen:
             self.unseen = SHOWN
 
     def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Pass on with the request under way; returns how far, and sets the order unless it is over."""
+        turn = self.arriving
+        if turn is None:
+            return self._pass_on(buf, pos, end, now_ms)
+        if turn.lost and self._charge_again(turn, now_ms):
+            return pos
+        passed = self._pass_on(buf, pos, end, now_ms)
+        self._arrived(turn, passed - pos)
+        return passed
+
+    def _pass_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         if self.unseen > 0:
             pos = self.past_unseen(pos, end)
             if self.unseen:
                 self.order = PASS
                 return pos
         return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
+
+    def _arrived(self, turn: Turn, count: int) -> None:
+        """So many bytes have come of the request that was charged at its header."""
+        turn.announced -= count
+        if turn.announced <= 0 and not turn.lost:
+            self.arriving = None
+            identity = self.state.identity
+            if identity is not None:
+                identity.quota.produce.arrived(turn)
+
+    def _charge_again(self, turn: Turn, now_ms: int) -> int:
+        """Have the rest of a request charged that did not come in time; 0, or the order that keeps it waiting."""
+        state = self.state
+        identity = state.identity
+        if identity is None or identity.produce is not turn:  # the client is another one by now (KIP-368)
+            self.arriving = None
+            return 0
+        throttle = identity.quota.produce
+        decision = throttle.produce_rest(turn, now_ms)
+        if decision.hold_until_ms > now_ms:
+            return self.wait(decision.hold_until_ms, held=True)
+        if decision.refused:
+            return self.refuse("late")
+        if decision.throttle_ms:
+            state.mute(throttle, decision.throttle_ms, now_ms)
+        return 0
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Walk on through the request under way; returns how far, and sets the order unless it is over."""
@@ -198,11 +237,17 @@ class RequestSide(Side):
         return body if self.state.counted else self._count(key, body, now_ms)
 
     def _count(self, key: int, body: int, now_ms: int) -> int:
-        """Count the connection against its user's rate; returns `body`, or 0 with an order where the request waits."""
+        """Count the connection against its user's rate; returns `body`, or 0 with an order where the request waits.
+
+        Raises:
+            PeerError: the client has to log in first, as brokers have it: nothing is charged to a name before.
+        """
         state = self.state
         if key in _INTRODUCTIONS:
             self._client_id_length = -1  # look at the next one's header again
             return body
+        if state.settings.sasl and state.user == ANONYMOUS:
+            raise PeerError("unauthenticated", f"{API_NAMES.get(key, key)} before the SASL exchange")
         state.count_connection(now_ms)
         if state.mute_until_ms <= now_ms:
             return body

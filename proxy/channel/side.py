@@ -12,8 +12,9 @@ from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
 from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
 from proxy.channel.state import ChannelState
+from quotas.turn import Turn
 
-__all__ = ["MORE", "PASS", "REPLACE", "SHOWN", "WAIT", "WALK", "Side", "skip_header_tags"]
+__all__ = ["MORE", "PASS", "REFUSE", "REPLACE", "SHOWN", "WAIT", "WALK", "Side", "skip_header_tags"]
 
 PASS: Final = 0
 MORE: Final = 1
@@ -22,6 +23,8 @@ WAIT: Final = 3
 # Inside the package only: the frame is walked (`Side.walk`), because addresses may stand at its end, or because its
 # topics have quotas.
 WALK: Final = 4
+# The request is not handled, nor any behind it: the channel ends when what it owes has been answered.
+REFUSE: Final = 5
 # In place of the number of unseen bytes: a request is under way whose rest has to be shown.
 SHOWN: Final = -1
 
@@ -30,7 +33,7 @@ class Side(ABC):
     """One direction of a channel. The shell reads these fields after each `receive`.
 
     Attributes:
-        order: PASS, MORE, REPLACE or WAIT.
+        order: PASS, MORE, REPLACE, WAIT or REFUSE.
         unseen: bytes of the current frame that follow and may pass without being looked at; below 0: a frame is under
             way, and has to be looked at.
         need: with MORE, how many bytes from the first kept one there must be before another call can succeed.
@@ -45,9 +48,12 @@ class Side(ABC):
         frame_bytes: size of the answer that is being decided on, its prefix included.
         walk: the walk through the frame under way; None where it is none that is walked.
         walk_answered: whether an answer is owed to the request that is walked.
+        arriving: the turn that was charged for a request whose bytes are still to come; None where none was. Where its
+            `lost` is above 0, no more passes before `receive` was called again.
     """
 
     __slots__ = (
+        "arriving",
         "drop",
         "frame_bytes",
         "held",
@@ -77,6 +83,7 @@ class Side(ABC):
         self.signal = False
         self.walk: Walk | None = None
         self.walk_answered = False
+        self.arriving: Turn | None = None
 
     @abstractmethod
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
@@ -106,6 +113,12 @@ class Side(ABC):
         self.order = MORE
         return MORE
 
+    def more_of(self, need: int) -> int:
+        """Order MORE until `need` bytes of the frame are here, its prefix included."""
+        self.need = need
+        self.order = MORE
+        return MORE
+
     def whole(self, have: int, length: int) -> bool:
         """Whether a frame that has to be seen whole is; if not, the order is MORE.
 
@@ -129,6 +142,13 @@ class Side(ABC):
         self.unseen = unseen
         self.order = REPLACE
         return REPLACE
+
+    def refuse(self, label: str) -> int:
+        """Order REFUSE of a Produce that was held for as long as it may be; `label` says which kind, to be counted."""
+        self.state.stats.produce_refused[label] += 1
+        self.state.full = True  # the other side tells when all that is owed has been answered
+        self.order = REFUSE
+        return REFUSE
 
     def wait(self, until_ms: int, *, held: bool) -> int:
         """Order WAIT until `until_ms`."""

@@ -76,6 +76,8 @@ class ChannelState:
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
         user: the principal's name; "" where there is one that can not be read. `become` changes it.
         sasl: the SASL exchange under way.
+        fetch_owed: a limited Fetch or ShareFetch is with the broker: the next one waits for its answer, or pipelined
+            ones would all be forwarded before the first one is charged.
         question: a request for the shell to answer, which takes it from here.
         forward: what the shell has to say to the broker, until the requests' side puts it in.
     """
@@ -90,6 +92,7 @@ class ChannelState:
         "charges",
         "counted",
         "engine",
+        "fetch_owed",
         "forward",
         "full",
         "group_session_timeout_ms",
@@ -130,6 +133,7 @@ class ChannelState:
         self.acks_zero = False
         self.counted = False
         self.full = False
+        self.fetch_owed = False
         self.lookup: TopicLookup | None = None
         self.mutations_owed = 0
         self.now_ns = 0

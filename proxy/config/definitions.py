@@ -31,6 +31,7 @@ def engine_options(config: Config) -> EngineOptions:
         burst_seconds=quotas.burst_seconds,
         hold_seconds_max=quotas.hold_seconds_max,
         mute_seconds_max=quotas.mute_seconds_max,
+        new_connections=quotas.new_connections,
         client_ids_max=config.limits.client_ids_max,
         partition_mutations_rate=quotas.partition_mutations_rate,
         partition_mutations_burst=quotas.partition_mutations_burst,

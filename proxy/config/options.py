@@ -20,7 +20,7 @@ from proxy.config.readers import Address, Network
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tls_options import ClusterTls, ListenerTls, read_cluster_tls, read_listener_tls
-from quotas.options import Mode, Policy, Scope
+from quotas.options import Mode, NewConnections, Policy, Scope
 
 DAY_SECONDS: Final = 86400
 HOLD_SECONDS_SCHEDULE: Final = (
@@ -194,6 +194,10 @@ class QuotaSettings:
     )
     mute_seconds_max: float = field(
         default=20.0, metadata=key(readers.seconds(0.001, DAY_SECONDS), "number", unit="seconds", live=True)
+    )
+    new_connections: NewConnections = field(
+        default="held",
+        metadata=key(readers.choice("held", "as-kafka"), '"held" or "as-kafka"', live=True),
     )
     partition_mutations_rate: float | None = field(
         default=None,

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 
 from proxy.logs import event
 from proxy.net.handshakes import Handshake, handshake_problem
+from proxy.net.linger import Linger
 from proxy.net.proxy_header import V2_BYTES_MAX, ProxyHeaderError, parse
 from proxy.net.shared import Shared
 from proxy.net.stream import Stream
@@ -29,8 +30,6 @@ from proxy.principals import CertificateError, NoMatchingRuleError
 __all__ = ["Arrival", "Door", "Peer"]
 
 _TLS_HANDSHAKE: Final = 0x16
-_LINGER_SECONDS: Final = 1.0
-_DISCARDED_AT_ONCE: Final = 64 * 1024
 
 logger = logging.getLogger(__name__)
 
@@ -177,26 +176,15 @@ class Arrival:
         self._linger()
 
     def _linger(self) -> None:
-        """Let the alert reach the client: read what it has sent until it closes."""
+        """Let the alert reach the client."""
+        self._let_go()
+        plain = socket.socket(fileno=self._sock.detach())
         try:
-            self._sock = socket.socket(fileno=self._sock.detach())  # the plain one again
-            self._sock.shutdown(socket.SHUT_WR)
+            plain.shutdown(socket.SHUT_WR)
         except OSError:
-            self.close()
+            plain.close()
             return
-        self._timer.cancel()
-        self._timer = self._shared.loop.call_later(_LINGER_SECONDS, self.close)
-        self._read(self._discard)
-
-    def _discard(self) -> None:
-        try:
-            if self._sock.recv(_DISCARDED_AT_ONCE):
-                return
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError:
-            ...
-        self.close()
+        Linger(plain, self._shared)
 
     # The end.
 

@@ -17,9 +17,10 @@ from collections.abc import Callable
 from typing import Final
 
 from protocol.errors import WireError
-from proxy.channel import KEEP, ChannelSettings, Forward, PeerError, Tap, channel_for
+from proxy.channel import KEEP, REFUSE, ChannelSettings, Forward, PeerError, Tap, channel_for
 from proxy.logs import event
 from proxy.net.dial import AnotherWay, Dial, Way
+from proxy.net.linger import Linger
 from proxy.net.pump import Pump
 from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
@@ -87,7 +88,7 @@ class Connection:
         self._another = another
         self._on_closed = on_closed
         self._timer: asyncio.TimerHandle | None = None
-        self._waiting = ""  # "", "muted", "held" or "full"
+        self._waiting = ""  # "", "muted", "held", "full" or "refused"
         self._since_ms = 0  # since when it waits
         self._under_way: tuple[int, int] | None = (
             None  # since when a request is mid-frame at every sweep, and bytes then
@@ -122,6 +123,8 @@ class Connection:
         if self._waiting:
             if self._waiting == "full":
                 self._resume(now)
+            elif self._waiting == "refused":
+                self._end_refused()
             return
         if (
             self.channel.state.mute_until_ms > now
@@ -135,6 +138,9 @@ class Connection:
         if self._closed:
             return
         side = self.channel.requests
+        if side.order == REFUSE:
+            self._refuse()
+            return
         stats = self._shared.stats
         if side.wait_until_ms == 0:
             self._waiting = "full"
@@ -151,6 +157,19 @@ class Connection:
         self._shared.hangups.watch(self._client.fileno(), self._client_gone)
         if side.wait_until_ms:
             self._timer = self._shared.loop.call_later((side.wait_until_ms - now) / 1000, self._time_is_over)
+
+    def _refuse(self) -> None:
+        """Handle no further request, and end softly when what is owed is answered: the client sends it all again."""
+        self._waiting = "refused"
+        self.requests.paused = True
+        self.requests.update_reading()
+        self.channel.take_no_more()
+        self._shared.hangups.watch(self._client.fileno(), self._client_gone)
+        self._end_refused()
+
+    def _end_refused(self) -> None:
+        if self.channel.all_answered() and not self.responses.blocked:
+            self.close("produce_refused", "its turn did not come within the longest hold", softly=True)
 
     def unconnected(self) -> None:
         """The first request is here: connect the broker."""
@@ -227,6 +246,10 @@ class Connection:
     def sweep(self, now: int) -> None:
         """Close the connection if it is idle for too long, or if a frame is too long under way."""
         limits = self._shared.limits
+        if self._waiting == "refused":  # the client may not have taken the last answer before
+            self._end_refused()
+        if self._closed:
+            return
         if self._dial is not None and self._dial.overdue(now):
             self.close("broker_unreachable", f"no connection within {limits.connect_seconds} s")
             return
@@ -269,8 +292,12 @@ class Connection:
                 self.close("drained")
         return self._closed
 
-    def close(self, cause: str, detail: str = "") -> None:
-        """End both sides. `cause` is the label it is counted under; further calls do nothing."""
+    def close(self, cause: str, detail: str = "", *, softly: bool = False) -> None:
+        """End both sides. `cause` is the label it is counted under; further calls do nothing.
+
+        Args:
+            softly: let the client read what it was sent before (`linger`).
+        """
         if self._closed:
             return
         self._closed = True
@@ -285,13 +312,24 @@ class Connection:
         self.responses.close()
         shared.stats.bytes_from_clients += self.requests.bytes_total
         shared.stats.bytes_from_brokers += self.responses.bytes_total
-        self._client.close()
+        if softly:
+            self._linger()
+        else:
+            self._client.close()
         if self._dial is not None:
             self._dial.cancel()
         if self._broker is not None:
             self._broker.close()
         self.channel.close(now_ms())
         self._on_closed(self)
+
+    def _linger(self) -> None:
+        try:
+            self._client.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._client.close()
+            return
+        Linger(socket.socket(fileno=self._client.detach()), self._shared)
 
     # Waiting.
 
@@ -329,7 +367,8 @@ class Connection:
         if self._waiting == "muted":
             self._shared.stats.client_closed_muted += 1
         if (
-            self.channel.state.acks_zero
+            self._waiting != "refused"
+            and self.channel.state.acks_zero
             and not reset
             and (self.requests.kept_bytes or self.requests.blocked or _unread_bytes(self._client))
         ):

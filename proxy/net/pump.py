@@ -39,7 +39,7 @@ class Owner(Protocol):
         """The side has something for the other one: a mute has begun, an answer made here is due."""
 
     def wait(self, now_ms: int) -> None:
-        """The requests' side has ordered to wait."""
+        """The requests' side has ordered to wait, or has refused what follows."""
 
     def ended(self, pump: "Pump") -> None:
         """The source has closed its direction, and all that it sent is written."""
@@ -186,8 +186,11 @@ class Pump:
 
     def _on_readable(self) -> None:
         side = self.side
-        if side.unseen >= SPLICE_BYTES_MIN and self._splice():
-            return
+        if side.unseen >= SPLICE_BYTES_MIN:
+            if side.arriving is not None and side.arriving.lost:
+                self.show_kept(monotonic_ns() // 1_000_000)  # it is charged again, and may have to wait
+            if self.paused or self._splice():
+                return
         try:
             count = self._recv_into(self._view, self._read_bytes)
         except (BlockingIOError, InterruptedError):
@@ -256,7 +259,7 @@ class Pump:
                     start += side.drop
                     continue
                 self._kept = bytearray(buf[start:end]) if start < end else None
-                if order == WAIT:
+                if order >= WAIT:
                     self._owner.wait(now_ms)
                 break
         except OSError as error:

@@ -25,5 +25,8 @@ class Stream(Protocol):
     def shutdown(self, how: int, /) -> None:
         """End one direction."""
 
+    def detach(self) -> int:
+        """Give the descriptor away: the caller closes it."""
+
     def close(self) -> None:
         """End both."""

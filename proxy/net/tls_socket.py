@@ -92,6 +92,10 @@ class TlsSocket:
         # The class's own method would throw the TLS state away, and answers would be read encrypted.
         socket.socket.shutdown(self._sock, how)
 
+    def detach(self) -> int:
+        """Give the descriptor of the socket below away."""
+        return self._sock.detach()
+
     def close(self) -> None:
         """End both, and say so where that is possible at once."""
         self._say_goodbye()

@@ -66,6 +66,7 @@ def test_every_decision_is_the_engines(policy: str, consumes: bool, data: st.Dat
         burst_seconds=data.draw(st.sampled_from([0.0, 1.0, 3.0])),
         hold_seconds_max=data.draw(st.sampled_from([0.0, 2.0, 15.0])),
         mute_seconds_max=data.draw(st.sampled_from([0.5, 20.0, 1e6])),
+        new_connections=data.draw(st.sampled_from(["held", "as-kafka"])),
     )
     limit = data.draw(LIMITS)
     # A hold asks again and again: not for hours.
@@ -81,7 +82,7 @@ def test_totals_are_those_of_the_decisions(
     channels: list[list[tuple[int, int, int]]], consumes: bool, limit: float
 ) -> None:
     made = recording(channels, consumes, [0])
-    options = EngineOptions(mute_seconds_max=5.0)
+    options = EngineOptions(mute_seconds_max=5.0, new_connections="as-kafka")
     theirs = decisions_of_the_engine(made, limit, options)
     found = backtest(made, [limit, limit], options, start_s=0, seconds=30)
     assert found.each[0] == found.each[1]  # a candidate leaves nothing behind for the next one

@@ -64,6 +64,7 @@ class Waits:
     latency_ms: int = 0  # from sending a request to its answer, as the client sees it
     decisions: int = 0
     empty_answers: int = 0
+    refused: int = 0
 
 
 class Gate(Protocol):
@@ -276,10 +277,32 @@ class Channel:
             return
         self.busy = False
         world.waits.hold_ms = max(world.waits.hold_ms, world.now_ms - request.first_try_ms)
+        if decision.refused:
+            self.refused(request)
+            return
         world.records.append(Record(world.now_ms, request.size, self.number))
         self.mute(decision.throttle_ms)
         answered_ms = world.now_ms + world.latency_ms() + world.latency_ms()
         world.at(answered_ms, lambda: self.answered(request, decision.throttle_ms))
+        self.read()
+
+    def refused(self, request: Request) -> None:
+        """The channel is closed; the client connects anew and sends what was not answered again."""
+        world = self.world
+        world.waits.refused += 1
+        self.throttle.leave(self.turn, world.now_ms)
+        self.turn = self.throttle.turn()
+        self.muted_until_ms = 0
+        again = [request, *self.arrived]
+        self.arrived.clear()
+        for one in again:
+            one.first_try_ms = -1
+        backoff_ms = world.random.randint(50, 1000)  # reconnect.backoff.ms to reconnect.backoff.max.ms
+        world.timer(world.now_ms + backoff_ms, partial(self.returns, again))
+
+    def returns(self, requests: list[Request]) -> None:
+        """The client is connected again."""
+        self.arrived.extendleft(reversed(requests))
         self.read()
 
     def fetch(self, request: Request) -> None:

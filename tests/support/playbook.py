@@ -15,7 +15,7 @@ from typing import Final
 
 from protocol.errors import WireError
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, ChannelSettings, PeerError, Side
+from proxy.channel import MORE, REFUSE, REPLACE, WAIT, Channel, ChannelSettings, PeerError, Side
 from proxy.stats import Stats
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
@@ -69,13 +69,18 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """Nothing more is handled, and the connection ends when what is owed is answered."""
+
+
+@dataclass(frozen=True)
 class Ends:
     """The connection is ended, for this cause."""
 
     cause: str
 
 
-Order = Pass | Unseen | More | Insert | Drop | Wait | Ends
+Order = Pass | Unseen | More | Insert | Drop | Wait | Refused | Ends
 
 
 def gateway_address(node_id: int, _host: str, _port: int) -> tuple[str, int] | None:
@@ -180,16 +185,20 @@ def _carry_out(side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], byte
             orders += _replaced(side)
             start += side.drop
             continue
-        if side.order == MORE:
-            orders.append(More(side.need))
-        elif side.order == WAIT:
-            orders.append(Wait(side.wait_until_ms, side.held))
-        elif side.order == PASS:
-            assert start == len(buf), "PASS leaves nothing over"
-            if side.unseen > 0:
-                orders.append(Unseen(side.unseen))
-        return orders, bytes(buf[start:])
+        return [*orders, *_last(side, len(buf) - start)], bytes(buf[start:])
     raise AssertionError("a side orders for ever")
+
+
+def _last(side: Side, left: int) -> list[Order]:
+    """What ends one showing, with `left` bytes kept."""
+    if side.order == MORE:
+        return [More(side.need)]
+    if side.order == WAIT:
+        return [Wait(side.wait_until_ms, side.held)]
+    if side.order == REFUSE:
+        return [Refused()]
+    assert not left, "PASS leaves nothing over"
+    return [Unseen(side.unseen)] if side.unseen > 0 else []
 
 
 def _replaced(side: Side) -> list[Order]:
@@ -203,6 +212,8 @@ def _line(order: Order) -> str:
         said += f" {_shown(order.data)}"
     elif isinstance(order, Wait):
         said = f"{'hold' if order.held else 'mute'} until {order.until_ms} ms"
+    elif isinstance(order, Refused):
+        ...
     elif isinstance(order, Ends):
         said += f": {order.cause}"
     else:

@@ -2,10 +2,13 @@
 
 Behavior: an identity over its quota gets an empty answer at once, made here, with the throttle time that a
 full answer would have brought; the broker does not see the Fetch, and `protocol.messages.fetch_session` keeps
-the session's epochs in step. A Fetch that passes has its max_bytes cut to what the budget allows. What an
-answer really holds is charged when its header is seen, is told in that answer, and mutes the channel.
-Followers (replica id >= 0) are exempt, as in Kafka. Ignored: topics and records, but for the walk to
-NodeEndpoints at an answer's end, and to what each topic measures where topics have quotas (`topic_charges`).
+the session's epochs in step. A Fetch that passes has its max_bytes cut to what the budget allows, and max_wait_ms
+where others wait for it. What an answer really holds is charged when its header is seen, is told in that answer, and
+mutes the channel. Of those that are limited one is with the broker at a time: a pipelined one waits for the answer,
+as it does in a broker. One that ends its session over the quota is forwarded without its topics. Replicas are exempt
+where brokers connect (`proxy.channel.replication`), and nowhere else: any client may say that it is one. Ignored:
+topics and records, but for the walk to NodeEndpoints at an answer's end, and to what each topic measures where topics
+have quotas (`topic_charges`).
 
 Version notes: throttle_time_ms since 1; max_bytes since 3; sessions since 7; flexible since 12; topic ids
 since 13; NodeEndpoints (KIP-951) since 16, in a gateway only.
@@ -22,7 +25,10 @@ from proxy.channel.errors import PeerError
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import LOCAL, Buffer, Entry
 from proxy.channel.side import WALK, Side, skip_header_tags
+from proxy.channel.topic_sizes import await_answers
+from quotas.client_bandwidth import Throttle
 from quotas.decisions import ADMITTED
+from quotas.turn import Turn
 
 __all__ = ["request"]
 
@@ -51,16 +57,17 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
         return 0
     if not side.whole(end - pos, length):
         return side.order
+    if state.fetch_owed:
+        return await_answers(side)
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
     fields = None if fields_at is None else fetch.read_request(buf, fields_at, frame_end, version)
     if fields is None or fields_at is None:
         raise PeerError("malformed", f"Fetch version {version} of {length} bytes ends before its fields do")
-    if fields.replica_id >= 0:
-        state.in_flight.append((correlation_id, None, version, None))
-        return 0
     decision = throttle.fetch(identity.fetch, now_ms)
-    if decision is not ADMITTED and not must_forward(fields):
+    if decision is not ADMITTED:
+        if must_forward(fields):
+            return _end_session(side, buf, pos, fields_at, head, fields)
         frame = bytes(buf[pos : pos + 4 + length])
         session_id = state.sessions.answer_locally(
             state.settings.broker, fields, frame, fields_at - pos, version, now_ms
@@ -72,14 +79,41 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
         state.stats.fetches_answered += 1
         side.signal = True
         return side.replace(length + 4, b"")
-    max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
-    if max_bytes < fields.max_bytes and fields.max_bytes_at >= 0:
-        # min_bytes stands right before it; Kafka lowers it along with max_bytes (reference §1.5).
-        pack_into(">ii", buf, fields.max_bytes_at - 4, min(fields.min_bytes, max_bytes), max_bytes)
+    _cut(buf, fields, throttle, identity.fetch, now_ms)
+    state.fetch_owed = throttle.limits(now_ms)
     state.in_flight.append((correlation_id, _answer, version, (identity, fields.session_id)))
     if fields.session_id and state.sessions.knows(state.settings.broker, fields.session_id):
         return _translate(side, buf, pos, fields_at, head, fields, now_ms)
     return 0
+
+
+def _cut(buf: Buffer, fields: fetch.FetchFields, throttle: Throttle, turn: Turn, now_ms: int) -> None:
+    """Let a Fetch that is forwarded bring no more, and wait no longer, than the budget allows."""
+    max_bytes = throttle.fetch_max_bytes(turn, fields.max_bytes, now_ms)
+    if max_bytes < fields.max_bytes and fields.max_bytes_at >= 0:
+        # min_bytes stands right before it; Kafka lowers it along with max_bytes (reference §1.5).
+        pack_into(">ii", buf, fields.max_bytes_at - 4, min(fields.min_bytes, max_bytes), max_bytes)
+    max_wait_ms = throttle.fetch_max_wait_ms(turn, fields.max_wait_ms, now_ms)
+    if max_wait_ms < fields.max_wait_ms:
+        pack_into(">i", buf, fields.max_wait_at, max_wait_ms)
+
+
+def _end_session(
+    side: Side, buf: Buffer, pos: int, fields_at: int, head: Head, fields: fetch.FetchFields
+) -> int:
+    """Forward a Fetch that ends its session, without topics: over the quota it may bring nothing."""
+    length, _, version, correlation_id, _ = head
+    state = side.state
+    identity = state.identity
+    assert identity is not None, "it was limited"
+    frame = bytes(buf[pos : pos + 4 + length])
+    forwarded = fetch.encode_request(frame, fields_at - pos, version, fields.session_epoch, {}, [])
+    state.sessions.broker_error(state.settings.broker, fields.session_id)  # it ends there, and so here
+    state.in_flight.append((correlation_id, _answer, version, (identity, fields.session_id)))
+    if forwarded == frame:  # it names none, as clients' own do
+        return 0
+    state.stats.requests[FETCH] += 1
+    return side.replace(length + 4, forwarded)
 
 
 def _translate(
@@ -108,6 +142,7 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     state = side.state
     # Kafka records 4 + the body (reference §1.4): the frame without a flexible header's empty tag section.
     throttle = identity.quota.fetch
+    state.fetch_owed = False
     decision = throttle.fetched(identity.fetch, length - 1 if flexible else length, now_ms)
     throttle_at = pos + 9 if flexible else pos + 8
     if decision is not ADMITTED:

@@ -2,11 +2,13 @@
 
 Behavior: the frame's length is charged when its header is seen, before the payload is read. Kafka charges at
 the answer; charging earlier mutes the channel right behind the request that was too much, whatever the client
-has pipelined. Over the quota the request still passes (Kafka never refuses a Produce), its answer carries
-what is left of the throttle time, and the channel is muted. Policy `schedule` may hold the request first.
-acks=0 has no answer and is muted all the same. Where topics have quotas the request is walked through while it
-passes, and its topics are charged at its end (`topic_charges`). Ignored: records, errors in the answer (Kafka
-charges failed requests too).
+has pipelined. Over the quota the request still passes, its answer carries what is left of the throttle time,
+and the channel is muted. Policy `schedule` may hold the request first, and refuse it when no slot comes within the
+longest hold: the channel is closed, the request and all behind it unread (docs/refusals.md), and the client sends it
+again. What the header announces is charged while it comes (`quotas.announced`), and has no weight before the first
+bytes are here. acks=0 has no answer and is muted all the same. Where topics have quotas the request is walked
+through while it passes, and its topics are charged at its end (`topic_charges`). Ignored: records, errors in the
+answer (Kafka charges failed requests too).
 
 Version notes: 9+ is flexible; 10+ may carry NodeEndpoints (KIP-951) in the answer, so a gateway rewrites the
 answer; 1+ has throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).
@@ -33,12 +35,15 @@ _NO_TAGS_NO_TRANSACTION: Final = Struct(">Hh").unpack_from
 # What may stand before acks: a header's tags and a transactional id of at most 32,767 bytes, as Kafka's strings are.
 _FIELDS_BYTES_MAX: Final = 128 * 1024
 
+# A header that announces more has no weight before so much of its frame is here: announcing costs the client something.
+_WEIGHED_BYTES: Final = 16 * 1024
+
 # How an answer without tags and without a broker's own throttle time ends: throttle_time_ms, number of tags. With
 # NodeEndpoints these bytes would be the last one's port, rack and tags, and no broker listens at port 0.
 _NOTHING_TO_REWRITE: Final = bytes(5)
 
 
-def request(  # noqa: C901 - a call a frame costs 5 %
+def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int], now_ms: int
 ) -> int:
     """Charge the request, and owe its answer unless acks=0."""
@@ -57,12 +62,20 @@ def request(  # noqa: C901 - a call a frame costs 5 %
     if not acks:
         state.acks_zero = True  # said before a hold: a client that closes then still wants this one delivered
     throttle = identity.quota.produce
-    decision = throttle.produce(identity.produce, length, now_ms)
+    turn = identity.produce
+    missing = pos + 4 + length - end
+    if missing > 0 and end - pos < _WEIGHED_BYTES and throttle.limits(now_ms):
+        return side.more_of(min(length + 4, _WEIGHED_BYTES))
+    decision = throttle.produce(turn, length, now_ms)
     mute_until_ms = 0
     if decision is not ADMITTED:
         if decision.hold_until_ms > now_ms:
             return side.wait(decision.hold_until_ms, held=True)
+        if decision.refused:
+            return side.refuse("acks" if acks else "acks0")
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
+    if missing > 0 and throttle.announce(turn, missing, now_ms):
+        side.arriving = turn
     if state.charges.charges_produced_topics:
         side.walk_answered = bool(acks)
         side.walk = state.produce_walk(buf, pos, end, body, head)

@@ -49,7 +49,7 @@ def test_clients_of_one_user_share_the_users_budget() -> None:
     quotas = Engine(EngineOptions(), definitions)
     first, second = quotas.client("u", "a", 1).produce, quotas.client("u", "b", 1).produce
     first.produce(first.turn(), 22 * MB, 0)
-    assert second.produce(second.turn(), 0, 0).throttle_ms == 1000
+    assert second.produce(second.turn(), 0, 0).hold_until_ms == 1000
     assert (first.bytes_total, second.bytes_total) == (22 * MB, 0)
 
 
@@ -159,7 +159,7 @@ def test_user_that_an_entry_names_keeps_its_budget_beyond_the_bound() -> None:
     beyond = quotas.client("u", "b", 1)
     assert (beyond.user, beyond.client_id) == ("u", OTHER)
     assert beyond is quotas.client("u", "c", 1)
-    assert beyond.produce.produce(beyond.produce.turn(), 0, 0).throttle_ms == 1000  # one bucket with "a"
+    assert beyond.produce.produce(beyond.produce.turn(), 0, 0).hold_until_ms == 1000  # one bucket with "a"
 
 
 def test_client_that_never_moved_anything_is_forgotten_soon() -> None:

@@ -42,7 +42,7 @@ class World:
     turns: dict[tuple[str, str], Turn] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.engine = Engine(EngineOptions(), definitions(self.rates))
+        self.engine = Engine(EngineOptions(new_connections="as-kafka"), definitions(self.rates))
 
     def sent(self, user: str, client_id: str, size: int) -> int:
         """Send so much at time 0; gives the throttle time in ms."""

@@ -22,9 +22,45 @@ def test_produce_passes_and_is_throttled_afterwards() -> None:
 
 
 def test_produce_debt_is_seen_by_every_channel_of_the_identity() -> None:
-    throttle = sampled()
+    throttle, first, second = sampled(), Turn(), Turn()
+    throttle.produce(second, 0, 0)
+    throttle.produce(first, 22 * MB, 0)
+    assert throttle.produce(second, MB, 0).throttle_ms == 1500
+
+
+def test_first_produce_of_a_new_connection_waits_as_long_as_the_others_are_muted() -> None:
+    throttle, first, new = sampled(), Turn(), Turn()
+    throttle.produce(first, 22 * MB, 0)
+    assert throttle.produce(new, MB, 0).hold_until_ms == 1000
+    assert throttle.produce(new, MB, 500).hold_until_ms == 1000  # asking again changes nothing
+    assert throttle.produce(new, MB, 1000).throttle_ms > 0  # it passes, and is paid for
+    assert not throttle.produce(new, MB, 3000).hold_until_ms  # no new connection any more
+
+
+def test_hold_of_a_new_connection_has_the_bounds_of_a_mute() -> None:
+    throttle, new, member = sampled(), Turn(), Turn()
+    throttle.produce(Turn(), 200 * MB, 0)  # 90 s
+    member.hold_ms_max = 2000
+    assert throttle.produce(new, MB, 0).hold_until_ms == 20_000
+    assert throttle.produce(member, MB, 0).hold_until_ms == 2000
+
+
+def test_new_connection_passes_as_kafka_has_it() -> None:
+    throttle = SampledThrottle(LIMIT, EngineOptions(new_connections="as-kafka"), 0)
     throttle.produce(Turn(), 22 * MB, 0)
     assert throttle.produce(Turn(), MB, 0).throttle_ms == 1500
+
+
+def test_announced_bytes_that_do_not_come_leave_the_window_where_they_were() -> None:
+    throttle, liar, honest = sampled(), Turn(), Turn()
+    throttle.produce(honest, 0, 0)
+    throttle.produce(liar, 100 * MB, 0)
+    throttle.announce(liar, 100 * MB, 0)
+    assert throttle.produce(honest, MB, 249).throttle_ms > 0
+    assert throttle.produce(honest, MB, 250) is ADMITTED
+    assert throttle.debt_bytes(250) == 0
+    # 2 MB are in the window: 20.5 MB more than 20 MB allow make 0.25 s, in a window of 10.25 s.
+    assert throttle.produce(honest, 19 * MB, 250).throttle_ms == 250
 
 
 def test_produce_mute_is_capped() -> None:
@@ -47,8 +83,17 @@ def test_fetch_with_the_broker_counts_as_recorded() -> None:
         turn.expected = 11 * MB
     assert throttle.fetch(first, 0) is ADMITTED
     assert throttle.fetch(second, 0).throttle_ms == 1000  # 22 MB / 2 MB/s - 10 s
-    throttle.leave(first, 1)
+    throttle.fetched(first, 0, 1)
     assert throttle.fetch(second, 1) is ADMITTED
+
+
+def test_fetch_whose_channel_closes_counts_as_delivered() -> None:
+    throttle, first, second = sampled(), Turn(), Turn()
+    for turn in (first, second):
+        turn.expected = 11 * MB
+    throttle.fetch(first, 0)
+    throttle.leave(first, 1)
+    assert throttle.fetch(second, 1).throttle_ms == 999
 
 
 def test_fetch_that_turns_out_larger_is_delivered_and_throttled() -> None:

@@ -28,13 +28,14 @@ def test_scalars_have_their_places() -> None:
         session_epoch=9,
         max_bytes_at=BODY_11 + 12,
         session_epoch_at=BODY_11 + 21,
+        max_wait_at=BODY_11 + 4,
     )
 
 
 def test_scalars_before_sessions_are_of_no_session() -> None:
     old = bytes.fromhex("ffffffff 000001f4 00000001")
     fields = fetch.read_request(old, 0, len(old), 2)
-    assert fields == fetch.FetchFields(-1, 500, 1, 2**31 - 1, 0, fetch.FINAL_EPOCH, -1, -1)
+    assert fields == fetch.FetchFields(-1, 500, 1, 2**31 - 1, 0, fetch.FINAL_EPOCH, -1, -1, 4)
     assert fetch.read_request(old, 0, len(old) - 1, 2) is None
     assert fetch.read_request(old, 0, len(old), 3) is None
 

@@ -187,9 +187,9 @@ async def test_held_request_passes_when_enforcement_ends(rig: Rig) -> None:
 
 
 async def test_held_request_without_acks_outlives_its_client(rig: Rig) -> None:
-    rig.quota(producer=10_000, policy="schedule", hold_seconds_max=0.3)
+    rig.quota(producer=10_000, policy="schedule")
     spent = rig.engine.client("ANONYMOUS", "a", 1).produce
-    spent.produce(spent.turn(), 1_000_000, now_ms())
+    spent.produce(spent.turn(), 14_000, now_ms())  # 0.4 s more than the burst
     client = rig.connect()
     asked = produce(9, 5000, acks=0)
     await client.send(asked)

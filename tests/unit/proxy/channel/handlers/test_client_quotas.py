@@ -62,12 +62,12 @@ def test_request_is_given_to_the_shell_whole() -> None:
 
 
 @pytest.mark.parametrize(("user", "asked_here"), [("ANONYMOUS", False), ("ann", True)])
-def test_who_has_not_authenticated_is_the_brokers_business(user: str, asked_here: bool) -> None:
+def test_requests_before_the_login_end_the_connection(user: str, asked_here: bool) -> None:
     talk = talking(user, sasl=True)
     if asked_here:
         talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
     else:
-        talk.client(0, DESCRIBE, Pass(DESCRIBE))  # brokers close on what comes before SASL
+        talk.client(0, DESCRIBE, Ends("unauthenticated"))  # brokers close on what comes before SASL
     assert (talk.channel.take_question() is not None) == asked_here
 
 

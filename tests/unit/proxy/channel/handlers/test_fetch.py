@@ -228,19 +228,42 @@ def test_fetch_behind_such_a_batch_passes_once_the_window_is_empty() -> None:
     talk.client(20_000, again, Pass(again))
 
 
+def charged_over_the_quota(version: int, first: bytes, second: bytes) -> None:
+    """The answer to the first Fetch uses the quota up; the second one is answered empty."""
+    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    talk.orders("client", 0, first)
+    talk.orders("broker", 0, fetch_answer(version, OVER))
+    talk.client(2000, second, Drop(len(second)), Wait(11_000))
+
+
 @pytest.mark.parametrize("version", [4, 11, 14])
-def test_follower_is_exempt(version: int) -> None:
-    talk = Playbook(channel_machine(consumer_default=1000))
-    asked = fetch(version, replica_id=2, max_bytes=50_000)
-    talk.client(0, asked, Pass(asked))
-    assert talk.channel.state.in_flight[0][1] is None
+def test_client_that_says_it_is_a_replica_is_charged(version: int) -> None:
+    first, second = (fetch(version, correlation_id=one, replica_id=2) for one in (1, 2))
+    charged_over_the_quota(version, first, second)
 
 
-def test_follower_that_names_itself_in_a_tag_is_exempt() -> None:
+def test_client_that_says_so_in_a_tag_is_charged() -> None:
     state = struct(REQUEST, 15, "ReplicaState", replica_id=2, replica_epoch=1)
-    asked = framed(REQUEST(version=15, max_bytes=50_000, replica_state=state), correlation_id=1)
-    talk = Playbook(channel_machine(consumer_default=1000))
-    talk.client(0, asked, Pass(asked))
+    first, second = (framed(REQUEST(version=15, replica_state=state), correlation_id=one) for one in (1, 2))
+    charged_over_the_quota(15, first, second)
+
+
+def test_second_limited_fetch_waits_for_the_answer_to_the_first() -> None:
+    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
+    first, second = fetch(11, max_bytes=1000), fetch(11, correlation_id=2, max_bytes=1000)
+    talk.client(0, first + second, Pass(first), Wait(0))
+    answered = fetch_answer(11, 500)
+    talk.broker(1, answered, Pass(answered))
+    assert talk.channel.responses.signal
+    talk.client(1, b"", Pass(second))
+
+
+def test_fetch_that_ends_a_session_brings_no_records_over_the_quota() -> None:
+    talk = muted(11)
+    topics = bytes.fromhex("00000001 0001 74 00000001 00000003 ffffffff") + bytes(20) + bytes(4) + bytes(2)
+    asked = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1, topics=topics)
+    without = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1)
+    talk.client(2000, asked, Insert(without), Drop(len(asked)))
 
 
 def test_observed_fetch_is_neither_capped_nor_muted() -> None:
@@ -368,9 +391,8 @@ def test_unlimited_fetch_is_looked_at_while_a_session_is_shifted() -> None:
 
 def test_session_that_ends_is_told_to_the_broker_over_the_quota() -> None:
     talk = muted(11)
-    asked = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1, max_bytes=1)
-    # Forwarded, with what the window has left: nothing but the 1 byte that every Fetch may ask for.
-    talk.client(2000, asked, Pass(asked))
+    asked = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1)
+    talk.client(2000, asked, Pass(asked))  # it names no topics, so nothing can come
 
 
 def test_session_that_ends_after_an_answer_made_here_passes_untouched() -> None:

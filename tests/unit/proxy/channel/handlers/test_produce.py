@@ -18,7 +18,17 @@ from tests.support.frames import (
     produce_answer,
     request,
 )
-from tests.support.playbook import Drop, Insert, More, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.support.playbook import (
+    Drop,
+    Insert,
+    More,
+    Pass,
+    Playbook,
+    Refused,
+    Unseen,
+    Wait,
+    channel_machine,
+)
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, struct
 
 OVER = 12_000
@@ -91,9 +101,16 @@ def test_pipelined_request_waits_for_the_end_of_the_mute() -> None:
 
 def test_mute_begins_behind_the_frame_that_is_under_way() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
-    asked = produce(9, OVER)
-    talk.client(0, asked[:60], Pass(asked[:60]), Unseen(OVER + 4 - 60))
-    talk.client(5, asked[60:], Pass(asked[60:]), Wait(2000))
+    asked = produce(9, 20_000)
+    talk.client(0, asked[:16_384], Pass(asked[:16_384]), Unseen(20_004 - 16_384))
+    talk.client(5, asked[16_384:], Pass(asked[16_384:]), Wait(10_000))
+
+
+def test_header_alone_has_no_weight() -> None:
+    channel = channel_machine(producer_default=1000)
+    asked = produce(9, 100_000)
+    Playbook(channel).client(0, asked[:28], More(16_384))
+    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 0
 
 
 def test_request_without_an_answer_is_muted_all_the_same() -> None:
@@ -126,10 +143,11 @@ def test_frame_is_charged_without_its_length_prefix() -> None:
 def test_request_that_arrives_in_pieces_is_charged_once() -> None:
     channel = channel_machine(producer_default=1e9)
     talk = Playbook(channel)
-    asked = produce(9, OVER)
-    talk.client(0, asked[:60], Pass(asked[:60]), Unseen(OVER + 4 - 60))
-    talk.client(0, asked[60:], Pass(asked[60:]))
-    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.bytes_total == OVER
+    asked = produce(9, 20_000)
+    talk.client(0, asked[:60], More(16_384))
+    talk.client(0, asked[60:16_384], Pass(asked[:16_384]), Unseen(20_004 - 16_384))
+    talk.client(0, asked[16_384:], Pass(asked[16_384:]))
+    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 20_000
 
 
 def test_mute_has_a_cap() -> None:
@@ -240,7 +258,7 @@ def scheduled() -> Playbook:
 def test_second_channel_is_held_before_its_payload_is_read() -> None:
     talk = Playbook(channel_machine(scheduled().channel.state.engine))
     asked = produce(9, 100_000)
-    assert talk.held(10, asked[:60]) > 10
+    assert talk.held(10, asked[:16_384]) > 10
 
 
 def test_held_request_is_not_charged() -> None:
@@ -267,16 +285,89 @@ def test_held_request_without_an_answer_marks_its_channel() -> None:
     assert talk.channel.state.acks_zero
 
 
-def test_held_request_passes_after_the_longest_hold() -> None:
+@pytest.mark.parametrize(("acks", "label"), [(-1, "acks"), (0, "acks0")])
+def test_held_request_is_refused_after_the_longest_hold(acks: int, label: str) -> None:
     options = EngineOptions(policy="schedule", hold_seconds_max=0.2)
     engine = Engine(options, Definitions(static=StaticQuotas(producer_default=1000)))
     first, second = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
-    asked, small = produce(9, 15_000), produce(9, 500)
+    asked, small = produce(9, 15_000), produce(9, 500, acks=acks)
     first.client(0, asked, Pass(asked), Wait(14_000))
-    now_ms, side = second.held(10, small), second.channel.requests
-    while not side.receive(bytearray(small), 0, len(small), now_ms):
-        now_ms = side.wait_until_ms
-    assert now_ms <= 10 + 200
+    assert second.held(10, small) == 10 + 200
+    second.client(210, produce(9, 500, correlation_id=2), Refused())  # with what is pipelined behind it
+    assert second.channel.state.stats.produce_refused == {label: 1}
+    assert engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 15_000
+
+
+def late() -> tuple[Playbook, Playbook, bytes]:
+    """A channel that announced 20,000 bytes at 1,000 B/s and sent 16,384 of them; and one that asks for the rest."""
+    engine = Engine(EngineOptions(policy="schedule"), Definitions(static=StaticQuotas(producer_default=1000)))
+    slow, other = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
+    asked = produce(9, 20_000)
+    slow.client(0, asked[:16_384], Pass(asked[:16_384]), Unseen(3620))
+    return slow, other, asked
+
+
+def test_bytes_that_do_not_come_are_given_back_after_a_quarter_of_a_second() -> None:
+    _, other, _ = late()
+    owed = other.channel.state.engine
+    other.held(100, produce(9, 500))
+    assert owed.client("ANONYMOUS", "a", 1).produce.debt_bytes(100) == 20_000 - 1000 - 100
+    other.held(250, b"")
+    assert owed.client("ANONYMOUS", "a", 1).produce.debt_bytes(250) == 16_380 - 1000 - 250
+
+
+def test_bytes_that_come_late_wait_for_their_turn() -> None:
+    slow, other, asked = late()
+    other.held(250, produce(9, 500))
+    rest = asked[16_384:]
+    assert slow.held(300, rest) > 300
+    free_ms = 16_380 - 1000  # then what has passed is paid for, but for the burst
+    slow.client(free_ms, b"", Pass(rest), Wait(free_ms + 3620))
+
+
+def test_bytes_that_come_late_are_refused_after_the_longest_hold() -> None:
+    slow, other, asked = late()
+    other.held(250, produce(9, 500))
+    slow.held(300, asked[16_384:])
+    slow.client(300 + 15_000, b"", Refused())
+    assert slow.channel.state.stats.produce_refused == {"late": 1}
+
+
+def test_bytes_that_come_in_time_are_not_charged_again() -> None:
+    slow, other, asked = late()
+    slow.client(100, asked[16_384:], Pass(asked[16_384:]), Wait(19_000))
+    other.held(250, produce(9, 500))
+    assert slow.channel.state.engine.client("ANONYMOUS", "a", 1).produce.debt_bytes(250) == 20_000 - 1250
+
+
+def test_channel_that_closes_is_charged_for_what_arrived() -> None:
+    slow, other, _ = late()
+    slow.channel.close(50)
+    quota = other.channel.state.engine.client("ANONYMOUS", "a", 1).produce
+    assert quota.debt_bytes(50) == 16_380 - 1050
+    assert quota.bytes_total == 16_380
+
+
+def test_new_connection_of_a_client_over_its_quota_is_held() -> None:
+    engine = Engine(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1000)))
+    first, second = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
+    asked = produce(9, OVER)
+    first.client(0, asked, Pass(asked), Wait(2000))
+    beat, small = heartbeat(), produce(9, 500, correlation_id=2)
+    second.client(10, beat, Pass(beat))  # nothing else waits
+    # 12,000 bytes make 2 s in the window of 10 s; 10 ms later the window is 10.01 s long.
+    assert second.held(10, small) == 10 + 1990
+    # 12,500 bytes; of the window's 10 s two are over, so it is as long as at the start.
+    second.client(2000, b"", Pass(small), Wait(2000 + 2000))  # 2.5 s, but for a fifth of the group's 10 s
+
+
+def test_new_connection_is_not_held_as_kafka_has_it() -> None:
+    options = EngineOptions(new_connections="as-kafka")
+    engine = Engine(options, Definitions(static=StaticQuotas(producer_default=1000)))
+    first, second = Playbook(channel_machine(engine)), Playbook(channel_machine(engine))
+    asked, small = produce(9, OVER), produce(9, 500)
+    first.client(0, asked, Pass(asked), Wait(2000))
+    second.client(10, small, Pass(small), Wait(2500))
 
 
 def test_addresses_of_new_leaders_are_ours() -> None:

@@ -145,9 +145,9 @@ def test_with_mode_pass_everything_passes(asked: bytes) -> None:
     talk.broker(1, answer, Pass(answer))
 
 
-def test_who_has_not_authenticated_is_the_brokers_business() -> None:
+def test_requests_before_the_login_end_the_connection() -> None:
     talk = talking(user="ANONYMOUS", sasl=True)
-    talk.client(0, ALTER, Pass(ALTER))
+    talk.client(0, ALTER, Ends("unauthenticated"))
     assert talk.channel.take_question() is None
 
 

@@ -200,10 +200,10 @@ def test_users_with_one_client_id_are_held_apart() -> None:
     exchange(alice, token(PLAIN), verdict())
     bob = shaken("PLAIN", channel=channel_machine(engine, gateway=False))
     exchange(bob, token(b"\0bob\0x"), verdict())
-    sent = produce(9, 12_000)[:60]
+    sent = produce(9, 20_000)[:16_384]
     for talk in (alice, bob):
-        talk.client(0, sent, Pass(sent), Unseen(12_004 - 60))
-    assert alice.channel.mute_left_ms(0) == 2000  # 12,000 B / 1,000 B/s - 10 s
+        talk.client(0, sent, Pass(sent), Unseen(20_004 - 16_384))
+    assert alice.channel.mute_left_ms(0) == 10_000  # 20,000 B / 1,000 B/s - 10 s
     assert bob.channel.mute_left_ms(0) == 0
 
 

@@ -1,0 +1,59 @@
+"""A socket that is closed softly: our end is told, and what the peer still sends is read and dropped.
+
+To close over unread bytes is to reset, and a reset may overtake what was sent before: an answer, or TLS's alert. So
+the peer is told the end first, and has a moment to read it and to close by itself. Where it does not, or goes on
+sending, the socket is closed all the same.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from proxy.net.shared import READ_BYTES_MAX, Shared
+
+__all__ = ["LINGER_SECONDS", "Linger"]
+
+LINGER_SECONDS: Final = 1.0
+
+
+class Linger:
+    """Drops what comes until the peer has closed, for LINGER_SECONDS at most.
+
+    Args:
+        sock: a plain socket whose own direction has been shut down; below TLS what comes is not decrypted.
+        on_closed: called once, when it is closed.
+    """
+
+    __slots__ = ("_on_closed", "_shared", "_sock", "_timer")
+
+    def __init__(
+        self, sock: socket.socket, shared: Shared, on_closed: Callable[[], None] | None = None
+    ) -> None:
+        self._sock = sock
+        self._shared = shared
+        self._on_closed = on_closed
+        self._timer = shared.loop.call_later(LINGER_SECONDS, self.close)
+        shared.arrivals.add(self)  # it counts as a connection until it is closed
+        shared.loop.add_reader(sock.fileno(), self._drop)
+
+    def close(self) -> None:
+        """The peer has closed, or its time is over."""
+        if self not in self._shared.arrivals:
+            return
+        self._shared.arrivals.discard(self)
+        self._timer.cancel()
+        self._shared.loop.remove_reader(self._sock.fileno())
+        self._sock.close()
+        if self._on_closed is not None:
+            self._on_closed()
+
+    def _drop(self) -> None:
+        try:
+            # MSG_TRUNC: the kernel throws so many bytes away, and copies none of them.
+            if self._sock.recv_into(self._shared.view, READ_BYTES_MAX, socket.MSG_TRUNC):
+                return
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            ...
+        self.close()
