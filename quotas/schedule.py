@@ -60,6 +60,8 @@ EXPOSED_SHARE: Final = 4
 # Where Fetches wait for each other's exposed bytes, one waits at its broker no longer than this.
 CROWDED_WAIT_MS: Final = 100
 CROWDED_MS: Final = 1_000
+# And never longer than this: what it may bring is kept for it. Clients ask for half a second to five seconds.
+FETCH_WAIT_MS_MAX: Final = 5_000
 # The largest batch that was more than its Fetch had asked for is remembered for one to two of these.
 BATCH_MS: Final = 300_000
 
@@ -213,7 +215,7 @@ class ScheduledThrottle:
 
     def fetch_max_wait_ms(self, requested: int, now_ms: int) -> int:
         """How long a Fetch may wait at its broker for bytes to come."""
-        return min(requested, CROWDED_WAIT_MS) if now_ms < self._crowded_until_ms else requested
+        return min(requested, CROWDED_WAIT_MS if now_ms < self._crowded_until_ms else FETCH_WAIT_MS_MAX)
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Put the real size in place of the expected one, and reserve the next slot."""
