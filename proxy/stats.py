@@ -84,6 +84,7 @@ class Stats:
         "sasl",
         "session_translations",
         "spliced_bytes",
+        "task_failures",
         "topic_bytes_uncharged",
         "topic_lookups",
         "topics_rejected",
@@ -140,6 +141,7 @@ class Stats:
             Counter()
         )  # how moves ended: done, cancelled, refused, gone, lost
         self.reloads: Counter[str] = Counter()  # "ok", "refused"
+        self.task_failures: Counter[str] = Counter()  # by the name of a background task
         self.latency_buckets: list[int] = [0] * (len(LATENCY_BOUNDS_US) + 1)
         self.latency_count = 0
         self.latency_sum_us = 0

@@ -72,6 +72,10 @@ class Poller:
             pause_seconds = await self.poll()
             await asyncio.sleep(pause_seconds)
 
+    async def once(self) -> None:
+        """Ask once, whenever the next time may be."""
+        await self.poll()
+
     async def poll(self) -> float:
         """Ask once; gives the seconds to wait before the next time."""
         await self._resolve()
