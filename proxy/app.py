@@ -83,7 +83,7 @@ class App:
         self.shared.broker_tls = broker_tls = self._certificates.brokers
         self._supervisor = Supervisor(loop, self.stats)
         self.connections = Connections()
-        self._map_file = MapFile(config.state.directory) if config.state.directory else None
+        self._map_file = MapFile(config.state.directory, self.stats) if config.state.directory else None
         upstreams = _upstreams(config, replicates=False)
         leaders = _upstreams(config, replicates=True)
         if not upstreams and config.cluster.bootstrap == tuple(leaders.values()):

@@ -226,6 +226,15 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
     )
     yield _counter("sluice_reloads", "Times the configuration was read again", stats.reloads, "result")
     yield _counter(
+        "sluice_brokers_refused", "Addresses of brokers that can not be", stats.brokers_refused, "wrong"
+    )
+    yield _counter(
+        "sluice_broker_map_writes",
+        "Times the broker map was written to the disk",
+        stats.broker_map_writes,
+        "result",
+    )
+    yield _counter(
         "sluice_task_failures", "Exceptions that ended background work", stats.task_failures, "task"
     )
     for name, text, value in (
