@@ -125,7 +125,9 @@ class App:
             self.stats, self.engine, series_max, sluice_version(), view, self._leases.view, others
         )
         page = None if moves is None else moves.page
-        self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms, page).handlers())
+        self._admin = AdminServer(
+            Site(metrics, self.engine, self.not_ready, now_ms, page).handlers(), config.admin.hosts
+        )
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._ask
         self._mirror = (

@@ -282,6 +282,9 @@ class AdminOptions:
         default=Address("127.0.0.1", 19080),
         metadata=key(readers.optional_address, 'host:port, or "" for none'),
     )
+    hosts: tuple[str, ...] = field(
+        default=(), metadata=key(readers.hosts, "host, or several", default="none but `bind`'s own")
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,16 @@ def host(path: str, value: object) -> str:
     raise ConfigError(path, "must be a host name or an IP address, without a port", value)
 
 
+def hosts(path: str, value: object) -> tuple[str, ...]:
+    """Read hosts: a list, or one text with commas; none is allowed."""
+    parts: list[object] = list(value.split(",")) if isinstance(value, str) and value else []
+    if isinstance(value, list):
+        parts = value
+    elif value != "" and not parts:
+        raise ConfigError(path, "must be a list of host names", value)
+    return tuple(host(path, part.strip() if isinstance(part, str) else part) for part in parts)
+
+
 def address(path: str, value: object) -> Address:
     """Read `host:port`, with brackets around an IPv6 literal."""
     if not isinstance(value, str):
