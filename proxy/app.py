@@ -4,6 +4,8 @@ SIGTERM, SIGINT   drain: no new connections, /readyz goes down, mutes and holds 
 delivered,
                   connections close as they fall idle, all within limits.drain_seconds; a second signal ends at once
 SIGHUP            read the configuration again SIGUSR1           all enforcement off, again: on
+
+What is wrong before it serves ends it (`StartError`, `ConfigError`); from then on nothing but a signal does.
 """
 
 import asyncio
@@ -11,8 +13,7 @@ import gc
 import logging
 import resource
 import signal
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -40,12 +41,13 @@ from proxy.errors import StartError
 from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics import Metrics
-from proxy.net import Answered, Connection, Listener, Shared, now_ms
+from proxy.net import Answered, Connections, Listener, Shared, now_ms
 from proxy.quota_store import QuotaDesk, QuotaStore
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
 from proxy.replication_view import ReplicationView
 from proxy.stats import Stats
+from proxy.supervisor import Supervisor
 from proxy.version import sluice_version
 from quotas.definitions import Definitions
 from quotas.engine import Engine
@@ -56,7 +58,6 @@ __all__ = ["App", "run"]
 # A cluster that is there is known before the first client comes; one that does not answer must not keep ports unbound.
 _FIRST_ANSWER_SECONDS_MAX: Final = 1.0
 _SWEEP_SECONDS: Final = 1.0
-_CONNECTIONS_A_TURN: Final = 200  # looked at in one turn of the loop
 _DRAIN_STEP_SECONDS: Final = 0.05
 _DESCRIPTORS_WANTED: Final = 65_536
 
@@ -80,8 +81,9 @@ class App:
         self.shared = Shared(loop, self.engine, config.limits, self.stats)
         self._certificates = Certificates(config, self.stats)
         self.shared.broker_tls = broker_tls = self._certificates.brokers
-        self.connections: set[Connection] = set()
-        self._map_file = MapFile(config.state.directory) if config.state.directory else None
+        self._supervisor = Supervisor(loop, self.stats)
+        self.connections = Connections()
+        self._map_file = MapFile(config.state.directory, self.stats) if config.state.directory else None
         upstreams = _upstreams(config, replicates=False)
         leaders = _upstreams(config, replicates=True)
         if not upstreams and config.cluster.bootstrap == tuple(leaders.values()):
@@ -123,7 +125,9 @@ class App:
             self.stats, self.engine, series_max, sluice_version(), view, self._leases.view, others
         )
         page = None if moves is None else moves.page
-        self._admin = AdminServer(Site(metrics, self.engine, self.not_ready, now_ms, page).handlers())
+        self._admin = AdminServer(
+            Site(metrics, self.engine, self.not_ready, now_ms, page).handlers(), config.admin.hosts
+        )
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._ask
         self._mirror = (
@@ -132,11 +136,9 @@ class App:
             else None
         )
         self._reloader = Reloader(config, self._desk, self.stats, self.apply)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
         self._signals = 0
         self._switched_on = True
-        self.failed = False  # a bug of ours ended it: whoever supervises the process is to start it again
 
     async def serve(self) -> None:
         """Serve until a signal asks to stop, then drain.
@@ -145,17 +147,16 @@ class App:
             StartError: a port can not be bound.
         """
         self._handle_signals()  # first: until then every one of them would kill the process
+        supervisor = self._supervisor
+        supervisor.watch_callbacks()
         if self._map_file is not None:
             for broker, address in (await asyncio.to_thread(self._map_file.read)).items():
                 self.brokers.learn(broker, *address)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_ANSWER_SECONDS_MAX):
-                await self.poller.poll()
+        await supervisor.attempt("poller", self.poller.once(), _FIRST_ANSWER_SECONDS_MAX)
         if self._source is not None:
             self._source.configure(self._config.replication)
-            with suppress(TimeoutError):  # or a follower's first fetches would pass unthrottled
-                async with asyncio.timeout(_FIRST_ANSWER_SECONDS_MAX):
-                    await self._source.poll()
+            # Or a follower's first fetches would pass unthrottled.
+            await supervisor.attempt("replication_source", self._source.poll(), _FIRST_ANSWER_SECONDS_MAX)
         await self._leases.start()
         for listener in self._listeners:
             listener.open()
@@ -170,15 +171,27 @@ class App:
             listeners=len(self._listeners),
             problem=self.poller.problem or None,
         )
-        for work in (self.poller, self._topic_ids, self._reloader, self._certificates, self._leases):
-            self._task(work.run())
-        self._sweeping = self._task(self._sweep())
-        for optional in (self._mirror, self._source, self._reassignments):
-            if optional is not None:
-                self._task(optional.run())
+        self._keep_up()
         await self._stopping.wait()
         await self._drain()
         await self._end()
+
+    def _keep_up(self) -> None:
+        """Begin all background work."""
+        keep = self._supervisor.keep
+        keep("poller", self.poller.run)
+        keep("topic_ids", self._topic_ids.run)
+        keep("reloader", self._reloader.run)
+        keep("certificates", self._certificates.run)
+        keep("leases", self._leases.run)
+        self._sweeping = keep("sweep", self._sweep)
+        if self._mirror is not None:
+            keep("quota_mirror", self._mirror.run)
+        if self._source is not None:
+            keep("replication_source", self._source.run)
+        if self._reassignments is not None:
+            keep("reassignments", self._reassignments.run)
+            keep("reassignment_status", self._reassignments.watch)
 
     async def _end(self) -> None:
         """Nobody is connected any more."""
@@ -186,10 +199,7 @@ class App:
         if self._capture is not None:  # first: of the last rows' topics names may have to be asked for
             self._capture.close()
             await asyncio.to_thread(self._capture.wait, lambda: self._signals > 1)
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._supervisor.end()
         await self._leases.close()
         await self._admin.close()
         self._desk.close()
@@ -235,13 +245,7 @@ class App:
 
     def _reconsider(self) -> None:
         """Ask whoever waits again, in the background: there may be thousands."""
-        self._task(self._reconsider_all())
-
-    async def _reconsider_all(self) -> None:
-        for index, connection in enumerate(list(self.connections)):
-            connection.reconsider(now_ms())
-            if index % _CONNECTIONS_A_TURN == _CONNECTIONS_A_TURN - 1:
-                await asyncio.sleep(0)
+        self._supervisor.once("reconsider", self.connections.reconsider())
 
     def _listener(self, options: ListenerOptions) -> Listener:
         def settings(broker: int) -> ChannelSettings:
@@ -267,9 +271,8 @@ class App:
         if not settings.batches:
             return None
         assert settings.journal is not None, "the configuration was checked"
-        return Reassignments(
-            settings, settings.journal, self.brokers, login, tls, self._task, now_ms, self.stats
-        )
+        start = partial(self._supervisor.once, "reassignment_request")
+        return Reassignments(settings, settings.journal, self.brokers, login, tls, start, now_ms, self.stats)
 
     def _ask(self, question: Question, answered: Answered) -> None:
         """Have a question answered by whoever knows."""
@@ -289,32 +292,14 @@ class App:
         for number, handler in handlers.items():
             self._loop.add_signal_handler(number, handler)
 
-    def _task(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run something in the background: if it fails, the proxy stops rather than limps on."""
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._task_ended)
-        return task
-
-    def _task_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("a task of ours has failed; stopping", exc_info=task.exception())
-            self.failed = True
-            self.stop()
-
     async def _sweep(self) -> None:
         """Look at every connection now and then: idle ones, slow ones; and forget clients that are gone."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            now = now_ms()
-            for index, connection in enumerate(list(self.connections)):
-                connection.sweep(now)
-                if index % _CONNECTIONS_A_TURN == _CONNECTIONS_A_TURN - 1:
-                    await asyncio.sleep(0)
-            self.engine.expire(now)
+            await self.connections.sweep()
+            self._supervisor.run("expire", lambda: self.engine.expire(now_ms()))
             if self._capture is not None:
-                self._capture.flush()
+                self._supervisor.run("capture", self._capture.flush)
 
     async def _drain(self) -> None:
         for listener in self._listeners:
@@ -324,13 +309,10 @@ class App:
         event(logger, logging.INFO, "draining", connections=len(self.connections))
         until = now_ms() + int(self._config.limits.drain_seconds * 1000)
         while (self.connections or self.shared.arrivals) and now_ms() < until and self._signals < 2:
-            now = now_ms()
-            for connection in list(self.connections):
-                connection.drain(now)
+            await self.connections.drain()
             await asyncio.sleep(_DRAIN_STEP_SECONDS)
         left = len(self.connections)
-        for connection in list(self.connections):
-            connection.close("drain_limit")
+        await self.connections.close("drain_limit")
         event(logger, logging.INFO, "stopped", connections_cut=left)
 
 
@@ -348,7 +330,7 @@ def run(config: Config) -> int:
     async def main() -> int:
         app = App(config, store, asyncio.get_running_loop())
         await app.serve()
-        return 1 if app.failed else 0
+        return 0
 
     return uvloop.run(main())
 

@@ -48,12 +48,15 @@ class ServerError(SluiceError):
 
 
 def shorten(value: object) -> str:
-    """Write a value as in Python, in one line of bounded length.
+    """Write a value as in Python, in one line of bounded length; of what can not be written, its type.
 
-    >>> shorten("a" * 100)[-5:]
-    'aa...'
+    >>> shorten("a" * 100)[-5:], shorten(10**5000)
+    ('aa...', '(a value of type int)')
     """
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # of too many digits, or nested too deeply
+        text = f"(a value of type {type(value).__name__})"
     return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 3] + "..."
 
 

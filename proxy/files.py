@@ -1,23 +1,108 @@
-"""Files that others change too: how one state of a file is told from another, and how a file is replaced whole.
+"""Files of operators, that others change too: read with a bound, one state told from another, replaced whole.
 
-A name is followed through symbolic links both ways: a ConfigMap's link that Kubernetes swaps is seen, and a
-replaced file is the link's target, so that the link stays. All of it blocks: call it off the loop.
+Only regular files are read, and no more of them than they may have: a FIFO, a device or a directory in a file's place
+is an error at once, where reading it would never end. A name is followed through symbolic links both ways: a
+ConfigMap's link that Kubernetes swaps is seen, and a replaced file is the link's target, so that the link stays. All of
+it blocks: call it off the loop.
 """
 
+import errno
 import fcntl
+import io
 import os
 import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
-__all__ = ["Signature", "locked", "look", "replace", "signature"]
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+__all__ = ["Signature", "locked", "look", "open_file", "open_text", "read", "replace", "signature"]
 
 _LOCK_SECONDS_MAX: Final = 5.0
 _LOCK_STEP_SECONDS: Final = 0.02
 _WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
+def read(path: Path, bytes_max: int) -> bytes:
+    """Read a whole regular file.
+
+    Raises:
+        OSError: it can not be opened, is no regular file, or has more than `bytes_max`; `strerror` says which.
+    """
+    with _Bounded(path, bytes_max) as file:
+        return file.readall()
+
+
+@contextmanager
+def open_text(path: Path, bytes_max: int) -> Iterator[TextIO]:
+    """Open a regular file of UTF-8 for reading, lines ending in a line feed alone.
+
+    Raises:
+        OSError: as `read`, here or while it is read.
+        UnicodeDecodeError: while it is read: it is not UTF-8.
+    """
+    with (
+        _Bounded(path, bytes_max) as raw,
+        io.TextIOWrapper(io.BufferedReader(raw), encoding="utf-8", newline="\n") as text,
+    ):
+        yield text
+
+
+def open_file(path: Path) -> io.FileIO:
+    """Open a regular file for reading.
+
+    Raises:
+        OSError: it can not be opened, or is no regular file.
+    """
+    # Without O_NONBLOCK the opening of a FIFO would wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, f"is {_kind(mode)}, and no regular file", str(path))
+    return io.FileIO(descriptor)
+
+
+class _Bounded(io.RawIOBase):
+    """A regular file, of which no more is read than it may have: others may be writing it."""
+
+    def __init__(self, path: Path, bytes_max: int) -> None:
+        self._path = path
+        self._bytes_max = self._left = bytes_max
+        self._file = open_file(path)
+        if os.fstat(self._file.fileno()).st_size > bytes_max:
+            self._file.close()
+            raise self._too_large()
+
+    def readable(self) -> bool:
+        """It is for nothing else."""
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Read on."""
+        count = self._file.readinto(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise self._too_large()
+        return count
+
+    def _too_large(self) -> OSError:
+        return OSError(errno.EFBIG, f"is larger than {self._bytes_max} bytes", str(self._path))
+
+    def close(self) -> None:
+        """Close it."""
+        self._file.close()
+        super().close()
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISDIR(mode):
+        return "a directory"
+    return "a FIFO" if stat.S_ISFIFO(mode) else "a device"
 
 
 class Signature(NamedTuple):

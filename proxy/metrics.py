@@ -231,6 +231,18 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
         "result",
     )
     yield _counter("sluice_reloads", "Times the configuration was read again", stats.reloads, "result")
+    yield _counter(
+        "sluice_brokers_refused", "Addresses of brokers that can not be", stats.brokers_refused, "wrong"
+    )
+    yield _counter(
+        "sluice_broker_map_writes",
+        "Times the broker map was written to the disk",
+        stats.broker_map_writes,
+        "result",
+    )
+    yield _counter(
+        "sluice_task_failures", "Exceptions that ended background work", stats.task_failures, "task"
+    )
     for name, text, value in (
         ("sluice_responses", "Frames from brokers", stats.frames_from_brokers),
         ("sluice_bytes_from_clients", "Bytes read from clients", stats.bytes_from_clients),

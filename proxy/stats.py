@@ -41,6 +41,8 @@ class Stats:
     """Counters and gauges of one process. All bytes are bytes on the wire, length prefixes included."""
 
     __slots__ = (
+        "broker_map_writes",
+        "brokers_refused",
         "bytes_from_brokers",
         "bytes_from_clients",
         "captures",
@@ -85,6 +87,7 @@ class Stats:
         "sasl",
         "session_translations",
         "spliced_bytes",
+        "task_failures",
         "topic_bytes_uncharged",
         "topic_lookups",
         "topics_rejected",
@@ -143,6 +146,11 @@ class Stats:
             Counter()
         )  # how moves ended: done, cancelled, refused, gone, lost
         self.reloads: Counter[str] = Counter()  # "ok", "refused"
+        self.brokers_refused: Counter[str] = (
+            Counter()
+        )  # addresses of brokers that can not be: id, host, port, count
+        self.broker_map_writes: Counter[str] = Counter()  # "ok", "failed"
+        self.task_failures: Counter[str] = Counter()  # by the name of a background task
         self.latency_buckets: list[int] = [0] * (len(LATENCY_BOUNDS_US) + 1)
         self.latency_count = 0
         self.latency_sum_us = 0

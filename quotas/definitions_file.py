@@ -14,14 +14,14 @@ out: opening and watching files is the proxy's. The literal name "<default>" can
 
 import io
 import re
-import tomllib
 from collections.abc import Mapping
 from typing import Final
 
 from quotas.definitions import WHOLE_KEYS, Definitions, StaticQuotas, check_entity, check_value
 from quotas.definitions_text import blocks, is_preamble, table
 from quotas.entities import DEFAULT, Entity, Name, canonical
-from quotas.errors import DefinitionError, FormError
+from quotas.errors import DefinitionError, FormError, TomlError
+from quotas.toml_text import loads, shown
 
 _AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(k|M|G|Ki|Mi|Gi)?")
 _FACTOR: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
@@ -67,20 +67,20 @@ def entry(block: str, path: str) -> tuple[Entity, dict[str, float]]:
 def _parse_whole(text: str, static: StaticQuotas | None) -> Definitions:
     """The definitions of a text in any of TOML's forms."""
     try:
-        document = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = loads(text)
+    except TomlError as error:
         raise DefinitionError("", f"not TOML: {error}") from error
     for key in document:
         if key != "quota":
-            raise DefinitionError(str(key), f"unknown key, value {document[key]!r}; known: quota")
+            raise DefinitionError(str(key), f"unknown key, value {shown(document[key])}; known: quota")
     tables = document.get("quota", [])
     if not isinstance(tables, list):
-        raise DefinitionError("quota", f"must be a list of [[quota]] tables, not {tables!r}")
+        raise DefinitionError("quota", f"must be a list of [[quota]] tables, not {shown(tables)}")
     definitions = Definitions(None, static)
     for index, found in enumerate(tables):
         path = f"quota[{index}]"
         if not isinstance(found, dict):
-            raise DefinitionError(path, f"must be a table, not {found!r}")
+            raise DefinitionError(path, f"must be a table, not {shown(found)}")
         _put(definitions, *_entry(found, path), path)
     return definitions
 
@@ -122,16 +122,16 @@ def parse_amount(value: object, path: str) -> float:
     (2000000.0, 1536.0, 7.0)
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise DefinitionError(path, f'must be a number or a text such as "2M", not {value!r}')
+        raise DefinitionError(path, f'must be a number or a text such as "2M", not {shown(value)}')
     if isinstance(value, str):
         match = _AMOUNT.fullmatch(value.strip())
         if match is None:
-            raise DefinitionError(path, f'must be a number or a text such as "2M", not {value!r}')
+            raise DefinitionError(path, f'must be a number or a text such as "2M", not {shown(value)}')
         return float(match[1]) * _FACTOR.get(match[2], 1)
     try:
         return float(value)
     except OverflowError as error:
-        raise DefinitionError(path, f"{value!r} is too large") from error
+        raise DefinitionError(path, f"{shown(value)} is too large") from error
 
 
 def parse_overrides(text: str, path: str) -> dict[str, float]:
@@ -159,7 +159,7 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
         if key not in _PARTS:
             continue
         if not isinstance(value, str):
-            raise DefinitionError(f"{path}.{key}", f"must be a text, not {value!r}")
+            raise DefinitionError(f"{path}.{key}", f"must be a text, not {shown(value)}")
         names[key] = DEFAULT if value == _DEFAULT_TEXT else value
     entity = canonical(Entity(**names))
     check_entity(entity, path)

@@ -8,9 +8,11 @@ falls back to the whole text. Meaning of keys and values is not known here.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator
 from typing import Final
+
+from quotas.errors import TomlError
+from quotas.toml_text import loads
 
 __all__ = ["COMMENT", "HEADER", "blocks", "is_preamble", "table"]
 
@@ -44,8 +46,8 @@ def blocks(lines: Iterable[str]) -> Iterator[str]:
 def is_preamble(text: str) -> bool:
     """Whether this may stand before the first table without saying anything itself."""
     try:
-        return not text or not tomllib.loads(text)
-    except (ValueError, RecursionError):
+        return not text or not loads(text)
+    except TomlError:
         return False
 
 
@@ -74,8 +76,8 @@ def table(block: str) -> dict[str, object] | None:
 
 def _slow(block: str) -> dict[str, object] | None:
     try:
-        document = tomllib.loads(block)
-    except (ValueError, RecursionError):  # ValueError: also an integer of more digits than Python converts
+        document = loads(block)
+    except TomlError:
         return None
     tables = document.get("quota")
     if len(document) == 1 and isinstance(tables, list) and len(tables) == 1 and isinstance(tables[0], dict):

@@ -3,6 +3,7 @@
     QuotaError
         DefinitionError     a definition that cannot be: it names the table, the key and the value
         FormError           a quota file that may be right and is not written as `[[quota]]` tables
+        TomlError           a text that is no TOML, or nested or written in a way that is not read
 
 No other exception leaves this package; any other is a bug of ours. Traffic never raises: a peer's bytes come
 here as sizes.
@@ -24,3 +25,7 @@ class DefinitionError(QuotaError, ValueError):
 
 class FormError(QuotaError, ValueError):
     """A quota file's text is not a row of `[[quota]]` tables: only TOML's own reader can say what it means."""
+
+
+class TomlError(QuotaError, ValueError):
+    """A text is no TOML, or beyond the bounds within which it is read."""

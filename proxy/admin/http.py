@@ -12,6 +12,7 @@ _TARGET: Final = re.compile(r"/[!-~]*", re.ASCII)
 REASONS: Final = {
     200: "OK",
     400: "Bad Request",
+    403: "Forbidden",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
@@ -32,12 +33,17 @@ class Page(NamedTuple):
 
 
 class Request(NamedTuple):
-    """What a page may want to know of the request for it."""
+    """What a page may want to know of the request for it.
+
+    Attributes:
+        host: that the client believes to speak to, in lower case and without its port; "" where it does not say.
+    """
 
     method: str
     path: str
     accept: str
     close: bool
+    host: str = ""
 
 
 class RefusedError(Exception):
@@ -71,7 +77,8 @@ def parse(head: bytes) -> Request:
         raise RefusedError(413, "a request has no body here")
     wish = headers.get("connection", "").lower()
     close = wish == "close" or (version == "HTTP/1.0" and wish != "keep-alive")
-    return Request(method, target.partition("?")[0], headers.get("accept", ""), close)
+    host = _host(headers.get("host", ""))
+    return Request(method, target.partition("?")[0], headers.get("accept", ""), close, host)
 
 
 def write(page: Page, *, head_only: bool, close: bool) -> bytes:
@@ -97,5 +104,17 @@ def _headers(lines: list[str]) -> dict[str, str]:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
             raise RefusedError(400, "a header line is not one")
+        if name.lower() == "host" and "host" in headers:
+            raise RefusedError(400, "there are two Host headers")
         headers[name.lower()] = value.strip()
     return headers
+
+
+def _host(authority: str) -> str:
+    """Take the port off: of `name:80`, of `[::1]:80`, of `name.` too."""
+    name, colon, port = authority.rpartition(":")
+    if not colon or not port.isdecimal():
+        name = authority
+    if name.startswith("[") and name.endswith("]"):
+        name = name[1:-1]
+    return name.lower().removesuffix(".")

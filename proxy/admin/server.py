@@ -1,25 +1,65 @@
 """The read-only HTTP port: asyncio streams around `proxy.admin.http`.
 
-It shares the event loop with the traffic, so everything is bounded: connections, the bytes of a head, the
-time a request may take to arrive and an answer to be taken. What the pages say is not known here.
+It shares the event loop with the traffic, so everything is bounded: connections, the bytes of a head, the time a
+request may take to arrive and an answer to be taken, the bytes of all answers that are not taken yet. A newcomer is
+always let in: where there are too many connections, one of the address that has most of them gives way, an idle one
+first, then one that does not take its answer. So whoever holds connections keeps no probe out.
+
+A page on the internet can have a browser ask this port, under a name of its own that leads here (DNS rebinding). So
+only requests for an IP address, `localhost`, the host that is bound, or one of `admin.hosts` are answered. What the
+pages say is not known here.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from enum import IntEnum
 from typing import Final
 
 from proxy.admin import pages
 from proxy.admin.http import HEAD_BYTES_MAX, Page, RefusedError, Request, parse, write
 from proxy.config import Address
 from proxy.errors import StartError
+from proxy.hosts import is_ip
 
 CONNECTIONS_MAX: Final = 64
-REQUEST_SECONDS_MAX: Final = 10.0  # also how long an idle connection is kept
-ANSWER_SECONDS_MAX: Final = 30.0
+REQUEST_SECONDS_MAX: Final = 5.0  # also how long an idle connection is kept
+ANSWER_SECONDS_MAX: Final = 10.0
+UNSENT_BYTES_MAX: Final = 16 * 1024**2  # of all answers that clients have not taken yet
 LOG: Final = logging.getLogger(__name__)
 
 Handler = Callable[[Request], Awaitable[Page]]
+
+
+class Stage(IntEnum):
+    """What is waited for on a connection; the lowest gives way first."""
+
+    IDLE = 0  # a request
+    SENDING = 1  # that the client takes its answer
+    WORKING = 2  # a page
+
+
+class Visit:
+    """One connection.
+
+    Attributes:
+        host: its client's.
+        since: when the stage began.
+        unsent: bytes of the answer that is not taken yet.
+    """
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        peer = writer.get_extra_info("peername")
+        self.host = str(peer[0]) if peer else ""
+        self.unsent = 0
+        self.enter(Stage.IDLE)
+
+    def enter(self, stage: Stage) -> None:
+        """Begin a stage."""
+        self.stage = stage
+        self.since = asyncio.get_running_loop().time()
 
 
 class AdminServer:
@@ -27,15 +67,20 @@ class AdminServer:
 
     Args:
         handlers: path -> what makes its page.
+        hosts: names under which it may be asked, beside the one that is bound.
         request_seconds_max: for tests.
     """
 
     def __init__(
-        self, handlers: Mapping[str, Handler], request_seconds_max: float = REQUEST_SECONDS_MAX
+        self,
+        handlers: Mapping[str, Handler],
+        hosts: Collection[str] = (),
+        request_seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> None:
         self._handlers = handlers
+        self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._request_seconds_max = request_seconds_max
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._visits: dict[asyncio.StreamWriter, Visit] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self, bind: Address, *, reuse_port: bool = False) -> None:
@@ -48,6 +93,7 @@ class AdminServer:
         Raises:
             StartError: the port cannot be bound.
         """
+        self._hosts.add(bind.host.lower())
         try:
             self._server = await asyncio.start_server(
                 self._serve, bind.host, bind.port, limit=HEAD_BYTES_MAX, reuse_port=reuse_port or None
@@ -59,46 +105,71 @@ class AdminServer:
         """Stop listening and close every connection."""
         if self._server is not None:
             self._server.close()
-        for writer in list(self._writers):
+        for writer in list(self._visits):
             writer.transport.abort()
         if self._server is not None:
             await self._server.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._writers) >= CONNECTIONS_MAX:
-            writer.transport.abort()
-            return
-        self._writers.add(writer)
+        visit = Visit(writer)
+        while len(self._visits) >= CONNECTIONS_MAX:
+            self._give_way(self._visits.values())
+        self._visits[writer] = visit
+        writer.transport.set_write_buffer_limits(high=0)  # an answer is taken when all of it is
         try:
-            while await self._answer(reader, writer):
+            while await self._answer(reader, visit):
                 pass
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
             pass  # the other side's business: nothing of ours depends on it
         except Exception:  # the edge of a connection: one bad page must not end the server
             LOG.exception("an admin connection failed")
         finally:
-            self._writers.discard(writer)
+            self._visits.pop(writer, None)
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    def _give_way(self, visits: Collection[Visit]) -> None:
+        """End one of these: of the address that has most of all, the one that has waited longest for its client."""
+        having = Counter(visit.host for visit in self._visits.values())
+        last = min(visits, key=lambda visit: (-having[visit.host], visit.stage, visit.since))
+        del self._visits[last.writer]
+        last.writer.transport.abort()
+
+    async def _answer(self, reader: asyncio.StreamReader, visit: Visit) -> bool:
         """Answer one request; tell whether another may follow on this connection."""
         head_only = False
+        visit.enter(Stage.IDLE)
         try:
             request = await self._request(reader)
             head_only, close = request.method == "HEAD", request.close
+            visit.enter(Stage.WORKING)
             page = await self._page(request)
         except RefusedError as error:
             page, close = pages.refusal(error.status, error.problem), True
-        writer.write(write(page, head_only=head_only, close=close))
-        await asyncio.wait_for(writer.drain(), ANSWER_SECONDS_MAX)
+        await self._send(visit, write(page, head_only=head_only, close=close))
         return not close
+
+    async def _send(self, visit: Visit, answer: bytes) -> None:
+        """Write, and wait until it is taken."""
+        while True:
+            sending = [other for other in self._visits.values() if other.stage is Stage.SENDING]
+            if not sending or sum(other.unsent for other in sending) + len(answer) <= UNSENT_BYTES_MAX:
+                break
+            self._give_way(sending)
+        visit.enter(Stage.SENDING)
+        visit.unsent = len(answer)
+        visit.writer.write(answer)
+        await asyncio.wait_for(visit.writer.drain(), ANSWER_SECONDS_MAX)
+        visit.unsent = 0
 
     async def _request(self, reader: asyncio.StreamReader) -> Request:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._request_seconds_max)
         except asyncio.LimitOverrunError:
             raise RefusedError(431, f"the head is over {HEAD_BYTES_MAX} bytes") from None
-        return parse(head)
+        request = parse(head)
+        if request.host and request.host not in self._hosts and not is_ip(request.host):
+            raise RefusedError(403, "not under this name: admin.hosts lists those that are answered")
+        return request
 
     async def _page(self, request: Request) -> Page:
         handler = self._handlers.get(request.path)

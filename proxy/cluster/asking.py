@@ -16,9 +16,14 @@ CORRELATION_ID: Final = 1
 
 
 async def ask(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, api_key: int, version: int, body: bytes
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    api_key: int,
+    version: int,
+    body: bytes,
+    bytes_max: int = _ANSWER_BYTES_MAX,
 ) -> bytes:
-    """Send a request and give its answer, a whole frame with its length prefix.
+    """Send a request and give its answer, of at most `bytes_max`, a whole frame with its length prefix.
 
     Raises:
         OSError, asyncio.IncompleteReadError: the broker is gone.
@@ -27,10 +32,15 @@ async def ask(
     name = CLIENT_ID + b"\0" if flexible(api_key, version) else CLIENT_ID  # and a header without tags
     length = REQUEST_HEAD.size - 4 + len(name) + len(body)
     head = REQUEST_HEAD.pack(length, api_key, version, CORRELATION_ID, len(CLIENT_ID))
-    return await exchange(reader, writer, head + name + body)
+    return await exchange(reader, writer, head + name + body, bytes_max)
 
 
-async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, frame: bytes) -> bytes:
+async def exchange(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    frame: bytes,
+    bytes_max: int = _ANSWER_BYTES_MAX,
+) -> bytes:
     """Send a whole request and give its answer, both with their length prefix.
 
     Raises:
@@ -42,7 +52,7 @@ async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, f
     writer.write(frame)
     prefix = await reader.readexactly(4)
     (length,) = struct.unpack(">i", prefix)
-    if not 4 <= length <= _ANSWER_BYTES_MAX:
+    if not 4 <= length <= bytes_max:
         name = API_NAMES[int.from_bytes(frame[4:6], "big")]
         raise WireError(f"an answer of {length} bytes to {name}: no Kafka broker, or one that expects TLS")
     return prefix + await reader.readexactly(length)

@@ -2,21 +2,31 @@
 
 In this order a broker's address comes from `upstreams`, from Sluice's own Metadata connection, from Metadata
 answers on their way to clients; the last map is kept on disk, so a restarted proxy serves every broker's port
-at once.
+at once. What cannot be a broker's id, host or port is refused here, wherever it comes from: counted by what is
+wrong with it, and logged once.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
-from ipaddress import ip_address
+from itertools import islice
 from typing import Final
 
 from proxy.channel.settings import ANY_BROKER
 from proxy.config import Address, ListenerOptions
+from proxy.errors import shorten
+from proxy.hosts import is_host, is_ip
+from proxy.logs import event
 from proxy.stats import Stats
 
 __all__ = ["BrokerMap"]
 
+_ID_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65_535
 _BROKERS_MAX: Final = 10_000  # far above any cluster; bounds what a broken peer can make us remember
+_TARGETS_MAX: Final = 16  # of the brokers known, that are asked one after the other until one answers
+_SAID_MAX: Final = 100
+
+logger = logging.getLogger(__name__)
 
 
 class BrokerMap:
@@ -24,7 +34,6 @@ class BrokerMap:
 
     Attributes:
         changed: set whenever an address was learned; who keeps the map on disk clears it.
-        unresolved: host names that the data path has met and the poller has to resolve.
     """
 
     def __init__(self, bootstrap: tuple[Address, ...], stats: Stats) -> None:
@@ -34,24 +43,27 @@ class BrokerMap:
         self._live: tuple[int, ...] = ()
         self._ips: dict[str, str] = {}
         self._turn = 0
+        self._said: set[tuple[int, str, int]] = set()  # what was refused, and logged
         self.changed = False
-        self.unresolved: set[str] = set()
-        for address in bootstrap:
-            self._note_host(address.host)
 
     def learn(self, broker: int, host: str, port: int) -> None:
-        """Remember where a broker listens; nonsense is nobody's address."""
-        if broker < 0 or not host or not 0 < port <= _PORT_MAX or self._addresses.get(broker) == (host, port):
+        """Remember where a broker listens; what can not be is refused, and what was known of it stays."""
+        if self._addresses.get(broker) == (host, port):
             return
-        if broker not in self._addresses and len(self._addresses) >= _BROKERS_MAX:
+        wrong = self._wrong(broker, host, port)
+        if wrong:
+            self._refuse(wrong, broker, host, port)
             return
         self._addresses[broker] = Address(host, port)
         self.changed = True
-        self._note_host(host)
 
     def set_live(self, brokers: Iterable[int]) -> None:
-        """Remember which brokers are alive: the bootstrap port leads to these."""
-        self._live = tuple(sorted(brokers))
+        """Remember which brokers are alive: the bootstrap port leads to these, and others make room for them."""
+        self._live = tuple(sorted(set(islice(brokers, _BROKERS_MAX))))
+        if len(self._addresses) >= _BROKERS_MAX:
+            self._addresses = {
+                broker: self._addresses[broker] for broker in self._live if broker in self._addresses
+            }
 
     def live(self) -> tuple[int, ...]:
         """Give the brokers that are alive, as far as is known."""
@@ -60,20 +72,32 @@ class BrokerMap:
     def resolved(self, host: str, ip: str) -> None:
         """Remember a host's address."""
         self._ips[host] = ip
-        self.unresolved.discard(host)
 
-    def hosts(self) -> set[str]:
-        """Give every host name that is not an address already; names may move, so the poller asks for them again."""
+    def hosts(self) -> list[str]:
+        """Give every host name that is not an address already; names may move, so the poller asks for them again.
+
+        What names that are not used any more led to is forgotten.
+        """
         addresses = (*self._bootstrap, *self._addresses.values())
-        return {address.host for address in addresses if not _is_ip(address.host)}
+        hosts = dict.fromkeys(address.host for address in addresses if not is_ip(address.host))
+        self._ips = {host: ip for host, ip in self._ips.items() if host in hosts}
+        return list(hosts)
 
     def addresses(self) -> Mapping[int, Address]:
         """Give the whole map, for the disk."""
         return self._addresses
 
     def targets(self) -> list[tuple[str, int]]:
-        """Give every address worth asking for Metadata: the configured ones, then those of brokers known."""
-        found = [self._dial(address) for address in (*self._bootstrap, *self._addresses.values())]
+        """Give addresses worth asking, until one answers: the configured ones, then those of brokers known.
+
+        Of many brokers a few, others each time: each may take its time not to answer.
+        """
+        known = list(self._addresses.values())
+        if len(known) > _TARGETS_MAX:
+            self._turn += 1
+            first = self._turn * _TARGETS_MAX % len(known)
+            known = (known + known)[first : first + _TARGETS_MAX]
+        found = [self._dial(address) for address in (*self._bootstrap, *known)]
         return [target for target in dict.fromkeys(found) if target is not None]
 
     def upstream(
@@ -115,18 +139,32 @@ class BrokerMap:
             self._stats.unnamed_brokers += 1
         return advertised
 
-    def _note_host(self, host: str) -> None:
-        if not _is_ip(host) and host not in self._ips:
-            self.unresolved.add(host)
+    def _wrong(self, broker: int, host: str, port: int) -> str:
+        """Name what can not be of a broker's address; "" where it can."""
+        if not 0 <= broker <= _ID_MAX:
+            return "id"
+        if not is_host(host):
+            return "host"
+        if not 0 < port <= _PORT_MAX:
+            return "port"
+        return "count" if broker not in self._addresses and len(self._addresses) >= _BROKERS_MAX else ""
+
+    def _refuse(self, wrong: str, broker: int, host: str, port: int) -> None:
+        self._stats.brokers_refused[wrong] += 1
+        said = (broker, host, port)
+        if said in self._said or len(self._said) >= _SAID_MAX:
+            return
+        self._said.add(said)
+        event(
+            logger,
+            logging.WARNING,
+            "a broker's address is refused",
+            wrong=wrong,
+            broker=shorten(broker),
+            host=shorten(host),
+            port=shorten(port),
+        )
 
     def _dial(self, address: Address) -> tuple[str, int] | None:
-        ip = address.host if _is_ip(address.host) else self._ips.get(address.host)
+        ip = address.host if is_ip(address.host) else self._ips.get(address.host)
         return (ip, address.port) if ip else None
-
-
-def _is_ip(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True

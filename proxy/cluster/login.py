@@ -19,6 +19,7 @@ from protocol.primitives import string, string_bytes
 from proxy.cluster.asking import ask
 from proxy.cluster.scram import HASHES, Scram, ScramError
 from proxy.config import ClusterOptions
+from proxy.files import read
 
 __all__ = ["ASKING_FAILS", "Login", "LoginError", "login_of"]
 
@@ -76,8 +77,7 @@ class Login:
         if isinstance(self._password, str):
             return self._password
         try:
-            with self._password.open("rb") as file:
-                password = file.read(_PASSWORD_BYTES_MAX).decode().rstrip("\r\n")
+            password = read(self._password, _PASSWORD_BYTES_MAX).decode().rstrip("\r\n")
         except OSError as error:
             raise LoginError(f"{self._password}: cannot be read: {error.strerror or error}") from None
         except UnicodeDecodeError:

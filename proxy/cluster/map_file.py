@@ -12,36 +12,48 @@ from pathlib import Path
 from typing import Final
 
 from proxy.config import Address
+from proxy.errors import reason
+from proxy.files import read
 from proxy.logs import event
+from proxy.stats import Stats
 
 __all__ = ["MapFile"]
 
 _NAME: Final = "brokers.json"
 _BYTES_MAX: Final = 4 * 1024 * 1024
+_ID_CHARACTERS_MAX: Final = 11
 
 logger = logging.getLogger(__name__)
 
 
 class MapFile:
-    """Reads and writes the map. Both block: call them off the loop."""
+    """Reads and writes the map. Both block: call them off the loop.
 
-    def __init__(self, directory: Path) -> None:
+    Args:
+        stats: where it is counted what became of writing.
+    """
+
+    def __init__(self, directory: Path, stats: Stats) -> None:
         self._path = directory / _NAME
+        self._stats = stats
+        self._problem = ""  # why it could not be written, as it was logged last
 
     def read(self) -> dict[int, Address]:
-        """Give the map last written; empty where there is none that can be read."""
+        """Give the map last written; empty where there is none that can be read.
+
+        Whether a broker can be there is not judged here.
+        """
         try:
-            with self._path.open("rb") as file:
-                stored = json.loads(file.read(_BYTES_MAX))
-            return {int(broker): Address(str(host), int(port)) for broker, (host, port) in stored.items()}
+            stored = json.loads(read(self._path, _BYTES_MAX))
+            return {_id(broker): _address(place) for broker, place in stored.items()}
         except FileNotFoundError:
             return {}
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            event(logger, logging.WARNING, "broker map not read", path=str(self._path), detail=str(error))
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+            event(logger, logging.WARNING, "broker map not read", path=str(self._path), detail=reason(error))
             return {}
 
-    def write(self, addresses: Mapping[int, Address]) -> None:
-        """Replace the file."""
+    def write(self, addresses: Mapping[int, Address]) -> bool:
+        """Replace the file; False where that is not possible, which is logged once for each reason."""
         text = json.dumps({str(broker): list(address) for broker, address in sorted(addresses.items())})
         temporary = self._path.with_suffix(".tmp")
         try:
@@ -52,4 +64,32 @@ class MapFile:
                 os.fsync(file.fileno())
             temporary.replace(self._path)
         except OSError as error:
-            event(logger, logging.WARNING, "broker map not written", path=str(self._path), detail=str(error))
+            self._stats.broker_map_writes["failed"] += 1
+            if reason(error) != self._problem:
+                self._problem = reason(error)
+                event(
+                    logger,
+                    logging.WARNING,
+                    "broker map not written",
+                    path=str(self._path),
+                    detail=self._problem,
+                )
+            return False
+        self._problem = ""
+        self._stats.broker_map_writes["ok"] += 1
+        return True
+
+
+def _id(broker: str) -> int:
+    if len(broker) > _ID_CHARACTERS_MAX:
+        raise ValueError("a broker's id is too long")
+    return int(broker)
+
+
+def _address(place: object) -> Address:
+    if not isinstance(place, list) or len(place) != 2:
+        raise TypeError("a broker's place is no host and port")
+    host, port = place
+    if not isinstance(host, str) or not isinstance(port, int):
+        raise TypeError("a broker's place is no host and port")
+    return Address(host, port)

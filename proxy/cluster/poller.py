@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from protocol.api import METADATA
@@ -28,7 +29,12 @@ __all__ = ["Poller"]
 _POLL_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _ANSWER_SECONDS_MAX: Final = 5.0
+_LOOKUPS_MAX: Final = (
+    16  # names that are looked up at a time; one may take as long as the system's resolver likes
+)
+_PORTION: Final = 200  # brokers taken in one turn of the loop
 _METADATA_VERSION: Final = 1
+_METADATA_BYTES_MAX: Final = 2 * 1024 * 1024  # 10,000 brokers with names of 150 characters
 _NO_TOPICS: Final = bytes(4)
 
 logger = logging.getLogger(__name__)
@@ -64,13 +70,23 @@ class Poller:
         self._login = login
         self._tls = tls
         self._failures = 0
+        self._lookups: dict[str, asyncio.Task[None]] = {}
+        self._unknown: set[str] = set()  # names that were looked up in vain: the others come first
         self.problem = "the cluster was not asked yet"
 
     async def run(self) -> None:
         """Ask for ever; the application cancels it."""
-        while True:
-            pause_seconds = await self.poll()
-            await asyncio.sleep(pause_seconds)
+        try:
+            while True:
+                pause_seconds = await self.poll()
+                await asyncio.sleep(pause_seconds)
+        finally:
+            for lookup in self._lookups.values():
+                lookup.cancel()
+
+    async def once(self) -> None:
+        """Ask once, whenever the next time may be."""
+        await self.poll()
 
     async def poll(self) -> float:
         """Ask once; gives the seconds to wait before the next time."""
@@ -95,13 +111,16 @@ class Poller:
         self.problem = ""
         self._failures = 0
         if self._follow:
-            for broker, host, port in found:
+            self._brokers.set_live(broker for broker, _, _ in found)
+            for index, (broker, host, port) in enumerate(found):
                 self._brokers.learn(broker, host, port)
-            self._brokers.set_live([broker for broker, _, _ in found])
+                if index % _PORTION == _PORTION - 1:
+                    await asyncio.sleep(0)
             await self._resolve()
         if self._brokers.changed and self._map_file is not None:
             self._brokers.changed = False
-            await asyncio.to_thread(self._map_file.write, dict(self._brokers.addresses()))
+            if not await asyncio.to_thread(self._map_file.write, dict(self._brokers.addresses())):
+                self._brokers.changed = True  # the disk may have room the next time
 
     def _failed(self, problem: str) -> None:
         if not self._failures:
@@ -109,15 +128,30 @@ class Poller:
         self.problem = f"cluster unreachable: {problem}"
 
     async def _resolve(self) -> None:
-        loop = asyncio.get_running_loop()
-        for brokers in (self._brokers, *self._others):
-            for host in brokers.hosts():
-                try:
-                    async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                        found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-                except (OSError, TimeoutError):
-                    continue
+        """Look up every name; those that take too long go on meanwhile, and are not begun twice."""
+        hosts = {host for brokers in (self._brokers, *self._others) for host in brokers.hosts()}
+        self._unknown &= hosts
+        waiting = sorted(hosts.difference(self._lookups), key=lambda host: host not in self._unknown)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                while waiting or self._lookups:
+                    while waiting and len(self._lookups) < _LOOKUPS_MAX:
+                        host = waiting.pop()
+                        self._lookups[host] = asyncio.create_task(self._look_up(host))
+                    await asyncio.wait(self._lookups.values(), return_when=asyncio.FIRST_COMPLETED)
+
+    async def _look_up(self, host: str) -> None:
+        try:
+            loop = asyncio.get_running_loop()
+            found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        except (OSError, ValueError):  # a name that can not even be asked for is a ValueError
+            self._unknown.add(host)
+        else:
+            self._unknown.discard(host)
+            for brokers in (self._brokers, *self._others):
                 brokers.resolved(host, str(found[0][4][0]))
+        finally:
+            del self._lookups[host]
 
     async def _ask(self, host: str, port: int) -> list[tuple[int, str, int]]:
         """Ask one broker for all brokers: (id, host, port) each.
@@ -131,18 +165,22 @@ class Poller:
         try:
             if self._login is not None:
                 await self._login(reader, writer)
-            frame = await ask(reader, writer, METADATA, _METADATA_VERSION, _NO_TOPICS)
+            frame = await ask(reader, writer, METADATA, _METADATA_VERSION, _NO_TOPICS, _METADATA_BYTES_MAX)
         finally:
             writer.close()
-        found: list[tuple[int, str, int]] = []
+        return await asyncio.to_thread(_brokers_of, frame)
 
-        def note(broker: int, broker_host: str, broker_port: int) -> tuple[str, int]:
-            found.append((broker, broker_host, broker_port))
-            return broker_host, broker_port
 
-        if metadata.rewrite_head(frame, 0, len(frame), _METADATA_VERSION, note) is None:
-            raise WireError("a Metadata answer that ends before its brokers do")
-        return found
+def _brokers_of(frame: bytes) -> list[tuple[int, str, int]]:
+    found: list[tuple[int, str, int]] = []
+
+    def note(broker: int, broker_host: str, broker_port: int) -> tuple[str, int]:
+        found.append((broker, broker_host, broker_port))
+        return broker_host, broker_port
+
+    if metadata.rewrite_head(frame, 0, len(frame), _METADATA_VERSION, note) is None:
+        raise WireError("a Metadata answer that ends before its brokers do")
+    return found
 
 
 def _reason(error: Exception) -> str:

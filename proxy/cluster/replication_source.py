@@ -121,6 +121,7 @@ class ReplicationSource:
         finally:
             for _, writer in self._connections.values():
                 writer.close()
+            self._connections.clear()
 
     async def poll(self) -> None:
         """Ask once."""

@@ -13,9 +13,11 @@ from typing import Final, NamedTuple
 from proxy.cluster import Login
 from proxy.config import read_text
 from proxy.errors import ConfigError
+from proxy.files import read
 
 __all__ = ["Security", "read_command_config"]
 
+_PEM_BYTES_MAX: Final = 4 * 1024 * 1024
 _JAAS: Final = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _KNOWN: Final = (
     "security.protocol",
@@ -82,4 +84,12 @@ def _pem(path: Path, values: Mapping[str, str], store: str) -> str | None:
     location = values.get(f"{store}.location")
     if location and values.get(f"{store}.type", "").upper() != "PEM":
         raise ConfigError(f"{path}: {store}.type", "must be PEM: Java's own formats can not be read")
-    return location or None
+    if not location:
+        return None
+    try:
+        read(Path(location), _PEM_BYTES_MAX)  # OpenSSL would wait for ever for what is no file
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: {store}.location", f"can not be read: {error.strerror or error}", location
+        ) from None
+    return location

@@ -44,6 +44,8 @@ def read_reassignment(path: Path) -> Targets:
     """
     try:
         content = json.loads(read_text(path))
+    except RecursionError:
+        raise ConfigError(str(path), "is not valid JSON: it is nested too deeply") from None
     except ValueError as error:
         raise ConfigError(str(path), f"is not valid JSON: {error}") from None
     if not isinstance(content, dict):

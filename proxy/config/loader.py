@@ -1,6 +1,5 @@
 """Reads the configuration file. The only part of `proxy.config` that touches the disk; `parser` judges."""
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -9,8 +8,12 @@ from proxy.config.environment import variables
 from proxy.config.options import Config, Source
 from proxy.config.parser import parse
 from proxy.errors import ConfigError
+from proxy.files import read
+from quotas.errors import TomlError
+from quotas.toml_text import loads
 
 FILE_BYTES_MAX: Final = 64 * 1024**2  # a quotas file of 200,000 clients takes about 15 MB
+CONFIG_BYTES_MAX: Final = 16 * 1024**2  # 100,000 topics in a list of throttled replicas
 
 
 def load(
@@ -39,25 +42,21 @@ def reload(source: Source) -> Config:
     if source.path is None:
         return parse({}, source, Path.cwd())
     try:
-        tables = tomllib.loads(read_text(source.path))
-    except tomllib.TOMLDecodeError as error:
+        tables = loads(read_text(source.path, CONFIG_BYTES_MAX))
+    except TomlError as error:
         raise ConfigError(str(source.path), f"is not TOML: {error}") from None
     # Symbolic links are not resolved: Kubernetes swaps the directory behind a mounted ConfigMap's link.
     return parse(tables, source, source.path.parent)
 
 
-def read_text(path: Path) -> str:
+def read_text(path: Path, bytes_max: int = FILE_BYTES_MAX) -> str:
     """Read a whole text file of bounded size.
 
     Raises:
-        ConfigError: it is not there, too large, or not UTF-8.
+        ConfigError: it is not there, no regular file, too large, or not UTF-8.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(FILE_BYTES_MAX + 1)
-        if len(content) > FILE_BYTES_MAX:
-            raise ConfigError(str(path), f"is larger than {FILE_BYTES_MAX} bytes")
-        return content.decode("utf-8")
+        return read(path, bytes_max).decode("utf-8")
     except OSError as error:
         raise ConfigError(str(path), f"cannot be read: {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -236,6 +236,15 @@ class LimitOptions:
     connections_max: int = field(
         default=20_000, metadata=key(readers.count(1, 1_000_000), "number", unit="connections")
     )
+    connections_per_address_max: int | None = field(
+        default=None,
+        metadata=key(
+            readers.count(1, 1_000_000),
+            "number",
+            unit="connections",
+            default="none: a share, once it is full",
+        ),
+    )
     frame_bytes_max: int = field(
         default=100 * 1024**2, metadata=key(readers.count(1024, 2**31 - 1), "number", unit="bytes")
     )
@@ -276,6 +285,9 @@ class AdminOptions:
     bind: Address | None = field(
         default=Address("127.0.0.1", 19080),
         metadata=key(readers.optional_address, 'host:port, or "" for none'),
+    )
+    hosts: tuple[str, ...] = field(
+        default=(), metadata=key(readers.hosts, "host, or several", default="none but `bind`'s own")
     )
 
 

@@ -5,7 +5,6 @@ must agree on is not seen here but in `proxy.config.checks`.
 """
 
 import ipaddress
-import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -14,14 +13,13 @@ from typing import Final, NamedTuple
 
 from proxy.config import units
 from proxy.errors import ConfigError
+from proxy.hosts import is_host, is_ip
 
 PORT_MAX: Final = 65535
 BROKER_ID_MAX: Final = 2**31 - 1  # Kafka's broker ids are INT32
 RATE_MAX: Final = 2**63 - 1  # Kafka's own "unlimited" for producer_byte_rate and consumer_byte_rate
 NETWORKS_MAX: Final = 1000
 CLIENT_ID_CHARACTERS_MAX: Final = 32767  # a STRING's length is an INT16
-_HOST_NAME: Final = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?", re.ASCII)
-
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -132,13 +130,22 @@ rate: Final = count(1, RATE_MAX)
 def host(path: str, value: object) -> str:
     """Read a host name, or a literal address without brackets."""
     if isinstance(value, str):
-        if _HOST_NAME.fullmatch(value):
+        literal = value.removeprefix("[").removesuffix("]")
+        if is_ip(literal):
+            return str(ipaddress.ip_address(literal))
+        if is_host(value):
             return value
-        try:
-            return str(ipaddress.ip_address(value.removeprefix("[").removesuffix("]")))
-        except ValueError:
-            pass
     raise ConfigError(path, "must be a host name or an IP address, without a port", value)
+
+
+def hosts(path: str, value: object) -> tuple[str, ...]:
+    """Read hosts: a list, or one text with commas; none is allowed."""
+    parts: list[object] = list(value.split(",")) if isinstance(value, str) and value else []
+    if isinstance(value, list):
+        parts = value
+    elif value != "" and not parts:
+        raise ConfigError(path, "must be a list of host names", value)
+    return tuple(host(path, part.strip() if isinstance(part, str) else part) for part in parts)
 
 
 def address(path: str, value: object) -> Address:

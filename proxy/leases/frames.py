@@ -13,6 +13,7 @@ import hmac
 from pathlib import Path
 from typing import Final
 
+from proxy.files import read
 from proxy.leases.messages import MESSAGE_BYTES_MAX, MessageError
 
 __all__ = ["FRAME_BYTES_MAX", "read_frame", "read_secret", "write_frame"]
@@ -53,7 +54,7 @@ async def read_secret(path: Path | None) -> bytes:
     """
     if path is None:
         return b""
-    secret = (await asyncio.to_thread(path.read_bytes))[:_SECRET_BYTES_MAX].strip()
+    secret = (await asyncio.to_thread(read, path, _SECRET_BYTES_MAX)).strip()
     if not secret:
         raise OSError(f"leases.secret_file: {path} is empty")
     return secret

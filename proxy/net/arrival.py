@@ -75,7 +75,7 @@ class Arrival:
         self._head = b""
         self._reading = False
         self._handshake: Handshake | None = None
-        shared.arrivals.add(self)
+        shared.arrivals.add(self, peer[0])
         self._timer: asyncio.TimerHandle = shared.loop.call_later(
             shared.limits.handshake_seconds, self._too_late
         )
@@ -88,6 +88,12 @@ class Arrival:
         """Give up: the process ends, or the arrival has failed."""
         if self._let_go():
             self._sock.close()
+
+    def give_way(self) -> None:
+        """Give up for one from another address: too many are on their way in, and this address has most of them."""
+        self._fail(
+            "address_share", "limits.handshakes_max or connections_max is reached, and its address has most"
+        )
 
     # The PROXY header.
 
@@ -113,6 +119,7 @@ class Arrival:
         self._read(None)
         if header.source is not None:
             self._peer = header.source
+            self._shared.arrivals.add(self, header.source[0])
         self._known()
 
     def _known(self) -> None:

@@ -107,6 +107,16 @@ class Connection:
         self.responses.write_to(client)
         self.requests.read_from(client)
 
+    @property
+    def closed(self) -> bool:
+        """Whether it has ended."""
+        return self._closed
+
+    @property
+    def active_ms(self) -> int:
+        """When bytes were last seen to have moved: to within one sweep."""
+        return self._active_ms
+
     # What the pumps tell.
 
     def signalled(self, pump: Pump, now: int) -> None:
@@ -221,9 +231,15 @@ class Connection:
         """A question was answered, away from the loop; the client may be gone."""
         if self._closed:
             return
-        if isinstance(answer, Exception):
-            self.failed(self.requests, answer)
-            return
+        try:
+            if isinstance(answer, Exception):
+                raise answer
+            self._take(answer)
+        except Exception as error:  # noqa: BLE001 - the edge of a callback: it ends this connection alone
+            self.failed(self.requests, error)
+
+    def _take(self, answer: bytes | bytearray | Forward) -> None:
+        """Give the channel an answer, and let it go on."""
         if isinstance(answer, Forward):
             self.channel.ask_first(answer)
             if self._waiting == "full":
@@ -239,12 +255,14 @@ class Connection:
 
     def reconsider(self, now: int) -> None:
         """Quotas have changed or enforcement was switched: whoever waits is asked again."""
-        if self._waiting in ("muted", "held"):
+        if not self._closed and self._waiting in ("muted", "held"):
             self.channel.reconsider()
             self._resume(now)
 
     def sweep(self, now: int) -> None:
         """Close the connection if it is idle for too long, or if a frame is too long under way."""
+        if self._closed:
+            return
         limits = self._shared.limits
         if self._waiting == "refused":  # the client may not have taken the last answer before
             self._end_refused()
@@ -278,6 +296,8 @@ class Connection:
         close over unread bytes is to reset, which may cost the client answers that are still on their way. So it is
         told the end first and closes by itself; if it does not, its time is over.
         """
+        if self._closed:
+            return True
         self.reconsider(now)
         if not self._waiting and not self.requests.blocked:  # what it was let go of has been passed on
             self.channel.take_no_more()

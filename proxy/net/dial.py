@@ -95,7 +95,10 @@ class Dial:
             return
         self._socket = broker
         broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        code = broker.connect_ex(upstream)
+        try:
+            code = broker.connect_ex(upstream)
+        except OSError:  # the zone of an IPv6 address that is no interface here
+            code = errno.EADDRNOTAVAIL
         if code not in (0, errno.EINPROGRESS):
             self._unreachable(upstream, code)
             return

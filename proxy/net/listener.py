@@ -2,7 +2,8 @@
 
 Accepts are bounded a turn, so that a connection storm does not hold up those who are served. Out of
 descriptors: the port is not read for a while instead of spinning on `accept`; over `limits.connections_max`:
-the connection is closed at once, as a broker does (max.connections). Both are counted.
+the connection is closed at once, as a broker does (max.connections), unless another address has more: then one of
+that address gives way. All are counted.
 """
 
 import errno
@@ -21,6 +22,7 @@ from proxy.errors import StartError
 from proxy.logs import event
 from proxy.net.arrival import Arrival, Door, Peer
 from proxy.net.connection import Connection
+from proxy.net.connections import Connections, give_way
 from proxy.net.dial import AnotherWay, Upstream, Way
 from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
@@ -56,7 +58,7 @@ class Listener:
         settings: Callable[[int], ChannelSettings],
         routes: Routes,
         shared: Shared,
-        connections: set[Connection],
+        connections: Connections,
         tls: ServerTls | None = None,
     ) -> None:
         self._options = options
@@ -119,13 +121,19 @@ class Listener:
             except OSError as error:
                 self._out_of_descriptors(broker, sock, error)
                 return
-            self._welcome(client, address, broker)
+            try:
+                self._welcome(client, address, broker)
+            except Exception as error:
+                # The edge of an accept: those that wait behind it are taken all the same.
+                logger.error("a connection can not be let in", exc_info=error)
+                self._shared.stats.refused["internal"] += 1
+                client.close()
 
     def _welcome(self, client: socket.socket, address: tuple[str, int], broker: int) -> None:
         shared = self._shared
-        stats = shared.stats
-        if len(self._connections) + len(shared.arrivals) >= shared.limits.connections_max:
-            stats.refused["connections_max"] += 1
+        full = self._full(address[0])
+        if full:
+            shared.stats.refused[full] += 1
             client.close()
             return
         client.setblocking(False)
@@ -136,14 +144,23 @@ class Listener:
         if self._door is None:
             if self._passes(way.broker, client, peer):
                 admitted(client, peer, None)
-        elif len(shared.arrivals) >= shared.limits.handshakes_max:
-            stats.refused["handshakes_max"] += 1
-            client.close()
         elif self._door.proxy_protocol and not self._is_source(peer[0]):
-            stats.refused["proxy_source"] += 1
+            shared.stats.refused["proxy_source"] += 1
             client.close()
         else:
             Arrival(client, peer, self._door, shared, partial(self._passes, way.broker), admitted)
+
+    def _full(self, host: str) -> str:
+        """Name the limit that keeps a connection from this host out; "" where there is room, or room was made."""
+        connections, arrivals, limits = self._connections, self._shared.arrivals, self._shared.limits
+        full = ""
+        if len(connections) + len(arrivals) >= limits.connections_max:
+            full = "connections_max"
+        elif self._door is not None and len(arrivals) >= limits.handshakes_max:
+            full = "handshakes_max"
+        if full and give_way(connections, arrivals, host, to_arrive=full == "handshakes_max"):
+            return ""
+        return full
 
     def _way(self, broker: int, tried: Collection[Upstream] = ()) -> Way:
         broker_id, upstream = self._routes.upstream(broker, tried)
@@ -156,10 +173,21 @@ class Listener:
         return any(address in network for network in self._options.proxy_protocol_sources)
 
     def _passes(self, broker_id: int, client: socket.socket, peer: Peer) -> bool:
-        """Count the connection against its address's rate; over it the socket waits unread and is then closed."""
+        """Count the connection against its address's number and rate; False where the socket was taken away.
+
+        Over the rate the socket waits unread and is then closed.
+        """
         shared = self._shared
         now = now_ms()
         host = peer[0]
+        address_max = shared.limits.connections_per_address_max
+        if address_max is not None:
+            # One that arrives through a door is among the arrivals already.
+            held = self._connections.held(host) + shared.arrivals.held(host) - (self._door is not None)
+            if held >= address_max:
+                shared.stats.refused["connections_per_address_max"] += 1
+                client.close()
+                return False
         if ":" in host:  # IPv4 over IPv6 is one and the same address
             host = ip_name(host) or host
         verdict = shared.connection_rates.connect(host, broker_id, now)
@@ -177,14 +205,15 @@ class Listener:
         """Make the connection."""
         shared = self._shared
         name = self._options.name
-        shared.stats.connections[name] += 1
-        shared.stats.connections_total[name] += 1
         settings = self._settings(way.broker)
         if user is not None:
             settings = replace(settings, user=user)
         where = f"{peer[0]}:{peer[1]}"
         tap = None if shared.recorder is None else shared.recorder.tap(peer[0], name)
-        self._connections.add(Connection(client, where, way, settings, shared, self._ended, another, tap))
+        connection = Connection(client, where, way, settings, shared, self._ended, another, tap)
+        self._connections.add(connection, peer[0])
+        shared.stats.connections[name] += 1
+        shared.stats.connections_total[name] += 1
 
     def _ended(self, connection: Connection) -> None:
         self._connections.discard(connection)

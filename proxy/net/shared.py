@@ -12,6 +12,7 @@ from proxy.channel import Forward, Question, Tap
 from proxy.config import LimitOptions
 from proxy.net.handshakes import Handshakes
 from proxy.net.hangups import Hangups
+from proxy.net.holdings import Holdings
 from proxy.net.pipes import Pipes
 from proxy.net.tls import BrokerTls
 from proxy.net.waiting_room import WaitingRoom
@@ -43,11 +44,14 @@ def nobody_answers(_question: Question, _answered: Callable[[Answer], None]) -> 
     raise AssertionError("a listener answers quota requests, and nobody was told how")
 
 
-class Closable(Protocol):
-    """Something that is under way and can be given up."""
+class Arriving(Protocol):
+    """A connection on its way in."""
 
     def close(self) -> None:
         """Give it up."""
+
+    def give_way(self) -> None:
+        """Give it up for one from another address."""
 
 
 class Taps(Protocol):
@@ -81,7 +85,7 @@ class Shared:
         self.handshakes = Handshakes(loop, stats)
         self.broker_tls: BrokerTls | None = None
         self.recorder: Taps | None = None
-        self.arrivals: set[Closable] = set()
+        self.arrivals: Holdings[Arriving] = Holdings()
         self.connection_rates = ConnectionRates(engine)
         self.waiting_room = WaitingRoom(loop, stats)
         self.buffer = bytearray(READ_BYTES_MAX)

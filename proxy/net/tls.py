@@ -11,6 +11,7 @@ from typing import Final, Protocol
 
 from proxy.config import ClusterTls, ListenerTls
 from proxy.errors import ConfigError
+from proxy.files import read
 from proxy.principals import CertificateError, MappingRules, expires_at, subject
 
 __all__ = ["ANONYMOUS", "BrokerTls", "ServerTls", "TlsSide"]
@@ -183,13 +184,9 @@ def _load_trust(context: ssl.SSLContext, path: str, file: Path) -> None:
 
 def _read(path: str, file: Path) -> bytes:
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_PEM_BYTES_MAX + 1)
+        return read(file, _PEM_BYTES_MAX)
     except OSError as error:
         raise ConfigError(path, f"cannot be read: {error.strerror or error}", str(file)) from None
-    if len(content) > _PEM_BYTES_MAX:
-        raise ConfigError(path, f"is larger than {_PEM_BYTES_MAX} bytes", str(file))
-    return content
 
 
 def _expires_at(file: Path | None) -> float | None:
@@ -197,7 +194,7 @@ def _expires_at(file: Path | None) -> float | None:
     if file is None:
         return None
     try:
-        text = file.read_text("ascii", "replace")
+        text = read(file, _PEM_BYTES_MAX).decode("ascii", "replace")
         begin = text.index("-----BEGIN CERTIFICATE-----")
         end = text.index("-----END CERTIFICATE-----", begin)
         return expires_at(ssl.PEM_cert_to_DER_cert(text[begin:end] + "-----END CERTIFICATE-----"))

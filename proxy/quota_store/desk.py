@@ -118,9 +118,11 @@ class QuotaDesk:
             return
         frame, result, altered = work.result()
         self._stats.quota_requests[result] += 1
-        if altered:
-            self._altered()
-        answered(frame)
+        try:
+            if altered:
+                self._altered()
+        finally:  # it is altered, on the disk and in force, whatever that leads to here
+            answered(frame)
 
 
 def _permissions(settings: QuotaSettings) -> Permissions:

@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 from proxy.config import QuotaSettings, given_quotas, static_quotas
 from proxy.config.loader import FILE_BYTES_MAX
 from proxy.errors import ConfigError
-from proxy.files import Signature, locked, replace, signature
+from proxy.files import Signature, locked, open_text, replace, signature
 from proxy.logs import event
 from proxy.quota_store.pace import paced
 from quotas.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
@@ -195,16 +195,14 @@ class QuotaStore:
         self._apply((entity_of(name), {}) for name in gone)
 
     def _parsed(self, path: Path) -> tuple[Document | None, Definitions, list[str]]:
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise DefinitionError("", f"is larger than {FILE_BYTES_MAX} bytes")
         try:
-            with path.open(encoding="utf-8", newline="\n") as file:
+            with open_text(path, FILE_BYTES_MAX) as file:
                 document, changed, gone = Document.read(self._pace(file), self._document, self._pace)
                 return document, changed, self._gone(changed) if self._document is None else gone
         except FormError as error:
             self._form = str(error)
         # TOML in another form: nobody keeps 100,000 entities so, and all that comes out is compared.
-        with path.open(encoding="utf-8", newline="\n") as file:
+        with open_text(path, FILE_BYTES_MAX) as file:
             found = parse(file.read())
         return None, found, self._gone(found)
 

@@ -166,7 +166,7 @@ def read_line(line: bytes) -> tuple[int, Record]:
         number, _, content = text.partition(b" ")
         fields = json.loads(content)
         return int(number), _KINDS[fields.pop("kind")](fields)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise LineError(f"no record: {error!r}") from None
 
 

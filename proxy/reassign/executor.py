@@ -116,7 +116,7 @@ class Executor:
             if self._sizing is not None:
                 self._sizing.cancel()
             self._cluster.close()
-            self._lease.give_back()
+            self._let_go()
 
     async def round(self) -> float:
         """Do what is to be done now; give the seconds until the next time."""

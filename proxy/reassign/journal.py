@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from proxy.files import open_file
 from proxy.reassign.entries import (
     LINE_BYTES_MAX,
     Ended,
@@ -144,7 +145,8 @@ class Journal:
                     pass
                 else:
                     return self._known(), ""  # another process was faster
-                content = self._path.read_bytes()[:_BYTES_MAX]
+                with open_file(self._path) as file:
+                    content = file.read(_BYTES_MAX)
                 aside = self._aside()
                 self._forget()
                 for line in content.split(b"\n"):
@@ -179,7 +181,7 @@ class Journal:
     def _catch_up(self) -> None:
         """Read on from where one was, or anew where another file is there now."""
         try:
-            with self._path.open("rb") as file:
+            with open_file(self._path) as file:
                 found = os.fstat(file.fileno())
                 if found.st_ino != self._inode or found.st_size < self._offset:
                     self._forget()

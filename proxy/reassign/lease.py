@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from proxy.files import open_file
+
 __all__ = ["Lease"]
 
 _NAME: Final = "executor.lock"
@@ -63,7 +65,7 @@ class Lease:
 
     def holder(self) -> str:
         """Who holds it, as far as the file says."""
-        with suppress(OSError), self._path.open("rb") as file:
+        with suppress(OSError), open_file(self._path) as file:
             return file.read(_HOLDER_BYTES_MAX).decode("utf-8", "replace")
         return ""
 

@@ -85,9 +85,7 @@ class Reassignments:
 
     async def run(self) -> None:
         """Carry out for ever; the application cancels it."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._executor.run())
-            group.create_task(self._watch())
+        await self._executor.run()
 
     async def page(self) -> dict[str, object]:
         """What the admin port shows."""
@@ -106,7 +104,7 @@ class Reassignments:
         """What /metrics shows: moves as they were a moment ago, counters as they are."""
         return [*self._families, *status.counters(self._stats)]
 
-    async def _watch(self) -> None:
+    async def watch(self) -> None:
         """Look now and then: thousands of moves take longer than a scrape may hold channels up."""
         while True:
             moves = await self._look()

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -15,10 +16,11 @@ from proxy.errors import StartError
 class Pipe(asyncio.Transport):
     """A transport that keeps what is written."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, host: str = "10.0.0.1") -> None:
+        super().__init__({"peername": (host, 1)})
         self.written = b""
         self.closed = False
+        self.protocol: asyncio.StreamReaderProtocol
 
     def write(self, data: "bytes | bytearray | memoryview[int]") -> None:
         """Keep it."""
@@ -28,6 +30,10 @@ class Pipe(asyncio.Transport):
         """Tell whether it was closed."""
         return self.closed
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Be told that nothing may be left when an answer counts as taken."""
+        assert (high, low) == (0, None)
+
     def close(self) -> None:
         """Close it."""
         self.closed = True
@@ -35,6 +41,7 @@ class Pipe(asyncio.Transport):
     def abort(self) -> None:
         """Close it at once."""
         self.closed = True
+        asyncio.get_running_loop().call_soon(self.protocol.connection_lost, ConnectionAbortedError())
 
 
 async def hello(request: Request) -> Page:
@@ -45,17 +52,27 @@ async def broken(_: Request) -> Page:
     raise ValueError("boom")
 
 
+async def never(_: Request) -> Page:
+    await asyncio.Event().wait()
+    raise AssertionError("nothing sets it")
+
+
+async def not_taken(_: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
 def made(request_seconds_max: float = 5.0) -> AdminServer:
-    return AdminServer({"/": hello, "/broken": broken}, request_seconds_max)
+    return AdminServer({"/": hello, "/broken": broken}, ["Admin.example"], request_seconds_max)
 
 
-async def serve(server: AdminServer, sent: bytes, *, eof: bool = True) -> Pipe:
+async def serve(server: AdminServer, sent: bytes, *, eof: bool = True, pipe: Pipe | None = None) -> Pipe:
     """Let a client send something and close."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(limit=HEAD_BYTES_MAX)
     protocol = asyncio.StreamReaderProtocol(reader)
-    pipe = Pipe()
+    pipe = pipe or Pipe()
     protocol.connection_made(pipe)
+    pipe.protocol = protocol
     writer = asyncio.StreamWriter(pipe, protocol, reader, loop)
     reader.feed_data(sent)
     if eof:
@@ -118,18 +135,100 @@ async def test_page_that_fails_is_a_500_and_logged_and_nothing_more(caplog: pyte
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-async def test_connections_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CONNECTIONS_MAX", 1)
-    server = made()
-    first = asyncio.create_task(serve(server, b"", eof=False))
-    await asyncio.sleep(0)
-    second = await serve(server, b"GET / HTTP/1.1\r\n\r\n")
-    assert second.written == b""
-    assert second.closed
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    assert statuses(await serve(server, b"GET / HTTP/1.1\r\n\r\n")) == [200]
+class Idle:
+    """Connections that were opened and not used."""
+
+    def __init__(self, server: AdminServer) -> None:
+        self._server = server
+        self.pipes: list[Pipe] = []
+        self._tasks: list[asyncio.Task[Pipe]] = []
+
+    async def open(self, host: str, sent: bytes = b"") -> Pipe:
+        """Open one more."""
+        pipe = Pipe(host)
+        self.pipes.append(pipe)
+        self._tasks.append(asyncio.create_task(serve(self._server, sent, eof=False, pipe=pipe)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        return pipe
+
+    async def end(self) -> None:
+        """Close them all."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@pytest.fixture
+async def idle() -> AsyncIterator[Idle]:
+    """A server, and connections to it that are not used."""
+    opened = Idle(made())
+    yield opened
+    await opened.end()
+
+
+async def test_newcomer_is_answered_though_all_connections_are_taken(idle: Idle) -> None:
+    for _ in range(module.CONNECTIONS_MAX):
+        await idle.open("10.0.0.1")
+    assert statuses(await serve(idle._server, b"GET / HTTP/1.1\r\n\r\n")) == [200]
+    assert [pipe.closed for pipe in idle.pipes] == [True] + [False] * (module.CONNECTIONS_MAX - 1)
+
+
+async def test_address_with_most_connections_gives_way(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 3)
+    for host in ("10.0.0.1", "10.0.0.2", "10.0.0.2", "10.0.0.3"):
+        await idle.open(host)
+    assert [pipe.closed for pipe in idle.pipes] == [False, True, False, False]
+
+
+async def test_idle_connection_gives_way_before_one_that_is_served(
+    idle: Idle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
+    idle._server._handlers = {"/slow": never}
+    await idle.open("10.0.0.1", b"GET /slow HTTP/1.1\r\n\r\n")
+    await idle.open("10.0.0.1")
+    await idle.open("10.0.0.1")
+    assert [pipe.closed for pipe in idle.pipes] == [False, True, False]
+
+
+async def test_answers_that_are_not_taken_are_bounded(idle: Idle, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = len((await idle.open("10.0.0.9", b"GET / HTTP/1.1\r\n\r\n")).written)
+    monkeypatch.setattr(module, "UNSENT_BYTES_MAX", 2 * size)
+    monkeypatch.setattr(asyncio.StreamWriter, "drain", not_taken)
+    for _ in range(3):
+        await idle.open("10.0.0.1", b"GET / HTTP/1.1\r\n\r\n")
+    assert [pipe.closed for pipe in idle.pipes] == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1:19080",
+        "192.0.2.7",
+        "[::1]:19080",
+        "localhost",
+        "LOCALHOST.:80",
+        "admin.example:19080",
+        "ADMIN.EXAMPLE",
+    ],
+)
+async def test_request_for_a_known_host_is_answered(host: str) -> None:
+    assert statuses(await serve(made(), f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())) == [200]
+
+
+@pytest.mark.parametrize(
+    "host", ["rebound.example", "admin.example.evil.example", "[::1].evil", "127.0.0.1.evil", "[x"]
+)
+async def test_request_for_another_host_is_refused(host: str) -> None:
+    pipe = await serve(made(), f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    assert statuses(pipe) == [403]
+    assert pipe.closed
+
+
+async def test_request_with_two_hosts_is_refused() -> None:
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: rebound.example\r\n\r\n"
+    assert statuses(await serve(made(), head)) == [400]
 
 
 async def test_port_in_use_is_a_start_error(monkeypatch: pytest.MonkeyPatch) -> None:

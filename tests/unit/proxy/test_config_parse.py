@@ -102,7 +102,7 @@ def test_only_schedule_holds_requests(policy: str, hold: str, meant: float) -> N
     [
         (SMALL + "bootstrap_prot = 1", "listeners[0].bootstrap_prot: unknown key; did you mean 'bootstrap_port'?"),
         (SMALL + "[quotaz]\n", "quotaz: unknown key; did you mean 'quotas'? (got {})"),
-        (SMALL + "[admin]\nxyz = 1", "admin.xyz: unknown key; known here: bind (got 1)"),
+        (SMALL + "[admin]\nxyz = 1", "admin.xyz: unknown key; known here: bind, hosts (got 1)"),
         (SMALL + "[limits]\nconnections_max = -1", "limits.connections_max: must lie between 1 and 1000000 (got -1)"),
         (SMALL + 'bind = "0.0.0.0"', "listeners[0].advertised_host: must name the host"),
         (SMALL + 'advertised_host = "::"', "listeners[0].advertised_host: must name the host"),

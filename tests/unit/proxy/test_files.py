@@ -1,5 +1,6 @@
 """proxy.files: what tells a file's states apart, and that a replaced file is the old or the new one, whole."""
 
+import gc
 import os
 import stat
 from collections.abc import Iterator
@@ -7,7 +8,71 @@ from pathlib import Path
 
 import pytest
 
-from proxy.files import Signature, locked, look, replace, signature
+from proxy.files import Signature, locked, look, open_file, open_text, read, replace, signature
+from tests.support.no_files import KINDS, put
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_no_file_is_an_error_at_once(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "a"
+    put(path, kind)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for opening in (lambda: read(path, 100), lambda: open_file(path)):
+        with pytest.raises(OSError) as caught:  # noqa: PT011 - what it says is looked at below
+            opening()
+        assert caught.value.strerror == f"is {KINDS[kind]}, and no regular file"
+    gc.collect()
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_file_is_read_up_to_its_bound(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"x" * 100)
+    assert read(path, 100) == b"x" * 100
+    with pytest.raises(OSError, match="is larger than 99 bytes"):
+        read(path, 99)
+
+
+def test_file_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with path.open("wb") as file:
+        file.truncate(1024**3)
+    with pytest.raises(OSError, match="is larger than 1000 bytes"):
+        read(path, 1000)
+
+
+def test_file_that_grows_while_it_is_read_has_a_bound_too(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("one\n")
+    lines = []
+
+    def grow() -> None:
+        with open_text(path, 10_000) as file, path.open("a") as more:
+            for line in file:
+                lines.append(line)
+                more.write("x" * 999 + "\n")
+                more.flush()
+
+    with pytest.raises(OSError, match="is larger than 10000 bytes"):
+        grow()
+    assert len(lines) <= 11
+
+
+def test_file_that_is_replaced_while_it_is_read_is_the_old_one_to_its_end(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_text("old\n" * 10_000)
+    other.write_text("new\n" * 10_000)
+    with open_text(path, 1_000_000) as file:
+        first = next(file)
+        other.replace(path)
+        rest = set(file)
+    assert (first, rest) == ("old\n", {"old\n"})
+
+
+def test_link_leads_to_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("text")
+    (tmp_path / "link").symlink_to("a")
+    assert read(tmp_path / "link", 10) == b"text"
 
 
 def test_signature_changes_with_content_name_and_link(tmp_path: Path) -> None:

@@ -37,22 +37,80 @@ def test_broker_that_moves_is_found_where_it_is(brokers: BrokerMap) -> None:
 
 def test_broker_by_name_is_found_once_its_name_is_resolved(brokers: BrokerMap) -> None:
     brokers.learn(1, "broker-1.example", 9092)
-    assert (brokers.upstream(1), brokers.unresolved) == ((1, None), {"broker-1.example"})
+    assert (brokers.upstream(1), brokers.hosts()) == ((1, None), ["broker-1.example"])
     brokers.resolved("broker-1.example", "10.0.0.1")
-    assert (brokers.upstream(1), brokers.unresolved) == ((1, ("10.0.0.1", 9092)), set())
+    assert brokers.upstream(1) == (1, ("10.0.0.1", 9092))
 
 
 def test_names_are_asked_for_again(brokers: BrokerMap) -> None:
     brokers.learn(1, "broker-1.example", 9092)
     brokers.learn(2, "::1", 9092)
     brokers.resolved("broker-1.example", "10.0.0.1")
-    assert brokers.hosts() == {"broker-1.example"}
+    assert brokers.hosts() == ["broker-1.example"]
 
 
-@pytest.mark.parametrize(("broker", "host"), [(-1, "10.0.0.1"), (1, "")])
-def test_no_broker_is_not_learned(brokers: BrokerMap, broker: int, host: str) -> None:
-    brokers.learn(broker, host, 9092)
-    assert not brokers.addresses()
+def test_name_that_is_not_used_any_more_is_forgotten(brokers: BrokerMap) -> None:
+    brokers.learn(1, "old.example", 9092)
+    brokers.resolved("old.example", "10.0.0.1")
+    brokers.learn(1, "new.example", 9092)
+    brokers.hosts()
+    brokers.learn(1, "old.example", 9092)
+    assert brokers.upstream(1) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("broker", "host", "port", "wrong"),
+    [
+        (-1, "10.0.0.1", 9092, "id"),
+        (2**31, "10.0.0.1", 9092, "id"),
+        (2**70, "10.0.0.1", 9092, "id"),
+        (1, "", 9092, "host"),
+        (1, "a..b", 9092, "host"),
+        (1, "x" * 64, 9092, "host"),
+        (1, "x\0y", 9092, "host"),
+        (1, "b\xfccher.example", 9092, "host"),
+        (1, "a b", 9092, "host"),
+        (1, "\udcff", 9092, "host"),
+        (1, "fe80::1%\0", 9092, "host"),
+        (1, "fe80::1%" + "e" * 16, 9092, "host"),
+        (1, ".".join(["x" * 63] * 4), 9092, "host"),
+        (1, "10.0.0.1", 0, "port"),
+        (1, "10.0.0.1", -1, "port"),
+        (1, "10.0.0.1", 65_536, "port"),
+    ],
+)
+def test_address_that_can_not_be_is_refused_and_said_once(
+    caplog: pytest.LogCaptureFixture, broker: int, host: str, port: int, wrong: str
+) -> None:
+    stats = Stats()
+    brokers = BrokerMap((BOOTSTRAP,), stats)
+    for _ in range(3):
+        brokers.learn(broker, host, port)
+    assert (dict(brokers.addresses()), stats.brokers_refused) == ({}, {wrong: 3})
+    assert [record.getMessage() for record in caplog.records] == ["a broker's address is refused"]
+
+
+def test_refusals_that_are_said_are_bounded(brokers: BrokerMap, caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(1000):
+        brokers.learn(1, f"a..b{number}", 9092)
+    assert len(caplog.records) == 100
+
+
+def test_brokers_that_are_gone_make_room_for_those_that_are_alive(brokers: BrokerMap) -> None:
+    for broker in range(10_000):
+        brokers.learn(broker, "10.0.0.1", 9092)
+    brokers.set_live([5, 10_007])
+    brokers.learn(10_007, "10.0.0.7", 9092)
+    assert sorted(brokers.addresses()) == [5, 10_007]
+
+
+def test_of_many_brokers_a_few_are_asked_and_others_each_time(brokers: BrokerMap) -> None:
+    for broker in range(40):
+        brokers.learn(broker, f"10.0.1.{broker}", 9092)
+    asked = [brokers.targets() for _ in range(5)]
+    assert [len(targets) for targets in asked] == [17] * 5  # the bootstrap address, and 16 of them
+    assert all(targets[0] == BOOTSTRAP for targets in asked)
+    assert len({target for targets in asked for target in targets}) == 41
 
 
 def test_map_is_bounded(brokers: BrokerMap) -> None:

@@ -147,9 +147,9 @@ async def test_sidecar_does_not_follow_what_the_cluster_says() -> None:
 
 async def test_map_is_kept_on_disk(tmp_path: Path) -> None:
     async with broker(metadata((1, "10.0.0.1", 9092))) as address:
-        asked, _ = poller(address, map_file=MapFile(tmp_path))
+        asked, _ = poller(address, map_file=MapFile(tmp_path, Stats()))
         await asked.poll()
-    assert MapFile(tmp_path).read() == {1: Address("10.0.0.1", 9092)}
+    assert MapFile(tmp_path, Stats()).read() == {1: Address("10.0.0.1", 9092)}
 
 
 async def test_name_of_a_broker_is_resolved() -> None:
@@ -164,3 +164,62 @@ async def test_name_nobody_knows_is_a_problem() -> None:
     asked, _ = poller(Address("no-such-host.invalid", 9092))
     await asked.poll()
     assert asked.problem
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, "", "no.such.host\0"])
+async def test_name_that_can_not_be_looked_up_is_no_bug(host: str) -> None:
+    asked, brokers = poller(Address(host, 9092))
+    await asked.poll()
+    assert (brokers.targets(), asked.problem) == (
+        [],
+        "cluster unreachable: no address of [cluster] bootstrap can be resolved",
+    )
+
+
+async def test_broker_with_a_name_that_can_not_be_is_passed_over() -> None:
+    answer = metadata((1, "a..b", 9092), (2, "10.0.0.2", 9093), (3, "10.0.0.3", 99_999))
+    async with broker(answer) as address:
+        asked, brokers = poller(address)
+        await asked.poll()
+    assert (dict(brokers.addresses()), asked.problem) == ({2: Address("10.0.0.2", 9093)}, "")
+
+
+async def test_names_that_take_for_ever_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("proxy.cluster.poller._ANSWER_SECONDS_MAX", 0.01)
+    begun: list[str] = []
+
+    async def never(host: str, *_: object, **__: object) -> None:
+        begun.append(host)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
+    asked, _ = poller(*(Address(f"host-{number}.example", 9092) for number in range(100)))
+    for _ in range(3):
+        await asked.poll()
+    assert len(begun) == len(set(begun)) == 16
+
+
+async def test_names_that_are_not_found_do_not_keep_others_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[str] = []
+
+    async def look_up(host: str, *_: object, **__: object) -> list[object]:
+        begun.append(host)
+        if host.startswith("wrong"):
+            raise socket.gaierror("not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", look_up)
+    asked, _ = poller(
+        *(Address(f"{kind}-{number}.example", 1) for number in range(3) for kind in ("wrong", "right"))
+    )
+    await asked.poll()
+    begun.clear()
+    await asked.poll()
+    assert {host.partition("-")[0] for host in begun[:3]} == {"right"}
+
+
+async def test_answer_that_is_too_long_is_refused() -> None:
+    async with broker(struct.pack(">i", 2 * 1024 * 1024 + 1)) as address:
+        asked, _ = poller(address)
+        await asked.poll()
+    assert "an answer of 2097153 bytes to Metadata" in asked.problem

@@ -13,7 +13,7 @@ from proxy.channel.settings import ANY_BROKER
 from proxy.config import Address
 from proxy.config.options import LimitOptions, ListenerOptions
 from proxy.errors import StartError
-from proxy.net import Connection, Listener, Shared
+from proxy.net import Connections, Listener, Shared
 from proxy.net.dial import Upstream
 from proxy.stats import Stats
 from quotas.definitions import Definitions
@@ -36,7 +36,7 @@ class Port:
             reuse_port=reuse_port,
         )
         self.stats = Stats()
-        self.connections: set[Connection] = set()
+        self.connections = Connections()
         self.asked: list[int] = []
         engine = Engine(EngineOptions(), Definitions())
         self.shared = Shared(asyncio.get_running_loop(), engine, limits or LimitOptions(), self.stats)
@@ -55,9 +55,10 @@ class Port:
         """Know no name either."""
         raise AssertionError((broker, target))
 
-    def client(self, offset: int = 0) -> socket.socket:
+    def client(self, offset: int = 0, *, source: str = HOST) -> socket.socket:
         """Connect to the bootstrap port, or to one behind it."""
-        return socket.create_connection((HOST, self.options.bootstrap_port + offset), timeout=5)
+        address = (HOST, self.options.bootstrap_port + offset)
+        return socket.create_connection(address, timeout=5, source_address=(source, 0))
 
     def close(self) -> None:
         """End everything."""
@@ -114,6 +115,40 @@ async def test_connection_over_the_limit_is_closed_at_once() -> None:
         with closing(port.client()) as second:
             await until(lambda: port.stats.refused["connections_max"] == 1, "the second one is refused")
             assert second.recv(1) == b""
+
+
+async def test_address_that_has_most_gives_way_to_another_one() -> None:
+    with opened(LimitOptions(connections_max=2)) as port, closing(port.client()), closing(port.client()):
+        await until(lambda: len(port.connections) == 2, "one address has them all")
+        with closing(port.client(source="127.0.0.2")):
+            await until(lambda: port.connections.held("127.0.0.2") == 1, "another one is let in")
+        assert (port.stats.errors, port.stats.refused) == ({"address_share": 1}, {})
+
+
+async def test_addresses_have_a_limit_of_their_own_where_one_is_set() -> None:
+    limits = LimitOptions(connections_per_address_max=1)
+    with opened(limits) as port, closing(port.client()), closing(port.client(source="127.0.0.2")):
+        await until(lambda: len(port.connections) == 2, "each address has one")
+        with closing(port.client()) as second:
+            await until(lambda: port.stats.refused["connections_per_address_max"] == 1, "it is refused")
+            assert second.recv(1) == b""
+
+
+async def test_connection_that_can_not_be_let_in_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened() as port:
+        settings = port._settings
+        asked = iter([True, False])
+
+        def failing_once(broker: int) -> ChannelSettings:
+            if next(asked):
+                raise RuntimeError("a bug")
+            return settings(broker)
+
+        monkeypatch.setattr(port.listener, "_settings", failing_once)
+        with closing(port.client()) as first, closing(port.client()):
+            await until(lambda: len(port.connections) == 1, "the second one is let in")
+            assert first.recv(1) == b""
+        assert port.stats.refused == {"internal": 1}
 
 
 async def test_connection_is_let_in_again_below_the_limit() -> None:

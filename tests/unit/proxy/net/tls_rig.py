@@ -16,7 +16,7 @@ from typing import Final
 from proxy.channel import ChannelSettings
 from proxy.config import ClusterTls, ListenerOptions, ListenerTls, Network
 from proxy.config.options import LimitOptions
-from proxy.net import Connection, Listener, Shared
+from proxy.net import Connection, Connections, Listener, Shared
 from proxy.net.dial import Upstream
 from proxy.net.tls import BrokerTls, ServerTls
 from proxy.stats import Stats
@@ -105,7 +105,7 @@ class TlsRig:
             proxy_protocol_sources=sources,
         )
         self.stats = Stats()
-        self.connections: set[Connection] = set()
+        self.connections = Connections()
         self.accepted: asyncio.Queue[Streams] = asyncio.Queue()
         if engine is None:
             engine = Engine(EngineOptions(), Definitions())

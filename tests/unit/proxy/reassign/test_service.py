@@ -22,14 +22,15 @@ async def page(directory: Path, settings: ReassignmentSettings) -> tuple[dict[st
         stats,
     )
     service.configure(settings)
-    task = asyncio.get_running_loop().create_task(service.run())
+    tasks = [asyncio.get_running_loop().create_task(run()) for run in (service.run, service.watch)]
     found = await service.page()
-    while not (found["leads"] and service.families()):
+    while not (found["leads"] and "sluice_reassignments" in {family.name for family in service.families()}):
         await asyncio.sleep(0.01)
         found = await service.page()
     names = {family.name for family in service.families()}
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
     return found, names
 
 

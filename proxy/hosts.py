@@ -1,0 +1,45 @@
+"""What may stand where a host is meant: an IP address, or a name that can be looked up and that a certificate can bear.
+
+A name is ASCII: labels of 1 to 63 letters, digits, hyphens and underscores, 253 characters in all. Kafka's brokers
+advertise no other names, and Python's own look-up refuses the rest with an exception of its own kind.
+"""
+
+import re
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Final
+
+__all__ = ["is_host", "is_ip"]
+
+_NAME_CHARACTERS_MAX: Final = 253
+_LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?", re.ASCII)
+_ZONE: Final = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)  # an interface's name
+_IP_CHARACTERS_MAX: Final = 64
+_KNOWN_MAX: Final = 4096
+
+
+@lru_cache(_KNOWN_MAX)
+def is_ip(host: str) -> bool:
+    """Tell whether it is an IP address, perhaps with a zone.
+
+    >>> is_ip("192.0.2.7"), is_ip("fe80::1%eth0"), is_ip("a.example")
+    (True, True, False)
+    """
+    if len(host) > _IP_CHARACTERS_MAX:
+        return False
+    address, percent, zone = host.partition("%")
+    try:
+        ip_address(address)
+    except ValueError:
+        return False
+    return not percent or _ZONE.fullmatch(zone) is not None
+
+
+def is_host(host: str) -> bool:
+    """Tell whether it is an IP address or a name.
+
+    >>> is_host("kafka-0.kafka"), is_host("a..b"), is_host("")
+    (True, False, False)
+    """
+    return is_ip(host) or (len(host) <= _NAME_CHARACTERS_MAX + 1 and _NAME.fullmatch(host) is not None)

@@ -1,0 +1,156 @@
+"""Background work that outlives its own failures: counted by task, logged once for each cause, run again.
+
+    keep      for ever: after an exception run again, after a pause that doubles from PAUSE_SECONDS_MIN to
+              PAUSE_SECONDS_MAX; a task that has run for STEADY_SECONDS since works again
+    once      to its end, in the background: an exception ends this work and nothing else
+    attempt   to its end, and waited for no longer than it may take: what a start wants and does not depend on
+    run       a callback of the event loop that has nothing around it that would catch an exception
+
+No failure of any of them ends the process: what it cannot do without is found before it serves (`StartError`), and
+from then on its ports are bound and only a signal ends it. A cause is the type of the exception and the line that
+raised it; what the message says may differ each time.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from proxy.logs import FIELDS, event
+from proxy.stats import Stats
+
+__all__ = ["Supervisor"]
+
+PAUSE_SECONDS_MIN: Final = 0.1
+PAUSE_SECONDS_MAX: Final = 30.0
+STEADY_SECONDS: Final = 60.0
+CAUSES_MAX: Final = (
+    16  # that are told apart for one task until it works again; further ones are counted alone
+)
+_CALLBACK: Final = "callback"  # the name under which the loop's own callbacks are counted
+
+Work = Coroutine[object, object, object]
+
+logger = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """All background work of one process.
+
+    Args:
+        loop: the loop it runs on.
+        stats: where failures are counted.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
+        self._loop = loop
+        self._stats = stats
+        self._tasks: set[asyncio.Task[object]] = set()
+        self._causes: dict[str, set[str]] = {}  # of tasks that fail now
+
+    def keep(self, name: str, run: Callable[[], Work]) -> asyncio.Task[object]:
+        """Run something for ever, until it is cancelled or returns."""
+        return self._start(self._keep(name, run))
+
+    def once(self, name: str, work: Work) -> asyncio.Task[object]:
+        """Run something to its end, in the background."""
+        return self._start(self._caught(name, work))
+
+    async def attempt(self, name: str, work: Work, seconds_max: float) -> None:
+        """Run something to its end here; given up after `seconds_max`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max):
+                await self._caught(name, work)
+
+    def run(self, name: str, act: Callable[[], object]) -> bool:
+        """Call something; False where it has failed."""
+        try:
+            act()
+        except Exception as error:  # noqa: BLE001 - the edge of a callback
+            self._failed(name, error)
+            return False
+        return True
+
+    def watch_callbacks(self) -> None:
+        """Count and log what the loop's callbacks raise; without this each one would be logged each time."""
+        self._loop.set_exception_handler(self._callback_failed)
+
+    async def end(self) -> None:
+        """Cancel everything, and wait until it is over."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, work: Work) -> asyncio.Task[object]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)  # the loop itself keeps no task alive
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _keep(self, name: str, run: Callable[[], Work]) -> None:
+        pause_seconds = PAUSE_SECONDS_MIN
+        while True:
+            began = self._loop.time()
+            steady = self._loop.call_later(STEADY_SECONDS, self._works, name)
+            try:
+                if await self._caught(name, run()):
+                    self._works(name)
+                    return
+            finally:
+                steady.cancel()
+            if self._loop.time() - began >= STEADY_SECONDS:
+                pause_seconds = PAUSE_SECONDS_MIN
+            await asyncio.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
+
+    async def _caught(self, name: str, work: Work) -> bool:
+        """Run to the end; False where that was an exception."""
+        try:
+            await work
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            self._failed(name, error)  # what it waited for was cancelled, and not the task itself
+            return False
+        except Exception as error:  # noqa: BLE001 - the edge of a task
+            self._failed(name, error)
+            return False
+        return True
+
+    def _failed(self, name: str, error: BaseException) -> None:
+        self._stats.task_failures[name] += 1
+        causes = self._causes.setdefault(name, set())
+        cause = _cause(error)
+        if cause in causes or len(causes) >= CAUSES_MAX:
+            return
+        causes.add(cause)
+        logger.error(
+            "a background task has failed", exc_info=error, extra={FIELDS: {"task": name, "cause": cause}}
+        )
+
+    def _works(self, name: str) -> None:
+        if self._causes.pop(name, None) is not None:
+            event(logger, logging.INFO, "a background task works again", task=name)
+
+    def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, BaseException):
+            self._failed(_CALLBACK, error)
+            return
+        self._stats.task_failures[_CALLBACK] += 1
+        event(logger, logging.ERROR, "the event loop reports a problem", problem=str(context.get("message")))
+
+
+def _cause(error: BaseException) -> str:
+    """Name an exception by its type and by where it was raised."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    where = "" if place is None else f" at {Path(place.tb_frame.f_code.co_filename).name}:{place.tb_lineno}"
+    return f"{type(error).__name__}{where}"

@@ -1,0 +1,145 @@
+"""What is done with every connection: one that ended meanwhile is passed over, one that raises ends alone."""
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from proxy.net.connection import Connection
+from proxy.net.connections import Connections, give_way
+from proxy.net.holdings import Holdings
+from proxy.net.shared import Arriving
+from tests.unit.proxy.net.rig import Rig
+
+
+class Fake:
+    """A connection that notes what is done with it, and raises where it is told to."""
+
+    def __init__(self, connections: Connections, *, raises: bool = False, active_ms: int = 0) -> None:
+        self._connections = connections
+        self._raises = raises
+        self.requests = None
+        self.closed = False
+        self.active_ms = active_ms
+        self.swept = 0
+        self.causes: list[str] = []
+
+    def sweep(self, _: int) -> None:
+        """Raise on a closed one, as ioctl(-1) does."""
+        assert not self.closed, "it is closed"
+        self.swept += 1
+        if self._raises:
+            raise ValueError("file descriptor cannot be a negative integer (-1)")
+
+    def failed(self, _: object, error: Exception) -> None:
+        """End."""
+        self.close(type(error).__name__)
+
+    def close(self, cause: str, detail: str = "") -> None:
+        """End."""
+        assert detail is not None
+        self.closed = True
+        self.causes.append(cause)
+        self._connections.discard(cast("Connection", self))
+
+
+def filled(count: int, raising: int = -1) -> tuple[Connections, list[Fake]]:
+    connections = Connections()
+    fakes = [Fake(connections, raises=index == raising) for index in range(count)]
+    for fake in fakes:
+        connections.add(cast("Connection", fake), "10.0.0.1")
+    return connections, fakes
+
+
+async def test_connection_that_ends_between_two_portions_is_passed_over() -> None:
+    connections, fakes = filled(450)
+    sweep = asyncio.create_task(connections.sweep())
+    await asyncio.sleep(0)  # the first 200
+    for fake in fakes[200:]:
+        fake.close("client_closed")
+    await sweep
+    assert [fake.swept for fake in fakes] == [1] * 200 + [0] * 250
+
+
+async def test_connection_that_raises_ends_alone() -> None:
+    connections, fakes = filled(3, raising=1)
+    await connections.sweep()
+    assert [fake.causes for fake in fakes] == [[], ["ValueError"], []]
+    assert [fake.swept for fake in fakes] == [1, 1, 1]
+
+
+async def test_connection_that_can_not_even_end_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections, fakes = filled(3, raising=1)
+
+    def fail(*_: object) -> None:
+        raise OSError("bad file descriptor")
+
+    monkeypatch.setattr(fakes[1], "failed", fail)
+    await connections.sweep()
+    assert (len(connections), fakes[2].swept) == (2, 1)
+
+
+@pytest.mark.parametrize("act", ["sweep", "reconsider", "drain"])
+async def test_closed_connection_takes_any_visit(rig: Rig, act: str) -> None:
+    rig.connect()
+    connection = rig.connection
+    connection.close("client_closed")
+    getattr(connection, act)(10_000_000)
+    assert rig.stats.errors == {}
+
+
+class Coming:
+    """A connection on its way in."""
+
+    def __init__(self, arrivals: "Holdings[Arriving]", host: str) -> None:
+        self._arrivals = arrivals
+        self.gave_way = False
+        arrivals.add(self, host)
+
+    def close(self) -> None:
+        """Give up."""
+        self._arrivals.discard(self)
+
+    def give_way(self) -> None:
+        """Give up for another one."""
+        self.gave_way = True
+        self.close()
+
+
+def test_longest_idle_one_of_the_address_with_most_gives_way() -> None:
+    connections = Connections()
+    times = [("10.0.0.1", 50), ("10.0.0.1", 20), ("10.0.0.1", 90), ("10.0.0.2", 10)]
+    fakes = [Fake(connections, active_ms=active_ms) for _, active_ms in times]
+    for fake, (host, _) in zip(fakes, times, strict=True):
+        connections.add(cast("Connection", fake), host)
+    assert give_way(connections, Holdings(), "10.0.0.3", to_arrive=False)
+    assert [fake.causes for fake in fakes] == [[], ["address_share"], [], []]
+
+
+def test_address_with_most_is_refused_itself() -> None:
+    connections, fakes = filled(3)
+    assert not give_way(connections, Holdings(), "10.0.0.1", to_arrive=False)
+    assert not any(fake.closed for fake in fakes)
+
+
+def test_first_that_came_of_the_arrivals_gives_way_to_another_address() -> None:
+    arrivals: Holdings[Arriving] = Holdings()
+    coming = [Coming(arrivals, "10.0.0.1") for _ in range(3)]
+    assert give_way(Connections(), arrivals, "10.0.0.2", to_arrive=True)
+    assert [one.gave_way for one in coming] == [True, False, False]
+    assert not give_way(Connections(), arrivals, "10.0.0.1", to_arrive=True)
+
+
+def test_room_is_made_where_most_is_held() -> None:
+    arrivals: Holdings[Arriving] = Holdings()
+    coming = [Coming(arrivals, "10.0.0.9") for _ in range(4)]
+    connections, fakes = filled(3)
+    assert give_way(connections, arrivals, "10.0.0.2", to_arrive=False)
+    assert (coming[0].gave_way, any(fake.closed for fake in fakes)) == (True, False)
+
+
+def test_addresses_with_one_connection_each_keep_theirs() -> None:
+    connections = Connections()
+    for number in range(1000):
+        connections.add(cast("Connection", Fake(connections)), f"10.0.{number // 250}.{number % 250}")
+    assert (connections.most, give_way(connections, Holdings(), "10.9.9.9", to_arrive=False)) == (1, False)

@@ -1,0 +1,199 @@
+"""Background work that fails: counted, said once for each cause, run again; time is the loop's and stands still."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from proxy import supervisor as module
+from proxy.stats import Stats
+from proxy.supervisor import CAUSES_MAX, Supervisor
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """A loop whose time jumps to whatever is due next: nothing is ever waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now = 1000.0
+
+    def time(self) -> float:
+        """Give the time that was jumped to."""
+        return self._now
+
+    def _run_once(self) -> None:
+        scheduled = [timer.when() for timer in self._scheduled if not timer.cancelled()]  # type: ignore[attr-defined]
+        if not self._ready and scheduled:  # type: ignore[attr-defined]
+            self._now = max(self._now, min(scheduled))
+        super()._run_once()  # type: ignore[misc]
+
+
+@pytest.fixture
+def loop() -> Iterator[Loop]:
+    """A loop of this test's own."""
+    made = Loop()
+    yield made
+    made.close()
+
+
+class Fails:
+    """Fails as often as it is told to, notes when it was run, and then waits for ever."""
+
+    def __init__(self, loop: Loop, *errors: BaseException) -> None:
+        self._loop = loop
+        self._errors = list(errors)
+        self.at: list[float] = []
+        self.waits = asyncio.Event()
+
+    async def run(self) -> None:
+        """Fail, or wait."""
+        self.at.append(round(self._loop.time() - 1000, 3))
+        if self._errors:
+            raise self._errors.pop(0)
+        self.waits.set()
+        await asyncio.Event().wait()
+
+
+def supervised(loop: Loop, work: Callable[[Supervisor], object], seconds: float) -> Stats:
+    """Let a supervisor do something, for so long."""
+    stats = Stats()
+
+    async def main() -> None:
+        supervisor = Supervisor(loop, stats)
+        work(supervisor)
+        await asyncio.sleep(seconds)
+        await supervisor.end()
+
+    loop.run_until_complete(main())
+    return stats
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_task_that_fails_is_run_again_after_pauses_that_double(loop: Loop) -> None:
+    task = Fails(loop, *[RuntimeError("a bug") for _ in range(5)])
+    stats = supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 10)
+    # 0.1, 0.2, 0.4, 0.8 and 1.6 s after each other.
+    assert task.at == [0.0, 0.1, 0.3, 0.7, 1.5, 3.1]
+    assert stats.task_failures == {"poller": 5}
+
+
+def test_pauses_have_a_bound(loop: Loop) -> None:
+    task = Fails(loop, *[RuntimeError("a bug") for _ in range(100)])
+    supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 300)
+    # 0.1 x 2^8 is 25.6 s, and 0.1 x 2^9 would be 51.2 s.
+    gaps = [round(after - before, 1) for before, after in zip(task.at, task.at[1:], strict=False)]
+    assert gaps[7:] == [12.8, 25.6, *[30.0] * (len(gaps) - 9)]
+
+
+def test_task_that_has_run_for_a_minute_begins_with_a_short_pause_again(loop: Loop) -> None:
+    began: list[float] = []
+
+    async def fails_each_minute() -> None:
+        began.append(round(loop.time() - 1000, 3))
+        await asyncio.sleep(60)
+        raise RuntimeError("a bug")
+
+    supervised(loop, lambda supervisor: supervisor.keep("poller", fails_each_minute), 200)
+    assert began == [0.0, 60.1, 120.2, 180.3]
+
+
+def test_same_cause_is_said_once_and_what_works_again_is_said(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = Fails(loop, *[RuntimeError(f"number {n}") for n in range(3)])
+    with caplog.at_level(logging.INFO):
+        stats = supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 100)
+    assert said(caplog) == ["a background task has failed", "a background task works again"]
+    assert stats.task_failures == {"poller": 3}
+
+
+def test_another_cause_is_said_as_well(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    task = Fails(loop, RuntimeError("one"), ValueError("two"), RuntimeError("one again"))
+    supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 10)
+    assert said(caplog) == ["a background task has failed"] * 2
+
+
+def test_causes_that_are_said_are_bounded(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
+    kinds = [type(f"Error{n}", (Exception,), {}) for n in range(CAUSES_MAX + 5)]
+    task = Fails(loop, *[kind("new") for kind in kinds])
+    supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 1000)
+    assert len(said(caplog)) == CAUSES_MAX
+
+
+def test_task_that_returns_is_not_run_again(loop: Loop) -> None:
+    runs = []
+
+    async def work() -> None:
+        runs.append(1)
+
+    supervised(loop, lambda supervisor: supervisor.keep("leases", work), 10)
+    assert runs == [1]
+
+
+def test_task_whose_own_future_was_cancelled_is_run_again(loop: Loop) -> None:
+    task = Fails(loop, asyncio.CancelledError())
+    stats = supervised(loop, lambda supervisor: supervisor.keep("mirror", task.run), 1)
+    assert (len(task.at), stats.task_failures) == (2, {"mirror": 1})
+
+
+def test_ended_supervisor_leaves_nothing_running(loop: Loop) -> None:
+    task = Fails(loop)
+    stats = supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 1)
+    assert stats.task_failures == {}
+    assert not asyncio.all_tasks(loop)
+
+
+def test_single_work_that_fails_is_counted_and_not_run_again(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    task = Fails(loop, RuntimeError("a bug"))
+    stats = supervised(loop, lambda supervisor: supervisor.once("reconsider", task.run()), 100)
+    assert (task.at, stats.task_failures) == ([0.0], {"reconsider": 1})
+    assert said(caplog) == ["a background task has failed"]
+
+
+def test_attempt_is_given_up_in_time(loop: Loop) -> None:
+    task = Fails(loop)
+    began = loop.time()
+    loop.run_until_complete(Supervisor(loop, Stats()).attempt("poller", task.run(), 1.0))
+    assert loop.time() - began == pytest.approx(1.0)
+
+
+def test_attempt_that_fails_is_counted(loop: Loop) -> None:
+    stats = Stats()
+    task = Fails(loop, RuntimeError("a bug"))
+    loop.run_until_complete(Supervisor(loop, stats).attempt("poller", task.run(), 1.0))
+    assert stats.task_failures == {"poller": 1}
+
+
+def test_callbacks_of_the_loop_that_raise_are_counted_and_said_once(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    def callback() -> None:
+        raise RuntimeError("a bug")
+
+    def work(supervisor: Supervisor) -> None:
+        supervisor.watch_callbacks()
+        for _ in range(3):
+            loop.call_soon(callback)
+
+    stats = supervised(loop, work, 1)
+    assert stats.task_failures == {"callback": 3}
+    assert said(caplog) == ["a background task has failed"]
+
+
+def test_call_that_fails_says_so_and_raises_nothing(loop: Loop) -> None:
+    stats = Stats()
+    supervisor = Supervisor(loop, stats)
+    assert not supervisor.run("expire", lambda: 1 // 0)
+    assert supervisor.run("expire", lambda: None)
+    assert stats.task_failures == {"expire": 1}
+
+
+def test_cause_within_a_group_is_the_first_one() -> None:
+    error = ExceptionGroup("several", [ValueError("one"), RuntimeError("two")])
+    assert module._cause(error) == "ValueError"
