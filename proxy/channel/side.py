@@ -3,13 +3,15 @@ looked at.
 """
 
 from abc import ABC, abstractmethod
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
 
 from protocol.errors import TruncatedError
 from protocol.messages.walk import Walk
 from protocol.primitives import skip_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
+from proxy.channel.parsing import AGAIN, AT_ONCE_BYTES_MAX, Job
 from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
 from proxy.channel.state import ChannelState
 
@@ -24,6 +26,8 @@ WAIT: Final = 3
 WALK: Final = 4
 # In place of the number of unseen bytes: a request is under way whose rest has to be shown.
 SHOWN: Final = -1
+
+T = TypeVar("T")
 
 
 class Side(ABC):
@@ -45,13 +49,17 @@ class Side(ABC):
         frame_bytes: size of the answer that is being decided on, its prefix included.
         walk: the walk through the frame under way; None where it is none that is walked.
         walk_answered: whether an answer is owed to the request that is walked.
+        job: with WAIT: what the shell has to do first (`proxy.channel.parsing`), which it takes from here; on the
+            answers' side there is no other reason to wait.
     """
 
     __slots__ = (
+        "_parsing",
         "drop",
         "frame_bytes",
         "held",
         "insert",
+        "job",
         "moved_ns",
         "need",
         "order",
@@ -77,6 +85,8 @@ class Side(ABC):
         self.signal = False
         self.walk: Walk | None = None
         self.walk_answered = False
+        self.job: Job | None = None
+        self._parsing: Job | None = None  # the one whose result is waited for
 
     @abstractmethod
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
@@ -121,6 +131,36 @@ class Side(ABC):
         self.need = length + 4
         self.order = MORE
         return False
+
+    def parse(self, function: Callable[..., T], frame: bytes, *arguments: Any) -> T | None:
+        """What `function(frame, *arguments)` gives; None with an order while that is worked out beside the loop.
+
+        What may be handed over, and what a caller may have done before, stands in `proxy.channel.parsing`.
+
+        Raises:
+            WireError: the function raised it.
+        """
+        if len(frame) <= AT_ONCE_BYTES_MAX:
+            return function(frame, *arguments)
+        job = self._parsing
+        if job is None or not job.is_of(function, (frame, *arguments)):
+            job = self._parsing = self.job = Job(function, (frame, *arguments))
+        if not job.done:
+            self.wait(0, held=False)
+            return None
+        self._parsing = None
+        parsed: T = job.result()
+        return parsed
+
+    def next_turn(self) -> int:
+        """Order to be shown the rest again in the loop's next turn: enough was done in this one."""
+        self.job = AGAIN
+        return self.wait(0, held=False)
+
+    def take_job(self) -> Job | None:
+        """Give what the shell has to do before it shows the rest again, once."""
+        job, self.job = self.job, None
+        return job
 
     def replace(self, drop: int, insert: bytes | bytearray, unseen: int = 0) -> int:
         """Order REPLACE: leave `drop` bytes out, put `insert` there; then `unseen` bytes of the frame pass unlooked."""

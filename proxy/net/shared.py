@@ -16,6 +16,7 @@ from proxy.net.pipes import Pipes
 from proxy.net.tls import BrokerTls
 from proxy.net.waiting_room import WaitingRoom
 from proxy.stats import Stats
+from proxy.worker import Worker
 from quotas.connections import ConnectionRates
 from quotas.engine import Engine
 
@@ -65,6 +66,7 @@ class Shared:
         broker_tls: TLS towards brokers; None for plaintext.
         recorder: takes the rows of those that are captured; None where nobody is.
         arrivals: connections on their way in: PROXY header or TLS handshake not done.
+        worker: reads large frames beside the loop.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Shared:
         self.hangups = Hangups(loop)
         self.ask: Ask = nobody_answers
         self.handshakes = Handshakes(loop, stats)
+        self.worker = Worker(loop)
         self.broker_tls: BrokerTls | None = None
         self.recorder: Taps | None = None
         self.arrivals: set[Closable] = set()
@@ -92,5 +95,6 @@ class Shared:
         for arrival in list(self.arrivals):
             arrival.close()
         self.waiting_room.close()
+        self.worker.close()
         self.hangups.close()
         self.pipes.close()

@@ -180,16 +180,28 @@ def _carry_out(side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], byte
             orders += _replaced(side)
             start += side.drop
             continue
-        if side.order == MORE:
-            orders.append(More(side.need))
-        elif side.order == WAIT:
-            orders.append(Wait(side.wait_until_ms, side.held))
-        elif side.order == PASS:
-            assert start == len(buf), "PASS leaves nothing over"
-            if side.unseen > 0:
-                orders.append(Unseen(side.unseen))
-        return orders, bytes(buf[start:])
+        if _worked(side):
+            continue
+        assert side.order != PASS or start == len(buf), "PASS leaves nothing over"
+        return orders + _last(side), bytes(buf[start:])
     raise AssertionError("a side orders for ever")
+
+
+def _last(side: Side) -> list[Order]:
+    """The order that ends a round."""
+    if side.order == MORE:
+        return [More(side.need)]
+    if side.order == WAIT:
+        return [Wait(side.wait_until_ms, side.held)]
+    return [Unseen(side.unseen)] if side.unseen > 0 else []
+
+
+def _worked(side: Side) -> bool:
+    """Do what is to be done beside the loop: what follows is what would have come at once."""
+    job = side.take_job() if side.order == WAIT else None
+    if job is not None:
+        job.run()
+    return job is not None
 
 
 def _replaced(side: Side) -> list[Order]:
