@@ -15,7 +15,17 @@ from typing import Final, NamedTuple
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
 from protocol.errors import MalformedFieldError, OversizedError, UnknownVersionError
-from protocol.primitives import Buffer, count, count_bytes, int32, skip, skip_string, skip_tags, string
+from protocol.primitives import (
+    Buffer,
+    count,
+    count_bytes,
+    int32,
+    skip,
+    skip_string,
+    skip_tags,
+    streamed_count,
+    string,
+)
 
 __all__ = [
     "DEFAULT_PARTITIONS",
@@ -92,7 +102,7 @@ def read_request(frame: Buffer, body: int, api_key: int, version: int) -> Mutati
     compact = flexible(api_key, version)
     end = len(frame)
     read = _READERS[api_key]
-    entries, pos = count(frame, body, end, compact)
+    entries, pos = streamed_count(frame, body, end, compact)
     if entries > TOPICS_MAX:
         raise OversizedError(f"{entries} topics in one request, at most {TOPICS_MAX} are taken")
     topics = []

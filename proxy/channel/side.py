@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+from protocol import header
 from protocol.errors import TruncatedError
 from protocol.messages.walk import Walk
-from protocol.primitives import skip_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
 from proxy.channel.parsing import AGAIN, AT_ONCE_BYTES_MAX, Job
@@ -179,12 +179,14 @@ class Side(ABC):
 
 
 def skip_header_tags(buf: Buffer, pos: int, end: int, *, flexible: bool = True) -> int | None:
-    """Where a request's fields begin, given where its client id ends; None when `end` comes before that."""
+    """Where a request's fields begin, given where its client id ends; None when `end` comes before that.
+
+    Raises:
+        OversizedError: it has more tags than any header has use for.
+    """
     if not flexible:
         return pos
-    if pos < end and not buf[pos]:
-        return pos + 1  # no tags, as in every client known
     try:
-        return skip_tags(buf, pos, end)
+        return header.skip_header_tags(buf, pos, end)
     except TruncatedError:
         return None
