@@ -35,6 +35,7 @@ __all__ = [
     "matched",
     "merged_answer",
     "read_answer",
+    "read_merged",
     "rejection",
 ]
 
@@ -142,6 +143,27 @@ def matched(answer: MutationAnswer, topics: Sequence[TopicMutation]) -> list[Top
         by_id[found.topic_id].append(found)  # a broker tells the id of a topic that was named, too
     owed = (by_id[topic.topic_id] if topic.name is None else by_name[topic.name] for topic in topics)
     return [waiting.popleft() if waiting else None for waiting in owed]
+
+
+def read_merged(
+    frame: bytes, api_key: int, version: int, topics: Sequence[TopicMutation], rejected: frozenset[int]
+) -> tuple[int, list[TopicAnswer | None], bytes]:
+    """Where a whole answer's throttle time lies, -1 for nowhere; what became of each of these topics, as `matched` says
+    it; and the answer with what it does not know, those at the places `rejected`.
+
+    Raises:
+        WireError: it is none.
+    """
+    answer = read_answer(frame, api_key, version)
+    became = matched(answer, topics)
+    if not rejected:
+        return answer.throttle_at, became, frame
+    entries = (
+        rejection(topic, api_key, version) if index in rejected else became[index]
+        for index, topic in enumerate(topics)
+    )
+    merged = merged_answer(frame, answer, entries, compact=flexible(api_key, version))
+    return answer.throttle_at, became, merged
 
 
 def merged_answer(

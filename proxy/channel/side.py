@@ -4,7 +4,7 @@ looked at.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from protocol import header
 from protocol.errors import TruncatedError
@@ -12,10 +12,9 @@ from protocol.messages.walk import Walk
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
 from proxy.channel.parsing import AGAIN, AT_ONCE_BYTES_MAX, Job
-from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
 from proxy.channel.state import ChannelState
 
-__all__ = ["MORE", "PASS", "REPLACE", "SHOWN", "WAIT", "WALK", "Side", "skip_header_tags"]
+__all__ = ["MORE", "PASS", "REPLACE", "SHOWN", "UNDECIDED", "WAIT", "WALK", "Side", "skip_header_tags"]
 
 PASS: Final = 0
 MORE: Final = 1
@@ -24,6 +23,8 @@ WAIT: Final = 3
 # Inside the package only: the frame is walked (`Side.walk`), because addresses may stand at its end, or because its
 # topics have quotas.
 WALK: Final = 4
+# The bit that MORE and WAIT have: the frame will be shown again.
+UNDECIDED: Final = 1
 # In place of the number of unseen bytes: a request is under way whose rest has to be shown.
 SHOWN: Final = -1
 
@@ -88,6 +89,9 @@ class Side(ABC):
         self.job: Job | None = None
         self._parsing: Job | None = None  # the one whose result is waited for
 
+    # The cause of the end of who sends a longer frame than may be.
+    too_long: ClassVar[str]
+
     @abstractmethod
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
         """Decide over buf[start:end]; see the package docstring for what the result and `order` mean."""
@@ -116,31 +120,35 @@ class Side(ABC):
         self.order = MORE
         return MORE
 
-    def whole(self, have: int, length: int) -> bool:
+    def whole(self, have: int, length: int, most: int) -> bool:
         """Whether a frame that has to be seen whole is; if not, the order is MORE.
 
+        Args:
+            most: how long such a frame may be (`proxy.channel.bounds`).
+
         Raises:
-            PeerError: such a frame is larger than any that is kept in memory.
+            PeerError: it is longer.
         """
+        if length > most:
+            raise PeerError(self.too_long, f"a message of {length} bytes, at most {most} are kept")
         if have >= length + 4:
             return True
-        if length > WHOLE_FRAME_BYTES_MAX:
-            raise PeerError(
-                "frame_length", f"control message of {length} bytes, at most {WHOLE_FRAME_BYTES_MAX} are kept"
-            )
         self.need = length + 4
         self.order = MORE
         return False
 
-    def parse(self, function: Callable[..., T], frame: bytes, *arguments: Any) -> T | None:
+    def parse(self, function: Callable[..., T], frame: bytes, *arguments: Any, weight: int = 0) -> T | None:
         """What `function(frame, *arguments)` gives; None with an order while that is worked out beside the loop.
 
         What may be handed over, and what a caller may have done before, stands in `proxy.channel.parsing`.
 
+        Args:
+            weight: as how many more bytes of a frame the arguments count.
+
         Raises:
             WireError: the function raised it.
         """
-        if len(frame) <= AT_ONCE_BYTES_MAX:
+        if len(frame) + weight <= AT_ONCE_BYTES_MAX:
             return function(frame, *arguments)
         job = self._parsing
         if job is None or not job.is_of(function, (frame, *arguments)):
@@ -178,7 +186,7 @@ class Side(ABC):
         return WAIT
 
 
-def skip_header_tags(buf: Buffer, pos: int, end: int, *, flexible: bool = True) -> int | None:
+def skip_header_tags(buf: bytes | bytearray, pos: int, end: int, *, flexible: bool = True) -> int | None:
     """Where a request's fields begin, given where its client id ends; None when `end` comes before that.
 
     Raises:

@@ -22,6 +22,9 @@ _BROKERS_MAX: Final = 10_000  # far above any cluster; bounds what a broken peer
 class BrokerMap:
     """Broker ids and their addresses.
 
+    `address_map` may be called in another thread, where a large answer is read: whatever goes through all addresses
+    takes a copy of them in one step.
+
     Attributes:
         changed: set whenever an address was learned; who keeps the map on disk clears it.
         unresolved: host names that the data path has met and the poller has to resolve.

@@ -6,7 +6,7 @@ long as at least SPLICE_BYTES_MIN of it are outstanding. After a splice the next
 is a header, and the payload behind it is to be spliced again rather than copied.
 
 Flow control: while anything read is not yet written, the source is not read. What is kept is bounded by one
-read, or by `WHOLE_FRAME_BYTES_MAX` where a side asks for a whole frame.
+read, or by what `proxy.channel.bounds` says where a side asks for a whole frame.
 """
 
 import errno

@@ -11,6 +11,7 @@ Version notes: 1 is flexible. A later one was never offered, and would be answer
 
 from protocol.api import API_NAMES, MAX_VERSION, flexible
 from protocol.errors import TruncatedError
+from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Question
 from proxy.channel.settings import ANONYMOUS
@@ -31,7 +32,7 @@ def request(
         return 0
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
         return side.order
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))

@@ -27,6 +27,7 @@ from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOP
 from protocol.messages import topic_mutation_answers as answers
 from protocol.messages import topic_mutations as requests
 from protocol.messages.topic_mutations import MutationRequest, TopicMutation
+from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LOCAL, Buffer, Entry
 from proxy.channel.side import Side, skip_header_tags
@@ -77,16 +78,14 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
         return _unseen(state, correlation_id, version)
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
         return side.order
     if state.mutations_owed:
         return await_answers(side)
-    frame_end = pos + 4 + length
-    fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
-    if fields_at is None:
-        raise PeerError("malformed", f"{API_NAMES[key]} of {length} bytes ends before its fields do")
-    frame = bytes(buf[pos:frame_end])
-    asked = requests.read_request(frame, fields_at - pos, key, version)
+    frame = bytes(buf[pos : pos + 4 + length])
+    asked = _read(side, frame, body - pos, key, version)
+    if asked is None:
+        return side.order
     if asked.validate_only and not state.engine.options.charge_validate_only:
         return _unseen(state, correlation_id, version)
     lookup = TopicLookup()
@@ -99,6 +98,14 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
         state, throttle, key, version, asked, _costs(state, key, asked.topics, lookup, now_ms), now_ms
     )
     return _forward(side, frame, version, correlation_id, charged, now_ms)
+
+
+def _read(side: Side, frame: bytes, body: int, key: int, version: int) -> MutationRequest | None:
+    """What a whole request asks for; None with an order while it is being read."""
+    fields_at = skip_header_tags(frame, body, len(frame), flexible=flexible(key, version))
+    if fields_at is None:
+        raise PeerError("malformed", f"{API_NAMES[key]} of {len(frame) - 4} bytes ends before its fields do")
+    return side.parse(requests.read_request, frame, fields_at, key, version)
 
 
 def _unseen(state: ChannelState, correlation_id: int, version: int) -> int:
@@ -200,15 +207,17 @@ def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now
 def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
     """Give back what came to nothing, tell of the rejected topics and of the throttle time, and mute."""
     length = side.frame_bytes - 4
-    if not side.whole(end - pos, length):
-        return side.order
-    state = side.state
     version: int = entry[2]
     charged: _Charged = entry[3]
     key, throttle, asked, rejected = charged.key, charged.throttle, charged.asked, charged.rejected
-    frame = bytearray(buf[pos : pos + 4 + length])
-    answer = answers.read_answer(frame, key, version)
-    became = answers.matched(answer, asked.topics)
+    if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
+        return side.order
+    whole = bytes(buf[pos : pos + 4 + length])
+    read = side.parse(answers.read_merged, whole, key, version, asked.topics, rejected)
+    if read is None:
+        return side.order
+    throttle_at, became, merged = read
+    state = side.state
     _settle(state, charged, became, now_ms)
     state.mutations_owed -= 1
     throttle_ms = throttle.throttle_ms(now_ms) if rejected or not charged.strict else 0
@@ -220,18 +229,10 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
         side.signal = True
     if not rejected and not told_ms:
         return 0
-    at = answer.throttle_at
-    if at >= 0 and told_ms > int.from_bytes(frame[at : at + 4], "big", signed=True):
-        pack_into(">i", frame, at, told_ms)
-    if rejected:
-        entries = (
-            answers.rejection(topic, key, version) if index in rejected else became[index]
-            for index, topic in enumerate(asked.topics)
-        )
-        return side.replace(
-            length + 4, answers.merged_answer(frame, answer, entries, compact=flexible(key, version))
-        )
-    return side.replace(length + 4, frame)
+    told = bytearray(merged)
+    if throttle_at >= 0 and told_ms > int.from_bytes(told[throttle_at : throttle_at + 4], "big", signed=True):
+        pack_into(">i", told, throttle_at, told_ms)
+    return side.replace(length + 4, told)
 
 
 def _settle(

@@ -236,11 +236,13 @@ def test_follower_is_exempt(version: int) -> None:
     assert talk.channel.state.in_flight[0][1] is None
 
 
-def test_follower_that_names_itself_in_a_tag_is_exempt() -> None:
+def test_claim_in_a_tag_exempts_no_client() -> None:
     state = struct(REQUEST, 15, "ReplicaState", replica_id=2, replica_epoch=1)
     asked = framed(REQUEST(version=15, max_bytes=50_000, replica_state=state), correlation_id=1)
     talk = Playbook(channel_machine(consumer_default=1000))
-    talk.client(0, asked, Pass(asked))
+    (passed,) = talk.orders("client", 0, asked)
+    assert isinstance(passed, Pass)
+    assert passed.data != asked  # its max_bytes are cut
 
 
 def test_observed_fetch_is_neither_capped_nor_muted() -> None:
