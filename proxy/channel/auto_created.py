@@ -13,7 +13,7 @@ answers of more than AUTO_CREATED_ANSWER_BYTES_MAX are not looked through, since
 they miss. Switched off by `quotas.charge_auto_created`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from protocol.api import MAX_VERSION, METADATA, flexible
@@ -21,11 +21,13 @@ from protocol.messages import metadata_topics
 from protocol.messages.metadata_topics import TopicSeen
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.in_flight import Buffer
-from proxy.channel.side import Side, skip_header_tags
+from proxy.channel.side import Side, copied, skip_header_tags
 from quotas.mutations import MutationThrottle
 
 __all__ = ["Awaiting", "asked", "heard"]
 
+# Topics that are looked at in one turn of the loop: up to 5 us each, where one is awaited in place of another.
+_HEARD_AT_ONCE: Final = 500
 _UNKNOWN: Final = frozenset((3, 5))  # UNKNOWN_TOPIC_OR_PARTITION in KRaft, LEADER_NOT_AVAILABLE before
 
 Head = tuple[int, int, int, int, int]
@@ -34,12 +36,14 @@ Head = tuple[int, int, int, int, int]
 class Awaiting:
     """What an answer is looked through for: topics that this client's request may have created."""
 
-    __slots__ = ("creates", "denied", "throttle")
+    __slots__ = ("creates", "denied", "heard", "seen", "throttle")
 
     def __init__(self, throttle: MutationThrottle, *, creates: bool, denied: bool) -> None:
         self.throttle = throttle
         self.creates = creates
         self.denied = denied  # it was taken from the request that it creates
+        self.seen: Sequence[TopicSeen] | None = None  # the answer's topics, once they were read
+        self.heard = 0  # how many of them were looked at
 
 
 def asked(
@@ -63,7 +67,7 @@ def asked(
     fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(METADATA, version))
     if fields_at is None:
         return None
-    request = side.parse(metadata_topics.read_request, bytes(buf[pos:frame_end]), fields_at - pos, version)
+    request = side.parse(metadata_topics.read_request, copied(buf, pos, frame_end), fields_at - pos, version)
     if request is None:
         return side.order
     if not request.names:
@@ -74,10 +78,14 @@ def asked(
     return Awaiting(throttle, creates=request.creates and not denied, denied=denied)
 
 
-def heard(side: Side, seen: Iterable[TopicSeen], awaiting: Awaiting, now_ms: int) -> None:
-    """Look through a Metadata answer's topics for those that are to be charged, or that may be."""
+def heard(side: Side, awaiting: Awaiting, now_ms: int) -> bool:
+    """Look through a Metadata answer's topics for those that are to be charged, or that may be; whether all were looked
+    at, in this turn or before.
+    """
     quotas = side.state.engine.mutations
-    for topic in seen:
+    seen = awaiting.seen or ()
+    first, awaiting.heard = awaiting.heard, awaiting.heard + _HEARD_AT_ONCE
+    for topic in seen[first : awaiting.heard]:
         if topic.name is None:
             continue
         if topic.error_code in _UNKNOWN:
@@ -91,3 +99,4 @@ def heard(side: Side, seen: Iterable[TopicSeen], awaiting: Awaiting, now_ms: int
                 quotas.awaited.forget((topic.name,))
                 creator.record(topic.partitions, now_ms)
                 creator.done(topic.partitions)
+    return awaiting.heard >= len(seen)

@@ -14,7 +14,18 @@ from proxy.channel.in_flight import Buffer
 from proxy.channel.parsing import AGAIN, AT_ONCE_BYTES_MAX, Job
 from proxy.channel.state import ChannelState
 
-__all__ = ["MORE", "PASS", "REPLACE", "SHOWN", "UNDECIDED", "WAIT", "WALK", "Side", "skip_header_tags"]
+__all__ = [
+    "MORE",
+    "PASS",
+    "REPLACE",
+    "SHOWN",
+    "UNDECIDED",
+    "WAIT",
+    "WALK",
+    "Side",
+    "copied",
+    "skip_header_tags",
+]
 
 PASS: Final = 0
 MORE: Final = 1
@@ -184,6 +195,12 @@ class Side(ABC):
         self.held = held
         self.order = WAIT
         return WAIT
+
+
+def copied(buf: Buffer, start: int, stop: int) -> bytes:
+    """A part of the buffer, for keeps; a large one is copied once, where a slice of a slice would be copied twice."""
+    with memoryview(buf)[start:stop] as part:
+        return bytes(part)
 
 
 def skip_header_tags(buf: bytes | bytearray, pos: int, end: int, *, flexible: bool = True) -> int | None:

@@ -37,7 +37,7 @@ from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Responder
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.settings import AddressMap
-from proxy.channel.side import Side
+from proxy.channel.side import Side, copied
 
 __all__ = ["api_versions_request", "describe_cluster_request", "find_coordinator_request", "metadata_request"]
 
@@ -74,13 +74,17 @@ def metadata_request(side: Side, buf: Buffer, pos: int, end: int, body: int, hea
 def _created_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
     """Look for topics that were created; then the answer is as any other."""
     length = side.frame_bytes - 4
+    awaiting = entry[3]
     if length <= AUTO_CREATED_ANSWER_BYTES_MAX:
         if not side.whole(end - pos, length, AUTO_CREATED_ANSWER_BYTES_MAX):
             return side.order
-        seen = side.parse(metadata_topics.read_topics, bytes(buf[pos : pos + 4 + length]), entry[2])
-        if seen is None:
-            return side.order
-        auto_created.heard(side, seen, entry[3], now_ms)
+        if awaiting.seen is None:
+            frame = copied(buf, pos, pos + 4 + length)
+            awaiting.seen = side.parse(metadata_topics.read_topics, frame, entry[2])
+            if awaiting.seen is None:
+                return side.order
+        if not auto_created.heard(side, awaiting, now_ms):
+            return side.next_turn()
     return (
         0 if side.state.settings.address_map is None else _metadata_answer(side, buf, pos, end, entry, now_ms)
     )
@@ -114,7 +118,7 @@ def _metadata_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, 
     shown = min(end - pos, 4 + length)
     for most in (AT_ONCE_BYTES_MAX, BROKERS_BYTES_MAX):  # brokers enough for most clusters, and for all
         rewritten = side.parse(
-            metadata.rewrite_head, bytes(buf[pos : pos + min(shown, most)]), entry[2], _map(side)
+            metadata.rewrite_head, copied(buf, pos, pos + min(shown, most)), entry[2], _map(side)
         )
         if rewritten is None:
             return side.order
@@ -132,7 +136,7 @@ def _whole_answer(
     length = side.frame_bytes - 4
     if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
         return side.order
-    rewritten = side.parse(rewrite, bytes(buf[pos : pos + 4 + length]), *arguments)
+    rewritten = side.parse(rewrite, copied(buf, pos, pos + 4 + length), *arguments)
     return side.order if rewritten is None else side.replace(length + 4, rewritten)
 
 

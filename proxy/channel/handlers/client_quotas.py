@@ -15,7 +15,7 @@ from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Question
 from proxy.channel.settings import ANONYMOUS
-from proxy.channel.side import Side, skip_header_tags
+from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["request"]
 
@@ -40,7 +40,7 @@ def request(
         raise TruncatedError(f"{API_NAMES[key]} of {length} bytes ends before its fields do")
     user = state.user
     trusted = settings.trusted and user == ANONYMOUS
-    frame = bytes(buf[pos:frame_end])
+    frame = copied(buf, pos, frame_end)
     state.answer_later(Question(key, version, correlation_id, frame, fields_at - pos, user, trusted))
     state.stats.requests[key] += 1
     side.signal = True

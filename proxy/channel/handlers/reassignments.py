@@ -27,7 +27,7 @@ from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LATER, Buffer, Entry, Forward, Question, Responder
 from proxy.channel.reassignments import over_steps
 from proxy.channel.settings import ANONYMOUS
-from proxy.channel.side import Side, skip_header_tags
+from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["alter_request", "list_request"]
 
@@ -49,7 +49,7 @@ def alter_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
     fields_at = _fields_at(side, buf, pos, end, body, head)
     if not fields_at:
         return side.order
-    frame = bytes(buf[pos : pos + 4 + length])
+    frame = copied(buf, pos, pos + 4 + length)
     question = Question(key, version, correlation_id, frame, fields_at - pos, state.user, False)
     state.answer_later(question, _alter_answer)
     state.stats.requests[key] += 1
@@ -67,7 +67,7 @@ def list_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: H
     fields_at = _fields_at(side, buf, pos, end, body, head)
     if not fields_at:
         return side.order
-    frame = bytes(buf[pos : pos + 4 + length])
+    frame = copied(buf, pos, pos + 4 + length)
     wanted = side.parse(reassignments.read_request, frame, fields_at - pos)
     if wanted is None:
         return side.order
@@ -102,7 +102,7 @@ def _list_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now
     shown = side.state.settings.reassignments
     assert shown is not None, "it was asked about"
     moves = shown.moves
-    whole = bytes(buf[pos : pos + 4 + length])
+    whole = copied(buf, pos, pos + 4 + length)
     told = side.parse(
         over_steps, whole, moves, wanted.partitions, version, correlation_id, weight=_MOVE_BYTES * len(moves)
     )
@@ -119,7 +119,7 @@ def _alter_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _no
     correlation_id, _, version, forward = entry
     assert isinstance(forward, Forward), "the shell has sent it on"
     state = side.state
-    frame = bytes(buf[pos : pos + 4 + length])
+    frame = copied(buf, pos, pos + 4 + length)
     state.question = Question(
         forward.api_key, version, correlation_id, frame, 0, state.user, False, forward.plan
     )
