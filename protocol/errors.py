@@ -3,7 +3,7 @@
 WireError
     TruncatedError        the bytes end before the field does
     MalformedFieldError   a length, count or number that cannot be, or text that is not UTF-8
-    OversizedError        a part that must be kept whole is larger than the limit
+    OversizedError        a part that must be kept whole is larger than the limit, or an array or a tag section longer
     UnknownVersionError   the layout of this version is not known here
 
 Nothing in `protocol` raises anything else on a peer's bytes; any other exception from here is a bug of ours.
@@ -23,7 +23,7 @@ class MalformedFieldError(WireError):
 
 
 class OversizedError(WireError):
-    """A part that must be kept whole before it can be changed is larger than the limit."""
+    """A part that must be kept whole is larger than the limit, or has more elements than any reader takes."""
 
 
 class UnknownVersionError(WireError):

@@ -13,13 +13,17 @@ from struct import Struct
 from typing import Final
 
 from protocol.api import API_VERSIONS, flexible
-from protocol.errors import MalformedFieldError, TruncatedError
-from protocol.primitives import Buffer, skip_tags
+from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
+from protocol.primitives import Buffer, skip_tagged_fields, uvarint
 
 # Frame length, API key, API version, correlation id, length of the client id.
 REQUEST_HEAD: Final = Struct(">ihhih")
 # Frame length, correlation id.
 RESPONSE_HEAD: Final = Struct(">ii")
+
+# Kafka's headers have no tags yet; a client that marks its requests has room for a few.
+HEADER_TAGS_MAX: Final = 16
+HEADER_TAGS_BYTES_MAX: Final = 4096
 
 _CLIENT_ID = REQUEST_HEAD.size
 _client_id_size = Struct(">h").unpack_from
@@ -58,7 +62,7 @@ def body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> i
     if not flexible(api_key, version):
         return start if start <= end else None
     try:
-        return skip_tags(buf, start, end)
+        return skip_header_tags(buf, start, end)
     except TruncatedError:
         return None
 
@@ -74,4 +78,25 @@ def response_body_start(buf: Buffer, pos: int, end: int, api_key: int, version: 
         raise TruncatedError(f"the header of an answer at byte {pos} is cut off at {end}")
     if api_key == API_VERSIONS or not flexible(api_key, version):
         return start
-    return skip_tags(buf, start, end)
+    return skip_header_tags(buf, start, end)
+
+
+def skip_header_tags(buf: Buffer, pos: int, end: int) -> int:
+    """The position after a header's tag section.
+
+    Raises:
+        TruncatedError: `end` comes before that.
+        OversizedError: there are more tags, or more bytes of them, than a header has use for.
+    """
+    if pos < end and not buf[pos]:
+        return pos + 1
+    limit = min(end, pos + HEADER_TAGS_BYTES_MAX)
+    try:
+        tags, after = uvarint(buf, pos, limit)
+        if tags > HEADER_TAGS_MAX:
+            raise OversizedError(f"{tags} tags in a header, at most {HEADER_TAGS_MAX} are taken")
+        return skip_tagged_fields(buf, after, limit, tags)
+    except TruncatedError:
+        if limit == end:
+            raise
+        raise OversizedError(f"a header's tags have more than {HEADER_TAGS_BYTES_MAX} bytes") from None

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from struct import Struct, pack, unpack_from
 from typing import Final, TypeAlias
 
-from protocol.errors import MalformedFieldError, TruncatedError
+from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -20,6 +20,9 @@ _INT32: Final = Struct(">i").unpack_from
 
 # Kafka's strings carry an int16 length; compact ones could carry more, but no Kafka class writes more.
 _STRING_MAX: Final = 32767
+# What Kafka's own readers take (since 4.4): no array has more elements, and no section more tagged fields.
+ELEMENTS_MAX: Final = 1_000_000
+TAGS_MAX: Final = 10_000
 
 
 def int16(buf: Buffer, pos: int, end: int) -> int:
@@ -67,8 +70,8 @@ def skip(pos: int, size: int, end: int) -> int:
     return pos
 
 
-def count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
-    """An array's or a string of bytes' length (int32, or varint less one): -1 for null."""
+def bytes_size(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
+    """The length of a string of bytes or of records (int32, or varint less one): -1 for null."""
     if flexible:
         value, pos = uvarint(buf, pos, end)
         return value - 1, pos
@@ -76,6 +79,22 @@ def count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
     if value < -1:
         raise MalformedFieldError(f"length {value} at byte {pos}")
     return value, pos + 4
+
+
+def streamed_count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
+    """An array's length, -1 for null; its elements may be still to come."""
+    value, after = bytes_size(buf, pos, end, flexible)
+    if value > ELEMENTS_MAX:
+        raise OversizedError(f"an array of {value} elements at byte {pos}, at most {ELEMENTS_MAX} are taken")
+    return value, after
+
+
+def count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
+    """An array's length, -1 for null; each of its elements has a byte at least, which must be there."""
+    value, after = streamed_count(buf, pos, end, flexible)
+    if value > end - after:
+        raise TruncatedError(f"an array of {value} elements at byte {pos} is cut off at {end}")
+    return value, after
 
 
 def string_span(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
@@ -114,7 +133,7 @@ def skip_string(buf: Buffer, pos: int, end: int, flexible: bool) -> int:
 
 def skip_bytes(buf: Buffer, pos: int, end: int, flexible: bool) -> int:
     """The position after a string of bytes or of records, null or not."""
-    size, pos = count(buf, pos, end, flexible)
+    size, pos = bytes_size(buf, pos, end, flexible)
     return skip(pos, max(size, 0), end)
 
 
@@ -122,11 +141,26 @@ def skip_tags(buf: Buffer, pos: int, end: int) -> int:
     """The position after a tag section."""
     if pos < end and not buf[pos]:
         return pos + 1
-    tags, pos = uvarint(buf, pos, end)
+    tags, after = uvarint(buf, pos, end)
+    if tags > TAGS_MAX:
+        raise OversizedError(f"{tags} tagged fields at byte {pos}, at most {TAGS_MAX} are taken")
+    return skip_tagged_fields(buf, after, end, tags)
+
+
+def skip_tagged_fields(buf: Buffer, pos: int, end: int, tags: int) -> int:
+    """The position after so many tagged fields."""
+    last = end - 1
     for _ in range(tags):
+        if pos < last and buf[pos] < 128 and (size := buf[pos + 1]) < 128:  # nearly always one byte each
+            pos += size + 2
+            continue
         _, pos = uvarint(buf, pos, end)
         size, pos = uvarint(buf, pos, end)
-        pos = skip(pos, size, end)
+        pos += size
+        if pos > end:
+            break
+    if pos > end:
+        raise TruncatedError(f"a tagged field before byte {pos} is cut off at {end}")
     return pos
 
 

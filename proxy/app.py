@@ -254,6 +254,7 @@ class App:
                 address_map=None if options.sidecar else partial(self.brokers.address_map, options),
                 replication=self.replication if options.replicates else None,
                 frame_bytes_max=self._config.limits.frame_bytes_max,
+                response_bytes_max=self._config.limits.response_bytes_max,
                 oauth_claim=options.oauth_claim,
                 answers_quotas=self._mirror is None,
                 sasl=bool(self._config.cluster.sasl_mechanism),

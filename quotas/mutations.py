@@ -11,6 +11,8 @@ counts the same and the caller enforces nothing. Where the buckets are kept is `
 message asks for, and what an answer says about it, is `proxy.channel.handlers.topic_mutations`.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Protocol
 
 from quotas.bucket import TokenBucket
@@ -130,6 +132,28 @@ class MutationThrottle:
             return False
         self.record(partitions, now_ms)
         return True
+
+    def take_each(self, costs: Sequence[int], now_ms: int) -> list[int]:
+        """Strict, topic by topic as `take` does it, in one step; the places of those that found no tokens.
+
+        What costs nothing is taken always.
+        """
+        self._refresh(now_ms)
+        left = min(
+            (bucket.tokens(now_ms) for bucket in (self._bucket, self._cluster) if bucket is not None),
+            default=math.inf,
+        )
+        refused = []
+        taken = 0
+        for place, cost in enumerate(costs):
+            if left < 0:
+                if cost:
+                    refused.append(place)
+            else:
+                left -= cost
+                taken += cost
+        self.record(taken, now_ms)
+        return refused
 
     def record(self, partitions: int, now_ms: int) -> None:
         """Permissive: take them whatever there is. A negative number gives back what came to nothing."""

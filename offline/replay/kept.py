@@ -18,7 +18,7 @@ from offline.replay.crc32c import update, zeros
 from protocol import api
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD, body_start
-from protocol.primitives import count, int16, int32, skip, skip_string, skip_tags
+from protocol.primitives import bytes_size, count, int16, int32, skip, skip_string, skip_tags
 
 __all__ = ["KeptProduce", "asked_again", "freed", "read_produce"]
 
@@ -111,7 +111,7 @@ def _read(frame: bytes) -> KeptProduce | None:
         partitions, pos = count(frame, pos, end, compact)
         for _ in range(partitions):
             index = int32(frame, pos, end)
-            size, pos = count(frame, pos + 4, end, compact)
+            size, pos = bytes_size(frame, pos + 4, end, compact)
             after = skip(pos, max(size, 0), end)
             found.append((index, frame[pos:after]))
             pos = skip_tags(frame, after, end) if compact else after

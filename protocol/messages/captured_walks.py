@@ -20,7 +20,7 @@ from protocol.messages.endpoints import AddressMap
 from protocol.messages.fetch_walk import FetchWalk
 from protocol.messages.produce_walk import ProduceWalk
 from protocol.messages.walk import NAME_BYTES_MAX, OTHER_TOPICS, PARTITION_TAGS, TOPIC_TAGS, Sizes, Walk
-from protocol.primitives import count, int32, skip, string_span
+from protocol.primitives import bytes_size, int32, skip, string_span
 
 __all__ = [
     "PARTITIONS_MAX",
@@ -146,7 +146,7 @@ class CapturedProduceWalk(_Noted, ProduceWalk):
 
     def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         partition = int32(buf, pos, limit)
-        size, start = count(buf, pos + 4, limit, self._compact)
+        size, start = bytes_size(buf, pos + 4, limit, self._compact)
         after = start + max(size, 0)
         records = _records(buf, start, after, min(after, limit)) if size > 0 else 0
         _note(self.found, self._topic_key or OTHER_TOPICS, partition, after - start, records)
@@ -241,7 +241,7 @@ class CapturedFetchWalk(_Noted, FetchWalk):
 
     def _noted_records(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         start = skip(pos, 4, limit) if self._version >= 11 else pos
-        size, start = count(buf, start, limit, self._compact)
+        size, start = bytes_size(buf, start, limit, self._compact)
         after = start + max(size, 0)
         counted = _records(buf, start, after, min(after, limit)) if size > 0 else 0
         _note(self.found, self._topic_name, self._index, after - start, counted)

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, flexible
 from protocol.errors import MalformedFieldError, TruncatedError, UnknownVersionError
 from protocol.header import RESPONSE_HEAD
-from protocol.primitives import Buffer, count, count_bytes, skip_tags, string, string_bytes
+from protocol.primitives import Buffer, bytes_size, count_bytes, skip_tags, string, string_bytes
 
 __all__ = [
     "AlterRequest",
@@ -199,7 +199,7 @@ def _compact(key: int, version: int) -> bool:
 
 
 def _array(buf: Buffer, pos: int, end: int, compact: bool, most: int) -> tuple[int, int]:
-    size, after = count(buf, pos, end, compact)
+    size, after = bytes_size(buf, pos, end, compact)
     if size > most:
         raise MalformedFieldError(f"an array of {size} at byte {pos}, at most {most} are taken")
     if size < 0:

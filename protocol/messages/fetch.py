@@ -24,6 +24,7 @@ from protocol.primitives import (
 
 VERSION_MAX: Final = 18
 FLEXIBLE: Final = 12
+REPLICA_TAG_SINCE: Final = 15
 _TOPIC_IDS: Final = 13
 
 # KIP-227: the epoch that opens a session, and the one that ends it or asks for none.
@@ -60,19 +61,14 @@ class FetchFields(NamedTuple):
 def read_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFields | None:
     """The scalars of a request whose body begins at `body_pos`; None when `end` comes before their end.
 
-    `end` is where the visible bytes of this one frame end. From version 15 a follower names itself in a tag
-    behind the topics: it is seen when the whole frame is visible, and -1 (a consumer) is given otherwise.
+    `end` is where the visible bytes of this one frame end. From version 15 a follower names itself in a tag behind the
+    topics (`replica_id`); -1 (a consumer) is given here.
     """
-    if version >= 15:
+    if version >= REPLICA_TAG_SINCE:
         if body_pos + 21 > end:
             return None
         wait, least, most, _, session, epoch = _SINCE_15(buf, body_pos)
-        replica = -1
-        # A cheap sign of a ReplicaState tag of 13 bytes at the very end, before the request is walked to be
-        # sure.
-        if buf[end - 15] == 1 and buf[end - 14] == 13:
-            replica = _replica_in_tags(buf, body_pos, end, version)
-        return FetchFields(replica, wait, least, most, session, epoch, body_pos + 8, body_pos + 17, body_pos)
+        return FetchFields(-1, wait, least, most, session, epoch, body_pos + 8, body_pos + 17, body_pos)
     if version >= 7:
         if body_pos + 25 > end:
             return None
@@ -114,19 +110,71 @@ def empty_response(
     return _INT32.pack(len(body)) + body
 
 
+class Topics(NamedTuple):
+    """What a whole request names, each partition with its entry as it stands, and what it forgets, both in order;
+    `end` is where the bytes begin that follow both.
+    """
+
+    partitions: dict[TopicPartition, bytes]
+    forgotten: list[TopicPartition]
+    end: int
+
+
+class ReadRequest(bytes):
+    """A whole request, its topics read ahead (`read_ahead`): where they are asked for, they are there."""
+
+    topics: Topics
+    read_as: tuple[int, int]  # where its body begins, and its version
+
+    def now(self, frame: Buffer) -> "ReadRequest":
+        """The same request with the scalars that it has now."""
+        read = ReadRequest(frame)
+        read.topics, read.read_as = self.topics, self.read_as
+        return read
+
+
+def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
+    """Read a whole request's topics, beside the loop if it is a large one.
+
+    Raises:
+        WireError: it is malformed, or names more partitions than any client does.
+    """
+    read = ReadRequest(frame)
+    read.topics = _topics(frame, body_pos, version)
+    read.read_as = (body_pos, version)
+    return read
+
+
+def read_follower(frame: bytes, body_pos: int, version: int) -> tuple[int, ReadRequest]:
+    """Read a follower's whole request: the id that it says in its tags, -1 for none, and its topics.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    read = read_ahead(frame, body_pos, version)
+    return replica_id(read, body_pos, version), read
+
+
 def full_topics(
     frame: Buffer, body_pos: int, version: int
 ) -> tuple[dict[TopicPartition, bytes], list[TopicPartition]]:
     """The partitions a whole request names, each with its entry as it stands, and those it forgets, both in
     order.
     """
+    topics = _topics(frame, body_pos, version)
+    return topics.partitions, topics.forgotten
+
+
+def _topics(frame: Buffer, body_pos: int, version: int) -> Topics:
+    if isinstance(frame, ReadRequest) and frame.read_as == (body_pos, version):
+        return frame.topics
     end = len(frame)
     partitions: dict[TopicPartition, bytes] = {}
     pos = _read_topics(frame, body_pos + _scalars_size(version), end, version, partitions)
     forgotten: list[TopicPartition] = []
     if version >= 7:
-        _read_forgotten(frame, pos, end, version, forgotten)
-    return partitions, forgotten
+        pos = _read_forgotten(frame, pos, end, version, forgotten)
+    return Topics(partitions, forgotten, pos)
 
 
 def encode_request(
@@ -139,10 +187,8 @@ def encode_request(
 ) -> bytes:
     """The request with another epoch and other partitions; all else stays byte for byte."""
     assert version >= 7, "sessions began with version 7"
-    end = len(frame)
     scalars_end = body_pos + _scalars_size(version)
-    rest = _read_topics(frame, scalars_end, end, version, {})
-    rest = _read_forgotten(frame, rest, end, version, [])
+    rest = _topics(frame, body_pos, version).end
     body = b"".join(
         (
             frame[4 : scalars_end - 4],
@@ -253,17 +299,20 @@ def _array_bytes(topics: list[tuple[bytes, list[bytes]]], version: int) -> bytes
     return b"".join(out)
 
 
-def _replica_in_tags(buf: Buffer, body_pos: int, end: int, version: int) -> int:
-    """The replica id in the tags that end a whole request, -1 when it is cut off or names none (KIP-903)."""
+def replica_id(frame: Buffer, body_pos: int, version: int) -> int:
+    """The replica id in the tags that end a whole request since version 15, -1 when it names none (KIP-903)."""
+    end = len(frame)
+    # A cheap sign of a ReplicaState tag of 13 bytes at the very end, before the request is walked to be sure.
+    if version < REPLICA_TAG_SINCE or end - body_pos < 15 or frame[end - 15] != 1 or frame[end - 14] != 13:
+        return -1
     try:
-        pos = _read_topics(buf, body_pos + _scalars_size(version), end, version, {})
-        pos = skip_string(buf, _read_forgotten(buf, pos, end, version, []), end, True)
-        tags, pos = uvarint(buf, pos, end)
+        pos = skip_string(frame, _topics(frame, body_pos, version).end, end, True)
+        tags, pos = uvarint(frame, pos, end)
         for _ in range(tags):
-            tag, pos = uvarint(buf, pos, end)
-            size, pos = uvarint(buf, pos, end)
+            tag, pos = uvarint(frame, pos, end)
+            size, pos = uvarint(frame, pos, end)
             if tag == 1 and size >= 4:
-                return int32(buf, pos, end)
+                return int32(frame, pos, end)
             pos = skip(pos, size, end)
     except TruncatedError:
         pass

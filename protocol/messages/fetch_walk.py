@@ -16,7 +16,7 @@ from protocol.header import response_body_start
 from protocol.messages.endpoints import fit_tags
 from protocol.messages.fetch import FLEXIBLE, VERSION_MAX
 from protocol.messages.walk import PARTITION_TAGS, TOPIC_TAGS, Sizes, Walk
-from protocol.primitives import count, skip, skip_tags, string_span
+from protocol.primitives import bytes_size, skip, skip_tags, streamed_count, string_span
 
 _ENDPOINTS_SINCE: Final = 16
 _TOPIC_IDS_SINCE: Final = 13
@@ -51,7 +51,7 @@ class FetchWalk(Walk):
         pos = response_body_start(buf, pos, limit, FETCH, version)
         # Throttle time since version 1; error code and session id since 7.
         pos = skip(pos, 10 if version >= 7 else 4 if version >= 1 else 0, limit)
-        topics, pos = count(buf, pos, limit, self._compact)
+        topics, pos = streamed_count(buf, pos, limit, self._compact)
         self._begin_topics(topics)
         return pos
 
@@ -60,7 +60,7 @@ class FetchWalk(Walk):
             start, stop = pos, skip(pos, 16, limit)
         else:
             start, stop = string_span(buf, pos, limit, self._compact)
-        partitions, after = count(buf, max(start, stop), limit, self._compact)
+        partitions, after = streamed_count(buf, max(start, stop), limit, self._compact)
         if self.sizes is not None:
             self._topic_begins(buf, start, stop, pos)
         self._begin_partitions(partitions)
@@ -111,7 +111,7 @@ class FetchWalk(Walk):
         pos = skip(pos, self._fixed, limit)
         self._aborted = 0
         if self._version >= 4:
-            self._aborted, pos = count(buf, pos, limit, self._compact)
+            self._aborted, pos = streamed_count(buf, pos, limit, self._compact)
         self._state = _ABORTED if self._aborted > 0 else _RECORDS
         return pos
 
@@ -135,7 +135,7 @@ class FetchWalk(Walk):
     def _records(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         if self._version >= 11:
             pos = skip(pos, 4, limit)
-        size, pos = count(buf, pos, limit, self._compact)
+        size, pos = bytes_size(buf, pos, limit, self._compact)
         if self._compact:
             self._state = PARTITION_TAGS
         else:

@@ -19,7 +19,6 @@ from protocol.api import (
     SYNC_GROUP,
     flexible,
 )
-from protocol.errors import TruncatedError
 from protocol.primitives import Buffer, int32, skip_string
 
 # The session timeout of Kafka's consumers before 3.0 and of sarama; franz-go, librdkafka and newer Java use
@@ -44,14 +43,14 @@ def session_timeout_ms(api_key: int, buf: Buffer, body_pos: int, end: int, versi
     """The session timeout that bounds mutes on this connection from now on; None for a request that is not a
     group's.
 
-    A JoinGroup that is cut off before it, or names none above 0, counts with the default.
+    A JoinGroup that names none above 0 counts with the default. It stands at the front, behind the group's name.
+
+    Raises:
+        TruncatedError: a JoinGroup is cut off before it.
     """
     if api_key not in GROUP_APIS:
         return None
     if api_key != JOIN_GROUP:
         return SESSION_TIMEOUT_DEFAULT_MS
-    try:
-        timeout = int32(buf, skip_string(buf, body_pos, end, flexible(JOIN_GROUP, version)), end)
-    except TruncatedError:
-        return SESSION_TIMEOUT_DEFAULT_MS
+    timeout = int32(buf, skip_string(buf, body_pos, end, flexible(JOIN_GROUP, version)), end)
     return timeout if timeout > 0 else SESSION_TIMEOUT_DEFAULT_MS

@@ -13,7 +13,6 @@ from protocol.errors import MalformedFieldError, TruncatedError
 from protocol.header import response_body_start
 from protocol.messages.endpoints import AddressMap
 from protocol.primitives import (
-    Buffer,
     count,
     count_bytes,
     int32,
@@ -29,37 +28,33 @@ _THROTTLE_SINCE: Final = 3
 _RACK_SINCE: Final = 1
 
 
-def rewrite_head(
-    buf: Buffer, start: int, end: int, version: int, address_map: AddressMap
-) -> tuple[int, bytes] | None:
-    """The head of the answer whose length prefix is at `start`, through the array of brokers.
+def rewrite_head(frame: bytes, version: int, address_map: AddressMap) -> tuple[int, bytes]:
+    """The head of an answer through the array of brokers; `frame` may be cut off behind any byte.
 
     Returns:
-        How many of the original bytes are replaced, and the bytes that replace them, with the frame's new
-        length; None when `end` comes before the array does.
+        How many of the original bytes are replaced, and the bytes that replace them, with the frame's new length; 0 and
+        none where it is cut off before the array ends.
 
     Raises:
         WireError: the frame ends before its array, or its fields cannot be.
     """
-    if start + 4 > end:
-        return None
-    length: int = _INT32.unpack_from(buf, start)[0]
+    if len(frame) < 4:
+        return 0, b""
+    length: int = _INT32.unpack_from(frame)[0]
     if length < 0:
-        raise MalformedFieldError(f"frame of {length} bytes at byte {start}")
-    frame_end = start + 4 + length
+        raise MalformedFieldError(f"frame of {length} bytes")
+    frame_end = 4 + length
     try:
-        return _rewrite(buf, start, min(end, frame_end), length, version, address_map)
+        return _rewrite(frame, min(len(frame), frame_end), length, version, address_map)
     except TruncatedError:
-        if end >= frame_end:
+        if len(frame) >= frame_end:
             raise
-        return None
+        return 0, b""
 
 
-def _rewrite(
-    buf: Buffer, start: int, end: int, length: int, version: int, address_map: AddressMap
-) -> tuple[int, bytes]:
+def _rewrite(buf: bytes, end: int, length: int, version: int, address_map: AddressMap) -> tuple[int, bytes]:
     compact = flexible(METADATA, version)
-    pos = response_body_start(buf, start, end, METADATA, version)
+    pos = response_body_start(buf, 0, end, METADATA, version)
     if version >= _THROTTLE_SINCE:
         pos = skip(pos, 4, end)
     brokers_pos = pos
@@ -78,7 +73,7 @@ def _rewrite(
         address = address_map(node_id, host or "", port)
         if address is not None:
             head = _INT32.pack(node_id) + string_bytes(address[0], compact) + _INT32.pack(address[1])
-            entries.append(head + bytes(buf[rest:pos]))
+            entries.append(head + buf[rest:pos])
     array = count_bytes(len(entries), compact) + b"".join(entries)
     grown = brokers_pos + len(array) - pos
-    return pos - start, _INT32.pack(length + grown) + bytes(buf[start + 4 : brokers_pos]) + array
+    return pos, _INT32.pack(length + grown) + buf[4:brokers_pos] + array

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from protocol.api import MAX_VERSION, METADATA, flexible
-from protocol.errors import UnknownVersionError
+from protocol.errors import OversizedError, UnknownVersionError
 from protocol.header import REQUEST_HEAD, response_body_start
 from protocol.primitives import Buffer, count, count_bytes, int16, skip, skip_string, skip_tags, string
 
@@ -20,6 +20,7 @@ __all__ = [
     "TopicSeen",
     "TopicsAsked",
     "read_request",
+    "read_sizes",
     "read_topics",
     "request_by_id",
     "request_by_name",
@@ -136,6 +137,24 @@ def read_topics(frame: Buffer, version: int) -> list[TopicSeen]:
             pos = skip_tags(frame, pos, end)
         seen.append(TopicSeen(error_code, name, topic_id, max(partitions, 0)))
     return seen
+
+
+def read_sizes(frame: Buffer, version: int, most: int) -> dict[str | bytes, int]:
+    """How many partitions each topic of a whole answer has, by name and by id; those that are not there are left out.
+
+    Raises:
+        WireError: it is none, or has more topics than were asked for.
+    """
+    seen = read_topics(frame, version)
+    if len(seen) > most:
+        raise OversizedError(f"{len(seen)} topics in an answer about {most}")
+    sizes: dict[str | bytes, int] = {}
+    for topic in seen:
+        if topic.partitions:
+            sizes[topic.topic_id] = topic.partitions
+            if topic.name is not None:
+                sizes[topic.name] = topic.partitions
+    return sizes
 
 
 def _check(version: int) -> None:

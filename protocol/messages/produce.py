@@ -44,29 +44,34 @@ def acks(buf: Buffer, body_pos: int, end: int, version: int) -> int | None:
     return value
 
 
-def rewrite_response(frame: bytes, version: int, address_map: AddressMap | None, throttle_ms: int) -> bytes:
-    """The answer with the larger of both throttle times and our addresses in NodeEndpoints (version 10 and
-    later).
+def read_response(frame: bytes, version: int, address_map: AddressMap | None) -> tuple[bytes, int]:
+    """The answer with our addresses in NodeEndpoints (version 10 and later), and where its throttle time lies, -1 for
+    nowhere.
 
     Args:
         frame: a whole frame with its length prefix; it is given back itself when nothing in it changes.
         address_map: None where addresses stay as they are (sidecar).
     """
-    rewrite = address_map is not None and version >= _ENDPOINTS_SINCE
-    if not rewrite and throttle_ms <= 0:
-        return frame
     pos = throttle.locate(frame, PRODUCE, version)
     if pos == throttle.NONE:
+        return frame, pos
+    if address_map is None or version < _ENDPOINTS_SINCE or frame[pos + 4 : pos + 5] == b"\x00":
+        return frame, pos
+    tags = rewrite_tags(frame, pos + 4, len(frame), address_map)
+    if tags is None:
+        return frame, pos
+    body = frame[4 : pos + 4] + tags
+    return _INT32.pack(len(body)) + body, pos
+
+
+def with_throttle_time(frame: bytes, throttle_at: int, throttle_ms: int) -> bytes:
+    """The answer with the larger of both throttle times; itself where that is the broker's."""
+    if throttle_ms <= max(_INT32.unpack_from(frame, throttle_at)[0], 0):
         return frame
-    raised = throttle_ms > max(_INT32.unpack_from(frame, pos)[0], 0)
-    tags = None
-    if rewrite and frame[pos + 4 : pos + 5] != b"\x00":
-        assert address_map is not None
-        tags = rewrite_tags(frame, pos + 4, len(frame), address_map)
-    if tags is None and not raised:
-        return frame
-    out = bytearray(frame if tags is None else frame[: pos + 4] + tags)
-    if raised:
-        _INT32.pack_into(out, pos, throttle_ms)
-    _INT32.pack_into(out, 0, len(out) - 4)
-    return bytes(out)
+    return frame[:throttle_at] + _INT32.pack(throttle_ms) + frame[throttle_at + 4 :]
+
+
+def rewrite_response(frame: bytes, version: int, address_map: AddressMap | None, throttle_ms: int) -> bytes:
+    """Both in one: the answer with our addresses, and the larger of both throttle times."""
+    answer, throttle_at = read_response(frame, version, address_map)
+    return answer if throttle_at == throttle.NONE else with_throttle_time(answer, throttle_at, throttle_ms)

@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final
 
 from protocol.api import MAX_VERSION, PRODUCE
 from protocol.errors import UnknownVersionError
-from protocol.header import REQUEST_HEAD
+from protocol.header import REQUEST_HEAD, skip_header_tags
 from protocol.messages.walk import PARTITION_TAGS, Sizes, Walk
-from protocol.primitives import count, int16, skip, skip_string, skip_tags, string_span
+from protocol.primitives import bytes_size, int16, skip, skip_string, streamed_count, string_span
 
 # A state of its own, after those that every walk has.
 _FIELDS = 6
@@ -41,7 +41,7 @@ class ProduceWalk(Walk):
         size = int16(buf, pos + _CLIENT_ID_AT - 2, limit)
         pos = skip(pos, _CLIENT_ID_AT + max(size, 0), limit)
         if self._compact:
-            pos = skip_tags(buf, pos, limit)
+            pos = skip_header_tags(buf, pos, limit)
         self._state = _FIELDS
         return pos
 
@@ -49,7 +49,7 @@ class ProduceWalk(Walk):
         if self._version >= _TRANSACTIONS_SINCE:
             pos = skip_string(buf, pos, limit, self._compact)
         # Behind acks and timeout.
-        topics, pos = count(buf, skip(pos, 6, limit), limit, self._compact)
+        topics, pos = streamed_count(buf, skip(pos, 6, limit), limit, self._compact)
         self._begin_topics(topics)
         return pos
 
@@ -58,13 +58,13 @@ class ProduceWalk(Walk):
             start, stop = pos, skip(pos, 16, limit)
         else:
             start, stop = string_span(buf, pos, limit, self._compact)
-        partitions, after = count(buf, max(start, stop), limit, self._compact)
+        partitions, after = streamed_count(buf, max(start, stop), limit, self._compact)
         self._topic_begins(buf, start, stop, pos)
         self._begin_partitions(partitions)
         return after
 
     def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        size, pos = count(buf, skip(pos, 4, limit), limit, self._compact)
+        size, pos = bytes_size(buf, skip(pos, 4, limit), limit, self._compact)
         if self._compact:
             self._state = PARTITION_TAGS
         else:

@@ -37,6 +37,7 @@ __all__ = [
     "Ongoing",
     "Reassignments",
     "Stepping",
+    "Wanted",
     "read_answer",
     "read_batch",
     "read_request",
@@ -79,8 +80,14 @@ class Reassignments(NamedTuple):
         return {key: frozenset(one.adding) for key, one in self.ongoing.items() if one.adding}
 
 
-def read_request(frame: Buffer, body: int) -> frozenset[Partition] | None:
-    """What a whole request of version 0 or 1 asks for; None for everything.
+class Wanted(NamedTuple):
+    """What a request asks for; None for everything."""
+
+    partitions: frozenset[Partition] | None
+
+
+def read_request(frame: Buffer, body: int) -> Wanted:
+    """What a whole request of version 0 or 1 asks for.
 
     Raises:
         WireError: it is none.
@@ -94,7 +101,7 @@ def read_request(frame: Buffer, body: int) -> frozenset[Partition] | None:
         wanted.update((name or "", index) for index in partitions or ())
         pos = skip_tags(frame, pos, end)
     check_ended(skip_tags(frame, pos, end), end)
-    return None if topics < 0 else frozenset(wanted)
+    return Wanted(None if topics < 0 else frozenset(wanted))
 
 
 def read_answer(frame: Buffer) -> Reassignments:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 from protocol.messages.fetch import TopicPartition
 from protocol.messages.fetch_walk import FetchWalk
 from protocol.messages.walk import PARTITION_TAGS, Walk
-from protocol.primitives import count, skip, string_span
+from protocol.primitives import bytes_size, skip, streamed_count, string_span
 
 __all__ = ["ReplicaWalk", "Standing"]
 
@@ -52,7 +52,7 @@ class ReplicaWalk(FetchWalk):
         else:
             start, stop = string_span(buf, pos, limit, self._compact)
             stop = max(start, stop)
-        partitions, after = count(buf, stop, limit, self._compact)
+        partitions, after = streamed_count(buf, stop, limit, self._compact)
         self._topic_named = bytes(buf[start:stop])
         self._begin_partitions(partitions)
         return after
@@ -64,7 +64,7 @@ class ReplicaWalk(FetchWalk):
 
     def _records_seen(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         # Behind the preferred read replica.
-        size, at = count(buf, skip(pos, 4, limit), limit, self._compact)
+        size, at = bytes_size(buf, skip(pos, 4, limit), limit, self._compact)
         batch_bytes = 0
         if size >= _BATCH_HEAD_BYTES:
             skip(at, _BATCH_HEAD_BYTES, limit)

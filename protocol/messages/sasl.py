@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE, flexible
 from protocol.errors import MalformedFieldError
 from protocol.header import response_body_start
-from protocol.primitives import Buffer, count, int16, skip, skip_string, string
+from protocol.primitives import Buffer, bytes_size, int16, skip, skip_string, string
 
 __all__ = ["Verdict", "handshake_error", "mechanism", "token_span", "verdict"]
 
@@ -53,7 +53,7 @@ def handshake_error(buf: Buffer, pos: int, end: int) -> int:
 
 def token_span(buf: Buffer, pos: int, end: int, version: int) -> tuple[int, int]:
     """Where the token lies in the SaslAuthenticate whose body begins at `pos`, header tags excluded."""
-    size, start = count(buf, pos, end, flexible(SASL_AUTHENTICATE, version))
+    size, start = bytes_size(buf, pos, end, flexible(SASL_AUTHENTICATE, version))
     if size < 0:
         raise MalformedFieldError(f"token at byte {pos} is null")
     return start, skip(start, size, end)
@@ -64,7 +64,7 @@ def verdict(buf: Buffer, pos: int, end: int, version: int) -> Verdict:
     compact = flexible(SASL_AUTHENTICATE, version)
     pos = response_body_start(buf, pos, end, SASL_AUTHENTICATE, version)
     error_code = int16(buf, pos, end)
-    size, start = count(buf, skip_string(buf, pos + 2, end, compact), end, compact)
+    size, start = bytes_size(buf, skip_string(buf, pos + 2, end, compact), end, compact)
     stop = skip(start, max(size, 0), end)
     lifetime_ms = 0
     if version >= _LIFETIME_SINCE:

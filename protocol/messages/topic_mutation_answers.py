@@ -8,6 +8,7 @@ Configs and all else in an entry pass as bytes.
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -35,6 +36,7 @@ __all__ = [
     "matched",
     "merged_answer",
     "read_answer",
+    "read_merged",
     "rejection",
 ]
 
@@ -102,11 +104,15 @@ def read_answer(frame: Buffer, api_key: int, version: int) -> MutationAnswer:
 
 def rejection(topic: TopicMutation, api_key: int, version: int) -> bytes:
     """The entry of a topic over the quota, as Kafka would have written it."""
+    topic_id = topic.topic_id if version >= _ID_SINCE.get(api_key, version + 1) else b""
+    return string_bytes(topic.name, flexible(api_key, version)) + topic_id + _rejected(api_key, version)
+
+
+@lru_cache
+def _rejected(api_key: int, version: int) -> bytes:
+    """What is the same of each topic over the quota, behind its name and id."""
     compact = flexible(api_key, version)
-    parts = [string_bytes(topic.name, compact)]
-    if version >= _ID_SINCE.get(api_key, version + 1):
-        parts.append(topic.topic_id)
-    parts.append(_INT16.pack(THROTTLING_QUOTA_EXCEEDED))
+    parts = [_INT16.pack(THROTTLING_QUOTA_EXCEEDED)]
     if version >= _MESSAGE_SINCE[api_key]:
         parts.append(string_bytes(_MESSAGE, compact))
     if api_key == CREATE_TOPICS and version >= _CREATED_SINCE:
@@ -121,7 +127,11 @@ def local_answer(
 ) -> bytes:
     """The whole answer to a request none of whose topics was forwarded."""
     compact = flexible(api_key, version)
-    entries = [rejection(topic, api_key, version) for topic in topics]
+    rest = _rejected(api_key, version)
+    if version >= _ID_SINCE.get(api_key, version + 1):
+        entries = [string_bytes(topic.name, compact) + topic.topic_id + rest for topic in topics]
+    else:
+        entries = [string_bytes(topic.name, compact) + rest for topic in topics]
     head = _INT32.pack(correlation_id) + (b"\0" if compact else b"")
     if version >= _THROTTLE_SINCE[api_key]:
         head += _INT32.pack(throttle_ms)
@@ -142,6 +152,27 @@ def matched(answer: MutationAnswer, topics: Sequence[TopicMutation]) -> list[Top
         by_id[found.topic_id].append(found)  # a broker tells the id of a topic that was named, too
     owed = (by_id[topic.topic_id] if topic.name is None else by_name[topic.name] for topic in topics)
     return [waiting.popleft() if waiting else None for waiting in owed]
+
+
+def read_merged(
+    frame: bytes, api_key: int, version: int, topics: Sequence[TopicMutation], rejected: frozenset[int]
+) -> tuple[int, list[TopicAnswer | None], bytes]:
+    """Where a whole answer's throttle time lies, -1 for nowhere; what became of each of these topics, as `matched` says
+    it; and the answer with what it does not know, those at the places `rejected`.
+
+    Raises:
+        WireError: it is none.
+    """
+    answer = read_answer(frame, api_key, version)
+    became = matched(answer, topics)
+    if not rejected:
+        return answer.throttle_at, became, frame
+    entries = (
+        rejection(topic, api_key, version) if index in rejected else became[index]
+        for index, topic in enumerate(topics)
+    )
+    merged = merged_answer(frame, answer, entries, compact=flexible(api_key, version))
+    return answer.throttle_at, became, merged
 
 
 def merged_answer(

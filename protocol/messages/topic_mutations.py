@@ -9,13 +9,24 @@ CreateTopics 1, always in CreatePartitions, never in DeleteTopics; num_partition
 CreateTopics 4; DeleteTopics names topics by id since 6 (KIP-516).
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
 from protocol.errors import MalformedFieldError, OversizedError, UnknownVersionError
-from protocol.primitives import Buffer, count, count_bytes, int32, skip, skip_string, skip_tags, string
+from protocol.primitives import (
+    Buffer,
+    count,
+    count_bytes,
+    int32,
+    skip,
+    skip_string,
+    skip_tags,
+    streamed_count,
+    string,
+)
 
 __all__ = [
     "DEFAULT_PARTITIONS",
@@ -72,6 +83,7 @@ class MutationRequest(NamedTuple):
         topics: in the request's order.
         topics_at, topics_end: where the array lies in the frame, its count included.
         validate_only: nothing is to be done, only judged.
+        repeated: the keys of topics that stand there more than once.
     """
 
     topics: tuple[TopicMutation, ...]
@@ -79,6 +91,7 @@ class MutationRequest(NamedTuple):
     topics_end: int
     timeout_ms: int
     validate_only: bool
+    repeated: frozenset[tuple[str | None, bytes]]
 
 
 def read_request(frame: Buffer, body: int, api_key: int, version: int) -> MutationRequest:
@@ -92,7 +105,7 @@ def read_request(frame: Buffer, body: int, api_key: int, version: int) -> Mutati
     compact = flexible(api_key, version)
     end = len(frame)
     read = _READERS[api_key]
-    entries, pos = count(frame, body, end, compact)
+    entries, pos = streamed_count(frame, body, end, compact)
     if entries > TOPICS_MAX:
         raise OversizedError(f"{entries} topics in one request, at most {TOPICS_MAX} are taken")
     topics = []
@@ -110,15 +123,25 @@ def read_request(frame: Buffer, body: int, api_key: int, version: int) -> Mutati
         pos = after
     if compact:
         pos = skip_tags(frame, pos, end)
-    return MutationRequest(tuple(topics), body, topics_end, timeout_ms, validate_only)
+    named = Counter(topic.key for topic in topics)
+    repeated = frozenset(key for key, times in named.items() if times > 1)
+    return MutationRequest(tuple(topics), body, topics_end, timeout_ms, validate_only, repeated)
 
 
 def without_topics(
     frame: Buffer, request: MutationRequest, kept: Sequence[TopicMutation], api_key: int, version: int
 ) -> bytes:
     """The whole frame with these topics alone; all other bytes are the client's."""
+    runs: list[tuple[int, int]] = []  # of neighbours
+    start = end = 0
+    for topic in kept:
+        if topic.start != end:
+            runs.append((start, end))
+            start = topic.start
+        end = topic.end
+    runs.append((start, end))
     array = count_bytes(len(kept), flexible(api_key, version)) + b"".join(
-        bytes(frame[topic.start : topic.end]) for topic in kept
+        bytes(frame[start:end]) for start, end in runs
     )
     body = bytes(frame[4 : request.topics_at]) + array + bytes(frame[request.topics_end :])
     return _INT32.pack(len(body)) + body

@@ -8,7 +8,8 @@ for each direction. The shell (`proxy.net`) shows a side the bytes it has read a
         PASS      all of them did; `side.unseen` more bytes belong to the frame and need never be looked at
         MORE      the rest is kept and shown again together with what follows, once `side.need` bytes are there
         REPLACE   the next `side.drop` bytes are left out, `side.insert` goes in their place; then call again
-        WAIT      nothing more is read before `side.wait_until_ms`; then the rest is shown again (mute or hold)
+        WAIT      nothing more is read before `side.wait_until_ms`; then the rest is shown again (mute or hold). With a
+                  `side.job` the shell has that run beside its loop, and shows the rest as soon as it is done
         REFUSE    nothing more is handled; when all that is owed is answered, the connection ends
 
 What a peer does wrong is raised as `proxy.channel.errors.PeerError` or `protocol.errors.WireError`; any other
@@ -21,11 +22,13 @@ from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Forward, Question
 from proxy.channel.kept_frames import KEEP, NOT_KEPT, whole
 from proxy.channel.kinds import channel_for
+from proxy.channel.parsing import AGAIN, Job
 from proxy.channel.reassignments import OngoingMoves, Shown
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.side import MORE, PASS, REFUSE, REPLACE, WAIT, Side
 
 __all__ = [
+    "AGAIN",
     "BATCH_WEIGHT",
     "KEEP",
     "MORE",
@@ -38,6 +41,7 @@ __all__ = [
     "ChannelSettings",
     "Forward",
     "Head",
+    "Job",
     "OngoingMoves",
     "PeerError",
     "Place",

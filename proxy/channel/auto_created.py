@@ -9,21 +9,25 @@ Kafka could not count them for the client: here a client under a partition mutat
   and how large. A topic that CreateTopics made meanwhile is not awaited any more.
 
 What it does not see: who creates the topic past Sluice while a client waits for it makes that client pay; and
-answers of more than ANSWER_BYTES_MAX are not looked through, since clients ask again for the single topics
+answers of more than AUTO_CREATED_ANSWER_BYTES_MAX are not looked through, since clients ask again for the single topics
 they miss. Switched off by `quotas.charge_auto_created`.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 from protocol.api import MAX_VERSION, METADATA, flexible
 from protocol.messages import metadata_topics
+from protocol.messages.metadata_topics import TopicSeen
+from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.in_flight import Buffer
-from proxy.channel.side import MORE, Side, skip_header_tags
+from proxy.channel.side import Side, copied, skip_header_tags
 from quotas.mutations import MutationThrottle
 
-__all__ = ["ANSWER_BYTES_MAX", "Awaiting", "asked", "heard"]
+__all__ = ["Awaiting", "asked", "heard"]
 
-ANSWER_BYTES_MAX: Final = 1024 * 1024
+# Topics that are looked at in one turn of the loop: up to 5 us each, where one is awaited in place of another.
+_HEARD_AT_ONCE: Final = 500
 _UNKNOWN: Final = frozenset((3, 5))  # UNKNOWN_TOPIC_OR_PARTITION in KRaft, LEADER_NOT_AVAILABLE before
 
 Head = tuple[int, int, int, int, int]
@@ -32,18 +36,20 @@ Head = tuple[int, int, int, int, int]
 class Awaiting:
     """What an answer is looked through for: topics that this client's request may have created."""
 
-    __slots__ = ("creates", "denied", "throttle")
+    __slots__ = ("creates", "denied", "heard", "seen", "throttle")
 
     def __init__(self, throttle: MutationThrottle, *, creates: bool, denied: bool) -> None:
         self.throttle = throttle
         self.creates = creates
         self.denied = denied  # it was taken from the request that it creates
+        self.seen: Sequence[TopicSeen] | None = None  # the answer's topics, once they were read
+        self.heard = 0  # how many of them were looked at
 
 
 def asked(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int
 ) -> Awaiting | int | None:
-    """Look at a Metadata request: None where its answer needs no look, MORE where it is not all there."""
+    """Look at a Metadata request: None where its answer needs no look, an order where it is not all there or read."""
     state = side.state
     quotas = state.engine.mutations
     identity = state.identity
@@ -55,13 +61,15 @@ def asked(
     length, _, version, _, _ = head
     if not 0 <= version <= MAX_VERSION[METADATA]:
         return None
-    if not side.whole(end - pos, length):
-        return MORE
+    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[METADATA]):
+        return side.order
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(METADATA, version))
     if fields_at is None:
         return None
-    request = metadata_topics.read_request(bytes(buf[pos:frame_end]), fields_at - pos, version)
+    request = side.parse(metadata_topics.read_request, copied(buf, pos, frame_end), fields_at - pos, version)
+    if request is None:
+        return side.order
     if not request.names:
         return None
     denied = request.creates and request.creates_at >= 0 and throttle.enforcing and throttle.overdrawn(now_ms)
@@ -70,10 +78,14 @@ def asked(
     return Awaiting(throttle, creates=request.creates and not denied, denied=denied)
 
 
-def heard(side: Side, frame: bytes, version: int, awaiting: Awaiting, now_ms: int) -> None:
-    """Look through a whole Metadata answer for topics that are to be charged, or that may be."""
+def heard(side: Side, awaiting: Awaiting, now_ms: int) -> bool:
+    """Look through a Metadata answer's topics for those that are to be charged, or that may be; whether all were looked
+    at, in this turn or before.
+    """
     quotas = side.state.engine.mutations
-    for topic in metadata_topics.read_topics(frame, version):
+    seen = awaiting.seen or ()
+    first, awaiting.heard = awaiting.heard, awaiting.heard + _HEARD_AT_ONCE
+    for topic in seen[first : awaiting.heard]:
         if topic.name is None:
             continue
         if topic.error_code in _UNKNOWN:
@@ -87,3 +99,4 @@ def heard(side: Side, frame: bytes, version: int, awaiting: Awaiting, now_ms: in
                 quotas.awaited.forget((topic.name,))
                 creator.record(topic.partitions, now_ms)
                 creator.done(topic.partitions)
+    return awaiting.heard >= len(seen)

@@ -25,6 +25,7 @@ from protocol.messages import fetch
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.replica_session import VERSION_MIN
 from protocol.messages.replica_walk import ReplicaWalk
+from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError, unreadable_length
 from proxy.channel.in_flight import LOCAL, Buffer, Entry
@@ -53,11 +54,13 @@ Head = tuple[int, int, int, int, int]
 class ReplicaRequests(RequestSide):
     """Requests of a follower on their way to its leader."""
 
-    __slots__ = ("_link",)
+    __slots__ = ("_asked", "_link")
 
     def __init__(self, state: ChannelState, link: ReplicaLink) -> None:
         super().__init__(state)
         self._link = link
+        # The Fetch read last, in case it waits.
+        self._asked: tuple[fetch.FetchFields, bytes, int] | None = None
 
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
         """Decide over what the follower sent; see the package docstring."""
@@ -102,18 +105,39 @@ class ReplicaRequests(RequestSide):
 
     def _fetch(self, buf: Buffer, pos: int, end: int, head: Head, now_ms: int) -> int:
         """Pass a Fetch on as it is (0), or give the order that does what else is to be done."""
-        length, key, version, correlation_id, client_id_length = head
+        length, key, version, correlation_id, _ = head
         link, state = self._link, self.state
         if not VERSION_MIN <= version <= fetch.VERSION_MAX:
             # Not to be understood, and not to be refused: replication goes on, unthrottled.
             state.stats.replication_unknown_versions[str(version)] += 1
             self._plain(key, version, correlation_id)
             return 0
-        if not self.whole(end - pos, length):
+        if not self.whole(end - pos, length, REPLICA_FETCH_BYTES_MAX):
             return self.order
         if link.under_way:  # brokers have one on its way; whoever has more waits for the answer
             self._wait_for_answers()
             return self.order
+        if not link.taken:  # else it has been read, and has waited
+            self._asked = self._read(buf, pos, head)
+        if self._asked is None:
+            return self.order
+        fields, frame, fields_at = self._asked
+        if fields.replica_id < 0:
+            self._plain(key, version, correlation_id)
+            return 0
+        if not link.taken:
+            error = link.take(fields, frame, fields_at, version, now_ms)
+            if error:
+                answer = fetch.empty_response(version, correlation_id, 0, 0, error)
+                return self._answer(head, answer)
+            if link.plain:
+                self._plain(key, version, correlation_id)
+                return 0
+        return self._decided(head, fields, frame, fields_at, now_ms)
+
+    def _read(self, buf: Buffer, pos: int, head: Head) -> tuple[fetch.FetchFields, bytes, int] | None:
+        """A whole Fetch's scalars, itself with its topics read, and where its fields begin; None with an order."""
+        length, _, version, _, client_id_length = head
         frame_end = pos + 4 + length
         fields_at = skip_header_tags(buf, pos + _HEAD_BYTES + max(client_id_length, 0), frame_end)
         fields = None if fields_at is None else fetch.read_request(buf, fields_at, frame_end, version)
@@ -121,19 +145,13 @@ class ReplicaRequests(RequestSide):
             raise PeerError(
                 "malformed", f"Fetch version {version} of {length} bytes ends before its fields do"
             )
-        if fields.replica_id < 0:
-            self._plain(key, version, correlation_id)
-            return 0
-        frame = bytes(buf[pos:frame_end])
-        if not link.taken:
-            error = link.take(fields, frame, fields_at - pos, version, now_ms)
-            if error:
-                answer = fetch.empty_response(version, correlation_id, 0, 0, error)
-                return self._answer(head, answer)
-            if link.plain:
-                self._plain(key, version, correlation_id)
-                return 0
-        return self._decided(head, fields, frame, fields_at - pos, now_ms)
+        read = self.parse(fetch.read_follower, bytes(buf[pos:frame_end]), fields_at - pos, version)
+        if read is None:
+            return None
+        replica_id, frame = read
+        if version >= fetch.REPLICA_TAG_SINCE:
+            fields = fields._replace(replica_id=replica_id)
+        return fields, frame, fields_at - pos
 
     def _decided(
         self, head: Head, fields: fetch.FetchFields, frame: bytes, fields_at: int, now_ms: int
@@ -150,12 +168,14 @@ class ReplicaRequests(RequestSide):
                     return self.wait(until_ms, held=True)
                 state.stats.replica_fetches_answered += 1
                 link.taken = False
+                self._asked = None
                 session_id = link.session.answer_locally()
                 return self._answer(head, fetch.empty_response(version, correlation_id, session_id, 0))
             # The leader has nothing better to do than to answer when more may be asked for.
             max_wait_ms = min(fields.max_wait_ms, ready_ms - now_ms)
         forwarded = link.session.forward(limits, max_wait_ms, frame, fields_at, version)
         link.forwarded()
+        self._asked = None
         state.in_flight.append((correlation_id, _answered, version, link))
         if forwarded is None:
             self._counts[key] += 1

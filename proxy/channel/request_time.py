@@ -21,12 +21,12 @@ from typing import Any, Final
 
 from protocol import api
 from protocol import throttle as throttle_time
-from protocol.errors import WireError
+from protocol.errors import TruncatedError, WireError
 from protocol.messages import fetch
 from protocol.messages.share import fetch_waits
 from proxy.channel.in_flight import LATER, LOCAL, Buffer, Entry, Responder
-from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
-from proxy.channel.side import MORE, REPLACE, Side, skip_header_tags
+from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from proxy.channel.side import MORE, REPLACE, UNDECIDED, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from quotas.client_bandwidth import Throttle
 from quotas.engine import ClientQuota
@@ -106,10 +106,11 @@ def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
         return 0
     measured = Measured(side, key, throttle, identity.quota, entry)
     if key in _FETCHES:
-        if not side.whole(end - pos, head[0]):
+        waits = _may_wait(measured, buf, pos, end, body, head)
+        if waits is None and end - pos < head[0] + 4:
             in_flight.pop()  # the handlers of both only owe the answer of one that is not all here
-            return side.order
-        if not _may_wait(measured, buf, pos, body, head):
+            return side.more(end - pos, head[0])
+        if not waits:
             return 0
     last = state.measured
     if last is not None and side.moved_ns > last.sent_ns:
@@ -132,21 +133,25 @@ def _look_up(state: ChannelState, now_ms: int) -> None:
         state.unmeasured = version
 
 
-def _may_wait(measured: Measured, buf: Buffer, pos: int, body: int, head: Head) -> bool:
-    """Note for how long a Fetch may wait; False where it is a follower's, or not to be read."""
+def _may_wait(measured: Measured, buf: Buffer, pos: int, end: int, body: int, head: Head) -> bool | None:
+    """Note for how long a Fetch may wait; False where it is a follower's, None where its front is not here."""
     length, key, version, _, _ = head
-    frame_end = pos + 4 + length
-    fields_at = skip_header_tags(buf, body, frame_end, flexible=api.flexible(key, version))
+    seen = min(end, pos + 4 + length)
+    fields_at = skip_header_tags(buf, body, seen, flexible=api.flexible(key, version))
     if fields_at is None:
-        return False
+        return None
     if key == api.FETCH:
-        fields = fetch.read_request(buf, fields_at, frame_end, version)
-        if fields is None or fields.replica_id >= 0:
+        fields = fetch.read_request(buf, fields_at, seen, version)
+        if fields is None:
+            return None
+        if fields.replica_id >= 0:
             return False
         wait_ms, min_bytes = fields.max_wait_ms, fields.min_bytes
     else:
         try:
-            wait_ms, min_bytes = fetch_waits(buf, fields_at, frame_end)
+            wait_ms, min_bytes = fetch_waits(buf, fields_at, seen)
+        except TruncatedError:
+            return None
         except WireError:
             return False
     if wait_ms > 0 and min_bytes > 0:
@@ -181,7 +186,7 @@ def _enforce(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: 
     order, responder = 0, measured.responder
     if responder is not None:
         order = responder(side, buf, pos, end, (entry[0], responder, version, measured.detail), now_ms)
-        if order == MORE:
+        if order & UNDECIDED:
             return order
     other_ms = 0 if other is None else other.throttle_ms_total - counted[1]
     # Kafka counts one throttle for the larger kind, and a tie for this one. What is left of a mute was counted before.
@@ -233,7 +238,8 @@ def _needs_more(side: Side, have: int, key: int, version: int) -> bool:
     if offset == throttle_time.NONE or have >= length + 4:
         return False
     if offset == throttle_time.LAST:
-        return length <= WHOLE_FRAME_BYTES_MAX and not side.whole(have, length)
+        # Behind a longer one's fields it is not looked for: the mute alone must do.
+        return length + 4 <= AT_ONCE_BYTES_MAX and not side.whole(have, length, AT_ONCE_BYTES_MAX)
     if have >= _HEAD_BYTES + api.flexible(key, version) + offset + _INT32.size:
         return False
     return side.more(have, length) == MORE
@@ -243,6 +249,8 @@ def _tell(
     side: Side, buf: Buffer, pos: int, end: int, order: int, key: int, version: int, told_ms: int
 ) -> None:
     """Write the larger throttle time into what goes to the client; where there is no place for it, none is told."""
+    if side.frame_bytes > AT_ONCE_BYTES_MAX and throttle_time.position(key, version) == throttle_time.LAST:
+        return
     try:
         if order == REPLACE:
             answer = bytearray(side.insert)

@@ -37,6 +37,7 @@ class RequestSide(Side):
 
     __slots__ = ("_client_id", "_client_id_length", "_counts", "_length_max")
 
+    too_long = "frame_length"
     # Called behind every request that was handled, unless it is known that nobody measures it: 0, or the order MORE.
     handled = measure
 

@@ -10,7 +10,8 @@ from typing import Final
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer, Entry
 from proxy.channel.settings import RAW_TOKENS, RAW_TOKENS_MAX
-from proxy.channel.side import MORE, PASS, REPLACE, WALK, Side
+from proxy.channel.side import MORE, PASS, REPLACE, UNDECIDED, WALK, Side
+from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import fetched
 
 __all__ = ["ResponseSide"]
@@ -24,7 +25,13 @@ _PREFIX_BYTES: Final = 4
 class ResponseSide(Side):
     """Answers on their way to the client."""
 
-    __slots__ = ()
+    __slots__ = ("_length_max",)
+
+    too_long = "broker_frame_length"
+
+    def __init__(self, state: ChannelState) -> None:
+        super().__init__(state)
+        self._length_max = state.settings.response_bytes_max
 
     def mid_frame(self) -> bool:
         """Whether an answer has begun to pass and is not over."""
@@ -47,13 +54,13 @@ class ResponseSide(Side):
             if end - pos < _HEAD_BYTES:
                 break
             length, correlation_id = _HEAD(buf, pos)
-            if (correlation_id != entry[0] or length < _LENGTH_MIN) and self._unanswered(
-                length, correlation_id
-            ):
+            if (
+                correlation_id != entry[0] or not _LENGTH_MIN <= length <= self._length_max
+            ) and self._unanswered(length, correlation_id):
                 continue
             self.frame_bytes = length + 4
             order = 0 if responder is None else responder(self, buf, pos, end, entry, now_ms)
-            if order == MORE:
+            if order & UNDECIDED:
                 return pos - start
             self._answered()
             if order == REPLACE:
@@ -103,6 +110,7 @@ class ResponseSide(Side):
         length = int.from_bytes(buf[pos : pos + _PREFIX_BYTES], "big", signed=True)
         if length < 0:
             raise self._unowed(length, 0)
+        self._check_length(length)
         self.frame_bytes = length + _PREFIX_BYTES
         if self.frame_bytes > end - pos:
             self.need = min(self.frame_bytes, _HEAD_BYTES)
@@ -120,8 +128,9 @@ class ResponseSide(Side):
         request, it is given up, and True.
 
         Raises:
-            PeerError: no token is owed.
+            PeerError: no token is owed, or no answer may be so long.
         """
+        self._check_length(length)
         in_flight = self.state.in_flight
         if length < 0 or in_flight[0][0] != RAW_TOKEN:
             raise self._unowed(length, correlation_id)
@@ -161,6 +170,12 @@ class ResponseSide(Side):
             self.need = end - pos + 1
             self.order = MORE
         return pos
+
+    def _check_length(self, length: int) -> None:
+        if length > self._length_max:
+            raise PeerError(
+                self.too_long, f"an answer of {length} bytes, limits.response_bytes_max is {self._length_max}"
+            )
 
     def _unowed(self, length: int, correlation_id: int) -> PeerError:
         """Say why an answer can not be one that is owed."""

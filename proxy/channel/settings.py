@@ -14,7 +14,7 @@ __all__ = [
     "IN_FLIGHT_MAX",
     "RAW_TOKENS",
     "RAW_TOKENS_MAX",
-    "WHOLE_FRAME_BYTES_MAX",
+    "RESPONSE_BYTES_MAX",
     "AddressMap",
     "ChannelSettings",
 ]
@@ -24,10 +24,7 @@ ANY_BROKER: Final = -1  # in place of a broker id: the bootstrap port, behind wh
 ANONYMOUS: Final = "ANONYMOUS"  # Kafka's name for whoever is not authenticated
 AddressMap = Callable[[int, str, int], tuple[str, int] | None]
 
-# A frame that has to be seen whole before it can be decided (a control message, a Fetch to be merged). The
-# largest such frames seen are Fetch requests of 10,000 partitions, 0.4 MB; AlterClientQuotas and CreateTopics
-# stay below that.
-WHOLE_FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
+RESPONSE_BYTES_MAX: Final = 1024**3
 
 # Requests on their way on one connection. A broker reads one at a time; librdkafka's own bound is 1,000,000
 # and Java's 5 (max.in.flight.requests.per.connection). Beyond this the client's socket is simply not read.
@@ -51,6 +48,7 @@ class ChannelSettings:
         broker: id of the broker behind the port, -1 where the bootstrap port's broker is not known by id.
         address_map: what to tell the client instead of a broker's address; None in a sidecar, which rewrites nothing.
         frame_bytes_max: the largest request, without its length prefix (Kafka: socket.request.max.bytes).
+        response_bytes_max: the largest answer, without its length prefix.
         user: the principal's name before any SASL exchange; ANONYMOUS without a client certificate.
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
         answers_quotas: whether the quota API is answered here, from Sluice's own quotas, and not by the broker.
@@ -63,6 +61,7 @@ class ChannelSettings:
     broker: int
     address_map: AddressMap | None
     frame_bytes_max: int
+    response_bytes_max: int = RESPONSE_BYTES_MAX
     user: str = ANONYMOUS
     oauth_claim: str = "sub"
     answers_quotas: bool = False

@@ -3,18 +3,31 @@ looked at.
 """
 
 from abc import ABC, abstractmethod
-from typing import Final
+from collections.abc import Callable
+from typing import Any, ClassVar, Final, TypeVar
 
+from protocol import header
 from protocol.errors import TruncatedError
 from protocol.messages.walk import Walk
-from protocol.primitives import skip_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
-from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
+from proxy.channel.parsing import AGAIN, AT_ONCE_BYTES_MAX, Job
 from proxy.channel.state import ChannelState
 from quotas.turn import Turn
 
-__all__ = ["MORE", "PASS", "REFUSE", "REPLACE", "SHOWN", "WAIT", "WALK", "Side", "skip_header_tags"]
+__all__ = [
+    "MORE",
+    "PASS",
+    "REFUSE",
+    "REPLACE",
+    "SHOWN",
+    "UNDECIDED",
+    "WAIT",
+    "WALK",
+    "Side",
+    "copied",
+    "skip_header_tags",
+]
 
 PASS: Final = 0
 MORE: Final = 1
@@ -25,8 +38,12 @@ WAIT: Final = 3
 WALK: Final = 4
 # The request is not handled, nor any behind it: the channel ends when what it owes has been answered.
 REFUSE: Final = 5
+# The bit that MORE, WAIT and REFUSE have: the frame was not passed.
+UNDECIDED: Final = 1
 # In place of the number of unseen bytes: a request is under way whose rest has to be shown.
 SHOWN: Final = -1
+
+T = TypeVar("T")
 
 
 class Side(ABC):
@@ -50,14 +67,18 @@ class Side(ABC):
         walk_answered: whether an answer is owed to the request that is walked.
         arriving: the turn that was charged for a request whose bytes are still to come; None where none was. Where its
             `lost` is above 0, no more passes before `receive` was called again.
+        job: with WAIT: what the shell has to do first (`proxy.channel.parsing`), which it takes from here; on the
+            answers' side there is no other reason to wait.
     """
 
     __slots__ = (
+        "_parsing",
         "arriving",
         "drop",
         "frame_bytes",
         "held",
         "insert",
+        "job",
         "moved_ns",
         "need",
         "order",
@@ -84,6 +105,11 @@ class Side(ABC):
         self.walk: Walk | None = None
         self.walk_answered = False
         self.arriving: Turn | None = None
+        self.job: Job | None = None
+        self._parsing: Job | None = None  # the one whose result is waited for
+
+    # The cause of the end of who sends a longer frame than may be.
+    too_long: ClassVar[str]
 
     @abstractmethod
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
@@ -119,21 +145,55 @@ class Side(ABC):
         self.order = MORE
         return MORE
 
-    def whole(self, have: int, length: int) -> bool:
+    def whole(self, have: int, length: int, most: int) -> bool:
         """Whether a frame that has to be seen whole is; if not, the order is MORE.
 
+        Args:
+            most: how long such a frame may be (`proxy.channel.bounds`).
+
         Raises:
-            PeerError: such a frame is larger than any that is kept in memory.
+            PeerError: it is longer.
         """
+        if length > most:
+            raise PeerError(self.too_long, f"a message of {length} bytes, at most {most} are kept")
         if have >= length + 4:
             return True
-        if length > WHOLE_FRAME_BYTES_MAX:
-            raise PeerError(
-                "frame_length", f"control message of {length} bytes, at most {WHOLE_FRAME_BYTES_MAX} are kept"
-            )
         self.need = length + 4
         self.order = MORE
         return False
+
+    def parse(self, function: Callable[..., T], frame: bytes, *arguments: Any, weight: int = 0) -> T | None:
+        """What `function(frame, *arguments)` gives; None with an order while that is worked out beside the loop.
+
+        What may be handed over, and what a caller may have done before, stands in `proxy.channel.parsing`.
+
+        Args:
+            weight: as how many more bytes of a frame the arguments count.
+
+        Raises:
+            WireError: the function raised it.
+        """
+        if len(frame) + weight <= AT_ONCE_BYTES_MAX:
+            return function(frame, *arguments)
+        job = self._parsing
+        if job is None or not job.is_of(function, (frame, *arguments)):
+            job = self._parsing = self.job = Job(function, (frame, *arguments))
+        if not job.done:
+            self.wait(0, held=False)
+            return None
+        self._parsing = None
+        parsed: T = job.result()
+        return parsed
+
+    def next_turn(self) -> int:
+        """Order to be shown the rest again in the loop's next turn: enough was done in this one."""
+        self.job = AGAIN
+        return self.wait(0, held=False)
+
+    def take_job(self) -> Job | None:
+        """Give what the shell has to do before it shows the rest again, once."""
+        job, self.job = self.job, None
+        return job
 
     def replace(self, drop: int, insert: bytes | bytearray, unseen: int = 0) -> int:
         """Order REPLACE: leave `drop` bytes out, put `insert` there; then `unseen` bytes of the frame pass unlooked."""
@@ -158,13 +218,21 @@ class Side(ABC):
         return WAIT
 
 
-def skip_header_tags(buf: Buffer, pos: int, end: int, *, flexible: bool = True) -> int | None:
-    """Where a request's fields begin, given where its client id ends; None when `end` comes before that."""
+def copied(buf: Buffer, start: int, stop: int) -> bytes:
+    """A part of the buffer, for keeps; a large one is copied once, where a slice of a slice would be copied twice."""
+    with memoryview(buf)[start:stop] as part:
+        return bytes(part)
+
+
+def skip_header_tags(buf: bytes | bytearray, pos: int, end: int, *, flexible: bool = True) -> int | None:
+    """Where a request's fields begin, given where its client id ends; None when `end` comes before that.
+
+    Raises:
+        OversizedError: it has more tags than any header has use for.
+    """
     if not flexible:
         return pos
-    if pos < end and not buf[pos]:
-        return pos + 1  # no tags, as in every client known
     try:
-        return skip_tags(buf, pos, end)
+        return header.skip_header_tags(buf, pos, end)
     except TruncatedError:
         return None

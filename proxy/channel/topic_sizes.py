@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 from protocol.header import REQUEST_HEAD
 from protocol.messages import metadata_topics
-from protocol.messages.topic_mutations import TopicMutation
+from protocol.messages.topic_mutations import TOPICS_MAX, TopicMutation
+from proxy.channel.bounds import SIZES_ANSWER_BYTES_MAX
 from proxy.channel.in_flight import Buffer, Entry, InFlight, Responder
-from proxy.channel.side import Side
+from proxy.channel.side import Side, copied
 from proxy.channel.topic_lookup import TopicLookup
 
 __all__ = ["asked_sizes", "await_answers"]
@@ -79,14 +80,13 @@ def _ask(
 def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
     """Take the sizes; the client, which has not asked, sees nothing of it."""
     length = side.frame_bytes - 4
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, SIZES_ANSWER_BYTES_MAX):
         return side.order
     _, _, version, lookup = entry
-    for topic in metadata_topics.read_topics(bytes(buf[pos : pos + 4 + length]), version):
-        if topic.partitions:
-            lookup.sizes[topic.topic_id] = topic.partitions
-            if topic.name is not None:
-                lookup.sizes[topic.name] = topic.partitions
+    sizes = side.parse(metadata_topics.read_sizes, copied(buf, pos, pos + 4 + length), version, TOPICS_MAX)
+    if sizes is None:
+        return side.order
+    lookup.sizes.update(sizes)
     lookup.pending -= 1
     return side.replace(length + 4, b"")
 

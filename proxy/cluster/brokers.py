@@ -32,6 +32,9 @@ logger = logging.getLogger(__name__)
 class BrokerMap:
     """Broker ids and their addresses.
 
+    `address_map` may be called in another thread, where a large answer is read: whatever goes through all addresses
+    takes a copy of them in one step.
+
     Attributes:
         changed: set whenever an address was learned; who keeps the map on disk clears it.
     """

@@ -248,6 +248,9 @@ class LimitOptions:
     frame_bytes_max: int = field(
         default=100 * 1024**2, metadata=key(readers.count(1024, 2**31 - 1), "number", unit="bytes")
     )
+    response_bytes_max: int = field(
+        default=1024**3, metadata=key(readers.count(1024, 2**31 - 1), "number", unit="bytes")
+    )
     client_ids_max: int = field(
         default=200_000, metadata=key(readers.count(1, 10_000_000), "number", unit="client ids")
     )

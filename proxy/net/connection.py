@@ -14,10 +14,11 @@ import ssl
 import struct
 import termios
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from protocol.errors import WireError
-from proxy.channel import KEEP, REFUSE, ChannelSettings, Forward, PeerError, Tap, channel_for
+from proxy.channel import AGAIN, KEEP, REFUSE, ChannelSettings, Forward, Job, PeerError, Tap, channel_for
 from proxy.logs import event
 from proxy.net.dial import AnotherWay, Dial, Way
 from proxy.net.linger import Linger
@@ -143,9 +144,15 @@ class Connection:
         ):
             self.requests.show_kept(now)
 
-    def wait(self, now: int) -> None:
-        """Stop reading until the side's time has come; notice meanwhile if the client goes."""
+    def wait(self, pump: Pump, now: int) -> None:
+        """Stop reading until the side's time has come, or its job is done; while it waits for a time, notice if the
+        client goes.
+        """
         if self._closed:
+            return
+        job = pump.side.take_job()
+        if job is not None or pump is self.responses:
+            self._step_aside(pump, job)
             return
         side = self.channel.requests
         if side.order == REFUSE:
@@ -180,6 +187,25 @@ class Connection:
     def _end_refused(self) -> None:
         if self.channel.all_answered() and not self.responses.blocked:
             self.close("produce_refused", "its turn did not come within the longest hold", softly=True)
+
+    def _step_aside(self, pump: Pump, job: Job | None) -> None:
+        """Let the loop go on with others until the job is done; None where it is under way already."""
+        pump.paused = True
+        pump.update_reading()
+        if job is AGAIN:
+            self._shared.loop.call_soon(self._go_on, pump, True)
+        elif job is not None:
+            host, _, _ = self.peer.rpartition(":")
+            self._shared.worker.submit(host, job.run, partial(self._go_on, pump))
+
+    def _go_on(self, pump: Pump, done: bool) -> None:
+        """A job is done, or there are too many before it; the client may be gone, or muted by now."""
+        if self._closed:
+            return
+        if not done:
+            self.close("parser_overload", "too many large frames of this address wait to be read")
+        elif not (pump is self.requests and self._waiting):
+            pump.resume(now_ms())
 
     def unconnected(self) -> None:
         """The first request is here: connect the broker."""

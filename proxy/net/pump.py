@@ -6,7 +6,7 @@ long as at least SPLICE_BYTES_MIN of it are outstanding. After a splice the next
 is a header, and the payload behind it is to be spliced again rather than copied.
 
 Flow control: while anything read is not yet written, the source is not read. What is kept is bounded by one
-read, or by `WHOLE_FRAME_BYTES_MAX` where a side asks for a whole frame.
+read, or by what `proxy.channel.bounds` says where a side asks for a whole frame.
 """
 
 import errno
@@ -38,8 +38,8 @@ class Owner(Protocol):
     def signalled(self, pump: "Pump", now_ms: int) -> None:
         """The side has something for the other one: a mute has begun, an answer made here is due."""
 
-    def wait(self, now_ms: int) -> None:
-        """The requests' side has ordered to wait, or has refused what follows."""
+    def wait(self, pump: "Pump", now_ms: int) -> None:
+        """The side has ordered to wait, or to do its job first; or it has refused what follows."""
 
     def ended(self, pump: "Pump") -> None:
         """The source has closed its direction, and all that it sent is written."""
@@ -260,7 +260,7 @@ class Pump:
                     continue
                 self._kept = bytearray(buf[start:end]) if start < end else None
                 if order >= WAIT:
-                    self._owner.wait(now_ms)
+                    self._owner.wait(self, now_ms)
                 break
         except OSError as error:
             self._owner.failed(self, error, writing=True)
@@ -383,7 +383,7 @@ class Pump:
 
     def _frame_may_be_over(self, now_ms: int) -> None:
         """Let the side act on what it could not before: a frame that ended by splice, a wait that ended meanwhile."""
-        if not self.side.unseen and not self.paused:
+        if self.side.unseen <= 0 and not self.paused:
             self.show_kept(now_ms)
 
     def _end(self) -> None:

@@ -17,6 +17,7 @@ from proxy.net.pipes import Pipes
 from proxy.net.tls import BrokerTls
 from proxy.net.waiting_room import WaitingRoom
 from proxy.stats import Stats
+from proxy.worker import Worker
 from quotas.connections import ConnectionRates
 from quotas.engine import Engine
 
@@ -69,6 +70,7 @@ class Shared:
         broker_tls: TLS towards brokers; None for plaintext.
         recorder: takes the rows of those that are captured; None where nobody is.
         arrivals: connections on their way in: PROXY header or TLS handshake not done.
+        worker: reads large frames beside the loop.
     """
 
     def __init__(
@@ -83,6 +85,7 @@ class Shared:
         self.hangups = Hangups(loop)
         self.ask: Ask = nobody_answers
         self.handshakes = Handshakes(loop, stats)
+        self.worker = Worker(loop)
         self.broker_tls: BrokerTls | None = None
         self.recorder: Taps | None = None
         self.arrivals: Holdings[Arriving] = Holdings()
@@ -96,5 +99,6 @@ class Shared:
         for arrival in list(self.arrivals):
             arrival.close()
         self.waiting_room.close()
+        self.worker.close()
         self.hangups.close()
         self.pipes.close()

@@ -139,7 +139,7 @@ def test_session_timeout_is_that_kafka_wrote(judge: Judge, version: int) -> None
 
 
 def _metadata(frame: bytes, version: int) -> bytes:
-    rewritten = metadata.rewrite_head(frame, 0, len(frame), version, hide_odd)
+    rewritten = metadata.rewrite_head(frame, version, hide_odd)
     assert rewritten is not None
     return rewritten[1] + frame[rewritten[0] :]
 

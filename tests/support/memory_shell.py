@@ -57,6 +57,9 @@ class Direction:
             count = side.receive(buf, start, end, now_ms)
             self.out += buf[start : start + count]
             start += count
+            if side.order == WAIT and (job := side.take_job()) is not None:
+                job.run()
+                continue
             if side.order != REPLACE:
                 break
             self.out += side.insert

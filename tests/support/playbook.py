@@ -185,6 +185,8 @@ def _carry_out(side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], byte
             orders += _replaced(side)
             start += side.drop
             continue
+        if _worked(side):
+            continue
         return [*orders, *_last(side, len(buf) - start)], bytes(buf[start:])
     raise AssertionError("a side orders for ever")
 
@@ -199,6 +201,14 @@ def _last(side: Side, left: int) -> list[Order]:
         return [Refused()]
     assert not left, "PASS leaves nothing over"
     return [Unseen(side.unseen)] if side.unseen > 0 else []
+
+
+def _worked(side: Side) -> bool:
+    """Do what is to be done beside the loop: what follows is what would have come at once."""
+    job = side.take_job() if side.order == WAIT else None
+    if job is not None:
+        job.run()
+    return job is not None
 
 
 def _replaced(side: Side) -> list[Order]:

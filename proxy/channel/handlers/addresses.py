@@ -13,15 +13,31 @@ not know in version 0.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
-from protocol.api import API_NAMES, LIST_PARTITION_REASSIGNMENTS, MAX_VERSION
-from protocol.messages import api_versions, describe_cluster, find_coordinator, metadata, reassignments
+from protocol.api import (
+    API_NAMES,
+    API_VERSIONS,
+    DESCRIBE_CLUSTER,
+    FIND_COORDINATOR,
+    LIST_PARTITION_REASSIGNMENTS,
+    MAX_VERSION,
+)
+from protocol.messages import (
+    api_versions,
+    describe_cluster,
+    find_coordinator,
+    metadata,
+    metadata_topics,
+    reassignments,
+)
 from proxy.channel import auto_created
+from proxy.channel.bounds import AUTO_CREATED_ANSWER_BYTES_MAX, BROKERS_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Responder
+from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.settings import AddressMap
-from proxy.channel.side import Side
+from proxy.channel.side import Side, copied
 
 __all__ = ["api_versions_request", "describe_cluster_request", "find_coordinator_request", "metadata_request"]
 
@@ -58,10 +74,17 @@ def metadata_request(side: Side, buf: Buffer, pos: int, end: int, body: int, hea
 def _created_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
     """Look for topics that were created; then the answer is as any other."""
     length = side.frame_bytes - 4
-    if length <= auto_created.ANSWER_BYTES_MAX:
-        if not side.whole(end - pos, length):
+    awaiting = entry[3]
+    if length <= AUTO_CREATED_ANSWER_BYTES_MAX:
+        if not side.whole(end - pos, length, AUTO_CREATED_ANSWER_BYTES_MAX):
             return side.order
-        auto_created.heard(side, bytes(buf[pos : pos + 4 + length]), entry[2], entry[3], now_ms)
+        if awaiting.seen is None:
+            frame = copied(buf, pos, pos + 4 + length)
+            awaiting.seen = side.parse(metadata_topics.read_topics, frame, entry[2])
+            if awaiting.seen is None:
+                return side.order
+        if not auto_created.heard(side, awaiting, now_ms):
+            return side.next_turn()
     return (
         0 if side.state.settings.address_map is None else _metadata_answer(side, buf, pos, end, entry, now_ms)
     )
@@ -92,23 +115,29 @@ def api_versions_request(
 def _metadata_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
     """Rewrite the brokers at the answer's head; the topics behind them pass unseen."""
     length = side.frame_bytes - 4
-    address_map = side.state.settings.address_map
-    assert address_map is not None, "only a gateway rewrites"
-    rewritten = metadata.rewrite_head(buf, pos, min(end, pos + 4 + length), entry[2], address_map)
-    if rewritten is None:
-        side.whole(
-            0, min(length, end - pos)
-        )  # raises where even the brokers would be more than is kept in memory
-        return side.more(end - pos, length)
-    consumed, head = rewritten
-    return side.replace(consumed, head, unseen=length + 4 - consumed)
+    shown = min(end - pos, 4 + length)
+    for most in (AT_ONCE_BYTES_MAX, BROKERS_BYTES_MAX):  # brokers enough for most clusters, and for all
+        rewritten = side.parse(
+            metadata.rewrite_head, copied(buf, pos, pos + min(shown, most)), entry[2], _map(side)
+        )
+        if rewritten is None:
+            return side.order
+        consumed, head = rewritten
+        if consumed:
+            return side.replace(consumed, head, unseen=length + 4 - consumed)
+        if shown <= most:
+            return side.more(end - pos, length)
+    raise PeerError(side.too_long, f"more than {BROKERS_BYTES_MAX} bytes of brokers")
 
 
-def _whole_answer(side: Side, buf: Buffer, pos: int, end: int, rewrite: Callable[[bytes], bytes]) -> int:
+def _whole_answer(
+    side: Side, buf: Buffer, pos: int, end: int, key: int, rewrite: Callable[..., bytes], *arguments: Any
+) -> int:
     length = side.frame_bytes - 4
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
         return side.order
-    return side.replace(length + 4, rewrite(bytes(buf[pos : pos + 4 + length])))
+    rewritten = side.parse(rewrite, copied(buf, pos, pos + 4 + length), *arguments)
+    return side.order if rewritten is None else side.replace(length + 4, rewritten)
 
 
 def _map(side: Side) -> AddressMap:
@@ -118,17 +147,15 @@ def _map(side: Side) -> AddressMap:
 
 
 def _find_coordinator_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
-    return _whole_answer(
-        side, buf, pos, end, lambda frame: find_coordinator.rewrite(frame, entry[2], _map(side))
-    )
+    rewrite = find_coordinator.rewrite
+    return _whole_answer(side, buf, pos, end, FIND_COORDINATOR, rewrite, entry[2], _map(side))
 
 
 def _describe_cluster_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
-    return _whole_answer(
-        side, buf, pos, end, lambda frame: describe_cluster.rewrite(frame, entry[2], _map(side))
-    )
+    rewrite = describe_cluster.rewrite
+    return _whole_answer(side, buf, pos, end, DESCRIBE_CLUSTER, rewrite, entry[2], _map(side))
 
 
 def _api_versions_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
     offered = _OFFERED if side.state.settings.reassignments is not None else _NOTHING
-    return _whole_answer(side, buf, pos, end, lambda frame: api_versions.rewrite(frame, entry[2], offered))
+    return _whole_answer(side, buf, pos, end, API_VERSIONS, api_versions.rewrite, entry[2], offered)

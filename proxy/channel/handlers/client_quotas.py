@@ -11,10 +11,11 @@ Version notes: 1 is flexible. A later one was never offered, and would be answer
 
 from protocol.api import API_NAMES, MAX_VERSION, flexible
 from protocol.errors import TruncatedError
+from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Question
 from proxy.channel.settings import ANONYMOUS
-from proxy.channel.side import Side, skip_header_tags
+from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["request"]
 
@@ -31,7 +32,7 @@ def request(
         return 0
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
         return side.order
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
@@ -39,7 +40,7 @@ def request(
         raise TruncatedError(f"{API_NAMES[key]} of {length} bytes ends before its fields do")
     user = state.user
     trusted = settings.trusted and user == ANONYMOUS
-    frame = bytes(buf[pos:frame_end])
+    frame = copied(buf, pos, frame_end)
     state.answer_later(Question(key, version, correlation_id, frame, fields_at - pos, user, trusted))
     state.stats.requests[key] += 1
     side.signal = True

@@ -7,6 +7,7 @@ Ignored: everything else in them; they pass byte for byte, whatever their versio
 """
 
 from protocol.api import JOIN_GROUP, flexible
+from protocol.errors import TruncatedError
 from protocol.messages import groups
 from proxy.channel.in_flight import Buffer
 from proxy.channel.side import Side, skip_header_tags
@@ -21,12 +22,21 @@ def request(
     length, key, version, correlation_id, _ = head
     timeout_ms = 0  # only JoinGroup names one; the others must not shorten it
     if key == JOIN_GROUP:
-        if not side.whole(end - pos, length):
-            return side.order
-        frame_end = pos + 4 + length
-        fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
-        if fields_at is not None:
-            timeout_ms = groups.session_timeout_ms(key, buf, fields_at, frame_end, version) or 0
+        named = _named(buf, body, min(end, pos + 4 + length), version)
+        if named is None and end - pos < length + 4:
+            return side.more(end - pos, length)
+        timeout_ms = groups.SESSION_TIMEOUT_DEFAULT_MS if named is None else named
     side.state.named_session_timeout(timeout_ms)
     side.state.in_flight.append((correlation_id, None, version, None))
     return 0
+
+
+def _named(buf: Buffer, body: int, end: int, version: int) -> int | None:
+    """The session timeout of a JoinGroup; None where it is not here yet. All that follows it passes unseen."""
+    fields_at = skip_header_tags(buf, body, end, flexible=flexible(JOIN_GROUP, version))
+    if fields_at is None:
+        return None
+    try:
+        return groups.session_timeout_ms(JOIN_GROUP, buf, fields_at, end, version)
+    except TruncatedError:
+        return None

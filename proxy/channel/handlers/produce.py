@@ -19,6 +19,7 @@ from typing import Final
 
 from protocol.api import MAX_VERSION, PRODUCE
 from protocol.messages import produce
+from proxy.channel.bounds import RESPONSE_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry
 from proxy.channel.side import WALK, Side, skip_header_tags
@@ -114,12 +115,17 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     """Put what is left of the throttle time, and the clients' addresses, into the answer."""
     frame_end = pos + side.frame_bytes
     if frame_end > end:
-        side.whole(end - pos, side.frame_bytes - 4)
+        side.whole(end - pos, side.frame_bytes - 4, RESPONSE_BYTES_MAX[PRODUCE])
         return side.order
     if not entry[3] and buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end):
         return 0
     frame = bytes(buf[pos:frame_end])
+    read = side.parse(produce.read_response, frame, entry[2], side.state.settings.address_map)
+    if read is None:
+        return side.order
+    answer, throttle_at = read
     # The mute may have been ended early since, by a raised quota.
     throttle_ms = max(0, min(entry[3], side.state.mute_until_ms) - now_ms)
-    answer = produce.rewrite_response(frame, entry[2], side.state.settings.address_map, throttle_ms)
+    if throttle_at >= 0:
+        answer = produce.with_throttle_time(answer, throttle_at, throttle_ms)
     return 0 if answer is frame else side.replace(side.frame_bytes, answer)

@@ -14,13 +14,20 @@ offered and ends the connection.
 
 from typing import Final
 
-from protocol.api import API_NAMES, LIST_PARTITION_REASSIGNMENTS, flexible
+from protocol.api import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    API_NAMES,
+    LIST_PARTITION_REASSIGNMENTS,
+    flexible,
+)
 from protocol.errors import TruncatedError
 from protocol.messages import reassignments
+from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LATER, Buffer, Entry, Forward, Question, Responder
+from proxy.channel.reassignments import over_steps
 from proxy.channel.settings import ANONYMOUS
-from proxy.channel.side import Side, skip_header_tags
+from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["alter_request", "list_request"]
 
@@ -28,6 +35,7 @@ Head = tuple[int, int, int, int, int]
 
 _VERSION_MAX: Final = 1  # of both
 _VERSION_AT: Final = 6  # in a frame
+_MOVE_BYTES: Final = 50  # of an answer, about
 
 
 def alter_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int) -> int:
@@ -41,7 +49,7 @@ def alter_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
     fields_at = _fields_at(side, buf, pos, end, body, head)
     if not fields_at:
         return side.order
-    frame = bytes(buf[pos : pos + 4 + length])
+    frame = copied(buf, pos, pos + 4 + length)
     question = Question(key, version, correlation_id, frame, fields_at - pos, state.user, False)
     state.answer_later(question, _alter_answer)
     state.stats.requests[key] += 1
@@ -59,14 +67,17 @@ def list_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: H
     fields_at = _fields_at(side, buf, pos, end, body, head)
     if not fields_at:
         return side.order
-    frame = bytearray(buf[pos : pos + 4 + length])
-    wanted = reassignments.read_request(frame, fields_at - pos)
+    frame = copied(buf, pos, pos + 4 + length)
+    wanted = side.parse(reassignments.read_request, frame, fields_at - pos)
+    if wanted is None:
+        return side.order
     state.in_flight.append((correlation_id, _list_answer, version, wanted))
     if version == reassignments.VERSION:
         return 0
-    frame[_VERSION_AT : _VERSION_AT + 2] = reassignments.VERSION.to_bytes(2, "big")
+    sent = bytearray(frame)
+    sent[_VERSION_AT : _VERSION_AT + 2] = reassignments.VERSION.to_bytes(2, "big")
     state.stats.requests[LIST_PARTITION_REASSIGNMENTS] += 1
-    return side.replace(length + 4, frame)
+    return side.replace(length + 4, sent)
 
 
 def _fields_at(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head) -> int:
@@ -74,7 +85,7 @@ def _fields_at(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Hea
     length, key, version, _, _ = head
     if not 0 <= version <= _VERSION_MAX:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
         return 0
     fields_at = skip_header_tags(buf, body, pos + 4 + length, flexible=flexible(key, version))
     if fields_at is None:
@@ -85,32 +96,30 @@ def _fields_at(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Hea
 def _list_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
     """Show the moves."""
     length = side.frame_bytes - 4
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[LIST_PARTITION_REASSIGNMENTS]):
         return side.order
     correlation_id, _, version, wanted = entry
     shown = side.state.settings.reassignments
     assert shown is not None, "it was asked about"
-    found = reassignments.read_answer(bytes(buf[pos : pos + 4 + length]))
-    batch: dict[tuple[str, int], reassignments.Stepping] = {}
-    if not found.error_code:
-        if version == reassignments.VERSION and not shown.moves:
-            return 0
-        found, batch = shown.over(found, wanted)
-    told = None if version == reassignments.VERSION else batch
-    if found.error_code and told is None:
-        return 0
-    return side.replace(length + 4, reassignments.write_answer(found, correlation_id, told))
+    moves = shown.moves
+    whole = copied(buf, pos, pos + 4 + length)
+    told = side.parse(
+        over_steps, whole, moves, wanted.partitions, version, correlation_id, weight=_MOVE_BYTES * len(moves)
+    )
+    if told is None:
+        return side.order
+    return side.replace(length + 4, told) if told else 0
 
 
 def _alter_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
     """Hand the broker's answer to the shell, and owe the caller what it makes of it."""
     length = side.frame_bytes - 4
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[ALTER_PARTITION_REASSIGNMENTS]):
         return side.order
     correlation_id, _, version, forward = entry
     assert isinstance(forward, Forward), "the shell has sent it on"
     state = side.state
-    frame = bytes(buf[pos : pos + 4 + length])
+    frame = copied(buf, pos, pos + 4 + length)
     state.question = Question(
         forward.api_key, version, correlation_id, frame, 0, state.user, False, forward.plan
     )

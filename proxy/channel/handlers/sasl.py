@@ -20,6 +20,7 @@ from typing import Final
 from protocol.api import API_NAMES, MAX_VERSION, SASL_AUTHENTICATE
 from protocol.header import REQUEST_HEAD
 from protocol.messages import sasl
+from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.conversation import UNKNOWN_USER, Conversation
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry
@@ -32,8 +33,9 @@ Head = tuple[int, int, int, int, int]
 
 OVER: Final = -1  # in place of a bare token's size: the exchange is over, a request follows
 
-# Nobody is known yet who sends these. Kafka takes 512 KiB (sasl.server.max.receive.size).
-_TOKEN_BYTES_MAX: Final = 1024 * 1024
+# Nobody is known yet who sends these.
+_TOKEN_BYTES_MAX: Final = REQUEST_BYTES_MAX[SASL_AUTHENTICATE]
+_ANSWER_BYTES_MAX: Final = RESPONSE_BYTES_MAX[SASL_AUTHENTICATE]
 _FLEXIBLE_SINCE: Final = 2
 _HANDSHAKE_ANSWER_BYTES: Final = 10  # length, correlation id, error code
 _RAW_VERSION: Final = 0
@@ -96,7 +98,7 @@ def raw_token(side: Side, buf: Buffer, pos: int, end: int) -> int:
             return OVER
     if not 0 <= length <= _TOKEN_BYTES_MAX:
         raise PeerError("frame_length", f"SASL token of {length} bytes, at most {_TOKEN_BYTES_MAX} are kept")
-    if not side.whole(have, length):
+    if not side.whole(have, length, _TOKEN_BYTES_MAX):
         return 0
     conversation.token(buf, pos + 4, pos + 4 + length, state.settings.oauth_claim)
     if conversation.readable:
@@ -111,11 +113,7 @@ def _whole(side: Side, have: int, head: Head) -> bool:
     length, key, version, _, _ = head
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    if length > _TOKEN_BYTES_MAX:
-        raise PeerError(
-            "frame_length", f"{API_NAMES[key]} of {length} bytes, at most {_TOKEN_BYTES_MAX} are kept"
-        )
-    return side.whole(have, length)
+    return side.whole(have, length, REQUEST_BYTES_MAX[key])
 
 
 def _cut(side: Side, have: int, need: int) -> int:
@@ -148,7 +146,7 @@ def _handshake_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry,
 def _authenticate_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
     """The broker's verdict on a token."""
     length = side.frame_bytes - 4
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
         return side.order
     verdict = sasl.verdict(buf, pos, pos + 4 + length, entry[2])
     conversation: Conversation = entry[3]
@@ -169,7 +167,7 @@ def _authenticate_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Ent
 def _raw_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
     """The broker's bare token; to refuse, a broker closes."""
     length = side.frame_bytes - 4
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
         return side.order
     conversation: Conversation = entry[3]
     if not conversation.readable:

@@ -18,18 +18,19 @@ later tell how many partitions the broker's default has made. A later version en
 holds (ApiVersions never offered it).
 """
 
-from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from struct import pack_into
-from typing import Final, NamedTuple
+from typing import Final
 
 from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
 from protocol.messages import topic_mutation_answers as answers
 from protocol.messages import topic_mutations as requests
 from protocol.messages.topic_mutations import MutationRequest, TopicMutation
+from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LOCAL, Buffer, Entry
-from proxy.channel.side import Side, skip_header_tags
+from proxy.channel.side import Side, copied, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.channel.topic_sizes import asked_sizes, await_answers
@@ -46,13 +47,20 @@ _REQUEST_TIMED_OUT: Final = 7
 _CHARGED_AHEAD_MAX: Final = 10_000
 
 
-class _Charged(NamedTuple):
+# Topics that are compared with what the broker did of them in one turn of the loop: 1 to 2 us each.
+_SETTLED_AT_ONCE: Final = 1000
+
+
+@dataclass(slots=True)
+class _Charged:
     """What was forwarded and charged, until its answer comes.
 
     Attributes:
         costs: what each of the request's topics costs, in partitions.
         refused: places in the request of the topics that found no tokens, and so were not charged.
-        rejected: the same where that is enforced: those topics were not forwarded. Else nobody.
+        rejected: the same where that is enforced: those topics were not forwarded. Else none.
+        read: the answer, as `read_merged` has it, once it was read.
+        settled: how many topics were compared with it.
     """
 
     key: int
@@ -62,6 +70,8 @@ class _Charged(NamedTuple):
     refused: frozenset[int]
     rejected: frozenset[int]
     strict: bool
+    read: tuple[int, Sequence[answers.TopicAnswer | None], bytes] | None = None
+    settled: int = 0
 
 
 def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
@@ -77,16 +87,14 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
         return _unseen(state, correlation_id, version)
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
         return side.order
     if state.mutations_owed:
         return await_answers(side)
-    frame_end = pos + 4 + length
-    fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
-    if fields_at is None:
-        raise PeerError("malformed", f"{API_NAMES[key]} of {length} bytes ends before its fields do")
-    frame = bytes(buf[pos:frame_end])
-    asked = requests.read_request(frame, fields_at - pos, key, version)
+    frame = copied(buf, pos, pos + 4 + length)
+    asked = _read(side, frame, body - pos, key, version)
+    if asked is None:
+        return side.order
     if asked.validate_only and not state.engine.options.charge_validate_only:
         return _unseen(state, correlation_id, version)
     lookup = TopicLookup()
@@ -95,10 +103,16 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
         if known is None:
             return side.order
         lookup = known
-    charged = _charge(
-        state, throttle, key, version, asked, _costs(state, key, asked.topics, lookup, now_ms), now_ms
-    )
+    charged = _charge(state, throttle, key, version, asked, _costs(state, key, asked, lookup, now_ms), now_ms)
     return _forward(side, frame, version, correlation_id, charged, now_ms)
+
+
+def _read(side: Side, frame: bytes, body: int, key: int, version: int) -> MutationRequest | None:
+    """What a whole request asks for; None with an order while it is being read."""
+    fields_at = skip_header_tags(frame, body, len(frame), flexible=flexible(key, version))
+    if fields_at is None:
+        raise PeerError("malformed", f"{API_NAMES[key]} of {len(frame) - 4} bytes ends before its fields do")
+    return side.parse(requests.read_request, frame, fields_at, key, version)
 
 
 def _unseen(state: ChannelState, correlation_id: int, version: int) -> int:
@@ -109,13 +123,12 @@ def _unseen(state: ChannelState, correlation_id: int, version: int) -> int:
 
 
 def _costs(
-    state: ChannelState, key: int, topics: Sequence[TopicMutation], lookup: TopicLookup, now_ms: int
+    state: ChannelState, key: int, asked: MutationRequest, lookup: TopicLookup, now_ms: int
 ) -> list[int]:
     """What each topic costs, in partitions; 0 where the broker can only refuse."""
     quotas = state.engine.mutations
-    named = Counter(topic.key for topic in topics)
     costs = []
-    for topic in topics:
+    for topic in asked.topics:
         cost = topic.partitions
         if key == CREATE_TOPICS:
             if cost == requests.DEFAULT_PARTITIONS:
@@ -130,7 +143,7 @@ def _costs(
                 cost -= size
             else:
                 cost = 0
-        costs.append(max(cost, 0) if named[topic.key] == 1 else 0)
+        costs.append(max(cost, 0) if not asked.repeated or topic.key not in asked.repeated else 0)
     return costs
 
 
@@ -145,21 +158,20 @@ def _charge(
 ) -> _Charged:
     """Take the tokens, topic by topic as Kafka does; name those that found none."""
     strict = version >= requests.STRICT_SINCE[key]
-    refused = set()
-    for index, cost in enumerate(costs):
-        ahead = min(cost, _CHARGED_AHEAD_MAX)
-        if not strict:
-            throttle.record(ahead, now_ms)
-        elif ahead and not throttle.take(ahead, now_ms):
-            refused.add(index)
-    rejected: set[int] = set()
+    ahead = [min(cost, _CHARGED_AHEAD_MAX) for cost in costs]
+    refused: frozenset[int] = frozenset()
+    if strict:
+        refused = frozenset(throttle.take_each(ahead, now_ms))
+    else:
+        throttle.record(sum(ahead), now_ms)
+    rejected: frozenset[int] = frozenset()
     if refused and throttle.enforcing:
         rejected = refused
         state.stats.topics_rejected[API_NAMES[key]] += len(refused)
     elif refused:
         throttle.told(throttle.throttle_ms(now_ms))
         state.stats.topics_would_reject[API_NAMES[key]] += len(refused)
-    return _Charged(key, throttle, asked, costs, frozenset(refused), frozenset(rejected), strict)
+    return _Charged(key, throttle, asked, costs, refused, rejected, strict)
 
 
 def _forward(
@@ -200,16 +212,20 @@ def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now
 def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
     """Give back what came to nothing, tell of the rejected topics and of the throttle time, and mute."""
     length = side.frame_bytes - 4
-    if not side.whole(end - pos, length):
-        return side.order
-    state = side.state
     version: int = entry[2]
     charged: _Charged = entry[3]
     key, throttle, asked, rejected = charged.key, charged.throttle, charged.asked, charged.rejected
-    frame = bytearray(buf[pos : pos + 4 + length])
-    answer = answers.read_answer(frame, key, version)
-    became = answers.matched(answer, asked.topics)
-    _settle(state, charged, became, now_ms)
+    if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
+        return side.order
+    if charged.read is None:
+        whole = copied(buf, pos, pos + 4 + length)
+        charged.read = side.parse(answers.read_merged, whole, key, version, asked.topics, rejected)
+        if charged.read is None:
+            return side.order
+    throttle_at, became, merged = charged.read
+    state = side.state
+    if not _settle(state, charged, became, now_ms):
+        return side.next_turn()
     state.mutations_owed -= 1
     throttle_ms = throttle.throttle_ms(now_ms) if rejected or not charged.strict else 0
     if throttle_ms and not throttle.enforcing:
@@ -220,26 +236,20 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
         side.signal = True
     if not rejected and not told_ms:
         return 0
-    at = answer.throttle_at
-    if at >= 0 and told_ms > int.from_bytes(frame[at : at + 4], "big", signed=True):
-        pack_into(">i", frame, at, told_ms)
-    if rejected:
-        entries = (
-            answers.rejection(topic, key, version) if index in rejected else became[index]
-            for index, topic in enumerate(asked.topics)
-        )
-        return side.replace(
-            length + 4, answers.merged_answer(frame, answer, entries, compact=flexible(key, version))
-        )
-    return side.replace(length + 4, frame)
+    told = bytearray(merged)
+    if throttle_at >= 0 and told_ms > int.from_bytes(told[throttle_at : throttle_at + 4], "big", signed=True):
+        pack_into(">i", told, throttle_at, told_ms)
+    return side.replace(length + 4, told)
 
 
 def _settle(
     state: ChannelState, charged: _Charged, became: Sequence[answers.TopicAnswer | None], now_ms: int
-) -> None:
-    """Compare what was charged with what the broker has done."""
+) -> bool:
+    """Compare what was charged with what the broker has done; whether all of it was, in this turn or before."""
     key, throttle, asked = charged.key, charged.throttle, charged.asked
-    for index, (topic, cost, found) in enumerate(zip(asked.topics, charged.costs, became, strict=True)):
+    first, charged.settled = charged.settled, charged.settled + _SETTLED_AT_ONCE
+    for index in range(first, min(charged.settled, len(asked.topics))):
+        topic, cost, found = asked.topics[index], charged.costs[index], became[index]
         if found is None or index in charged.rejected:
             continue
         made = cost
@@ -255,6 +265,7 @@ def _settle(
         if not found.error_code and not asked.validate_only:
             throttle.done(made)
             _remember(state, key, topic, found, made, now_ms)
+    return charged.settled >= len(asked.topics)
 
 
 def _remember(

@@ -3,7 +3,7 @@
 import pytest
 
 from protocol import primitives
-from protocol.errors import MalformedFieldError, TruncatedError
+from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
 
 
 @pytest.mark.parametrize(
@@ -110,3 +110,35 @@ def test_numbers_end_where_the_visible_bytes_do() -> None:
         primitives.int16(buf, 0, 1)
     with pytest.raises(TruncatedError):
         primitives.int32(buf, 0, 3)
+
+
+def test_array_of_more_elements_than_bytes_is_truncated() -> None:
+    assert primitives.count(b"\x04abc", 0, 4, True) == (3, 1)
+    with pytest.raises(TruncatedError):
+        primitives.count(b"\x05abc", 0, 4, True)
+    assert primitives.streamed_count(b"\x05abc", 0, 4, True) == (4, 1)
+
+
+def test_array_of_more_elements_than_kafka_takes_is_refused() -> None:
+    size = primitives.ELEMENTS_MAX
+    assert primitives.streamed_count(size.to_bytes(4, "big"), 0, 4, False) == (size, 4)
+    with pytest.raises(OversizedError, match=r"1000001 elements .* at most 1000000"):
+        primitives.streamed_count((size + 1).to_bytes(4, "big"), 0, 4, False)
+
+
+def test_more_tagged_fields_than_kafka_takes_are_refused() -> None:
+    most = primitives.uvarint_bytes(primitives.TAGS_MAX) + bytes(2 * primitives.TAGS_MAX)
+    assert primitives.skip_tags(most, 0, len(most)) == len(most)
+    more = primitives.uvarint_bytes(primitives.TAGS_MAX + 1)
+    with pytest.raises(OversizedError, match=r"10001 tagged fields .* at most 10000"):
+        primitives.skip_tags(more, 0, len(more))
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 300])
+def test_tagged_fields_of_every_width_are_passed(size: int) -> None:
+    field = b"\x01" + primitives.uvarint_bytes(size) + bytes(size)
+    buf = b"\x03" + field + b"\x81\x01\x00" + field + b"rest"
+    assert primitives.skip_tags(buf, 0, len(buf)) == len(buf) - 4
+    for end in range(len(buf) - 4):
+        with pytest.raises(TruncatedError):
+            primitives.skip_tags(buf, 0, end)

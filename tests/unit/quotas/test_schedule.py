@@ -281,7 +281,9 @@ def test_fetches_that_wait_for_each_other_wait_shorter_at_the_broker() -> None:
         throttle.fetch(turn, 0)
     assert throttle.fetch_max_wait_ms(500, 0) == 100
     assert throttle.fetch_max_wait_ms(500, 1000) == 500  # none has for a second
-    assert throttle.fetch_max_wait_ms(2**31 - 1, 1000) == 5000  # or it would keep its part of the burst for weeks
+    assert (
+        throttle.fetch_max_wait_ms(2**31 - 1, 1000) == 5000
+    )  # or it would keep its part of the burst for weeks
 
 
 def test_idle_fetch_does_not_keep_a_busy_one_waiting() -> None:

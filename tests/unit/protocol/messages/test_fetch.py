@@ -49,25 +49,22 @@ def test_follower_names_itself_in_a_tag_since_15() -> None:
     follower = bytes.fromhex(PLAIN_15 + "01" + REPLICA_STATE)
     fields = fetch.read_request(follower, 0, len(follower), 15)
     assert fields is not None
-    assert fields.replica_id == 7
+    assert fields.replica_id == -1  # its scalars alone do not tell
     assert (fields.max_bytes_at, fields.session_epoch_at) == (8, 17)
-    cut = fetch.read_request(follower, 0, len(follower) - 1, 15)
-    assert cut is not None
-    assert cut.replica_id == -1
+    assert fetch.replica_id(follower, 0, 15) == 7
+    assert fetch.replica_id(follower[:-1], 0, 15) == -1
+    read_id, read = fetch.read_follower(follower, 0, 15)
+    assert (read_id, read) == (7, follower)
 
 
 def test_follower_with_a_cluster_id_is_seen() -> None:
     follower = bytes.fromhex(PLAIN_15 + "02" + "00 03 02 6363" + REPLICA_STATE)
-    fields = fetch.read_request(follower, 0, len(follower), 18)
-    assert fields is not None
-    assert fields.replica_id == 7
+    assert fetch.replica_id(follower, 0, 18) == 7
 
 
 def test_consumer_has_no_replica_id_since_15() -> None:
     consumer = bytes.fromhex(PLAIN_15 + "00")
-    fields = fetch.read_request(consumer, 0, len(consumer), 17)
-    assert fields is not None
-    assert fields.replica_id == -1
+    assert fetch.replica_id(consumer, 0, 17) == -1
 
 
 @pytest.mark.parametrize(

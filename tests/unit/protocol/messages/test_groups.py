@@ -3,6 +3,7 @@
 import pytest
 
 from protocol import api
+from protocol.errors import TruncatedError
 from protocol.messages import groups
 
 
@@ -14,11 +15,18 @@ def test_join_group_names_its_session_timeout() -> None:
     assert groups.session_timeout_ms(api.JOIN_GROUP, compact, 0, len(compact), 6) == 6000
 
 
-@pytest.mark.parametrize("raw", ["0001 67 0000", "0001 67 00000000", "0001 67 ffffffff", ""])
+@pytest.mark.parametrize("raw", ["0001 67 00000000", "0001 67 ffffffff"])
 def test_join_group_that_names_none_counts_with_the_default(raw: str) -> None:
     buf = bytes.fromhex(raw)
     timeout = groups.session_timeout_ms(api.JOIN_GROUP, buf, 0, len(buf), 0)
     assert timeout == groups.SESSION_TIMEOUT_DEFAULT_MS
+
+
+@pytest.mark.parametrize("raw", ["", "00", "0001 67", "0001 67 000017"])
+def test_join_group_that_is_cut_off_is_waited_for(raw: str) -> None:
+    buf = bytes.fromhex(raw)
+    with pytest.raises(TruncatedError):
+        groups.session_timeout_ms(api.JOIN_GROUP, buf, 0, len(buf), 0)
 
 
 @pytest.mark.parametrize("api_key", sorted(groups.GROUP_APIS - {api.JOIN_GROUP}))

@@ -24,7 +24,7 @@ HEAD_9 = bytes.fromhex("000003e8 00000009 00 00000005 02 00000001 03 6162 000000
 
 def test_brokers_are_replaced_and_hidden_ones_left_out() -> None:
     frame = len(ANSWER_1[4:]).to_bytes(4, "big") + ANSWER_1[4:]
-    rewritten = rewrite_head(frame, 0, len(frame), 1, ours)
+    rewritten = rewrite_head(frame, 1, ours)
     assert rewritten is not None
     consumed, head = rewritten
     # The controller and the topics, eight bytes, pass as they are.
@@ -36,7 +36,7 @@ def test_brokers_are_replaced_and_hidden_ones_left_out() -> None:
 
 
 def test_head_is_enough() -> None:
-    rewritten = rewrite_head(HEAD_9, 0, len(HEAD_9), 9, ours)
+    rewritten = rewrite_head(HEAD_9, 9, ours)
     assert rewritten == (
         len(HEAD_9),
         bytes.fromhex(
@@ -47,15 +47,15 @@ def test_head_is_enough() -> None:
 
 def test_part_of_the_array_waits() -> None:
     for end in range(len(HEAD_9)):
-        assert rewrite_head(HEAD_9, 0, end, 9, ours) is None
+        assert rewrite_head(HEAD_9[:end], 9, ours) == (0, b"")
 
 
 def test_frame_that_ends_before_its_array_is_truncated() -> None:
     frame = (len(HEAD_9) - 5).to_bytes(4, "big") + HEAD_9[4:]
     with pytest.raises(TruncatedError):
-        rewrite_head(frame, 0, len(frame), 9, ours)
+        rewrite_head(frame, 9, ours)
 
 
 def test_negative_frame_is_malformed() -> None:
     with pytest.raises(MalformedFieldError):
-        rewrite_head(b"\xff\xff\xff\xff", 0, 4, 9, ours)
+        rewrite_head(b"\xff\xff\xff\xff", 9, ours)

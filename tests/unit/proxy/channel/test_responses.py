@@ -5,6 +5,7 @@ import struct
 import pytest
 
 from proxy.channel.in_flight import LOCAL
+from proxy.channel.settings import RESPONSE_BYTES_MAX
 from tests.support.frames import LIST_OFFSETS, answer, fetch, frame, request
 from tests.support.playbook import Ends, Insert, More, Pass, Playbook, Unseen, channel_machine
 
@@ -29,6 +30,13 @@ def test_answer_out_of_turn_ends_the_connection() -> None:
 @pytest.mark.parametrize("length", [-1, 0, 3])
 def test_impossible_length_of_an_answer_ends_the_connection(length: int) -> None:
     asked_two().broker(0, struct.pack(">ii", length, 1), Ends("broker_frame_length"))
+
+
+def test_answer_is_as_long_as_the_limit_at_most() -> None:
+    talk = asked_two()
+    most = struct.pack(">ii", RESPONSE_BYTES_MAX, 1)
+    talk.broker(0, most, Pass(most), Unseen(RESPONSE_BYTES_MAX - 4))
+    asked_two().broker(0, struct.pack(">ii", RESPONSE_BYTES_MAX + 1, 1), Ends("broker_frame_length"))
 
 
 @pytest.mark.parametrize("cut", range(1, 8))

@@ -6,7 +6,7 @@ import pytest
 
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from proxy.channel import Channel, Question
-from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
+from proxy.channel.bounds import REQUEST_BYTES_MAX
 from tests.support.frames import frame, request
 from tests.support.playbook import (
     FRAME_BYTES_MAX,
@@ -158,8 +158,9 @@ def test_unknown_version_ends_the_connection(version: int) -> None:
 
 
 def test_request_too_large_to_be_kept_ends_the_connection() -> None:
-    talk = talking(frame_bytes_max=2 * WHOLE_FRAME_BYTES_MAX)
-    asked = request(ALTER_CLIENT_QUOTAS, 0, size=WHOLE_FRAME_BYTES_MAX + 1)[:100]
+    most = REQUEST_BYTES_MAX[ALTER_CLIENT_QUOTAS]
+    talk = talking(frame_bytes_max=2 * most)
+    asked = request(ALTER_CLIENT_QUOTAS, 0, size=most + 1)[:100]
     talk.client(0, asked, Ends("frame_length"))
 
 

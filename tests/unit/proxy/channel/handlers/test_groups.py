@@ -3,8 +3,9 @@
 import pytest
 
 from protocol import api
-from tests.support.frames import heartbeat, join_group, request
-from tests.support.playbook import More, Pass, Playbook, channel_machine
+from protocol.primitives import uvarint_bytes
+from tests.support.frames import filler, frame, heartbeat, join_group, request
+from tests.support.playbook import FRAME_BYTES_MAX, Ends, More, Pass, Playbook, Unseen, channel_machine
 
 GROUP_APIS = (
     api.HEARTBEAT,
@@ -52,6 +53,24 @@ def test_cut_join_is_kept_until_it_is_whole() -> None:
     asked = join_group(9, 6000)
     talk.client(0, asked[:20], More(len(asked)))
     talk.client(0, asked[20:], Pass(asked))
+
+
+def test_large_join_passes_behind_its_front() -> None:
+    """Nothing but the group's name and the timeout is waited for, whatever follows."""
+    talk = Playbook(channel_machine())
+    asked = join_group(9, 6000)
+    front = asked[4:] + filler(500_000)
+    large = frame(front)
+    first = large[: len(asked)]
+    talk.client(0, first, Pass(first), Unseen(500_000))
+    assert talk.channel.state.group_session_timeout_ms == 6000
+
+
+def test_join_with_millions_of_header_tags_ends_at_their_count() -> None:
+    talk = Playbook(channel_machine())
+    named = request(api.JOIN_GROUP, 9)
+    asked = FRAME_BYTES_MAX.to_bytes(4, "big") + named[4:-1] + uvarint_bytes(8_000_000)
+    talk.client(0, asked, Ends("malformed"))
 
 
 def test_join_that_ends_early_counts_with_ten_seconds() -> None:

@@ -1,0 +1,447 @@
+"""The frames that cost most by byte: all elements as small as their layout allows, up to the size that is asked for.
+
+Each case is a channel, what goes before, and one frame for one of its sides. `run` shows it as the shell does, in reads
+of 64 KiB, runs its jobs, and says what each step took of the thread's CPU time.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from time import thread_time_ns
+from typing import Any, Final, NamedTuple
+
+from protocol import api
+from protocol.errors import WireError
+from protocol.primitives import uvarint_bytes
+from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, PeerError, Side
+from proxy.channel.reassignments import OngoingMoves
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import DEFAULT, Entity
+from tests.support.frames import frame, request
+from tests.support.playbook import channel_machine, gateway_address
+
+__all__ = ["CASES", "Case", "Taken", "run"]
+
+KIB: Final = 1024
+MIB: Final = 1024 * 1024
+READ_BYTES: Final = 64 * KIB
+_LIMIT: Final = 1 << 30
+
+
+@dataclass
+class Taken:
+    """What one frame took.
+
+    Attributes:
+        loop_ms: the longest call of the side.
+        beside_ms: the longest job.
+        steps: calls of the side.
+        ended: why the connection ended, "" where it did not.
+    """
+
+    loop_ms: float = 0.0
+    beside_ms: float = 0.0
+    steps: int = 0
+    ended: str = ""
+
+
+class Talk(NamedTuple):
+    """A channel, and what is said to it: what goes before on either side, then the frame that is measured."""
+
+    channel: Channel
+    before: list[tuple[str, bytes]]
+    side: str
+    frame: bytes
+
+
+@dataclass(frozen=True)
+class Case:
+    """One API's worst frame; `make` is given how large it is to be."""
+
+    name: str
+    what: str
+    bytes_max: int
+    make: Callable[[int], Talk] = field(repr=False)
+
+
+def run(talk: Talk) -> Taken:
+    """Show everything, and time the last frame."""
+    for who, data in talk.before:
+        _show(talk.channel, who, data, Taken())
+    taken = Taken()
+    with suppress(PeerError, WireError):
+        _show(talk.channel, talk.side, talk.frame, taken)
+    return taken
+
+
+def _show(channel: Channel, who: str, data: bytes, taken: Taken) -> None:
+    side = channel.requests if who == "client" else channel.responses
+    kept = bytearray()
+    at = 0
+    while at < len(data):
+        piece = data[at : at + READ_BYTES]
+        at += len(piece)
+        if side.unseen > 0 and not kept:
+            count = min(side.unseen, len(piece))
+            side.passed(count)
+            piece = piece[count:]
+        kept += piece
+        if len(kept) >= side.need or side.order != MORE:
+            kept = _shown(side, kept, taken)
+
+
+def _shown(side: Side, kept: bytearray, taken: Taken) -> bytearray:
+    start = 0
+    while True:
+        began = thread_time_ns()
+        try:
+            count = side.receive(kept, start, len(kept), 0)
+        except (PeerError, WireError) as error:
+            taken.ended = error.cause if isinstance(error, PeerError) else "malformed"
+            raise
+        finally:
+            taken.loop_ms = max(taken.loop_ms, (thread_time_ns() - began) / 1e6)
+            taken.steps += 1
+        start += count
+        if side.order == REPLACE:
+            start += side.drop
+            continue
+        job = side.take_job() if side.order == WAIT and hasattr(side, "take_job") else None
+        if job is None:
+            return bytearray() if side.order == PASS else kept[start:]
+        began = thread_time_ns()
+        job.run()
+        taken.beside_ms = max(taken.beside_ms, (thread_time_ns() - began) / 1e6)
+
+
+def _engine(**limits: float) -> Engine:
+    return Engine(EngineOptions(), Definitions({Entity(client_id=DEFAULT): limits}))
+
+
+def _channel(*, gateway: bool = False, moves: bool = False, **limits: float) -> Channel:
+    made = channel_machine(_engine(**limits), gateway=gateway)
+    settings = replace(
+        made.state.settings,
+        frame_bytes_max=_LIMIT,
+        address_map=gateway_address if gateway else None,
+        reassignments=OngoingMoves() if moves else None,
+    )
+    return Channel(settings, made.state.engine, made.state.sessions, made.state.stats)
+
+
+def _asked(key: int, version: int, fields: bytes) -> bytes:
+    return request(key, version, fields)
+
+
+def _array(element: bytes, size: int, most: int = 1_000_000) -> bytes:
+    """So many elements as have about `size` bytes, behind their compact count."""
+    count = max(min(size // len(element), most), 1)
+    return uvarint_bytes(count + 1) + element * count
+
+
+def _answered(fields: bytes, *, tags: bool = True) -> bytes:
+    return frame(b"\0\0\0\1" + (b"\0" if tags else b"") + fields)
+
+
+_FETCH_HEAD: Final = struct.pack(">iiiibii", -1, 500, 1, 1 << 20, 0, 7, 5)
+_MUTATING: Final = {"controller_mutation_rate": 1e9}
+
+
+def _join(size: int) -> Talk:
+    named = request(api.JOIN_GROUP, 9)[4:-1]
+    return Talk(_channel(), [], "client", frame(named + uvarint_bytes(size // 2) + bytes(size)))
+
+
+def _fetch(version: int, fields: Callable[[int], bytes]) -> Callable[[int], Talk]:
+    def make(size: int) -> Talk:
+        asked = _asked(api.FETCH, version, _FETCH_HEAD[4 * (version >= 15) :] + fields(size))
+        channel = _channel(consumer_byte_rate=1000.0)
+        return Talk(channel, [], "client", asked)
+
+    return make
+
+
+def _mutation(key: int, version: int, rest: bytes, tail: bytes = bytes(6)) -> Any:
+    """Topics of different names, as many as are taken, each with this behind its name."""
+
+    def make(size: int) -> Talk:
+        names = [b"\x05%04x" % index for index in range(min(size // 6, 10_000))]
+        topics = b"".join(name + rest for name in names)
+        asked = _asked(key, version, uvarint_bytes(len(names) + 1) + topics + tail)
+        return Talk(_channel(**_MUTATING), [], "client", asked)
+
+    return make
+
+
+def _created_configs(size: int) -> Talk:
+    topic = b"\x02t" + struct.pack(">ih", 1, 1) + b"\x01" + _array(b"\x01\x01\0", size) + b"\0"
+    return Talk(_channel(**_MUTATING), [], "client", _asked(api.CREATE_TOPICS, 7, b"\x02" + topic + bytes(6)))
+
+
+def _gateway(
+    key: int, version: int, answer: Callable[[int], bytes], *, tags: bool = True, asked: bytes = b""
+) -> Any:
+    def make(size: int) -> Talk:
+        before = [("client", _asked(key, version, asked))]
+        return Talk(_channel(gateway=True), before, "broker", _answered(answer(size), tags=tags))
+
+    return make
+
+
+def _mutated(key: int, version: int, element: bytes, **limits: float) -> Any:
+    """An answer to a request of as many topics as are taken, each of another name."""
+
+    def make(size: int) -> Talk:
+        names = [b"\x05%04x" % index for index in range(min(size // len(element), 10_000))]
+        asked = b"".join(name + _ONE_TOPIC[key][2:] for name in names)
+        answered = b"".join(name + element[2:] for name in names)
+        count = uvarint_bytes(len(names) + 1)
+        before = [("client", _asked(key, version, count + asked + bytes(6)))]
+        return Talk(_channel(**limits), before, "broker", _answered(bytes(4) + count + answered + b"\0"))
+
+    return make
+
+
+_ONE_TOPIC: Final = {api.CREATE_TOPICS: b"\x02t" + struct.pack(">ih", 1, 1) + b"\x01\x01\0"}
+# Name, error, message, partitions, factor, no configs, tags.
+_CREATED: Final = b"\x02t" + bytes(16) + b"\0\0" + b"\0" + struct.pack(">ih", 1, 1) + b"\x01" + b"\0"
+
+
+def _listed(size: int) -> Talk:
+    asked = _asked(api.LIST_PARTITION_REASSIGNMENTS, 1, bytes(4) + _array(b"\x01\0\0", size) + b"\0")
+    return Talk(_channel(moves=True), [], "client", asked)
+
+
+def _listed_answer(size: int) -> Talk:
+    asked = _asked(api.LIST_PARTITION_REASSIGNMENTS, 1, bytes(4) + b"\0\0")
+    one = b"\0\0\0\1" + b"\x01\x01\x01" + b"\0"
+    answer = _answered(bytes(6) + b"\0" + b"\x02" + b"\x02t" + _array(one, size) + b"\0" + b"\0")
+    return Talk(_channel(moves=True), [("client", asked)], "broker", answer)
+
+
+def _walked_fetch(version: int, fields: Callable[[int], bytes], **limits: float) -> Any:
+    def make(size: int) -> Talk:
+        before = [("client", _asked(api.FETCH, version, bytes(40)))]
+        answer = _answered(bytes(10) + fields(size))
+        return Talk(_channel(gateway=True, **limits), before, "broker", answer)
+
+    return make
+
+
+def _topic_quota() -> Channel:
+    made = Engine(EngineOptions(), Definitions({Entity(topic="t"): {"producer_byte_rate": 1e9}}))
+    settings = replace(channel_machine().state.settings, frame_bytes_max=_LIMIT)
+    return Channel(settings, made, channel_machine().state.sessions, channel_machine().state.stats)
+
+
+def _walked_produce(fields: Callable[[int], bytes]) -> Any:
+    def make(size: int) -> Talk:
+        asked = _asked(api.PRODUCE, 9, b"\0" + struct.pack(">hi", -1, 0) + fields(size))
+        return Talk(_topic_quota(), [], "client", asked)
+
+    return make
+
+
+def _tags(size: int) -> bytes:
+    count = min(size // 2, 10_000)
+    return uvarint_bytes(count) + bytes(2 * count)
+
+
+def _sized(size: int) -> Talk:
+    """Sluice's own question on a client's connection: what a DeleteTopics is about."""
+    asked = _asked(api.DELETE_TOPICS, 5, b"\x02\x02t" + b"\0" + bytes(5))
+    # Version 4: error, name, internal, no partitions.
+    count = size // 9
+    topics = b"\0\0" + b"\0\0" + b"\0" + bytes(4)
+    answer = frame(
+        b"\0\0\0\1" + bytes(4) + bytes(4) + b"\xff\xff" + bytes(4) + struct.pack(">i", count) + topics * count
+    )
+    return Talk(_channel(**_MUTATING), [("client", asked)], "broker", answer)
+
+
+def _metadata_asked(size: int) -> Talk:
+    asked = _asked(api.METADATA, 9, _array(b"\x01\0", size) + bytes(4))
+    return Talk(_channel(**_MUTATING), [], "client", asked)
+
+
+def _rejected(size: int) -> Talk:
+    names = [b"\x05%04x" % index for index in range(min(size // 15, 10_000))]
+    topics = b"".join(name + _ONE_TOPIC[api.CREATE_TOPICS][2:] for name in names)
+    asked = _asked(api.CREATE_TOPICS, 7, uvarint_bytes(len(names) + 1) + topics + bytes(6))
+    first = _asked(
+        api.CREATE_TOPICS, 7, b"\x02" + b"\x02t" + struct.pack(">ih", 9999, 1) + b"\x01\x01\0" + bytes(6)
+    )
+    answer = _answered(bytes(4) + b"\x02" + _CREATED + b"\0")
+    return Talk(
+        _channel(controller_mutation_rate=1.0), [("client", first), ("broker", answer)], "client", asked
+    )
+
+
+def _about_topics(topic: Callable[[bytes], bytes], size: int) -> Talk:
+    """A Metadata answer of version 9 that is looked through; `topic` is given a name."""
+    asked = _asked(api.METADATA, 9, b"\x02\x02t\0" + b"\1" + bytes(3))
+    count = size // len(topic(b"\x06abcde"))
+    topics = b"".join(topic(b"\x06%05x" % index) for index in range(count))
+    answer = _answered(bytes(4) + b"\x01" + b"\0" + bytes(4) + uvarint_bytes(count + 1) + topics + bytes(5))
+    return Talk(_channel(**_MUTATING), [("client", asked)], "broker", answer)
+
+
+def _looked_through(size: int) -> Talk:
+    partition = bytes(10) + bytes(4) + b"\1\1\1" + b"\0"
+    return _about_topics(lambda name: b"\0\0" + name + b"\0" + b"\x02" + partition + bytes(5), size)
+
+
+def _unknown(size: int) -> Talk:
+    return _about_topics(lambda name: b"\0\3" + name + b"\0" + b"\x01" + bytes(5), size)
+
+
+_NODE: Final = struct.pack(">i", 1) + b"\x02b" + struct.pack(">i", 9)
+_NO_PARTITIONS: Final = b"\x02t" + b"\x01" + b"\0"
+
+CASES: Final = (
+    Case("JoinGroup 9", "header tags", 16 * MIB, _join),
+    Case(
+        "Fetch 12",
+        "topics without partitions",
+        2 * MIB,
+        _fetch(12, lambda n: _array(b"\x01\x01\0", n) + b"\x01\x01\0"),
+    ),
+    Case(
+        "Fetch 17",
+        "forgotten partitions",
+        2 * MIB,
+        _fetch(17, lambda n: b"\x01" + b"\x02" + bytes(16) + _array(bytes(4), n) + b"\0" + b"\x01\0"),
+    ),
+    Case(
+        "Fetch 17",
+        "partitions",
+        2 * MIB,
+        _fetch(
+            17,
+            lambda n: (
+                b"\x02"
+                + bytes(16)
+                + uvarint_bytes(n // 33 + 1)
+                + b"".join(i.to_bytes(4, "big") + bytes(29) for i in range(n // 33))
+                + b"\0\x01\x01\0"
+            ),
+        ),
+    ),
+    Case("Metadata 9", "names, under a mutation quota", MIB, _metadata_asked),
+    Case(
+        "CreateTopics 7",
+        "topics",
+        4 * MIB,
+        _mutation(api.CREATE_TOPICS, 7, _ONE_TOPIC[api.CREATE_TOPICS][2:]),
+    ),
+    Case("CreateTopics 7", "configs", 3 * MIB, _created_configs),
+    Case(
+        "CreatePartitions 3",
+        "topics",
+        4 * MIB,
+        _mutation(api.CREATE_PARTITIONS, 3, bytes(4) + b"\x01\0"),
+    ),
+    Case("DeleteTopics 5", "topics", 4 * MIB, _mutation(api.DELETE_TOPICS, 5, b"", tail=bytes(5))),
+    Case("ListPartitionReassignments 1", "topics", MIB, _listed),
+    Case("ListPartitionReassignments 1", "answer", 16 * MIB, _listed_answer),
+    Case(
+        "FindCoordinator 4",
+        "answer",
+        2 * MIB,
+        _gateway(
+            api.FIND_COORDINATOR, 4, lambda n: bytes(4) + _array(b"\x02g" + _NODE + bytes(4), n) + b"\0"
+        ),
+    ),
+    Case(
+        "DescribeCluster 1",
+        "answer",
+        MIB,
+        _gateway(
+            api.DESCRIBE_CLUSTER,
+            1,
+            lambda n: (
+                bytes(4)
+                + b"\0\0"
+                + b"\0"
+                + b"\1"
+                + b"\x02c"
+                + bytes(4)
+                + _array(_NODE + b"\0\0", n)
+                + bytes(5)
+            ),
+        ),
+    ),
+    Case(
+        "Metadata 12",
+        "brokers of an answer",
+        MIB,
+        _gateway(
+            api.METADATA, 12, lambda n: bytes(4) + _array(_NODE + b"\0\0", n) + b"\0" + bytes(4) + b"\x01\0"
+        ),
+    ),
+    Case("Metadata 4", "an answer to Sluice", 8 * MIB, _sized),
+    Case(
+        "ApiVersions 3",
+        "answer",
+        64 * KIB,
+        _gateway(
+            api.API_VERSIONS,
+            3,
+            lambda n: b"\0\0" + _array(struct.pack(">hhh", 1, 0, 9) + b"\0", n) + bytes(5),
+            tags=False,
+        ),
+    ),
+    Case(
+        "Produce 10",
+        "answer",
+        3 * MIB,
+        _gateway(
+            api.PRODUCE,
+            10,
+            lambda n: _array(b"\x01\x01\0", n) + bytes(4) + b"\1\0\1\1",
+            asked=b"\0\0\1" + bytes(6),
+        ),
+    ),
+    Case("CreateTopics 7", "answer", 8 * MIB, _mutated(api.CREATE_TOPICS, 7, _CREATED, **_MUTATING)),
+    Case(
+        "CreateTopics 7",
+        "answer, half rejected",
+        16 * MIB,
+        _mutated(api.CREATE_TOPICS, 7, _CREATED, controller_mutation_rate=5000.0 / 11),
+    ),
+    Case("CreateTopics 7", "rejected topics", 4 * MIB, _rejected),
+    Case("Metadata 9", "an answer looked through", MIB, _looked_through),
+    Case("Metadata 9", "an answer of unknown topics", MIB, _unknown),
+    Case(
+        "Fetch 12 walk",
+        "topics without partitions",
+        3 * MIB,
+        _walked_fetch(16, lambda n: _array(bytes(16) + b"\x01\0", n) + b"\0"),
+    ),
+    Case(
+        "Fetch 16 walk",
+        "tags",
+        64 * KIB,
+        _walked_fetch(16, lambda n: b"\x05" + (bytes(16) + b"\x01" + _tags(20_000)) * 4 + b"\0"),
+    ),
+    Case(
+        "Produce 9 walk",
+        "topics without partitions",
+        3 * MIB,
+        _walked_produce(lambda n: _array(_NO_PARTITIONS, n) + b"\0"),
+    ),
+    Case(
+        "Produce 9 walk",
+        "empty partitions",
+        3 * MIB,
+        _walked_produce(lambda n: b"\x02\x02t" + _array(bytes(4) + b"\0\0", n) + b"\0\0"),
+    ),
+)
+
+
+def cases(size: int | None = None) -> Iterator[tuple[Case, Talk]]:
+    """Each case with its frame, of its own size or of this one."""
+    for case in CASES:
+        yield case, case.make(case.bytes_max - 400 if size is None else size)

@@ -1,0 +1,76 @@
+"""Large frames are parsed by a job that the shell runs; what comes back belongs to exactly that frame."""
+
+import pytest
+
+from protocol.errors import TruncatedError
+from proxy.channel import AGAIN, WAIT, Job
+from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from tests.support.playbook import channel_machine
+
+SMALL = bytes(AT_ONCE_BYTES_MAX)
+LARGE = bytes(AT_ONCE_BYTES_MAX + 1)
+
+
+def length(frame: bytes, more: int = 0) -> int:
+    return len(frame) + more
+
+
+def cut(_frame: bytes) -> int:
+    raise TruncatedError("ends before it should")
+
+
+def broken(_frame: bytes) -> int:
+    raise KeyError("a bug of ours")
+
+
+def taken(side_job: Job | None) -> Job:
+    assert side_job is not None
+    return side_job
+
+
+def test_small_frame_is_parsed_at_once() -> None:
+    side = channel_machine().requests
+    assert side.parse(length, SMALL) == AT_ONCE_BYTES_MAX
+    assert side.take_job() is None
+
+
+def test_large_frame_waits_for_its_job_and_is_parsed_once() -> None:
+    side = channel_machine().requests
+    assert side.parse(length, LARGE, 5) is None
+    assert (side.order, side.wait_until_ms) == (WAIT, 0)
+    job = taken(side.take_job())
+    assert side.parse(length, LARGE, 5) is None  # shown again for another reason
+    assert side.take_job() is None  # nothing new is to be done
+    job.run()
+    assert side.parse(length, LARGE, 5) == AT_ONCE_BYTES_MAX + 6
+    assert side.parse(length, LARGE, 5) is None  # the next one just like it
+
+
+def test_result_is_never_taken_for_another_frame() -> None:
+    side = channel_machine().requests
+    assert side.parse(length, LARGE) is None
+    taken(side.take_job()).run()
+    assert side.parse(length, LARGE + b"x") is None
+    taken(side.take_job()).run()
+    assert side.parse(length, LARGE + b"x", 1) is None
+    taken(side.take_job()).run()
+    assert side.parse(length, LARGE + b"x", 1) == AT_ONCE_BYTES_MAX + 3
+
+
+@pytest.mark.parametrize(("function", "error"), [(cut, TruncatedError), (broken, KeyError)])
+def test_what_the_function_raises_is_raised_where_it_was_asked(
+    function: type, error: type[Exception]
+) -> None:
+    side = channel_machine().responses
+    assert side.parse(function, LARGE) is None
+    taken(side.take_job()).run()
+    with pytest.raises(error):
+        side.parse(function, LARGE)
+
+
+def test_next_turn_is_a_job_without_work() -> None:
+    side = channel_machine().responses
+    side.next_turn()
+    assert side.order == WAIT
+    assert side.take_job() is AGAIN
+    AGAIN.run()

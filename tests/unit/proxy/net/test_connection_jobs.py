@@ -1,0 +1,106 @@
+"""A connection whose large frames are read beside the loop: in order, once, and for nobody who has gone."""
+
+from collections.abc import Callable
+from typing import Any
+
+from protocol.api import FIND_COORDINATOR
+from protocol.messages import find_coordinator
+from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from tests.support.frames import LIST_OFFSETS, answer, frame, request
+from tests.support.playbook import gateway_address
+from tests.unit.proxy.net.rig import Rig, until
+
+VERSION = 4
+ASKED = request(FIND_COORDINATOR, VERSION, correlation_id=1)
+PLAIN = request(LIST_OFFSETS, 7, size=100, correlation_id=2)
+PLAIN_ANSWER = answer(50, correlation_id=2)
+
+
+def coordinators(count: int) -> bytes:
+    """An answer that names broker 3 for so many groups."""
+    # Key "g", node 3, host "b", port 9, no error, no message, no tags.
+    one = b"\x02g" + b"\0\0\0\3" + b"\x02b" + b"\0\0\0\x09" + b"\0\0" + b"\0" + b"\0"
+    size = (count + 1) & 0x7F | 0x80, (count + 1) >> 7
+    return frame(b"\0\0\0\1" + b"\0" + bytes(4) + bytes(size) + one * count + b"\0")
+
+
+LARGE = coordinators(2000)
+REWRITTEN = find_coordinator.rewrite(LARGE, VERSION, gateway_address)
+
+
+class SlowWorker:
+    """Keeps jobs until the test has them run."""
+
+    def __init__(self) -> None:
+        self.jobs: list[tuple[str, Callable[[], None], Callable[[bool], None]]] = []
+
+    def submit(self, whose: str, run: Callable[[], None], done: Callable[[bool], None]) -> None:
+        self.jobs.append((whose, run, done))
+
+    def close(self) -> None:
+        self.jobs.clear()
+
+
+def with_worker(rig: Rig) -> Any:
+    """Put a slow worker in the thread's place."""
+    rig.shared.worker.close()
+    worker = SlowWorker()
+    rig.shared.worker = worker  # type: ignore[assignment]
+    return worker
+
+
+async def test_large_answer_is_rewritten_and_the_next_one_follows(rig: Rig) -> None:
+    assert len(LARGE) > AT_ONCE_BYTES_MAX
+    client = rig.connect(gateway=True)
+    await client.send(ASKED + PLAIN)
+    broker = await rig.accept()
+    assert await broker.receive(len(ASKED + PLAIN)) == ASKED + PLAIN
+    await broker.send(LARGE + PLAIN_ANSWER)
+    assert await client.receive(len(REWRITTEN)) == REWRITTEN
+    assert await client.receive(len(PLAIN_ANSWER)) == PLAIN_ANSWER
+
+
+async def test_nothing_is_read_while_a_frame_is_being_read(rig: Rig) -> None:
+    worker = with_worker(rig)
+    client = rig.connect(gateway=True)
+    await client.send(ASKED + PLAIN)
+    broker = await rig.accept()
+    await broker.send(LARGE)
+    await until(lambda: len(worker.jobs) == 1, "a job is given")
+    assert rig.connection.responses.paused
+    await broker.send(PLAIN_ANSWER)
+    rig.connection.responses.show_kept(0)  # whatever else makes it look again
+    ((whose, run, done),) = worker.jobs
+    assert whose == "127.0.0.1"
+    run()
+    done(True)
+    assert await client.receive(len(REWRITTEN + PLAIN_ANSWER)) == REWRITTEN + PLAIN_ANSWER
+    assert len(worker.jobs) == 1
+
+
+async def test_job_of_a_connection_that_has_ended_changes_nothing(rig: Rig) -> None:
+    worker = with_worker(rig)
+    client = rig.connect(gateway=True)
+    await client.send(ASKED)
+    broker = await rig.accept()
+    await broker.send(LARGE)
+    await until(lambda: len(worker.jobs) == 1, "a job is given")
+    client.reset()
+    await until(lambda: not rig.connections, "the connection ends")
+    ((_, run, done),) = worker.jobs
+    run()
+    done(True)
+    assert rig.stats.errors["internal"] == 0
+
+
+async def test_job_that_finds_no_room_ends_its_connection(rig: Rig) -> None:
+    worker = with_worker(rig)
+    client = rig.connect(gateway=True)
+    await client.send(ASKED)
+    broker = await rig.accept()
+    await broker.send(LARGE)
+    await until(lambda: len(worker.jobs) == 1, "a job is given")
+    ((_, _, done),) = worker.jobs
+    done(False)
+    assert await client.rest() == b""
+    assert rig.stats.errors["parser_overload"] == 1

@@ -1,0 +1,102 @@
+"""The thread beside the loop: order, fairness between addresses, and its bounds."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from threading import Event, get_ident
+
+import pytest
+
+from proxy.worker import AT_ONCE_BYTES_MAX, JOBS_MAX, TURN_SECONDS, Worker, decoded
+
+
+@pytest.fixture
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    made = asyncio.new_event_loop()
+    yield made
+    made.close()
+
+
+class Rig:
+    """A worker whose first job holds it until `go`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.worker = Worker(loop)
+        self.ran: list[str] = []
+        self.told: list[tuple[str, bool]] = []
+        self.go = Event()
+        self.begun = Event()
+        self.worker.submit("first", self._hold, lambda _done: None)
+        assert self.begun.wait(10)
+
+    def _hold(self) -> None:
+        self.begun.set()
+        assert self.go.wait(10)
+
+    def submit(self, whose: str, name: str) -> None:
+        self.worker.submit(whose, lambda: self.ran.append(name), lambda done: self.tell(name, done))
+
+    def tell(self, name: str, done: bool) -> None:
+        self.told.append((name, done))
+        if name == "last":
+            self.loop.stop()
+
+    def finish(self) -> None:
+        self.submit("zz", "last")
+        self.go.set()
+        self.loop.call_later(10, self.loop.stop)
+        self.loop.run_forever()
+        self.worker.close()
+
+
+def test_addresses_take_turns(loop: asyncio.AbstractEventLoop) -> None:
+    rig = Rig(loop)
+    for name in ("a1", "a2", "a3"):
+        rig.submit("a", name)
+    rig.submit("b", "b1")
+    rig.finish()
+    assert rig.ran == ["a1", "b1", "last", "a2", "a3"][: len(rig.ran)]
+    assert rig.told[:3] == [("a1", True), ("b1", True), ("last", True)]
+
+
+def test_over_the_bound_the_last_job_of_the_address_with_most_goes(loop: asyncio.AbstractEventLoop) -> None:
+    rig = Rig(loop)
+    rig.submit("b", "b1")
+    for index in range(JOBS_MAX - 1):
+        rig.submit("a", f"a{index}")
+    rig.submit("c", "c1")
+    assert rig.told == []
+    rig.finish()  # one more, and another one goes
+    assert [name for name, done in rig.told if not done] == [f"a{JOBS_MAX - 2}", f"a{JOBS_MAX - 3}"]
+    assert ("b1", True) in rig.told
+    assert ("c1", True) in rig.told
+
+
+def test_turns_are_short_only_while_a_job_runs(loop: asyncio.AbstractEventLoop) -> None:
+    before = sys.getswitchinterval()
+    rig = Rig(loop)
+    assert sys.getswitchinterval() == pytest.approx(TURN_SECONDS)
+    rig.finish()
+    assert sys.getswitchinterval() == pytest.approx(before)
+
+
+def test_nothing_is_told_after_the_end(loop: asyncio.AbstractEventLoop) -> None:
+    rig = Rig(loop)
+    rig.submit("a", "a1")
+    rig.worker.close()
+    rig.go.set()
+    loop.run_until_complete(asyncio.sleep(0))
+    assert rig.ran == []
+
+
+def _where(frame: bytes) -> tuple[int, int]:
+    return len(frame), get_ident()
+
+
+def test_only_large_answers_are_read_beside_the_loop(loop: asyncio.AbstractEventLoop) -> None:
+    small = loop.run_until_complete(decoded(_where, bytes(AT_ONCE_BYTES_MAX)))
+    large = loop.run_until_complete(decoded(_where, bytes(AT_ONCE_BYTES_MAX + 1)))
+    assert small == (AT_ONCE_BYTES_MAX, get_ident())
+    assert large[0] == AT_ONCE_BYTES_MAX + 1
+    assert large[1] != get_ident()
