@@ -11,6 +11,7 @@ Policy = Literal["kip13", "schedule"]
 Mode = Literal["enforce", "observe"]
 Scope = Literal["broker", "gateway"]
 NewConnections = Literal["held", "as-kafka"]
+UnknownUsers = Literal["none", "default", "refuse"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +34,8 @@ class EngineOptions:
         partition_mutations_burst: how many of them at once; None = the rate times all windows.
         charge_validate_only: whether a request that only asks whether it would work counts, as in KRaft.
         charge_auto_created: whether topics that Metadata requests create count.
+        unknown_users: what holds for users that can not be read in passing: no user's quota, the default user's for all
+            of them together, or nothing at all, since their connections are closed.
     """
 
     policy: Policy = "kip13"
@@ -49,6 +52,7 @@ class EngineOptions:
     partition_mutations_burst: float | None = None
     charge_validate_only: bool = True
     charge_auto_created: bool = True
+    unknown_users: UnknownUsers = "none"
 
     def __post_init__(self) -> None:
         assert self.window_samples >= 2, (

@@ -4,7 +4,8 @@ The broker alone decides. Sluice reads the name out of the client's token, and b
 answer says that the exchange has succeeded:
 
     PLAIN          one token, any answer without an error
-    OAUTHBEARER    one token; an answer without an error that holds bytes says why the token was refused
+    OAUTHBEARER    an empty answer without an error; one that holds bytes says why the token was refused (RFC 7628), and
+                   the next token may be accepted
     SCRAM-*        the name stands in the first token, the second answer holds the broker's signature (v=...)
     all others     can not be read in passing (GSSAPI, AWS_MSK_IAM): any answer without an error, and no name
 
@@ -16,10 +17,12 @@ from typing import Final
 from protocol.messages import sasl_tokens
 from protocol.primitives import Buffer
 
-__all__ = ["UNKNOWN_USER", "Conversation"]
+__all__ = ["UNKNOWN_USER", "UNREAD_USER", "Conversation"]
 
 # The user of a connection whose principal can not be read in passing: client-id quotas alone apply to it.
 UNKNOWN_USER: Final = ""
+# In its place where such connections together are to have the default user's quotas, or an entry's of their own.
+UNREAD_USER: Final = "<unknown>"
 
 _PLAIN: Final = "PLAIN"
 _BEARER: Final = "OAUTHBEARER"
@@ -49,7 +52,7 @@ class Conversation:
         self.name: str | None = None
         self.tokens = 0
 
-    def token(self, buf: Buffer, start: int, stop: int, claim: str) -> None:
+    def token(self, buf: bytes | bytearray, start: int, stop: int, claim: str) -> None:
         """The client's next token passes."""
         self.tokens += 1
         if self._mechanism == _PLAIN:
@@ -69,7 +72,3 @@ class Conversation:
         if self._mechanism in _SCRAM:
             return self.tokens > 1 and bytes(buf[start : min(stop, start + 2)]) == b"v="
         return True
-
-    def refused(self, start: int, stop: int) -> bool:
-        """Whether an answer without an error is a refusal all the same (RFC 7628, section 3.2.2)."""
-        return self._mechanism == _BEARER and start != stop

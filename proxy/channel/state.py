@@ -73,6 +73,7 @@ class ChannelState:
         measured: the request sent last of those that are measured, until its answer comes.
         would_mute_until_ms: until when a request quota would have muted the channel, if anything were enforced.
         charges: who says whether Produce and Fetch have to be walked: the engine, for topics' sake.
+        authenticated: whether a SASL exchange has said who `user` is.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
         user: the principal's name; "" where there is one that can not be read. `become` changes it.
         sasl: the SASL exchange under way.
@@ -89,6 +90,7 @@ class ChannelState:
         "_session_ms",
         "_session_until_ms",
         "acks_zero",
+        "authenticated",
         "charges",
         "counted",
         "engine",
@@ -143,6 +145,7 @@ class ChannelState:
         self.measured: Timed | None = None
         self.would_mute_until_ms = 0
         self.user = settings.user
+        self.authenticated = False
         self.sasl: Conversation | None = None
         self._session_ms = 0  # how long the principal's session lasts; 0 = for ever (KIP-368)
         self._session_until_ms = 0  # until when it may be muted
@@ -176,7 +179,8 @@ class ChannelState:
         return identity
 
     def become(self, user: str, now_ms: int) -> None:
-        """The principal is known now, or is another one: whatever comes next is identified anew."""
+        """SASL has told the principal, as far as it can be known: if it is another one, all is identified anew."""
+        self.authenticated = True
         if user != self.user:
             self.leave(now_ms)
             self.user = user

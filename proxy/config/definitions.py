@@ -37,6 +37,7 @@ def engine_options(config: Config) -> EngineOptions:
         partition_mutations_burst=quotas.partition_mutations_burst,
         charge_validate_only=quotas.charge_validate_only,
         charge_auto_created=quotas.charge_auto_created,
+        unknown_users=quotas.unknown_users,
     )
 
 

@@ -20,7 +20,7 @@ from proxy.config.readers import Address, Network
 from proxy.config.reassignment_options import ReassignmentSettings
 from proxy.config.replication_options import ReplicationSettings
 from proxy.config.tls_options import ClusterTls, ListenerTls, read_cluster_tls, read_listener_tls
-from quotas.options import Mode, NewConnections, Policy, Scope
+from quotas.options import Mode, NewConnections, Policy, Scope, UnknownUsers
 
 DAY_SECONDS: Final = 86400
 HOLD_SECONDS_SCHEDULE: Final = (
@@ -213,6 +213,10 @@ class QuotaSettings:
         default=True, metadata=key(readers.boolean, "true or false", live=True)
     )
     charge_auto_created: bool = field(default=True, metadata=key(readers.boolean, "true or false", live=True))
+    unknown_users: UnknownUsers = field(
+        default="none",
+        metadata=key(readers.choice("none", "default", "refuse"), '"none", "default" or "refuse"', live=True),
+    )
     producer_default: int | None = field(
         default=None, metadata=key(readers.rate, "number", unit="bytes/s", live=True, default="unlimited")
     )

@@ -1,4 +1,6 @@
-"""Asks `Judge.java`, which answers with Kafka's own message classes; one Java for a whole run."""
+"""Asks `Judge.java`, which answers with Kafka's own message classes, and `Names.java`, which has its SASL servers;
+one Java each for a whole run.
+"""
 
 import queue
 import subprocess
@@ -10,7 +12,7 @@ from typing import Final, Self
 
 from tests.cluster import jars
 
-_SOURCE: Final = Path(__file__).resolve().parent / "Judge.java"
+_SOURCES: Final = Path(__file__).resolve().parent
 # The first answer waits for the compiler.
 _ANSWER_SECONDS_MAX: Final = 60
 
@@ -24,11 +26,11 @@ class Judge:
         threading.Thread(target=self._read, daemon=True, name="judge").start()
 
     @classmethod
-    def start(cls) -> Self:
+    def start(cls, source: str = "Judge.java", *arguments: str) -> Self:
         """Start it; the jars are brought first, if they are not there."""
         return cls(
             subprocess.Popen(
-                [jars.java(), "-Xmx512m", "-cp", jars.class_path(), str(_SOURCE)],
+                [jars.java(), "-Xmx512m", "-cp", jars.class_path(), str(_SOURCES / source), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,

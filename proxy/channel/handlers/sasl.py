@@ -7,6 +7,8 @@ is the same again: Kafka refuses a changed principal, so the broker's answer dec
 A session's lifetime bounds mutes, since a broker closes on what arrives after it.
 Who speaks a mechanism that can not be read is nobody known from the first answer without an error on, and which
 answer is the last one nothing tells: so every further one is read too, for the error and the session's lifetime.
+What holds for whoever can not be read is `quotas.unknown_users`; but who was known before stays known, since a broker
+lets nobody become another one.
 Ignored: the broker's list of mechanisms.
 
 Version notes: after SaslHandshake 0 tokens go both ways as bare frames, length and bytes, until the exchange is
@@ -21,7 +23,7 @@ from protocol.api import API_NAMES, MAX_VERSION, SASL_AUTHENTICATE
 from protocol.header import REQUEST_HEAD
 from protocol.messages import sasl
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
-from proxy.channel.conversation import UNKNOWN_USER, Conversation
+from proxy.channel.conversation import UNKNOWN_USER, UNREAD_USER, Conversation
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry
 from proxy.channel.settings import AWAIT_VERDICT, IN_FLIGHT_MAX, RAW_TOKENS
@@ -150,7 +152,7 @@ def _authenticate_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Ent
         return side.order
     verdict = sasl.verdict(buf, pos, pos + 4 + length, entry[2])
     conversation: Conversation = entry[3]
-    if verdict.error_code or conversation.refused(verdict.start, verdict.stop):
+    if verdict.error_code:
         _end(side, conversation, "failed")
     elif not conversation.readable:
         _let_in_unread(side, conversation, now_ms)
@@ -183,14 +185,28 @@ def _let_in_unread(side: Side, conversation: Conversation, now_ms: int) -> None:
     """The broker goes on or is content; the exchange stays, since who knows which token was the last one."""
     if conversation.tokens == 1:
         side.state.stats.sasl[conversation.label, "unknown"] += 1
-    side.state.become(UNKNOWN_USER, now_ms)
+    _stay_unread(side, conversation, now_ms)
 
 
 def _believe(side: Side, conversation: Conversation, now_ms: int) -> None:
     """The broker knows the client: so does Sluice, if the name could be read."""
     name = conversation.name
     _end(side, conversation, "unknown" if name is None else "known")
-    side.state.become(UNKNOWN_USER if name is None else name, now_ms)
+    if name is None:
+        _stay_unread(side, conversation, now_ms)
+    else:
+        side.state.become(name, now_ms)
+
+
+def _stay_unread(side: Side, conversation: Conversation, now_ms: int) -> None:
+    """The broker knows the client, and Sluice can not tell as whom: if nobody was known before, the key decides."""
+    state = side.state
+    if state.authenticated:
+        return
+    rule = state.engine.options.unknown_users
+    if rule == "refuse":
+        raise PeerError("unknown_user", f"{conversation.label}: its principal can not be read in passing")
+    state.become(UNREAD_USER if rule == "default" else UNKNOWN_USER, now_ms)
 
 
 def _end(side: Side, conversation: Conversation, result: str) -> None:

@@ -45,6 +45,12 @@ def test_partition_mutations_are_the_settings(tmp_path: Path) -> None:
     assert (options.charge_validate_only, options.charge_auto_created) == (False, False)
 
 
+@pytest.mark.parametrize("value", ["none", "default", "refuse"])
+def test_what_holds_for_unknown_users_is_the_setting(tmp_path: Path, value: str) -> None:
+    assert engine_options(made(tmp_path, "")).unknown_users == "none"
+    assert engine_options(made(tmp_path, f'[quotas]\nunknown_users = "{value}"')).unknown_users == value
+
+
 @pytest.mark.parametrize("value", ["0", "-1", '"x"', "nan", "inf", "true"])
 def test_mutation_rate_that_cannot_be_is_named(tmp_path: Path, value: str) -> None:
     with pytest.raises(ConfigError, match=r"^quotas\.partition_mutations_rate: "):

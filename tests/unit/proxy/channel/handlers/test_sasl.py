@@ -12,6 +12,7 @@ from proxy.channel.settings import RAW_TOKENS_MAX
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import Entity
+from quotas.options import UnknownUsers
 from quotas.turn import HOLD_MS_UNBOUNDED
 from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
 from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine
@@ -114,6 +115,20 @@ def test_refused_bearer_token_leaves_nothing() -> None:
     assert counted(talk) == {("OAUTHBEARER", "failed"): 1}
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_bearer_token_behind_a_refused_one_counts(version: int) -> None:
+    # Kafka's server takes another token in place of the acknowledgement.
+    talk = shaken("OAUTHBEARER", version)
+    if version:
+        exchange(talk, token(b"n,,\x01auth=Bearer opaque\x01\x01"), verdict(REFUSED))
+        exchange(talk, token(BEARER), verdict())
+    else:
+        exchange(talk, frame(b"n,,\x01auth=Bearer opaque\x01\x01"), frame(REFUSED))
+        exchange(talk, frame(BEARER), frame(b""))
+    assert user(talk) == "alice"
+    assert counted(talk) == {("OAUTHBEARER", "known"): 1}
+
+
 @pytest.mark.parametrize(
     ("mechanism", "tokens"),
     [("PLAIN", [(PLAIN, FAILED)]), ("SCRAM-SHA-256", [(FIRST, FAILED)]), ("GSSAPI", [(b"\x60gss", FAILED)])],
@@ -162,7 +177,7 @@ def test_token_without_a_handshake_is_nobodys() -> None:
         ("X-" + "y" * 1000, [b"x"], "other"),
         ("SCRAM-SHA-256", [b"n,,n=tokenid,r=x,tokenauth=true", FINAL], "delegation token"),
         ("OAUTHBEARER", [b"n,,\x01auth=Bearer opaque\x01\x01"], "OAUTHBEARER"),
-        ("PLAIN", [b"\0\xff\0x"], "PLAIN"),
+        ("PLAIN", [b"\0" + b"a" * 1025 + b"\0x"], "PLAIN"),
     ],
 )
 def test_principal_that_can_not_be_read_is_unknown(mechanism: str, sent: list[bytes], label: str) -> None:
@@ -172,6 +187,38 @@ def test_principal_that_can_not_be_read_is_unknown(mechanism: str, sent: list[by
         exchange(talk, token(data), verdict(answered))
     assert user(talk) == ""
     assert counted(talk) == {(label, "unknown"): 1}
+
+
+UNREAD = [("GSSAPI", [b"\x60gss"]), ("SCRAM-SHA-256", [b"n,,n=tokenid,r=x,tokenauth=true", FINAL])]
+
+
+@pytest.mark.parametrize(("mechanism", "sent"), UNREAD)
+def test_users_that_can_not_be_read_may_share_the_default_users_quota(
+    mechanism: str, sent: list[bytes]
+) -> None:
+    talk = shaken(mechanism, channel=channel_machine(options=EngineOptions(unknown_users="default")))
+    for data, answered in zip(sent, [CHALLENGE, SIGNED], strict=False):
+        exchange(talk, token(data), verdict(answered))
+    assert user(talk) == "<unknown>"
+
+
+@pytest.mark.parametrize(("mechanism", "sent"), UNREAD)
+def test_users_that_can_not_be_read_may_be_refused(mechanism: str, sent: list[bytes]) -> None:
+    talk = shaken(mechanism, channel=channel_machine(options=EngineOptions(unknown_users="refuse")))
+    if len(sent) > 1:
+        exchange(talk, token(sent[0]), verdict(CHALLENGE))
+    talk.client(0, token(sent[-1]), Pass(token(sent[-1])))
+    talk.broker(0, verdict(SIGNED), Ends("unknown_user"))
+    assert user(talk) == "ANONYMOUS"
+
+
+@pytest.mark.parametrize("rule", ["none", "default", "refuse"])
+def test_who_was_known_stays_known_whatever_authenticates_again(rule: UnknownUsers) -> None:
+    talk = shaken("OAUTHBEARER", channel=channel_machine(options=EngineOptions(unknown_users=rule)))
+    exchange(talk, token(BEARER), verdict())
+    exchange(talk, handshake("OAUTHBEARER"), welcomed())
+    exchange(talk, token(b"n,,\x01auth=Bearer opaque\x01\x01"), verdict())
+    assert user(talk) == "alice"
 
 
 def test_what_follows_a_token_waits_for_the_verdict() -> None:
