@@ -313,6 +313,8 @@ class App:
                 if index % _CONNECTIONS_A_TURN == _CONNECTIONS_A_TURN - 1:
                     await asyncio.sleep(0)
             self.engine.expire(now)
+            self.shared.sessions.expire(now)
+            self.shared.kept.relieve()
             if self._capture is not None:
                 self._capture.flush()
 

@@ -5,6 +5,7 @@ decided. This module does not know Prometheus: `proxy.metrics` reads these numbe
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 # Upper bounds in microseconds of the added-latency histogram: what one relayed read costs lies around 20 us.
@@ -61,6 +62,7 @@ class Stats:
         "held",
         "held_bytes",
         "held_ms_total",
+        "kept_bytes",
         "latency_buckets",
         "latency_count",
         "latency_sum_us",
@@ -116,6 +118,7 @@ class Stats:
         self.held = 0  # channels held now, their payload unread
         self.held_bytes = 0  # bytes of held requests that were already read
         self.held_ms_total = 0
+        self.kept_bytes: Callable[[], int] = int  # kept in memory for peers now; `proxy.net` counts them
         self.client_closed_muted = 0
         self.fetches_answered = 0  # Fetches answered here, that no broker saw
         self.session_translations = 0

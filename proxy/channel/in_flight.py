@@ -16,7 +16,18 @@ from typing import Any, Final, NamedTuple
 
 from proxy.channel.errors import PeerError
 
-__all__ = ["LATER", "LOCAL", "RAW_TOKEN", "Buffer", "Entry", "Forward", "InFlight", "Question", "Responder"]
+__all__ = [
+    "ENTRY_BYTES",
+    "LATER",
+    "LOCAL",
+    "RAW_TOKEN",
+    "Buffer",
+    "Entry",
+    "Forward",
+    "InFlight",
+    "Question",
+    "Responder",
+]
 
 Buffer = bytearray
 
@@ -24,6 +35,8 @@ Buffer = bytearray
 # now_ms) -> 0 to pass it, or an order. `Any`: the side's own type would be a cycle, and the detail is what
 # the same module put there.
 Responder = Callable[[Any, Buffer, int, int, Any, int], int]
+# What an entry takes in memory: the tuple, its numbers and its detail, a request that is measured included.
+ENTRY_BYTES: Final = 384
 Entry = tuple[int, Responder | None, int, Any]
 InFlight = deque[Entry]
 

@@ -51,6 +51,7 @@ class ChannelSettings:
         broker: id of the broker behind the port, -1 where the bootstrap port's broker is not known by id.
         address_map: what to tell the client instead of a broker's address; None in a sidecar, which rewrites nothing.
         frame_bytes_max: the largest request, without its length prefix (Kafka: socket.request.max.bytes).
+        address: the client's, without its port: what is kept for peers counts by it.
         user: the principal's name before any SASL exchange; ANONYMOUS without a client certificate.
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
         answers_quotas: whether the quota API is answered here, from Sluice's own quotas, and not by the broker.
@@ -63,6 +64,7 @@ class ChannelSettings:
     broker: int
     address_map: AddressMap | None
     frame_bytes_max: int
+    address: str = ""
     user: str = ANONYMOUS
     oauth_claim: str = "sub"
     answers_quotas: bool = False

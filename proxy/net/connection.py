@@ -20,6 +20,7 @@ from protocol.errors import WireError
 from proxy.channel import KEEP, ChannelSettings, Forward, PeerError, Tap, channel_for
 from proxy.logs import event
 from proxy.net.dial import AnotherWay, Dial, Way
+from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.pump import Pump
 from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
@@ -30,6 +31,8 @@ __all__ = ["Connection"]
 _BYTES_PER_SECOND_MIN: Final = (
     1024  # a request slower than this for limits.frame_seconds is nobody's slow network
 )
+_COUNTED_STEP_BYTES: Final = 4096  # what a channel keeps and need not be counted at once
+_IN_FLIGHT_COUNTED_MIN: Final = 16  # answers owed, from which on their entries count as kept bytes
 _LINGER_MS: Final = 1000  # a drained client that does not close by itself is closed after this time
 _QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
 
@@ -47,12 +50,14 @@ class Connection:
     """
 
     __slots__ = (
+        "_account",
         "_active_bytes",
         "_active_ms",
         "_another",
         "_broker",
         "_client",
         "_closed",
+        "_counted",
         "_dial",
         "_finished_ms",
         "_on_closed",
@@ -95,6 +100,8 @@ class Connection:
         self._finished_ms = 0  # since when all is answered and the client has been told the end (drain)
         self._closed = False
         self.peer = peer
+        self._account = shared.kept.open(settings.address, self._close_for_bytes)
+        self._counted = 0  # bytes that the channel keeps, as they were counted last
         self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats, tap)
         encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
         # Payloads that are kept have to come by here.
@@ -108,9 +115,11 @@ class Connection:
 
     # What the pumps tell.
 
-    def signalled(self, pump: Pump, now: int) -> None:
+    def signalled(self, pump: object, now: int) -> None:
         """Act on what one direction has for the other."""
-        if self._closed:  # passing them on has ended the connection
+        if self.channel.kept_bytes > self._counted + _COUNTED_STEP_BYTES:
+            self._count_channel()
+        if self._closed:  # passing them on, or what was kept, has ended the connection
             return
         question = self.channel.take_question()
         if question is not None:
@@ -167,8 +176,10 @@ class Connection:
         self.responses.read_from(broker)
         self.requests.write_to(broker)
 
-    def ended(self, pump: Pump) -> None:
+    def ended(self, pump: object) -> None:
         """One peer has closed its direction, and what it sent is written."""
+        if self._closed:
+            return
         if pump is self.responses:
             if self.requests.at_end:  # a broker answers a client's close with its own, whatever is owed
                 self.close("client_closed")
@@ -184,7 +195,12 @@ class Connection:
             except OSError:
                 self.close("client_closed")
 
-    def failed(self, pump: Pump, error: Exception, *, writing: bool = False) -> None:
+    def kept(self, change: int) -> None:
+        """A pump keeps so many more bytes, or fewer."""
+        if not self._closed:
+            self._account.add(change)
+
+    def failed(self, pump: object, error: Exception, *, writing: bool = False) -> None:
         """A socket has failed, or a peer sent what it may not."""
         if isinstance(error, PeerError):
             self.close(error.cause, error.detail)
@@ -213,6 +229,7 @@ class Connection:
                 self.requests.show_kept(now_ms())
             return
         self.channel.answered(answer)
+        self._count_channel()
         if self.channel.has_local_answer() and not self.responses.blocked:
             self.responses.show_kept(now_ms())
 
@@ -226,6 +243,8 @@ class Connection:
 
     def sweep(self, now: int) -> None:
         """Close the connection if it is idle for too long, or if a frame is too long under way."""
+        if self._closed:
+            return
         limits = self._shared.limits
         if self._dial is not None and self._dial.overdue(now):
             self.close("broker_unreachable", f"no connection within {limits.connect_seconds} s")
@@ -244,9 +263,27 @@ class Connection:
             since_ms, bytes_then = self._under_way
             elapsed_ms = now - since_ms
             bytes_now = self.requests.bytes_total + _unread_bytes(self._client)
-            slow = bytes_now - bytes_then < elapsed_ms * _BYTES_PER_SECOND_MIN / 1000
-            if slow and elapsed_ms > limits.frame_seconds * 1000:
-                self.close("slow_client", f"a request is under way for {elapsed_ms // 1000} s")
+            if elapsed_ms > limits.frame_seconds * 1000:
+                if bytes_now - bytes_then < elapsed_ms * _BYTES_PER_SECOND_MIN / 1000:
+                    self.close("slow_client", f"a request hardly moved for {elapsed_ms // 1000} s")
+                    return
+                self._under_way = (now, bytes_now)  # what came fast before is no excuse for what follows
+        self._count_channel()
+
+    def _count_channel(self) -> None:
+        """Count what the channel keeps; over the budget this may close the connection.
+
+        What is owed grows with every request, and only as fast as requests are read: a look a second is enough.
+        """
+        if self._closed:
+            return
+        kept = self.channel.kept_bytes
+        owed = len(self.channel.state.in_flight)
+        if owed >= _IN_FLIGHT_COUNTED_MIN:
+            kept += owed * self.channel.entry_bytes
+        if kept != self._counted:
+            change, self._counted = kept - self._counted, kept
+            self._account.add(change)
 
     def drain(self, now: int) -> bool:
         """The process stops: let go of mutes, take no further request, close when nothing is owed. True when closed.
@@ -268,6 +305,10 @@ class Connection:
             except OSError:
                 self.close("drained")
         return self._closed
+
+    def _close_for_bytes(self, detail: str) -> None:
+        """Of all that is kept for peers, this connection is to give its part back."""
+        self.close(KEPT_BYTES, detail)
 
     def close(self, cause: str, detail: str = "") -> None:
         """End both sides. `cause` is the label it is counted under; further calls do nothing."""
@@ -291,6 +332,7 @@ class Connection:
         if self._broker is not None:
             self._broker.close()
         self.channel.close(now_ms())
+        self._account.end()
         self._on_closed(self)
 
     # Waiting.

@@ -180,8 +180,7 @@ class Listener:
         shared.stats.connections[name] += 1
         shared.stats.connections_total[name] += 1
         settings = self._settings(way.broker)
-        if user is not None:
-            settings = replace(settings, user=user)
+        settings = replace(settings, address=peer[0], user=settings.user if user is None else user)
         where = f"{peer[0]}:{peer[1]}"
         tap = None if shared.recorder is None else shared.recorder.tap(peer[0], name)
         self._connections.add(Connection(client, where, way, settings, shared, self._ended, another, tap))

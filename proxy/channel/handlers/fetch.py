@@ -20,7 +20,7 @@ from protocol.messages.fetch_session import must_forward
 from protocol.messages.fetch_walk import FetchWalk
 from proxy.channel.errors import PeerError
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import LOCAL, Buffer, Entry
+from proxy.channel.in_flight import Buffer, Entry
 from proxy.channel.side import WALK, Side, skip_header_tags
 from quotas.decisions import ADMITTED
 
@@ -63,11 +63,11 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
     if decision is not ADMITTED and not must_forward(fields):
         frame = bytes(buf[pos : pos + 4 + length])
         session_id = state.sessions.answer_locally(
-            state.settings.broker, fields, frame, fields_at - pos, version, now_ms
+            state.settings.broker, fields, frame, fields_at - pos, version, now_ms, state.settings.address
         )
         told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
         answer = fetch.empty_response(version, correlation_id, session_id, told_ms)
-        state.in_flight.append((correlation_id, LOCAL, version, answer))
+        state.answer_here(correlation_id, version, answer)
         state.stats.requests[FETCH] += 1
         state.stats.fetches_answered += 1
         side.signal = True
