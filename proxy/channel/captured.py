@@ -93,7 +93,7 @@ class CapturedResponses(ResponseSide):
         owed = state.owed
         if owed and owed[0][Row.HEAD][Head.CORRELATION_ID] == correlation_id:
             row = owed.popleft()
-            row[Row.RESPONSE_BYTES] = max(len(self.insert) - 4, 0)
+            row[Row.RESPONSE_BYTES] = int.from_bytes(self.insert[:4], "big")
             state.write(row)
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:

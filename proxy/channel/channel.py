@@ -21,7 +21,7 @@ A mute begins at the next frame boundary: a frame that has begun to pass is pass
 from dataclasses import replace
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.in_flight import ENTRY_BYTES, LOCAL, Forward, Question
+from proxy.channel.in_flight import ENTRY_BYTES, LOCAL, Forward, Question, Shared
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ChannelSettings
@@ -69,7 +69,7 @@ class Channel:
         question, self.state.question = self.state.question, None
         return question
 
-    def answered(self, answer: bytes | bytearray) -> None:
+    def answered(self, answer: bytes | bytearray | Shared) -> None:
         """Take the answer to a question; from then on it is one made here."""
         self.state.answered(answer)
 

@@ -21,12 +21,14 @@ __all__ = [
     "LATER",
     "LOCAL",
     "RAW_TOKEN",
+    "REST",
     "Buffer",
     "Entry",
     "Forward",
     "InFlight",
     "Question",
     "Responder",
+    "Shared",
 ]
 
 Buffer = bytearray
@@ -48,6 +50,9 @@ def _never_called(_side: Any, _buf: Buffer, _pos: int, _end: int, _entry: Any, _
 LOCAL: Final[Responder] = _never_called
 
 RAW_TOKEN: Final = 1 << 40  # no int32: no answer with a correlation id can be taken for it
+
+
+REST: Final = RAW_TOKEN + 1  # the rest of an answer whose head stands before it
 
 
 def _nothing_is_owed(_side: Any, _buf: Buffer, _pos: int, _end: int, entry: Any, _now_ms: int) -> int:
@@ -77,6 +82,21 @@ class Question(NamedTuple):
     user: str
     trusted: bool
     plan: object = None
+
+
+class Shared(NamedTuple):
+    """An answer most of which several answers may share, so that it is in memory once.
+
+    Args:
+        head: the length prefix and the correlation id.
+        rest: all that follows.
+    """
+
+    head: bytes
+    rest: memoryview
+
+    def __bytes__(self) -> bytes:
+        return self.head + bytes(self.rest)
 
 
 class Forward(NamedTuple):

@@ -9,7 +9,7 @@ from protocol.messages.produce_walk import ProduceWalk
 from protocol.messages.walk import Walk
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import LATER, LOCAL, Buffer, Forward, InFlight, Question, Responder
+from proxy.channel.in_flight import LATER, LOCAL, REST, Buffer, Forward, InFlight, Question, Responder, Shared
 from proxy.channel.settings import ANONYMOUS, IN_FLIGHT_MAX, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.stats import Stats
@@ -271,11 +271,15 @@ class ChannelState:
         self.in_flight.append((question.correlation_id, LATER, question.version, responder))
         self.in_flight_max = min(self.in_flight_max, 1)
 
-    def answered(self, answer: bytes | bytearray) -> None:
+    def answered(self, answer: bytes | bytearray | Shared) -> None:
         """The answer that was owed later is there, and is given in its turn."""
         correlation_id, responder, version, _ = self.in_flight.pop()
         assert responder is LATER, "nothing follows an answer that is owed later"
-        self.answer_here(correlation_id, version, answer)
+        if isinstance(answer, Shared):
+            self.answer_here(correlation_id, version, answer.head)
+            self.answer_here(REST, version, answer.rest)
+        else:
+            self.answer_here(correlation_id, version, answer)
         self.kept_bytes -= self._asked_bytes
         self._asked_bytes = 0
         if self.in_flight_max:  # 0: the channel is to end

@@ -22,7 +22,7 @@ from proxy.logs import event
 from proxy.net.dial import AnotherWay, Dial, Way
 from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.pump import Pump
-from proxy.net.shared import Shared, now_ms
+from proxy.net.shared import Answer, Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 
@@ -117,13 +117,17 @@ class Connection:
 
     def signalled(self, pump: object, now: int) -> None:
         """Act on what one direction has for the other."""
-        if self.channel.kept_bytes > self._counted + _COUNTED_STEP_BYTES:
-            self._count_channel()
-        if self._closed:  # passing them on, or what was kept, has ended the connection
+        if self._closed:  # passing them on has ended the connection
             return
         question = self.channel.take_question()
         if question is not None:
             self._shared.ask(question, self._answered)
+        self._act(pump, now)
+        if self.channel.kept_bytes > self._counted + _COUNTED_STEP_BYTES:
+            self._count_channel()
+
+    def _act(self, pump: object, now: int) -> None:
+        """Answers made here may be due, or a mute may have begun."""
         if pump is self.requests:
             if self.channel.has_local_answer() and not self.responses.blocked:
                 self.responses.show_kept(now)
@@ -214,7 +218,7 @@ class Connection:
         else:
             self.close(_cause("broker", error), str(error))
 
-    def _answered(self, answer: bytes | bytearray | Forward | Exception) -> None:
+    def _answered(self, answer: Answer) -> None:
         """A question was answered, away from the loop; the client may be gone."""
         if self._closed:
             return
@@ -229,9 +233,9 @@ class Connection:
                 self.requests.show_kept(now_ms())
             return
         self.channel.answered(answer)
-        self._count_channel()
         if self.channel.has_local_answer() and not self.responses.blocked:
             self.responses.show_kept(now_ms())
+        self._count_channel()
 
     # What the listener and the application ask for.
 

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import Forward, Question, Tap
+from proxy.channel import Shared as SharedAnswer
 from proxy.config import LimitOptions
 from proxy.net.handshakes import Handshakes
 from proxy.net.hangups import Hangups
@@ -20,7 +21,7 @@ from proxy.stats import Stats
 from quotas.connections import ConnectionRates
 from quotas.engine import Engine
 
-__all__ = ["READ_BYTES_MAX", "Answered", "Ask", "Shared", "now_ms"]
+__all__ = ["READ_BYTES_MAX", "Answer", "Answered", "Ask", "Shared", "now_ms"]
 
 # One read takes at most this much. Larger reads would save system calls only where frames are not spliced
 # anyway.
@@ -36,7 +37,7 @@ def now_ms() -> int:
     return monotonic_ns() // 1_000_000
 
 
-Answer = bytes | bytearray | Forward | Exception
+Answer = bytes | bytearray | SharedAnswer | Forward | Exception
 Answered = Callable[[Answer], None]
 Ask = Callable[[Question, Answered], None]
 """Has a question answered: later, on the loop, the callable gets the answer's frame, or what to ask the broker first,
