@@ -298,9 +298,16 @@ class App:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             await self.connections.sweep()
-            self._supervisor.run("expire", lambda: self.engine.expire(now_ms()))
+            self._supervisor.run("expire", self._expire)
             if self._capture is not None:
                 self._supervisor.run("capture", self._capture.flush)
+
+    def _expire(self) -> None:
+        """Forget what is old: clients, fetch sessions; and give back what was kept for them."""
+        now = now_ms()
+        self.engine.expire(now)
+        self.shared.sessions.expire(now)
+        self.shared.kept.relieve()
 
     async def _drain(self) -> None:
         for listener in self._listeners:

@@ -298,6 +298,11 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
         ),
         ("sluice_channels_muted", "Channels muted now", stats.muted),
         ("sluice_channels_held", "Channels held now, their payload unread", stats.held),
+        (
+            "sluice_kept_bytes",
+            "Bytes kept in memory for peers, all that the budget counts",
+            stats.kept_bytes(),
+        ),
         ("sluice_held_bytes", "Bytes in memory of requests that are held", stats.held_bytes),
     ):
         yield GaugeMetricFamily(name, text, value=value)

@@ -5,6 +5,7 @@ decided. This module does not know Prometheus: `proxy.metrics` reads these numbe
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Final
 
 # Upper bounds in microseconds of the added-latency histogram: what one relayed read costs lies around 20 us.
@@ -63,6 +64,7 @@ class Stats:
         "held",
         "held_bytes",
         "held_ms_total",
+        "kept_bytes",
         "latency_buckets",
         "latency_count",
         "latency_sum_us",
@@ -120,6 +122,7 @@ class Stats:
         self.held = 0  # channels held now, their payload unread
         self.held_bytes = 0  # bytes of held requests that were already read
         self.held_ms_total = 0
+        self.kept_bytes: Callable[[], int] = int  # kept in memory for peers now; `proxy.net` counts them
         self.client_closed_muted = 0
         # Produce requests whose slot did not come within the longest hold: "acks", "acks0", or "late" in mid-frame.
         self.produce_refused: Counter[str] = Counter()

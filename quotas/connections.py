@@ -16,7 +16,8 @@ from quotas.rate import SampledRate
 
 __all__ = ["ADDRESSES_MAX", "ConnectionRates", "Verdict"]
 
-ADDRESSES_MAX: Final = 100_000  # remembered at a time; the one that came longest ago is forgotten first
+ADDRESSES_MAX: Final = 20_000  # remembered at a time; the one that came longest ago is forgotten first
+ADDRESS_BYTES: Final = 1536  # what one takes in memory, its windows included
 _FORGET_AT_ONCE: Final = 2  # looked at with each connection: more than are added
 
 
@@ -77,6 +78,11 @@ class ConnectionRates:
             return _ADMITTED
         rate.record(-1, now_ms)
         return Verdict(wait_ms=wait_ms) if engine.enforcing else Verdict(would_wait_ms=wait_ms)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What all of them take in memory."""
+        return len(self._rates) * ADDRESS_BYTES
 
     def __len__(self) -> int:
         return len(self._rates)

@@ -6,14 +6,17 @@ and forgotten after an hour without traffic, as Kafka forgets its sensors; so an
 ten clients and with 200,000. Beyond `client_ids_max` identities, clients that no entry names share one
 object, `<other>`: it takes the default client's quota, all of them together. Clients that an entry names
 always get their own, since entries are bounded; users that one names keep their quota, and their further client
-ids are `<other>` each for its user. Scope is fixed at the start: a budget cannot be split while
-it is being used. It is one thread's object; `now_ms` is an argument everywhere. What Prometheus shows of it
-is `proxy.metrics`.
+ids are `<other>` each for its user; so are client ids beyond CLIENT_ID_CHARACTERS_MAX that no entry names. The same
+holds beyond `client_bytes_max`: what clients take in memory is counted, with all that limits them. While more than
+three quarters of either are used, a client that owes nothing and is gone for a while is forgotten already. Scope is
+fixed at the start: a budget cannot be split while it is being used. It is one thread's object; `now_ms` is an argument
+everywhere. What Prometheus shows of it is `proxy.metrics`.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from sys import getsizeof
 from typing import Final, NamedTuple
 
 from quotas.client_bandwidth import FETCH, PRODUCE, Throttle
@@ -28,12 +31,34 @@ from quotas.turn import Limiter, Place
 from quotas.user_connections import UserConnections
 
 OTHER: Final = "<other>"
+CLIENT_ID_CHARACTERS_MAX: Final = 1024
 GATEWAY: Final = -1  # the broker of every client, where one budget spans all brokers
 EXPIRE_MS: Final = 3_600_000  # Kafka's sensors live as long
 EXPIRE_AT_ONCE: Final = 1_000  # looked at in one call, about a millisecond's work
+EXPIRE_SOON_MS: Final = 60_000  # where room is short; never before all windows are empty
+_LOOKED_AT_FOR_ROOM: Final = 16  # clients that one new client may displace
+
+# What things take in memory, measured with all objects that belong to them (Python 3.11, 64 bits): a client without
+# its names, the limiter of one direction, of requests, of mutations; a topic with its limiter and its name.
+CLIENT_BYTES: Final = 1024
+LIMITER_BYTES: Final = 1792
+REQUEST_LIMITER_BYTES: Final = 2048
+MUTATION_LIMITER_BYTES: Final = 1024
+TOPIC_BYTES: Final = 2560
+USER_CONNECTIONS_BYTES: Final = 640
 
 
-__all__ = ["EXPIRE_MS", "GATEWAY", "OTHER", "ClientQuota", "Engine", "EngineOptions", "QuotaView"]
+__all__ = [
+    "CLIENT_ID_CHARACTERS_MAX",
+    "EXPIRE_MS",
+    "EXPIRE_SOON_MS",
+    "GATEWAY",
+    "OTHER",
+    "ClientQuota",
+    "Engine",
+    "EngineOptions",
+    "QuotaView",
+]
 
 
 class QuotaView(NamedTuple):
@@ -69,6 +94,8 @@ class Engine:
         "_definitions",
         "_gateway",
         "_limiters",
+        "_names_bytes",
+        "_now_ms",
         "_options",
         "_switched_on",
         "_visits",
@@ -92,6 +119,8 @@ class Engine:
         self._clients: dict[tuple[str, str, int], ClientQuota] = {}
         self._visits: deque[tuple[str, str, int]] = deque()  # the order in which expiry looks at them
         self._limiters: dict[Place, Limiter] = {}
+        self._names_bytes = 0  # of users and client ids
+        self._now_ms = 0  # when clients were last looked at
         self.mutations = MutationQuotas(self)
         self.requests = RequestQuotas(self)
         self.topics = TopicQuotas(self)
@@ -142,21 +171,33 @@ class Engine:
 
         Call it about once a second: one call looks at a bounded number of clients, in turn.
         """
+        self._now_ms = now_ms
+        short = not self._has_room(4 / 3)
         forgotten = 0
         for _ in range(min(len(self._visits), EXPIRE_AT_ONCE)):
-            key = self._visits.popleft()
-            client = self._clients[key]
-            moved = client.moved()
-            if moved != client.seen_bytes or client.busy(now_ms):
-                client.seen_bytes = moved
-                client.seen_ms = now_ms
-            elif not moved or now_ms - client.seen_ms >= EXPIRE_MS:
-                self._forget(key, client)
-                forgotten += 1
-                continue
-            self._visits.append(key)
+            forgotten += self._visit(now_ms, soon=short)
         self.topics.expire(now_ms)
         return forgotten
+
+    @property
+    def client_bytes(self) -> int:
+        """What clients take in memory, with all that limits them."""
+        return (
+            self._names_bytes
+            + len(self._clients) * CLIENT_BYTES
+            + len(self._limiters) * LIMITER_BYTES
+            + len(self.requests) * REQUEST_LIMITER_BYTES
+            + len(self.mutations) * MUTATION_LIMITER_BYTES
+        )
+
+    @property
+    def kept_bytes(self) -> int:
+        """What all that is told apart takes in memory: clients, topics, users."""
+        return (
+            self.client_bytes
+            + len(self.topics) * TOPIC_BYTES
+            + len(self.connections) * USER_CONNECTIONS_BYTES
+        )
 
     def views(self, now_ms: int) -> Iterator[QuotaView]:
         """Every client and direction, one by one: take them in portions, they may be hundreds of thousands."""
@@ -262,9 +303,11 @@ class Engine:
 
     def _add(self, key: tuple[str, str, int]) -> ClientQuota:
         user, client_id, broker = key
-        if len(self._clients) >= self._options.client_ids_max and not self._named(user, client_id):
+        long = len(client_id) > CLIENT_ID_CHARACTERS_MAX
+        room = self._has_room() or self._made_room()
+        if (long or not room) and not self._named(user, client_id):
             client_id = OTHER
-            if user and not self._definitions.names_user(user):
+            if user and not room and not self._definitions.names_user(user):
                 user = OTHER
             found = self._clients.get((user, client_id, broker))
             if found is not None:
@@ -281,7 +324,55 @@ class Engine:
         )
         self._clients[key] = client
         self._visits.append(key)
+        self._names_bytes += getsizeof(user) + getsizeof(client_id)
         return client
+
+    def _has_room(self, times: float = 1) -> bool:
+        """Whether another client is to be told apart, if there were so many times as many."""
+        options = self._options
+        return (
+            len(self._clients) * times < options.client_ids_max
+            and self.client_bytes * times < options.client_bytes_max
+        )
+
+    def _made_room(self) -> bool:
+        """Forget a client for a new one, if one of the next ones to be looked at is gone for a while."""
+        now_ms = self._now_ms
+        for _ in range(min(len(self._visits), _LOOKED_AT_FOR_ROOM)):
+            key = self._visits[0]
+            client = self._clients[key]
+            idle = client.moved() == client.seen_bytes and not client.busy(now_ms)
+            if idle and self._gone(client, now_ms, soon=True):
+                self._visits.popleft()
+                self._forget(key, client)
+                return self._has_room()
+            self._visits.rotate(-1)
+        return False
+
+    def _visit(self, now_ms: int, *, soon: bool) -> bool:
+        """Look at the client that was not looked at for longest; whether it was forgotten."""
+        key = self._visits.popleft()
+        client = self._clients[key]
+        moved = client.moved()
+        if moved != client.seen_bytes or client.busy(now_ms):
+            client.seen_bytes = moved
+            client.seen_ms = now_ms
+        elif not moved or self._gone(client, now_ms, soon=soon):
+            self._forget(key, client)
+            return True
+        self._visits.append(key)
+        return False
+
+    def _gone(self, client: ClientQuota, now_ms: int, *, soon: bool) -> bool:
+        """Whether it is as a new one would be."""
+        idle_ms = now_ms - client.seen_ms
+        if not soon or idle_ms < EXPIRE_SOON_MS:
+            return idle_ms >= EXPIRE_MS
+        options = self._options
+        windows_ms = options.window_samples * options.window_seconds * 1000
+        return idle_ms >= windows_ms and not (
+            client.produce.debt_bytes(now_ms) or client.fetch.debt_bytes(now_ms)
+        )
 
     def _named(self, user: str, client_id: str) -> bool:
         names = self._definitions.names
@@ -292,6 +383,7 @@ class Engine:
 
     def _forget(self, key: tuple[str, str, int], client: ClientQuota) -> None:
         del self._clients[key]
+        self._names_bytes -= getsizeof(client.user) + getsizeof(client.client_id)
         client.detach()
 
     def _view(self, kind: str, throttle: Throttle, now_ms: int) -> QuotaView:

@@ -86,6 +86,9 @@ class MutationQuotas:
         """Everybody who has asked for mutations."""
         return iter(list(self._clients.values()))
 
+    def __len__(self) -> int:
+        return len(self._clients)
+
     def attach(self, user: str, client_id: str, now_ms: int) -> tuple[float | None, SharedBucket | None]:
         """A client's limit and its identity's bucket, brought up to date and counted as used."""
         source = self.source

@@ -30,6 +30,7 @@ class EngineOptions:
         new_connections: `held` has the first Produce of a connection wait while its client is over the quota (kip13);
         `as-kafka` lets it pass.
         client_ids_max: identities told apart; further ones share one budget, `<other>`.
+        client_bytes_max: what identities may take in memory, with all that limits them; the same beyond it.
         partition_mutations_rate: partition mutations/s of all clients together (KIP-599); None = unlimited.
         partition_mutations_burst: how many of them at once; None = the rate times all windows.
         charge_validate_only: whether a request that only asks whether it would work counts, as in KRaft.
@@ -48,6 +49,7 @@ class EngineOptions:
     mute_seconds_max: float = 20.0
     new_connections: NewConnections = "held"
     client_ids_max: int = 200_000
+    client_bytes_max: int = 1 << 30
     partition_mutations_rate: float | None = None
     partition_mutations_burst: float | None = None
     charge_validate_only: bool = True
@@ -63,6 +65,7 @@ class EngineOptions:
         assert self.hold_seconds_max >= 0, "a hold is a time"
         assert self.mute_seconds_max > 0, "a throttle that may not mute throttles nobody"
         assert self.client_ids_max > 0, "at least one client can be told apart"
+        assert self.client_bytes_max > 0, "names take memory"
         assert self.partition_mutations_rate is None or self.partition_mutations_rate > 0, (
             "a bucket that is never refilled limits for ever"
         )

@@ -16,7 +16,7 @@ from quotas.mutations import Source
 
 __all__ = ["DEBT_SECONDS_MAX", "USERS_MAX", "UserConnections", "UserThrottle"]
 
-USERS_MAX: Final = 100_000  # remembered at a time; the one that came longest ago is forgotten first
+USERS_MAX: Final = 20_000  # remembered at a time; the one that came longest ago is forgotten first
 DEBT_SECONDS_MAX: Final = 60
 _FORGET_AT_ONCE: Final = 2  # looked at with each connection: more than are added
 _EVERYWHERE: Final = -1  # in place of a broker, where one budget spans all

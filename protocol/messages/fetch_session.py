@@ -10,13 +10,17 @@ session ends.
 Where the state cannot be kept, the session is ended instead, by an answer with session id 0, or by letting
 the broker refuse the epoch: clients then begin a new one with a full fetch. It never guesses.
 
+What is kept counts in bytes. Where there is no room, sessions that nobody used for a while go first, then those of the
+address that keeps most, unless that is the one who asks. A partition with a long tag section, a name that no topic can
+have, or a request with more partitions than known consumers have is never kept.
+
 Kafka adds and updates what a request names first, then forgets (FetchSession.update). It answers nobody: see
 `protocol.messages.fetch.empty_response`.
 """
 
 from collections.abc import Hashable
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from protocol.messages.fetch import (
     FINAL_EPOCH,
@@ -31,12 +35,25 @@ from protocol.primitives import Buffer
 
 # Epochs run from 1 to this, and then from 1 again.
 EPOCH_MAX: Final = 0x7FFFFFFF
-# Changes kept for all sessions together, about 300 bytes each: the largest known consumers name some 10,000
-# partitions.
-CHANGES_MAX: Final = 200_000
-# A session nobody used for as long gives way to a new one when the table is full. Kafka's own cache does so
-# after the same time (min.incremental.fetch.session.eviction.ms).
+# Kept for all sessions together, where the table is not given another bound.
+BYTES_MAX: Final = 64 * 1024 * 1024
+# Kept for one session: the largest known consumers name some 10,000 partitions, 400 bytes each with all objects.
+SESSION_BYTES_MAX: Final = 8 * 1024 * 1024
+# A request whose topics are longer is not read: 10,000 partitions are 0.4 MB.
+REQUEST_BYTES_MAX: Final = 1024 * 1024
+# A partition's entry has 40 bytes, and tags that no client known fills.
+ENTRY_BYTES_MAX: Final = 256
+TOPIC_BYTES_MAX: Final = 249
+# What a change and a session take in memory beside the bytes of names and entries: tuples, numbers, the objects' heads,
+# their places in dicts that have just grown.
+CHANGE_BYTES: Final = 352
+SESSION_BYTES: Final = 1024
+# A session nobody used for as long is forgotten. Kafka's own cache gives it up after the same time
+# (min.incremental.fetch.session.eviction.ms).
 IDLE_MS: Final = 120_000
+_EXPIRE_AT_ONCE: Final = 256  # looked at in one call
+
+_Key: TypeAlias = tuple[Hashable, int]
 
 _INT32 = Struct(">i")
 
@@ -44,13 +61,15 @@ _INT32 = Struct(">i")
 class _Session:
     """What the client has said and the broker not heard."""
 
-    __slots__ = ("ahead", "forgotten", "partitions", "used_ms", "version")
+    __slots__ = ("address", "ahead", "forgotten", "kept_bytes", "partitions", "used_ms", "version")
 
     def __init__(self, version: int) -> None:
         self.version = version
+        self.address = ""
         self.used_ms = 0
         # By how many epochs the client is ahead of the broker.
         self.ahead = 0
+        self.kept_bytes = SESSION_BYTES
         self.partitions: dict[TopicPartition, bytes] = {}
         # A dict for its order; the values mean nothing.
         self.forgotten: dict[TopicPartition, None] = {}
@@ -58,14 +77,38 @@ class _Session:
     def merge(self, partitions: dict[TopicPartition, bytes], forgotten: list[TopicPartition]) -> None:
         """Put a later request's changes on top: one request must do what the two would have done."""
         for key, entry in partitions.items():
-            self.forgotten.pop(key, None)
+            if key in self.forgotten:
+                del self.forgotten[key]
+                self.kept_bytes -= CHANGE_BYTES + len(key[0])
+            before = self.partitions.get(key)
+            self.kept_bytes += len(entry)
+            self.kept_bytes += CHANGE_BYTES + len(key[0]) if before is None else -len(before)
             self.partitions[key] = entry
         for key in forgotten:
-            self.partitions.pop(key, None)
-            self.forgotten[key] = None
+            gone = self.partitions.pop(key, None)
+            if gone is not None:
+                self.kept_bytes -= CHANGE_BYTES + len(key[0]) + len(gone)
+            if key not in self.forgotten:
+                self.kept_bytes += CHANGE_BYTES + len(key[0])
+                self.forgotten[key] = None
 
-    def changes(self) -> int:
-        return len(self.partitions) + len(self.forgotten)
+    def told(self) -> None:
+        """The broker hears of all changes now."""
+        self.partitions, self.forgotten = {}, {}
+        self.kept_bytes = SESSION_BYTES
+
+    def changed(self) -> bool:
+        return bool(self.partitions or self.forgotten)
+
+
+class _Share:
+    """The sessions of one address."""
+
+    __slots__ = ("kept_bytes", "sessions")
+
+    def __init__(self) -> None:
+        self.kept_bytes = 0
+        self.sessions: dict[_Key, None] = {}  # the longest unused first
 
 
 def must_forward(fields: FetchFields) -> bool:
@@ -73,17 +116,30 @@ def must_forward(fields: FetchFields) -> bool:
     return fields.session_epoch == FINAL_EPOCH and fields.session_id != 0
 
 
+def _may_be_kept(partitions: dict[TopicPartition, bytes], forgotten: list[TopicPartition]) -> bool:
+    """Whether all of this is as small as a consumer's."""
+    return all(
+        len(key[0]) <= TOPIC_BYTES_MAX and len(entry) <= ENTRY_BYTES_MAX for key, entry in partitions.items()
+    ) and all(len(topic) <= TOPIC_BYTES_MAX for topic, _ in forgotten)
+
+
 class SessionTable:
-    """The sessions that were answered locally, by broker and session id."""
+    """The sessions that were answered locally, by broker and session id.
 
-    __slots__ = ("_changes", "_max", "_sessions")
+    Attributes:
+        kept_bytes: what all of them take in memory, at most `bytes_max`.
+    """
 
-    def __init__(self, sessions_max: int) -> None:
-        """Keep the state of at most so many sessions."""
+    __slots__ = ("_bytes_max", "_max", "_sessions", "_shares", "kept_bytes")
+
+    def __init__(self, sessions_max: int, bytes_max: int = BYTES_MAX) -> None:
+        """Keep the state of at most so many sessions, in at most so many bytes."""
         self._max = sessions_max
-        self._changes = 0
+        self._bytes_max = bytes_max
+        self.kept_bytes = 0
         # The longest unused first.
-        self._sessions: dict[tuple[Hashable, int], _Session] = {}
+        self._sessions: dict[_Key, _Session] = {}
+        self._shares: dict[str, _Share] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -105,8 +161,12 @@ class SessionTable:
         body_pos: int,
         version: int,
         now_ms: int,
+        address: str = "",
     ) -> int:
         """Take note of a whole request that the broker will not see.
+
+        Args:
+            address: the client's, for whom what is kept counts.
 
         Returns:
             The session id of the empty answer. For an incremental request that is its own; for a full one, or
@@ -123,27 +183,24 @@ class SessionTable:
             if epoch == INITIAL_EPOCH:
                 self._drop(key)
             return 0
+        if len(frame) - body_pos > REQUEST_BYTES_MAX:
+            self._drop(key)
+            return 0
         partitions, forgotten = full_topics(frame, body_pos, version)
-        session = self._sessions.pop(key, None)
-        if session is None:
-            if not self._make_room(now_ms):
-                return 0
-            session = _Session(version)
-        before = session.changes()
+        session = self._drop(key) or _Session(version)
         if session.version != version:
-            if before:
+            if session.changed():
                 # Entries of two versions cannot stand in one request.
-                self._changes -= before
                 return 0
             session.version = version
+        if not _may_be_kept(partitions, forgotten):
+            return 0
         session.merge(partitions, forgotten)
-        self._changes += session.changes() - before
-        if self._changes > CHANGES_MAX:
-            self._changes -= session.changes()
+        if session.kept_bytes > SESSION_BYTES_MAX or not self._make_room(session.kept_bytes, address, now_ms):
             return 0
         session.ahead += 1
-        session.used_ms = now_ms
-        self._sessions[key] = session
+        session.address = address
+        self._keep(key, session, now_ms)
         return session_id
 
     def forward(
@@ -170,41 +227,87 @@ class SessionTable:
             if epoch >= FINAL_EPOCH:
                 self._drop(key)
             return None
-        changes = session.changes()
-        if changes and session.version != version:
+        changed = session.changed()
+        if changed and (session.version != version or len(frame) - body_pos > REQUEST_BYTES_MAX):
             # Untranslated, the epoch is one the broker refuses: both sides start anew.
             self._drop(key)
             return None
         broker_epoch = (epoch - 1 - session.ahead) % EPOCH_MAX + 1
-        if changes:
+        if changed:
             partitions, forgotten = full_topics(frame, body_pos, version)
+            self._drop(key)
             session.merge(partitions, forgotten)
             out = encode_request(
                 frame, body_pos, version, broker_epoch, session.partitions, list(session.forgotten)
             )
-            session.partitions, session.forgotten = {}, {}
-            self._changes -= changes
+            session.told()
         else:
             pos = epoch_position(body_pos, version)
             out = bytes(frame[:pos]) + _INT32.pack(broker_epoch) + bytes(frame[pos + 4 :])
-        session.used_ms = now_ms
-        self._sessions[key] = self._sessions.pop(key)
+            self._drop(key)
+        self._keep(key, session, now_ms)
         return out
 
     def broker_error(self, broker: Hashable, session_id: int) -> None:
         """The broker refused the session (70, 71, any error of the whole answer) or answered with another id."""
         self._drop((broker, session_id))
 
-    def _drop(self, key: tuple[Hashable, int]) -> None:
-        session = self._sessions.pop(key, None)
-        if session is not None:
-            self._changes -= session.changes()
+    def expire(self, now_ms: int) -> int:
+        """Forget sessions that were not used for a while; how many. Call it about once a second."""
+        forgotten = 0
+        while forgotten < _EXPIRE_AT_ONCE and self._forget_idle(now_ms):
+            forgotten += 1
+        return forgotten
 
-    def _make_room(self, now_ms: int) -> bool:
-        if len(self._sessions) < self._max:
-            return True
+    def _keep(self, key: _Key, session: _Session, now_ms: int) -> None:
+        """Put a session behind all others: it is the one that was used last."""
+        session.used_ms = now_ms
+        self._sessions[key] = session
+        self.kept_bytes += session.kept_bytes
+        share = self._shares.get(session.address)
+        if share is None:
+            share = self._shares[session.address] = _Share()
+        share.sessions[key] = None
+        share.kept_bytes += session.kept_bytes
+
+    def _drop(self, key: _Key) -> _Session | None:
+        """Take a session out; what it was, if it was there."""
+        session = self._sessions.pop(key, None)
+        if session is None:
+            return None
+        self.kept_bytes -= session.kept_bytes
+        share = self._shares[session.address]
+        share.kept_bytes -= session.kept_bytes
+        del share.sessions[key]
+        if not share.sessions:
+            del self._shares[session.address]
+        return session
+
+    def _forget_idle(self, now_ms: int) -> bool:
+        """Drop the session that was not used for longest, if that is long enough."""
         oldest = next(iter(self._sessions), None)
         if oldest is None or now_ms - self._sessions[oldest].used_ms < IDLE_MS:
             return False
         self._drop(oldest)
         return True
+
+    def _has_room(self, size: int) -> bool:
+        return len(self._sessions) < self._max and self.kept_bytes + size <= self._bytes_max
+
+    def _make_room(self, size: int, address: str, now_ms: int) -> bool:
+        """Whether a session of this size may be kept for this address; others make room for it where that is fair."""
+        while not self._has_room(size) and self._forget_idle(now_ms):
+            pass
+        while not self._has_room(size):
+            own = self._shares.get(address)
+            share = max(self._shares.values(), key=_share_bytes, default=own)
+            fair = size if own is None else own.kept_bytes + size
+            if share is None or share is own or share.kept_bytes <= fair:
+                return False
+            while share.sessions and share.kept_bytes > fair and not self._has_room(size):
+                self._drop(next(iter(share.sessions)))
+        return True
+
+
+def _share_bytes(share: _Share) -> int:
+    return share.kept_bytes

@@ -19,7 +19,7 @@ exception from here is a bug.
 from proxy.channel.capture_rows import BATCH_WEIGHT, Head, Place, Recorder, Row, Tap
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Forward, Question
+from proxy.channel.in_flight import Forward, Question, Shared
 from proxy.channel.kept_frames import KEEP, NOT_KEPT, whole
 from proxy.channel.kinds import channel_for
 from proxy.channel.parsing import AGAIN, Job
@@ -48,6 +48,7 @@ __all__ = [
     "Question",
     "Recorder",
     "Row",
+    "Shared",
     "Shown",
     "Side",
     "Tap",

@@ -13,6 +13,7 @@ __all__ = [
     "FRAME_BYTES",
     "NAME_CHARACTERS",
     "NONE_NS",
+    "ROW_BYTES",
     "Head",
     "Place",
     "Recorder",
@@ -39,6 +40,10 @@ class Place(NamedTuple):
     broker: int
     principal: str
     client_id: str
+
+
+# What a row takes in memory, with one partition: the list, its numbers, the head, the partition's own tuple.
+ROW_BYTES: Final = 1024
 
 
 class Row:

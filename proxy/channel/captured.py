@@ -24,11 +24,11 @@ from typing import Any
 from protocol.api import FETCH, flexible
 from protocol.messages.captured_walks import CapturedFetchWalk
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.capture_rows import Head, Row, Tap
+from proxy.channel.capture_rows import ROW_BYTES, Head, Row, Tap
 from proxy.channel.captured_requests import CapturedRequests, FramedRequests
 from proxy.channel.captured_state import CapturedState, FramedState
 from proxy.channel.channel import Channel
-from proxy.channel.in_flight import Buffer, Entry
+from proxy.channel.in_flight import ENTRY_BYTES, Buffer, Entry
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ChannelSettings
 from proxy.stats import Stats
@@ -93,7 +93,7 @@ class CapturedResponses(ResponseSide):
         owed = state.owed
         if owed and owed[0][Row.HEAD][Head.CORRELATION_ID] == correlation_id:
             row = owed.popleft()
-            row[Row.RESPONSE_BYTES] = max(len(self.insert) - 4, 0)
+            row[Row.RESPONSE_BYTES] = int.from_bytes(self.insert[:4], "big")
             state.write(row)
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
@@ -110,6 +110,8 @@ class CapturedChannel(Channel):
     """The two sides of a connection whose requests are captured."""
 
     __slots__ = ()
+
+    entry_bytes = ENTRY_BYTES + ROW_BYTES
 
     requests: CapturedRequests
     responses: CapturedResponses

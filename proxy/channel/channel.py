@@ -21,7 +21,7 @@ A mute begins at the next frame boundary: a frame that has begun to pass is pass
 from dataclasses import replace
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.in_flight import LOCAL, Forward, Question
+from proxy.channel.in_flight import ENTRY_BYTES, LOCAL, Forward, Question, Shared
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ChannelSettings
@@ -33,9 +33,15 @@ __all__ = ["Channel"]
 
 
 class Channel:
-    """The two sides of one connection and what they share."""
+    """The two sides of one connection and what they share.
+
+    Attributes:
+        entry_bytes: what one answer owed takes in memory, at most.
+    """
 
     __slots__ = ("requests", "responses", "state")
+
+    entry_bytes = ENTRY_BYTES
 
     def __init__(
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats
@@ -53,12 +59,17 @@ class Channel:
         in_flight = self.state.in_flight
         return bool(in_flight) and in_flight[0][1] is LOCAL and not self.responses.mid_frame()
 
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept here for the client, beside an entry for each answer owed."""
+        return self.state.kept_bytes
+
     def take_question(self) -> Question | None:
         """Give a request that the shell is to answer with `answered`, once."""
         question, self.state.question = self.state.question, None
         return question
 
-    def answered(self, answer: bytes | bytearray) -> None:
+    def answered(self, answer: bytes | bytearray | Shared) -> None:
         """Take the answer to a question; from then on it is one made here."""
         self.state.answered(answer)
 

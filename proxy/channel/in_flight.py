@@ -16,7 +16,20 @@ from typing import Any, Final, NamedTuple
 
 from proxy.channel.errors import PeerError
 
-__all__ = ["LATER", "LOCAL", "RAW_TOKEN", "Buffer", "Entry", "Forward", "InFlight", "Question", "Responder"]
+__all__ = [
+    "ENTRY_BYTES",
+    "LATER",
+    "LOCAL",
+    "RAW_TOKEN",
+    "REST",
+    "Buffer",
+    "Entry",
+    "Forward",
+    "InFlight",
+    "Question",
+    "Responder",
+    "Shared",
+]
 
 Buffer = bytearray
 
@@ -24,6 +37,8 @@ Buffer = bytearray
 # now_ms) -> 0 to pass it, or an order. `Any`: the side's own type would be a cycle, and the detail is what
 # the same module put there.
 Responder = Callable[[Any, Buffer, int, int, Any, int], int]
+# What an entry takes in memory: the tuple, its numbers and its detail, a request that is measured included.
+ENTRY_BYTES: Final = 384
 Entry = tuple[int, Responder | None, int, Any]
 InFlight = deque[Entry]
 
@@ -35,6 +50,9 @@ def _never_called(_side: Any, _buf: Buffer, _pos: int, _end: int, _entry: Any, _
 LOCAL: Final[Responder] = _never_called
 
 RAW_TOKEN: Final = 1 << 40  # no int32: no answer with a correlation id can be taken for it
+
+
+REST: Final = RAW_TOKEN + 1  # the rest of an answer whose head stands before it
 
 
 def _nothing_is_owed(_side: Any, _buf: Buffer, _pos: int, _end: int, entry: Any, _now_ms: int) -> int:
@@ -64,6 +82,21 @@ class Question(NamedTuple):
     user: str
     trusted: bool
     plan: object = None
+
+
+class Shared(NamedTuple):
+    """An answer most of which several answers may share, so that it is in memory once.
+
+    Args:
+        head: the length prefix and the correlation id.
+        rest: all that follows.
+    """
+
+    head: bytes
+    rest: memoryview
+
+    def __bytes__(self) -> bytes:
+        return self.head + bytes(self.rest)
 
 
 class Forward(NamedTuple):

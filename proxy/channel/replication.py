@@ -28,7 +28,7 @@ from protocol.messages.replica_walk import ReplicaWalk
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError, unreadable_length
-from proxy.channel.in_flight import LOCAL, Buffer, Entry
+from proxy.channel.in_flight import Buffer, Entry
 from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
@@ -186,7 +186,7 @@ class ReplicaRequests(RequestSide):
     def _answer(self, head: Head, answer: bytes) -> int:
         """Answer here."""
         length, key, version, correlation_id, _ = head
-        self.state.in_flight.append((correlation_id, LOCAL, version, answer))
+        self.state.answer_here(correlation_id, version, answer)
         self._counts[key] += 1
         self.signal = True
         return self.replace(length + 4, b"")

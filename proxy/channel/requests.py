@@ -22,6 +22,7 @@ from proxy.channel.side import MORE, PASS, REPLACE, SHOWN, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import produced
 from proxy.stats import API_KEYS_MAX
+from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from quotas.turn import Turn
 
 __all__ = ["RequestSide"]
@@ -235,6 +236,9 @@ class RequestSide(Side):
         self._client_id = bytes(buf[pos + _HEAD_BYTES : body])
         self._client_id_length = client_id_length
         self.state.identify(self._client_id, now_ms)
+        if client_id_length > CLIENT_ID_CHARACTERS_MAX:  # not worth its bytes on every connection
+            self._client_id = self._client_id[:CLIENT_ID_CHARACTERS_MAX]
+            self._client_id_length = -1
         return body if self.state.counted else self._count(key, body, now_ms)
 
     def _count(self, key: int, body: int, now_ms: int) -> int:

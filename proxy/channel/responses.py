@@ -80,7 +80,9 @@ class ResponseSide(Side):
 
     def _answer_here(self) -> None:
         """Give the answer that was made here."""
-        self.replace(0, self.state.in_flight.popleft()[3])
+        answer = self.state.in_flight.popleft()[3]
+        self.state.kept_bytes -= len(answer)
+        self.replace(0, answer)
         self._make_room()
 
     def _answered(self) -> Entry:

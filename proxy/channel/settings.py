@@ -49,6 +49,7 @@ class ChannelSettings:
         address_map: what to tell the client instead of a broker's address; None in a sidecar, which rewrites nothing.
         frame_bytes_max: the largest request, without its length prefix (Kafka: socket.request.max.bytes).
         response_bytes_max: the largest answer, without its length prefix.
+        address: the client's, without its port: what is kept for peers counts by it.
         user: the principal's name before any SASL exchange; ANONYMOUS without a client certificate.
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
         answers_quotas: whether the quota API is answered here, from Sluice's own quotas, and not by the broker.
@@ -62,6 +63,7 @@ class ChannelSettings:
     address_map: AddressMap | None
     frame_bytes_max: int
     response_bytes_max: int = RESPONSE_BYTES_MAX
+    address: str = ""
     user: str = ANONYMOUS
     oauth_claim: str = "sub"
     answers_quotas: bool = False

@@ -98,7 +98,7 @@ class Side(ABC):
         self.need = 0
         self.drop = 0
         self.frame_bytes = 0
-        self.insert: bytes | bytearray = b""
+        self.insert: bytes | bytearray | memoryview = b""
         self.wait_until_ms = 0
         self.held = False
         self.signal = False
@@ -195,7 +195,7 @@ class Side(ABC):
         job, self.job = self.job, None
         return job
 
-    def replace(self, drop: int, insert: bytes | bytearray, unseen: int = 0) -> int:
+    def replace(self, drop: int, insert: bytes | bytearray | memoryview, unseen: int = 0) -> int:
         """Order REPLACE: leave `drop` bytes out, put `insert` there; then `unseen` bytes of the frame pass unlooked."""
         self.drop = drop
         self.insert = insert

@@ -9,12 +9,12 @@ from protocol.messages.produce_walk import ProduceWalk
 from protocol.messages.walk import Walk
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import LATER, LOCAL, Buffer, Forward, InFlight, Question, Responder
+from proxy.channel.in_flight import LATER, LOCAL, REST, Buffer, Forward, InFlight, Question, Responder, Shared
 from proxy.channel.settings import ANONYMOUS, IN_FLIGHT_MAX, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.stats import Stats
 from quotas.client_bandwidth import Throttle
-from quotas.engine import Engine
+from quotas.engine import CLIENT_ID_CHARACTERS_MAX, ClientQuota, Engine
 from quotas.mutations import MutationThrottle
 from quotas.mute import GROUP_SESSION_TIMEOUT_MS, capped
 from quotas.requests import RequestThrottle
@@ -28,6 +28,11 @@ AnyThrottle: TypeAlias = Throttle | MutationThrottle | RequestThrottle
 
 # Client ids seen on one connection. Real clients use one, franz-go's admin tools two or three.
 _IDENTITIES_MAX: Final = 32
+# What each of them but the first takes in memory beside its bytes.
+_IDENTITY_BYTES: Final = 512
+_LONG: Final = bytes(
+    CLIENT_ID_CHARACTERS_MAX + 1
+)  # stands for all client ids that are longer than is told apart
 # A session's last part, in which nobody is muted: what was sent in it has to reach the broker before it is over.
 # Clients authenticate again when 85 to 95 % are over (Java), or later still.
 _SESSION_END_SHARE: Final = 10
@@ -79,14 +84,17 @@ class ChannelState:
         sasl: the SASL exchange under way.
         fetch_owed: a limited Fetch or ShareFetch is with the broker: the next one waits for its answer, or pipelined
             ones would all be forwarded before the first one is charged.
+        kept_bytes: of client ids, answers made here that wait for their turn, and the request that the shell answers.
         question: a request for the shell to answer, which takes it from here.
         forward: what the shell has to say to the broker, until the requests' side puts it in.
     """
 
     __slots__ = (
+        "_asked_bytes",
         "_identities",
         "_muted_at",
         "_muted_by",
+        "_names_bytes",
         "_session_ms",
         "_session_until_ms",
         "acks_zero",
@@ -101,6 +109,7 @@ class ChannelState:
         "identity",
         "in_flight",
         "in_flight_max",
+        "kept_bytes",
         "lookup",
         "measured",
         "mutations_owed",
@@ -149,6 +158,9 @@ class ChannelState:
         self.sasl: Conversation | None = None
         self._session_ms = 0  # how long the principal's session lasts; 0 = for ever (KIP-368)
         self._session_until_ms = 0  # until when it may be muted
+        self.kept_bytes = 0
+        self._names_bytes = 0  # of client ids
+        self._asked_bytes = 0  # of the request that the shell answers
         self.question: Question | None = None
         self.forward: bytes | None = None
         self._identities: dict[bytes, Identity] = {}
@@ -166,16 +178,26 @@ class ChannelState:
 
     def identify(self, client_id: bytes, now_ms: int) -> Identity:
         """Make `client_id` the one who is speaking."""
-        identity = self._identities.get(client_id)
-        if identity is None:
-            if len(self._identities) >= _IDENTITIES_MAX:
-                self.leave(now_ms)
+        key = client_id if len(client_id) <= CLIENT_ID_CHARACTERS_MAX else _LONG
+        identity = self._identities.get(key)
+        if identity is None or key is _LONG:
             name = client_id.decode("utf-8", "replace")
             quota = self.engine.client(self.user, name, self.settings.broker)
-            identity = self._identities[client_id] = Identity(quota)
-            self._cap_hold(identity)
+            if identity is None or identity.quota is not quota:
+                identity = self._speaks(key, quota, now_ms)
         self.identity = identity
         self.unmeasured = self.requests_version = None
+        return identity
+
+    def _speaks(self, key: bytes, quota: ClientQuota, now_ms: int) -> Identity:
+        """Take a place at the quota of another client."""
+        if key in self._identities or len(self._identities) >= _IDENTITIES_MAX:
+            self.leave(now_ms)
+        if self._identities:
+            self._names_bytes += len(key) + _IDENTITY_BYTES
+            self.kept_bytes += len(key) + _IDENTITY_BYTES
+        identity = self._identities[key] = Identity(quota)
+        self._cap_hold(identity)
         return identity
 
     def become(self, user: str, now_ms: int) -> None:
@@ -201,6 +223,8 @@ class ChannelState:
         for identity in self._identities.values():
             identity.leave(now_ms)
         self._identities.clear()
+        self.kept_bytes -= self._names_bytes
+        self._names_bytes = 0
         self.identity = None
 
     def told(self, throttle_ms: int) -> int:
@@ -238,6 +262,11 @@ class ChannelState:
         """How long the channel is still muted because of this very throttle."""
         return max(0, self.mute_until_ms - now_ms) if self._muted_by is throttle else 0
 
+    def answer_here(self, correlation_id: int, version: int, answer: bytes | bytearray | memoryview) -> None:
+        """Owe an answer that is made already; it is given in its turn."""
+        self.kept_bytes += len(answer)
+        self.in_flight.append((correlation_id, LOCAL, version, answer))
+
     def answer_later(self, question: Question, responder: Responder | None = None) -> None:
         """Owe an answer that the shell makes; until it is there, no further request is taken.
 
@@ -245,14 +274,22 @@ class ChannelState:
             responder: takes the broker's answer, if the shell wants to ask one first.
         """
         self.question = question
+        self._asked_bytes = len(question.frame)
+        self.kept_bytes += self._asked_bytes
         self.in_flight.append((question.correlation_id, LATER, question.version, responder))
         self.in_flight_max = min(self.in_flight_max, 1)
 
-    def answered(self, answer: bytes | bytearray) -> None:
+    def answered(self, answer: bytes | bytearray | Shared) -> None:
         """The answer that was owed later is there, and is given in its turn."""
-        correlation_id, responder, version, _ = self.in_flight[-1]
+        correlation_id, responder, version, _ = self.in_flight.pop()
         assert responder is LATER, "nothing follows an answer that is owed later"
-        self.in_flight[-1] = (correlation_id, LOCAL, version, answer)
+        if isinstance(answer, Shared):
+            self.answer_here(correlation_id, version, answer.head)
+            self.answer_here(REST, version, answer.rest)
+        else:
+            self.answer_here(correlation_id, version, answer)
+        self.kept_bytes -= self._asked_bytes
+        self._asked_bytes = 0
         if self.in_flight_max:  # 0: the channel is to end
             self.in_flight_max = IN_FLIGHT_MAX
 

@@ -17,6 +17,7 @@ from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 
 UNENFORCED_MAX: Final = 20
+CLIENTS_SHARE: Final = 3  # eighths of the budget for kept bytes that clients' names and limiters may take
 
 
 def engine_options(config: Config) -> EngineOptions:
@@ -33,6 +34,7 @@ def engine_options(config: Config) -> EngineOptions:
         mute_seconds_max=quotas.mute_seconds_max,
         new_connections=quotas.new_connections,
         client_ids_max=config.limits.client_ids_max,
+        client_bytes_max=config.limits.kept_bytes_max * CLIENTS_SHARE // 8,
         partition_mutations_rate=quotas.partition_mutations_rate,
         partition_mutations_burst=quotas.partition_mutations_burst,
         charge_validate_only=quotas.charge_validate_only,

@@ -261,6 +261,15 @@ class LimitOptions:
     sessions_max: int = field(
         default=20_000, metadata=key(readers.count(0, 1_000_000), "number", unit="fetch sessions")
     )
+    kept_bytes_max: int = field(
+        default=256 * 1024**2, metadata=key(readers.count(1024**2, 1024**5), "number", unit="bytes")
+    )
+    kept_bytes_per_connection_max: int = field(
+        default=64 * 1024**2, metadata=key(readers.count(64 * 1024, 1024**5), "number", unit="bytes")
+    )
+    kept_bytes_per_address_max: int = field(
+        default=0, metadata=key(readers.count(0, 1024**5), "number", unit="bytes", default="0: none")
+    )
     pipes_max: int = field(default=64, metadata=key(readers.count(0, 65_536), "number", unit="pipes"))
     metric_series_max: int = field(
         default=2_000, metadata=key(readers.count(0, 1_000_000), "number", unit="series")

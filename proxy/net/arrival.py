@@ -191,7 +191,7 @@ class Arrival:
         except OSError:
             plain.close()
             return
-        Linger(plain, self._shared)
+        Linger(plain, self._shared, self._peer[0])
 
     # The end.
 

@@ -19,11 +19,13 @@ from typing import Final
 
 from protocol.errors import WireError
 from proxy.channel import AGAIN, KEEP, REFUSE, ChannelSettings, Forward, Job, PeerError, Tap, channel_for
+from proxy.channel import Shared as SharedAnswer
 from proxy.logs import event
 from proxy.net.dial import AnotherWay, Dial, Way
+from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.linger import Linger
 from proxy.net.pump import Pump
-from proxy.net.shared import Shared, now_ms
+from proxy.net.shared import Answer, Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 
@@ -32,6 +34,8 @@ __all__ = ["Connection"]
 _BYTES_PER_SECOND_MIN: Final = (
     1024  # a request slower than this for limits.frame_seconds is nobody's slow network
 )
+_COUNTED_STEP_BYTES: Final = 4096  # what a channel keeps and need not be counted at once
+_IN_FLIGHT_COUNTED_MIN: Final = 16  # answers owed, from which on their entries count as kept bytes
 _LINGER_MS: Final = 1000  # a drained client that does not close by itself is closed after this time
 _QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
 
@@ -49,12 +53,14 @@ class Connection:
     """
 
     __slots__ = (
+        "_account",
         "_active_bytes",
         "_active_ms",
         "_another",
         "_broker",
         "_client",
         "_closed",
+        "_counted",
         "_dial",
         "_finished_ms",
         "_on_closed",
@@ -97,6 +103,8 @@ class Connection:
         self._finished_ms = 0  # since when all is answered and the client has been told the end (drain)
         self._closed = False
         self.peer = peer
+        self._account = shared.kept.open(settings.address, self._close_for_bytes)
+        self._counted = 0  # bytes that the channel keeps, as they were counted last
         self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats, tap)
         encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
         # Payloads that are kept have to come by here.
@@ -120,13 +128,19 @@ class Connection:
 
     # What the pumps tell.
 
-    def signalled(self, pump: Pump, now: int) -> None:
+    def signalled(self, pump: object, now: int) -> None:
         """Act on what one direction has for the other."""
         if self._closed:  # passing them on has ended the connection
             return
         question = self.channel.take_question()
         if question is not None:
             self._shared.ask(question, self._answered)
+        self._act(pump, now)
+        if self.channel.kept_bytes > self._counted + _COUNTED_STEP_BYTES:
+            self._count_channel()
+
+    def _act(self, pump: object, now: int) -> None:
+        """Answers made here may be due, or a mute may have begun."""
         if pump is self.requests:
             if self.channel.has_local_answer() and not self.responses.blocked:
                 self.responses.show_kept(now)
@@ -144,15 +158,16 @@ class Connection:
         ):
             self.requests.show_kept(now)
 
-    def wait(self, pump: Pump, now: int) -> None:
+    def wait(self, pump: object, now: int) -> None:
         """Stop reading until the side's time has come, or its job is done; while it waits for a time, notice if the
         client goes.
         """
         if self._closed:
             return
-        job = pump.side.take_job()
-        if job is not None or pump is self.responses:
-            self._step_aside(pump, job)
+        shown = self.requests if pump is self.requests else self.responses
+        job = shown.side.take_job()
+        if job is not None or shown is self.responses:
+            self._step_aside(shown, job)
             return
         side = self.channel.requests
         if side.order == REFUSE:
@@ -222,8 +237,10 @@ class Connection:
         self.responses.read_from(broker)
         self.requests.write_to(broker)
 
-    def ended(self, pump: Pump) -> None:
+    def ended(self, pump: object) -> None:
         """One peer has closed its direction, and what it sent is written."""
+        if self._closed:
+            return
         if pump is self.responses:
             if self.requests.at_end:  # a broker answers a client's close with its own, whatever is owed
                 self.close("client_closed")
@@ -239,7 +256,12 @@ class Connection:
             except OSError:
                 self.close("client_closed")
 
-    def failed(self, pump: Pump, error: Exception, *, writing: bool = False) -> None:
+    def kept(self, change: int) -> None:
+        """A pump keeps so many more bytes, or fewer."""
+        if not self._closed:
+            self._account.add(change)
+
+    def failed(self, pump: object, error: Exception, *, writing: bool = False) -> None:
         """A socket has failed, or a peer sent what it may not."""
         if isinstance(error, PeerError):
             self.close(error.cause, error.detail)
@@ -253,7 +275,7 @@ class Connection:
         else:
             self.close(_cause("broker", error), str(error))
 
-    def _answered(self, answer: bytes | bytearray | Forward | Exception) -> None:
+    def _answered(self, answer: Answer) -> None:
         """A question was answered, away from the loop; the client may be gone."""
         if self._closed:
             return
@@ -264,7 +286,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - the edge of a callback: it ends this connection alone
             self.failed(self.requests, error)
 
-    def _take(self, answer: bytes | bytearray | Forward) -> None:
+    def _take(self, answer: bytes | bytearray | SharedAnswer | Forward) -> None:
         """Give the channel an answer, and let it go on."""
         if isinstance(answer, Forward):
             self.channel.ask_first(answer)
@@ -276,6 +298,7 @@ class Connection:
         self.channel.answered(answer)
         if self.channel.has_local_answer() and not self.responses.blocked:
             self.responses.show_kept(now_ms())
+        self._count_channel()
 
     # What the listener and the application ask for.
 
@@ -290,10 +313,6 @@ class Connection:
         if self._closed:
             return
         limits = self._shared.limits
-        if self._waiting == "refused":  # the client may not have taken the last answer before
-            self._end_refused()
-        if self._closed:
-            return
         if self._dial is not None and self._dial.overdue(now):
             self.close("broker_unreachable", f"no connection within {limits.connect_seconds} s")
             return
@@ -303,7 +322,9 @@ class Connection:
         elif now - self._active_ms > limits.idle_seconds * 1000:
             self.close("idle")
             return
-        if self._waiting or self.requests.blocked or not self.requests.mid_frame:
+        if self._waiting == "refused":
+            self._end_refused()  # the client may not have taken the last answer before
+        elif self._waiting or self.requests.blocked or not self.requests.mid_frame:
             self._under_way = None
         elif self._under_way is None:
             self._under_way = (now, self.requests.bytes_total + _unread_bytes(self._client))
@@ -311,9 +332,27 @@ class Connection:
             since_ms, bytes_then = self._under_way
             elapsed_ms = now - since_ms
             bytes_now = self.requests.bytes_total + _unread_bytes(self._client)
-            slow = bytes_now - bytes_then < elapsed_ms * _BYTES_PER_SECOND_MIN / 1000
-            if slow and elapsed_ms > limits.frame_seconds * 1000:
-                self.close("slow_client", f"a request is under way for {elapsed_ms // 1000} s")
+            if elapsed_ms > limits.frame_seconds * 1000:
+                if bytes_now - bytes_then < elapsed_ms * _BYTES_PER_SECOND_MIN / 1000:
+                    self.close("slow_client", f"a request hardly moved for {elapsed_ms // 1000} s")
+                    return
+                self._under_way = (now, bytes_now)  # what came fast before is no excuse for what follows
+        self._count_channel()
+
+    def _count_channel(self) -> None:
+        """Count what the channel keeps; over the budget this may close the connection.
+
+        What is owed grows with every request, and only as fast as requests are read: a look a second is enough.
+        """
+        if self._closed:
+            return
+        kept = self.channel.kept_bytes
+        owed = len(self.channel.state.in_flight)
+        if owed >= _IN_FLIGHT_COUNTED_MIN:
+            kept += owed * self.channel.entry_bytes
+        if kept != self._counted:
+            change, self._counted = kept - self._counted, kept
+            self._account.add(change)
 
     def drain(self, now: int) -> bool:
         """The process stops: let go of mutes, take no further request, close when nothing is owed. True when closed.
@@ -337,6 +376,10 @@ class Connection:
             except OSError:
                 self.close("drained")
         return self._closed
+
+    def _close_for_bytes(self, detail: str) -> None:
+        """Of all that is kept for peers, this connection is to give its part back."""
+        self.close(KEPT_BYTES, detail)
 
     def close(self, cause: str, detail: str = "", *, softly: bool = False) -> None:
         """End both sides. `cause` is the label it is counted under; further calls do nothing.
@@ -367,6 +410,7 @@ class Connection:
         if self._broker is not None:
             self._broker.close()
         self.channel.close(now_ms())
+        self._account.end()
         self._on_closed(self)
 
     def _linger(self) -> None:
@@ -375,7 +419,8 @@ class Connection:
         except OSError:
             self._client.close()
             return
-        Linger(socket.socket(fileno=self._client.detach()), self._shared)
+        host, _, _ = self.peer.rpartition(":")
+        Linger(socket.socket(fileno=self._client.detach()), self._shared, host)
 
     # Waiting.
 

@@ -6,7 +6,6 @@ sending, the socket is closed all the same.
 """
 
 import socket
-from collections.abc import Callable
 from typing import Final
 
 from proxy.net.shared import READ_BYTES_MAX, Shared
@@ -21,19 +20,16 @@ class Linger:
 
     Args:
         sock: a plain socket whose own direction has been shut down; below TLS what comes is not decrypted.
-        on_closed: called once, when it is closed.
+        host: the peer's, for which the socket counts as a connection until it is closed.
     """
 
-    __slots__ = ("_on_closed", "_shared", "_sock", "_timer")
+    __slots__ = ("_shared", "_sock", "_timer")
 
-    def __init__(
-        self, sock: socket.socket, shared: Shared, on_closed: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, sock: socket.socket, shared: Shared, host: str) -> None:
         self._sock = sock
         self._shared = shared
-        self._on_closed = on_closed
         self._timer = shared.loop.call_later(LINGER_SECONDS, self.close)
-        shared.arrivals.add(self)  # it counts as a connection until it is closed
+        shared.arrivals.add(self, host)
         shared.loop.add_reader(sock.fileno(), self._drop)
 
     def close(self) -> None:
@@ -44,8 +40,10 @@ class Linger:
         self._timer.cancel()
         self._shared.loop.remove_reader(self._sock.fileno())
         self._sock.close()
-        if self._on_closed is not None:
-            self._on_closed()
+
+    def give_way(self) -> None:
+        """Another address has no place: this one has had its end told."""
+        self.close()
 
     def _drop(self) -> None:
         try:

@@ -206,8 +206,7 @@ class Listener:
         shared = self._shared
         name = self._options.name
         settings = self._settings(way.broker)
-        if user is not None:
-            settings = replace(settings, user=user)
+        settings = replace(settings, address=peer[0], user=settings.user if user is None else user)
         where = f"{peer[0]}:{peer[1]}"
         tap = None if shared.recorder is None else shared.recorder.tap(peer[0], name)
         connection = Connection(client, where, way, settings, shared, self._ended, another, tap)

@@ -1,57 +1,35 @@
 """One direction of one connection: reads, shows the bytes to the channel's side, carries out its order, writes.
 
-Two movers share this class. Bytes that must be looked at go through the process's one read buffer and leave
-in one `send` a run of unchanged frames. The rest of a large frame goes socket → pipe → socket by `splice`, as
-long as at least SPLICE_BYTES_MIN of it are outstanding. After a splice the next read is short: what follows
-is a header, and the payload behind it is to be spliced again rather than copied.
+Bytes that must be looked at go through the process's one read buffer and leave in one `send` a run of unchanged
+frames. The rest of a large frame goes past Python (`proxy.net.splicer`).
 
-Flow control: while anything read is not yet written, the source is not read. What is kept is bounded by one
-read, or by what `proxy.channel.bounds` says where a side asks for a whole frame.
+Flow control: while anything read is not yet written, the source is not read, and no further answer of ours is put in.
+What is kept is bounded by one read, or by what `proxy.channel.bounds` says where a side asks for a whole frame; what is
+written later, by the same and one answer of ours. Both count as kept bytes (`proxy.net.kept`) by what is allocated: a
+buffer that grows is up to an eighth larger than what is in it.
 """
 
-import errno
-import os
 import socket
 from collections.abc import Callable
+from sys import getsizeof
 from time import monotonic_ns
-from typing import Final, Protocol
+from typing import Final
 
 from proxy.channel import PASS, REPLACE, WAIT, Side
-from proxy.net.pipes import SPLICE_FLAGS, Pipe
-from proxy.net.shared import READ_BYTES_MAX, Shared
+from proxy.net.shared import Shared
+from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer
 from proxy.net.stream import Stream
 
 __all__ = ["Owner", "Pump"]
 
-SPLICE_BYTES_MIN: Final = 32 * 1024
 _MSG_MORE: Final = socket.MSG_MORE if hasattr(socket, "MSG_MORE") else 0
-_LOW_WATER_BYTES_MAX: Final = 256 * 1024
-_SHORT_READ_BYTES: Final = 4 * 1024
-_NOT_SPLICEABLE: Final = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP))
 # One relay in sixteen is timed for the latency histogram: those that begin within 4 us of each 65 us of the clock.
 _SAMPLE_MASK_NS: Final = 0xF000
+# Less than this is not worth counting: the head of a frame that is cut, the end of an answer.
+_COUNTED_BYTES_MIN: Final = 512
 
 
-class Owner(Protocol):
-    """What a pump tells the connection it belongs to."""
-
-    def signalled(self, pump: "Pump", now_ms: int) -> None:
-        """The side has something for the other one: a mute has begun, an answer made here is due."""
-
-    def wait(self, pump: "Pump", now_ms: int) -> None:
-        """The side has ordered to wait, or to do its job first; or it has refused what follows."""
-
-    def ended(self, pump: "Pump") -> None:
-        """The source has closed its direction, and all that it sent is written."""
-
-    def failed(self, pump: "Pump", error: Exception, *, writing: bool = False) -> None:
-        """The source has failed or broke the protocol; or, writing, the destination has failed."""
-
-    def unconnected(self) -> None:
-        """There are bytes for a destination that is not connected yet."""
-
-
-class Pump:
+class Pump(Splicer):
     """One direction. `paused` is set by the owner: nothing is read while it holds (mute, hold, not connected).
 
     `at_end` tells that the source has closed its direction; with `encrypted` all goes through the buffer.
@@ -59,47 +37,22 @@ class Pump:
 
     __slots__ = (
         "_buffer",
-        "_encrypted",
+        "_counted",
         "_kept",
-        "_low_water",
-        "_owner",
-        "_pipe",
-        "_piped",
-        "_read_bytes",
         "_reading",
         "_recv_into",
         "_send_now",
-        "_shared",
-        "_state",
-        "_tuned",
         "_unsent",
         "_view",
         "at_end",
-        "bytes_total",
-        "dst",
-        "dst_fd",
         "paused",
-        "side",
-        "src",
-        "src_fd",
     )
 
     def __init__(self, owner: Owner, shared: Shared, side: Side, encrypted: bool = False) -> None:
-        self._owner = owner
-        self._shared = shared
-        self.side = side
-        self._state = side.state
-        self._encrypted = encrypted
-        self.src: Stream | None = None
-        self.dst: Stream | None = None
-        self.src_fd = self.dst_fd = -1
+        super().__init__(owner, shared, side, encrypted)
         self._kept: bytearray | None = None
-        self._unsent: bytearray | None = None
-        self._pipe: Pipe | None = None
-        self._piped = 0
-        self._low_water = 1
-        self._read_bytes = READ_BYTES_MAX
-        self._tuned = False  # within a large frame, or right behind one
+        self._unsent: bytearray | memoryview | None = None
+        self._counted = 0  # bytes that the owner was told of
         self._recv_into: Callable[[memoryview, int], int] = _nothing_to_read
         self._send_now: Callable[..., int] = _not_connected
         self._buffer = shared.buffer
@@ -107,7 +60,6 @@ class Pump:
         self._reading = False
         self.at_end = False
         self.paused = False
-        self.bytes_total = 0
 
     def read_from(self, src: Stream) -> None:
         """Begin to read."""
@@ -154,8 +106,11 @@ class Pump:
     def resume(self, now_ms: int) -> None:
         """End a pause: show again what was kept, then read on."""
         self.paused = False
+        self._read_short()  # it may have to wait again, and what is read then is kept
         self.show_kept(now_ms)
         self.update_reading()
+        if self.at_end and not self.paused and not self.blocked:
+            self._owner.ended(self)
 
     def show_kept(self, now_ms: int) -> None:
         """Show the side what is kept, though nothing new was read: its answer may have changed."""
@@ -217,25 +172,8 @@ class Pump:
         kept += more
         if len(kept) >= self.side.need:
             self._show(kept, memoryview(kept), len(kept), now_ms)
-
-    def _tune(self) -> None:
-        """Choose how much to wait for and to read next.
-
-        Within a large frame the socket stays quiet until much of the rest is there (SO_RCVLOWAT): few large
-        splices cost less than many small ones. After it a short read: what follows is a header, and its payload
-        is to be spliced too. Of an encrypted stream both would count the wrong bytes.
-        """
-        unseen = self.side.unseen
-        was_large = self._low_water > 1
-        large = not self._encrypted and (unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large))
-        # Without a pipe it is the buffer that takes the payload too.
-        short = large or was_large
-        self._tuned = short
-        self._read_bytes = min(unseen + _SHORT_READ_BYTES, READ_BYTES_MAX) if short else READ_BYTES_MAX
-        low_water = min(unseen, _LOW_WATER_BYTES_MAX) if large else 1
-        if low_water != self._low_water and self.src is not None:
-            self._low_water = low_water
-            self.src.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
+        else:
+            self._count_kept()
 
     def _show(self, buf: bytearray, view: memoryview, end: int, now_ms: int) -> None:
         """Show buf[:end] to the side and carry out its orders until it wants more, or to wait; `view` is of `buf`."""
@@ -254,11 +192,10 @@ class Pump:
                     break
                 start += count
                 if order == REPLACE:
-                    if side.insert:
-                        self._send(side.insert, len(side.insert), 0)
                     start += side.drop
-                    continue
-                self._kept = bytearray(buf[start:end]) if start < end else None
+                    if self._put_in(side):
+                        continue
+                self._kept = buf if buf is self._kept and not start else buf[start:end] or None
                 if order >= WAIT:
                     self._owner.wait(self, now_ms)
                 break
@@ -268,18 +205,55 @@ class Pump:
         except Exception as error:  # noqa: BLE001 - the edge of a connection: whatever it is ends this one alone
             self._owner.failed(self, error)
             return
+        if side.signal or self._counted or self._kept is not None or self._unsent is not None:
+            self._shown(side, now_ms)
+
+    def _shown(self, side: Side, now_ms: int) -> None:
+        """What the owner has to know: what is kept, and that the side has something for the other one."""
+        self._count_kept()
         if side.signal:
             side.signal = False
             self._owner.signalled(self, now_ms)
 
-    def _send(self, data: memoryview | bytes | bytearray, count: int, flags: int) -> None:
-        """Write the `count` bytes of `data`, or keep for when the destination can take them.
+    def _put_in(self, side: Side) -> bool:
+        """Put in what the side has; False where what else is to be put in has to wait for the destination.
 
         Raises:
             OSError: the destination has failed.
         """
-        if self._unsent is not None:
-            self._unsent += data
+        if side.insert:
+            self._send(side.insert, len(side.insert), 0, ours=True)
+        return bool(side.drop or side.unseen or self._unsent is None)
+
+    def _count_kept(self) -> None:
+        """Tell the owner how much is kept here by now; this may close the connection."""
+        kept, unsent = self._kept, self._unsent
+        size = 0 if kept is None else kept.__alloc__()
+        if unsent is not None:
+            size += unsent.__alloc__() if isinstance(unsent, bytearray) else getsizeof(unsent.obj)
+        if size < _COUNTED_BYTES_MIN:
+            size = 0
+        change = size - self._counted
+        if change:
+            self._counted = size
+            self._owner.kept(change)
+
+    def _send(
+        self, data: memoryview | bytes | bytearray, count: int, flags: int, *, ours: bool = False
+    ) -> None:
+        """Write the `count` bytes of `data`, or keep for when the destination can take them.
+
+        Args:
+            ours: whether `data` stays as it is, so that what is not written at once need not be copied.
+
+        Raises:
+            OSError: the destination has failed.
+        """
+        unsent = self._unsent
+        if unsent is not None:
+            if not isinstance(unsent, bytearray):
+                self._unsent = unsent = bytearray(unsent)
+            unsent += data
             return
         try:
             sent = self._send_now(data, flags)
@@ -289,7 +263,7 @@ class Pump:
             return
         if self.dst is not None:
             self._shared.loop.add_writer(self.dst_fd, self._on_writable)
-        self._unsent = bytearray(data[sent:])
+        self._unsent = memoryview(data)[sent:] if ours else bytearray(data[sent:])
         self.update_reading()
         if self.dst is None:
             self._owner.unconnected()
@@ -300,9 +274,10 @@ class Pump:
                 assert self.dst is not None, "only a connected destination is written"
                 sent = self.dst.send(self._unsent)
                 if sent < len(self._unsent):
-                    del self._unsent[:sent]
+                    self._drop_sent(self._unsent, sent)
                     return
                 self._unsent = None
+                self._count_kept()
             elif not self._unpipe():
                 return
         except (BlockingIOError, InterruptedError):
@@ -311,75 +286,19 @@ class Pump:
             self._owner.failed(self, error, writing=True)
             return
         self._shared.loop.remove_writer(self.dst_fd)
-        if self.at_end:
-            self._owner.ended(self)
-            return
         self.update_reading()
         self.side.moved_ns = now_ns = monotonic_ns()
         self._frame_may_be_over(now_ns // 1_000_000)
+        if self.at_end and not self.paused and not self.blocked:
+            self._owner.ended(self)
 
-    def _splice(self) -> bool:
-        """Move payload through a pipe; False where that is not possible and a buffer has to do."""
-        if self._encrypted:
-            return False
-        shared = self._shared
-        pipe = self._pipe = self._pipe or shared.pipes.take()
-        if pipe is None:
-            return False
-        side = self.side
-        try:
-            count = os.splice(self.src_fd, pipe.write_fd, min(side.unseen, pipe.width), flags=SPLICE_FLAGS)
-        except BlockingIOError:
-            return True
-        except OSError as error:
-            if error.errno in _NOT_SPLICEABLE:
-                self._return_pipe()
-                shared.pipes.splice_refused(error)
-                return False
-            self._owner.failed(self, error)
-            return True
-        if not count:
-            self._end()
-            return True
-        self._state.now_ns = now_ns = monotonic_ns()
-        side.passed(count)
-        self._piped = count
-        self.bytes_total += count
-        shared.stats.spliced_bytes += count
-        try:
-            if not self._unpipe():
-                shared.loop.add_writer(self.dst_fd, self._on_writable)
-                self.update_reading()
-                return True
-        except OSError as error:
-            self._owner.failed(self, error, writing=True)
-            return True
-        self._frame_may_be_over(now_ns // 1_000_000)
-        return True
-
-    def _unpipe(self) -> bool:
-        """Move what is in the pipe to the destination; False where it can not take all of it now.
-
-        Raises:
-            OSError: the destination has failed.
-        """
-        pipe = self._pipe
-        assert pipe is not None, "bytes are piped through a pipe"
-        try:
-            self._piped -= os.splice(pipe.read_fd, self.dst_fd, self._piped, flags=SPLICE_FLAGS)
-        except BlockingIOError:
-            return False
-        if self._piped:
-            return False
-        if self.side.unseen < SPLICE_BYTES_MIN:
-            self._return_pipe()
-        self._tune()
-        return True
-
-    def _return_pipe(self) -> None:
-        if self._pipe is not None:
-            self._shared.pipes.give_back(self._pipe)
-            self._pipe = None
+    def _drop_sent(self, unsent: bytearray | memoryview, sent: int) -> None:
+        """Part of what waits is written."""
+        if isinstance(unsent, bytearray):
+            del unsent[:sent]
+            self._count_kept()
+        else:
+            self._unsent = unsent[sent:]
 
     def _frame_may_be_over(self, now_ms: int) -> None:
         """Let the side act on what it could not before: a frame that ended by splice, a wait that ended meanwhile."""

@@ -9,10 +9,12 @@ from typing import Final, Protocol
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import Forward, Question, Tap
+from proxy.channel import Shared as SharedAnswer
 from proxy.config import LimitOptions
 from proxy.net.handshakes import Handshakes
 from proxy.net.hangups import Hangups
 from proxy.net.holdings import Holdings
+from proxy.net.kept import Ledger
 from proxy.net.pipes import Pipes
 from proxy.net.tls import BrokerTls
 from proxy.net.waiting_room import WaitingRoom
@@ -21,11 +23,15 @@ from proxy.worker import Worker
 from quotas.connections import ConnectionRates
 from quotas.engine import Engine
 
-__all__ = ["READ_BYTES_MAX", "Answered", "Ask", "Shared", "now_ms"]
+__all__ = ["READ_BYTES_MAX", "Answer", "Answered", "Ask", "Shared", "now_ms"]
 
 # One read takes at most this much. Larger reads would save system calls only where frames are not spliced
 # anyway.
 READ_BYTES_MAX: Final = 64 * 1024
+
+
+# One part in so many of the budget for kept bytes is the most that fetch sessions may take.
+_SESSIONS_SHARE: Final = 8
 
 
 def now_ms() -> int:
@@ -33,7 +39,7 @@ def now_ms() -> int:
     return monotonic_ns() // 1_000_000
 
 
-Answer = bytes | bytearray | Forward | Exception
+Answer = bytes | bytearray | SharedAnswer | Forward | Exception
 Answered = Callable[[Answer], None]
 Ask = Callable[[Question, Answered], None]
 """Has a question answered: later, on the loop, the callable gets the answer's frame, or what to ask the broker first,
@@ -68,6 +74,7 @@ class Shared:
     Attributes:
         ask: who answers what a channel can not answer at once.
         broker_tls: TLS towards brokers; None for plaintext.
+        kept: counts what is kept in memory for peers.
         recorder: takes the rows of those that are captured; None where nobody is.
         arrivals: connections on their way in: PROXY header or TLS handshake not done.
         worker: reads large frames beside the loop.
@@ -80,7 +87,14 @@ class Shared:
         self.engine = engine
         self.limits = limits
         self.stats = stats
-        self.sessions = SessionTable(limits.sessions_max)
+        self.sessions = SessionTable(limits.sessions_max, limits.kept_bytes_max // _SESSIONS_SHARE)
+        self.kept = Ledger(
+            limits.kept_bytes_max,
+            limits.kept_bytes_per_connection_max,
+            limits.kept_bytes_per_address_max,
+            self._tables_bytes,
+        )
+        stats.kept_bytes = lambda: self.kept.total
         self.pipes = Pipes(limits.pipes_max, stats)
         self.hangups = Hangups(loop)
         self.ask: Ask = nobody_answers
@@ -93,6 +107,10 @@ class Shared:
         self.waiting_room = WaitingRoom(loop, stats)
         self.buffer = bytearray(READ_BYTES_MAX)
         self.view = memoryview(self.buffer)  # the same bytes, for the sockets
+
+    def _tables_bytes(self) -> int:
+        """What is kept for peers whether they are connected or not."""
+        return self.sessions.kept_bytes + self.engine.kept_bytes + self.connection_rates.kept_bytes
 
     def close(self) -> None:
         """Give back what is the process's own."""

@@ -5,16 +5,20 @@
     35   UNSUPPORTED_VERSION: an entity type that nobody knows
 
 Where the file can not be changed, every entity that would have been is answered so. Blocks: see `desk`.
+
+All of 50,000 quotas are an answer of 6 MB, asked for by 20 bytes. So answers to the same question are one object in
+memory as long as any of them is waiting to be read, unless the quotas have changed meanwhile.
 """
 
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
 
 from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from protocol.messages import client_quotas
-from proxy.channel import Question
+from proxy.channel import Question, Shared
 from proxy.logs import event
 from proxy.quota_store.pace import paced, spent
 from proxy.quota_store.permissions import Permissions
@@ -22,7 +26,7 @@ from proxy.quota_store.store import QuotaStore, StoreError
 from quotas.alterations import parts_of
 from quotas.filters import FilterError, filter_of, matching
 
-__all__ = ["Answer", "answer"]
+__all__ = ["Answer", "Unread", "answer"]
 
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
 UNSUPPORTED_VERSION: Final = 35
@@ -37,23 +41,36 @@ logger = logging.getLogger(__name__)
 class Answer(NamedTuple):
     """A frame, and under which name it is counted; `altered`: the quotas are no longer what they were."""
 
-    frame: bytearray
+    frame: bytearray | Shared
     result: str
     altered: bool = False
 
 
-def answer(store: QuotaStore, permissions: Permissions, question: Question) -> Answer:
+class Described(bytearray):
+    """The frame of an answer that several connections may be owed; unlike others it can be referred to weakly."""
+
+
+Unread = WeakValueDictionary[object, Described]
+"""Answers that are not written yet, by the question and the quotas' version."""
+
+
+def answer(
+    store: QuotaStore, permissions: Permissions, question: Question, unread: Unread | None = None
+) -> Answer:
     """Answer one request.
+
+    Args:
+        unread: the caller keeps it between calls.
 
     Raises:
         WireError: its fields are not what its version has.
     """
     if question.api_key == DESCRIBE_CLIENT_QUOTAS:
-        return _describe(store, permissions, question)
+        return _describe(store, permissions, question, Unread() if unread is None else unread)
     return _alter(store, permissions, question)
 
 
-def _describe(store: QuotaStore, permissions: Permissions, question: Question) -> Answer:
+def _describe(store: QuotaStore, permissions: Permissions, question: Question, unread: Unread) -> Answer:
     version, correlation_id = question.version, question.correlation_id
     components, strict = client_quotas.read_describe(
         question.frame, question.body_at, len(question.frame), version
@@ -69,9 +86,14 @@ def _describe(store: QuotaStore, permissions: Permissions, question: Question) -
         return Answer(
             client_quotas.describe_error(version, correlation_id, code, _cut(str(error))), "refused"
         )
-    found = matching(store.definitions, wanted, paced(store.definitions.entries()))
-    entries = ((parts_of(entity), values) for entity, values in found)
-    return Answer(client_quotas.describe_answer(version, correlation_id, entries), "described")
+    key = (store.version, version, strict, tuple(components))
+    frame = unread.get(key)
+    if frame is None:
+        found = matching(store.definitions, wanted, paced(store.definitions.entries()))
+        entries = ((parts_of(entity), values) for entity, values in found)
+        frame = unread[key] = Described(client_quotas.describe_answer(version, correlation_id, entries))
+    head = bytes(frame[:4]) + correlation_id.to_bytes(4, "big", signed=True)
+    return Answer(Shared(head, memoryview(frame).toreadonly()[len(head) :]), "described")
 
 
 def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> Answer:

@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
+from weakref import WeakValueDictionary
 
 from protocol.errors import WireError
-from proxy.channel import PeerError, Question
+from proxy.channel import PeerError, Question, Shared
 from proxy.config import QuotaSettings, unenforced
 from proxy.files import Signature
-from proxy.quota_store.answers import Answer, answer
+from proxy.quota_store.answers import Answer, Unread, answer
 from proxy.quota_store.pace import paced
 from proxy.quota_store.permissions import Permissions
 from proxy.quota_store.store import QuotaStore
@@ -56,13 +57,16 @@ class QuotaDesk:
         self._permissions = _permissions(settings)
         self._requests = 0
         self._bytes = 0
+        self._unread: Unread = WeakValueDictionary()
 
     @property
     def seen(self) -> Signature:
         """The quotas file as it was last read or written by us."""
         return self._store.seen
 
-    def ask(self, question: Question, answered: Callable[[bytes | bytearray | Exception], None]) -> None:
+    def ask(
+        self, question: Question, answered: Callable[[bytes | bytearray | Shared | Exception], None]
+    ) -> None:
         """Have a request answered; `answered` is called on the loop, later."""
         size = len(question.frame)
         if self._requests >= REQUESTS_MAX or self._bytes + size > BYTES_MAX:
@@ -71,7 +75,9 @@ class QuotaDesk:
             return
         self._requests += 1
         self._bytes += size
-        work = self._loop.run_in_executor(self._thread, answer, self._store, self._permissions, question)
+        work = self._loop.run_in_executor(
+            self._thread, answer, self._store, self._permissions, question, self._unread
+        )
         work.add_done_callback(lambda done: self._done(done, size, answered))
 
     async def read(self, settings: QuotaSettings) -> tuple[Definitions, list[str]]:
@@ -103,7 +109,7 @@ class QuotaDesk:
         self,
         work: asyncio.Future[Answer],
         size: int,
-        answered: Callable[[bytes | bytearray | Exception], None],
+        answered: Callable[[bytes | bytearray | Shared | Exception], None],
     ) -> None:
         self._requests -= 1
         self._bytes -= size

@@ -75,6 +75,11 @@ class QuotaStore:
         self.read(settings)
         self._alone = False
 
+    @property
+    def version(self) -> int:
+        """Grows with every entity that changes."""
+        return self._differ
+
     def read(self, settings: QuotaSettings) -> Definitions:
         """Take new settings, and read the file if it is another one or has changed.
 

@@ -24,7 +24,7 @@ from protocol.messages.fetch_walk import FetchWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import LOCAL, Buffer, Entry
+from proxy.channel.in_flight import Buffer, Entry
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.topic_sizes import await_answers
@@ -80,11 +80,11 @@ def request(  # noqa: C901 - a call a frame costs 5 %
         if must_forward(fields):
             return _end_session(side, frame, fields_at - pos, head, fields)
         session_id = state.sessions.answer_locally(
-            state.settings.broker, fields, frame, fields_at - pos, version, now_ms
+            state.settings.broker, fields, frame, fields_at - pos, version, now_ms, state.settings.address
         )
         told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
         answer = fetch.empty_response(version, correlation_id, session_id, told_ms)
-        state.in_flight.append((correlation_id, LOCAL, version, answer))
+        state.answer_here(correlation_id, version, answer)
         state.stats.requests[FETCH] += 1
         state.stats.fetches_answered += 1
         side.signal = True

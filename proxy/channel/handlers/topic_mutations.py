@@ -29,7 +29,7 @@ from protocol.messages import topic_mutations as requests
 from protocol.messages.topic_mutations import MutationRequest, TopicMutation
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import LOCAL, Buffer, Entry
+from proxy.channel.in_flight import Buffer, Entry
 from proxy.channel.side import Side, copied, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_lookup import TopicLookup
@@ -183,7 +183,7 @@ def _forward(
     if rejected and len(rejected) == len(asked.topics):
         told_ms = _mute(state, throttle, throttle.throttle_ms(now_ms), now_ms)
         answer = answers.local_answer(asked.topics, key, version, correlation_id, told_ms)
-        state.in_flight.append((correlation_id, LOCAL, version, answer))
+        state.answer_here(correlation_id, version, answer)
         state.stats.requests[key] += 1
         side.signal = True
         return side.replace(len(frame), b"")

@@ -65,7 +65,7 @@ class Handler(socketserver.StreamRequestHandler):
                 return
             server.altered += key == 49
             asked = Question(key, version, correlation_id, frame, start, "ANONYMOUS", trusted=False)
-            self.wfile.write(answer(server.store, server.permissions, asked).frame)
+            self.wfile.write(bytes(answer(server.store, server.permissions, asked).frame))
 
 
 @pytest.fixture

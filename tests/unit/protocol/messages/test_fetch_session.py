@@ -1,14 +1,18 @@
 """Sessions that were answered locally: what is kept, what ends them, and the limits."""
 
+import tracemalloc
 from typing import Final
 
 import pytest
 
 from protocol.errors import WireError
 from protocol.messages import fetch, fetch_session
-from protocol.messages.fetch_session import IDLE_MS, SessionTable
+from protocol.messages.fetch_session import CHANGE_BYTES, IDLE_MS, SESSION_BYTES, SessionTable
+from protocol.primitives import count_bytes
 
 VERSION: Final = 11
+# What `named` names: one letter, and an entry of 28 bytes.
+NAMED_BYTES: Final = CHANGE_BYTES + 1 + 28
 # Length, key, version, correlation id, client id "c".
 BODY: Final = 15
 
@@ -30,10 +34,29 @@ def dropped(partition: int = 0) -> str:
     return "00000001 0001 74 00000001" + f"{partition:08x}"
 
 
-def answered(table: SessionTable, frame: bytes, broker: str = "b", now_ms: int = 0) -> int:
+def tagged(size: int) -> tuple[bytes, int]:
+    """Version 12: one partition whose tag section has so many bytes; and where the body begins."""
+    entry = bytes(4 + 4 + 8 + 4 + 8 + 4) + b"\x01\x00" + count_bytes(size - 1, True) + bytes(size)
+    topics = b"\x02" + b"\x02t" + b"\x02" + entry + b"\x00"
+    scalars = bytes.fromhex("ffffffff 000001f4 00000001 00000400 00 00000007 00000005")
+    raw = bytes.fromhex("0001 000c 00000009 0001 63 00") + scalars + topics + b"\x01" + b"\x01" + b"\x00"
+    return len(raw).to_bytes(4, "big") + raw, BODY + 1
+
+
+def worst(shape: str) -> tuple[str, str]:
+    """The topics and the forgotten topics of a request that names 500 partitions, each of another topic."""
+    width = 249 if shape == "long names" else 4
+    names = [f"{number:04d}".encode().ljust(width, b"x").hex() for number in range(500)]
+    head, none = f"{500:08x}", "00000000"
+    if shape == "forgotten":
+        return none, head + "".join(f"{width:04x}{name} 00000001 {500:08x}" for name in names)
+    return head + "".join(f"{width:04x}{name}" + named(1, 500)[17:] for name in names), none
+
+
+def answered(table: SessionTable, frame: bytes, broker: str = "b", now_ms: int = 0, address: str = "") -> int:
     fields = fetch.read_request(frame, BODY, len(frame), VERSION)
     assert fields is not None
-    return table.answer_locally(broker, fields, frame, BODY, VERSION, now_ms)
+    return table.answer_locally(broker, fields, frame, BODY, VERSION, now_ms, address)
 
 
 def forwarded(table: SessionTable, frame: bytes, broker: str = "b", version: int = VERSION) -> bytes | None:
@@ -158,25 +181,102 @@ def test_full_table_gives_up_the_session_that_was_idle_longest() -> None:
     assert not table.knows("b", 9)
 
 
-def test_more_changes_than_are_kept_end_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session, "CHANGES_MAX", 2)
+def test_more_bytes_than_a_session_may_have_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_session, "SESSION_BYTES_MAX", SESSION_BYTES + 2 * NAMED_BYTES)
     table = SessionTable(10)
     assert answered(table, request(5, named(1, partition=1))) == 7
     assert answered(table, request(6, named(1, partition=2))) == 7
     assert answered(table, request(7, named(2, partition=2))) == 7, "an update needs no more room"
     assert answered(table, request(8, named(1, partition=3))) == 0
     assert not table.knows("b", 7)
-    # What it held is free again.
-    assert answered(table, request(5, named(1, partition=1), session=8)) == 8
-    assert answered(table, request(6, named(1, partition=2), session=8)) == 8
+    assert table.kept_bytes == 0
 
 
-def test_forwarded_changes_free_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch_session, "CHANGES_MAX", 1)
+def test_table_counts_what_it_keeps() -> None:
     table = SessionTable(10)
+    answered(table, request(5, named(1)))
+    assert table.kept_bytes == SESSION_BYTES + NAMED_BYTES
+    answered(table, request(6, forgotten=dropped()))  # the name stays, the entry goes
+    assert table.kept_bytes == SESSION_BYTES + CHANGE_BYTES + 1
+    answered(table, request(7, named(2)))
+    assert table.kept_bytes == SESSION_BYTES + NAMED_BYTES
+    forwarded(table, request(8))
+    assert table.kept_bytes == SESSION_BYTES
+    table.broker_error("b", 7)
+    assert table.kept_bytes == 0
+
+
+def test_forwarded_changes_free_their_room() -> None:
+    table = SessionTable(10, SESSION_BYTES + NAMED_BYTES)
     for epoch in range(5, 15, 2):
         assert answered(table, request(epoch, named(epoch))) == 7
         assert forwarded(table, request(epoch + 1)) is not None
+
+
+def test_full_table_takes_from_the_address_that_keeps_most() -> None:
+    table = SessionTable(10, 4 * SESSION_BYTES)
+    for session in (1, 2, 3, 4):
+        assert answered(table, request(5, session=session), address="192.0.2.1") == session
+    assert answered(table, request(5, session=5), address="192.0.2.2") == 5
+    assert [session for session in range(1, 6) if table.knows("b", session)] == [2, 3, 4, 5]
+
+
+def test_address_that_keeps_most_gets_no_more_of_a_full_table() -> None:
+    table = SessionTable(10, 2 * SESSION_BYTES)
+    assert answered(table, request(5, session=1), address="192.0.2.1") == 1
+    assert answered(table, request(5, session=2), address="192.0.2.2") == 2
+    assert answered(table, request(5, session=3), address="192.0.2.1") == 0
+    assert (table.knows("b", 1), table.knows("b", 2)) == (True, True)
+
+
+def test_sessions_that_are_idle_are_forgotten() -> None:
+    table = SessionTable(10)
+    answered(table, request(5, session=1), now_ms=0)
+    answered(table, request(5, session=2), now_ms=1)
+    assert table.expire(IDLE_MS - 1) == 0
+    assert table.expire(IDLE_MS) == 1
+    assert (table.knows("b", 1), table.knows("b", 2)) == (False, True)
+    assert table.expire(IDLE_MS + 1) == 1
+    assert table.kept_bytes == 0
+
+
+def test_tags_that_no_consumer_sends_end_the_session() -> None:
+    table = SessionTable(10)
+    for size, kept in ((100, 7), (1000, 0), (200, 7)):
+        frame, body = tagged(size)
+        fields = fetch.read_request(frame, body, len(frame), 12)
+        assert fields is not None
+        assert table.answer_locally("b", fields, frame, body, 12, 0) == kept
+
+
+def test_topic_that_can_not_be_ends_the_session() -> None:
+    table = SessionTable(10)
+    topic = "00000001 0100" + 256 * "74" + named(1)[17:]
+    assert answered(table, request(5, topic)) == 0
+
+
+def test_request_that_is_too_long_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = request(5, named(1))
+    monkeypatch.setattr(fetch_session, "REQUEST_BYTES_MAX", len(frame) - BODY)
+    table = SessionTable(10)
+    assert answered(table, frame) == 7
+    monkeypatch.setattr(fetch_session, "REQUEST_BYTES_MAX", len(frame) - BODY - 1)
+    monkeypatch.setattr(fetch_session, "full_topics", None)
+    assert answered(table, frame) == 0
+    assert table.kept_bytes == 0
+
+
+@pytest.mark.parametrize("shape", ["short names", "long names", "forgotten"])
+def test_worst_changes_take_no_more_memory_than_they_count(shape: str) -> None:
+    table = SessionTable(1000)
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for session in range(1, 21):
+        assert answered(table, request(5, *worst(shape), session=session)) == session
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert taken <= table.kept_bytes
+    assert taken > table.kept_bytes // 4, "the count is not far off either"
 
 
 def test_version_that_changes_midway_starts_the_session_anew() -> None:

@@ -117,6 +117,8 @@ class Rig:
         gateway: bool = False,
         send_buffer: int = 0,
         another: AnotherWay | None = None,
+        from_address: str = "192.0.2.1",
+        answers_quotas: bool = False,
     ) -> End:
         """Connect one client; `send_buffer` narrows what the proxy can send it at once."""
         sock = socket.create_connection(self._front.getsockname())
@@ -125,7 +127,11 @@ class Rig:
         if send_buffer:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
         settings = ChannelSettings(
-            broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
+            broker=1,
+            address_map=gateway_address if gateway else None,
+            frame_bytes_max=FRAME_BYTES_MAX,
+            address=from_address,
+            answers_quotas=answers_quotas,
         )
         target = self.back.getsockname()[:2] if upstream == KNOWN else upstream
         peer = f"{address[0]}:{address[1]}"

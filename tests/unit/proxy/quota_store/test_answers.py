@@ -10,10 +10,10 @@ from protocol.errors import WireError
 from protocol.header import body_start
 from protocol.messages import client_quotas_calls
 from protocol.messages.client_quotas import Alteration, Component
-from proxy.channel import Question
+from proxy.channel import Question, Shared
 from proxy.config import QuotaSettings
 from proxy.quota_store import QuotaStore
-from proxy.quota_store.answers import Answer, answer
+from proxy.quota_store.answers import Answer, Unread, answer
 from proxy.quota_store.permissions import Permissions
 from quotas.entities import Entity
 
@@ -68,7 +68,48 @@ def test_description(store: QuotaStore, version: int) -> None:
     made = answer(store, NOBODY, describe(("user", 0, "ann"), version=version))
     assert made[1:] == ("described", False)
     assert described(made, version) == (0, None, {USER: {RATE: 1000.0}})
-    assert int.from_bytes(made.frame[4:8], "big") == 5
+    assert int.from_bytes(bytes(made.frame)[4:8], "big") == 5
+
+
+def rest_of(made: Answer) -> object:
+    """The object that answers may share."""
+    assert isinstance(made.frame, Shared)
+    return made.frame.rest.obj
+
+
+def test_unread_answers_to_the_same_question_are_in_memory_once(store: QuotaStore) -> None:
+    unread = Unread()
+    asked = describe(strict=False)
+    first, second = (
+        answer(store, NOBODY, asked._replace(correlation_id=number), unread) for number in (1, -2)
+    )
+    assert rest_of(first) is rest_of(second)
+    assert bytes(first.frame)[4:8] == b"\0\0\0\1"
+    assert bytes(second.frame)[4:8] == b"\xff\xff\xff\xfe"
+    assert described(first) == described(second)
+
+
+def test_answers_to_other_questions_are_not_shared(store: QuotaStore) -> None:
+    unread = Unread()
+    asked = (describe(strict=False), describe(strict=True), describe(("user", 0, "ann")), describe(version=0))
+    made = [answer(store, NOBODY, question, unread) for question in asked]
+    assert len({id(rest_of(one)) for one in made}) == 4
+
+
+def test_changed_quotas_are_described_anew(store: QuotaStore) -> None:
+    unread = Unread()
+    before = answer(store, NOBODY, describe(("user", 0, "ann")), unread)
+    answer(store, NOBODY, alter((USER, ((RATE, 5.0),))), unread)
+    after = answer(store, NOBODY, describe(("user", 0, "ann")), unread)
+    assert described(before)[2] != described(after)[2] == {USER: {RATE: 5.0}}
+
+
+def test_answers_that_were_read_are_not_kept(store: QuotaStore) -> None:
+    unread = Unread()
+    made = answer(store, NOBODY, describe(strict=False), unread)
+    assert len(unread) == 1
+    del made
+    assert len(unread) == 0
 
 
 def test_description_of_everything(store: QuotaStore) -> None:
@@ -126,7 +167,7 @@ def test_alteration_by_who_may_not(store: QuotaStore) -> None:
 
 def test_refusal_repeats_little_of_a_long_principal(store: QuotaStore) -> None:
     asked = alter(*([((), ())] * 10_000), trusted=False)._replace(user="x" * 1000)
-    assert len(answer(store, NOBODY, asked).frame) < 10_000 * 150
+    assert len(bytes(answer(store, NOBODY, asked).frame)) < 10_000 * 150
 
 
 def test_alteration_without_a_file_tells_the_reason() -> None:

@@ -9,7 +9,7 @@ import pytest
 from protocol.errors import WireError
 from protocol.header import body_start
 from protocol.messages import client_quotas_calls
-from proxy.channel import PeerError, Question
+from proxy.channel import PeerError, Question, Shared
 from proxy.config import QuotaSettings
 from proxy.errors import ConfigError
 from proxy.files import signature
@@ -40,11 +40,13 @@ class Office:
             lambda: self.events.append("altered"),
         )
 
-    async def ask(self, question: Question) -> bytes | bytearray | Exception:
+    async def ask(self, question: Question) -> bytes | bytearray | Shared | Exception:
         """Ask, and wait for the answer."""
-        answered: asyncio.Future[bytes | bytearray | Exception] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[bytes | bytearray | Shared | Exception] = (
+            asyncio.get_running_loop().create_future()
+        )
 
-        def take(answer: bytes | bytearray | Exception) -> None:
+        def take(answer: bytes | bytearray | Shared | Exception) -> None:
             self.events.append("answered")
             answered.set_result(answer)
 
@@ -72,7 +74,7 @@ def alteration(rate: float | None, *, user: str = "ANONYMOUS", trusted: bool = T
     return Question(49, 0, 1, frame, start, user, trusted)
 
 
-def code(answer: bytes | bytearray | Exception) -> int:
+def code(answer: bytes | bytearray | Shared | Exception) -> int:
     assert not isinstance(answer, Exception), repr(answer)
     ((_, found, _),) = client_quotas_calls.read_alter_answer(bytes(answer), 0)
     return found
