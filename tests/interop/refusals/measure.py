@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
 from tests.interop.families import Family
@@ -25,6 +25,8 @@ RECORD_BYTES: Final = 100_000
 # KafkaJS waits for each call: so many records are one call.
 KAFKAJS_CALL_RECORDS: Final = 5
 RUN_SECONDS_MAX: Final = 60.0
+# Where every request is refused: longer than aiokafka's 40 s, shorter than the others' two minutes and more.
+ENDLESS_SECONDS: Final = 50.0
 _READ_SECONDS_MAX: Final = 30.0
 _INDEX_DIGITS: Final = 10
 
@@ -36,6 +38,7 @@ class Setting:
     acks: str = "default"
     idempotence: str = "default"
     calls: int = 1
+    transactional: bool = False
     records: int = RECORDS
     size: int = RECORD_BYTES
 
@@ -51,6 +54,8 @@ class Outcome:
         silent: records that it neither called delivered nor failed.
         duplicated: records that are there more than once, each counted as often as it is too often.
         reordered: records whose first appearance comes after that of a later record.
+        gave_up: it failed a record while every request was refused.
+        survived_rounds: refusals before the last one.
         message: the first error that the user was told.
     """
 
@@ -67,8 +72,8 @@ class Outcome:
     duplicated: int = 0
     reordered: int = 0
     errors: int = 0
-    first_failed_ms: int = -1
-    failed_after: int = 0
+    gave_up: bool = False
+    survived_rounds: int = 0
     message: str = ""
     hung: str = ""
     log: str = field(default="", repr=False)
@@ -101,22 +106,27 @@ def judge(sent: int, failed: set[int], delivered: int, found: list[int]) -> Coun
 
 
 def read(bootstrap: str, topic: str) -> list[int]:
-    """Return the numbers of a topic's records in partition 0, in their order there."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False})
-    partition = TopicPartition(topic, 0, 0)
-    _low, high = consumer.get_watermark_offsets(partition, timeout=_READ_SECONDS_MAX)
-    consumer.assign([partition])
+    """Return the numbers of a topic's committed records in partition 0, in their order there."""
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": topic,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[int] = []
-    last = -1
     deadline = time.monotonic() + _READ_SECONDS_MAX
-    while last < high - 1:
-        messages: list[Message] = consumer.consume(500, 0.2)
-        for message in messages:
+    ended = False
+    while not ended:
+        assert time.monotonic() < deadline, f"{topic} does not end"
+        for message in consumer.consume(500, 0.2):
             error = message.error()
-            assert error is None, str(error)
-            found.append(int((message.value() or b"")[:_INDEX_DIGITS]))
-            last = message.offset() or 0
-        assert time.monotonic() < deadline, f"{topic} ends at {high}, read until {last}"
+            if error is None:
+                found.append(int((message.value() or b"")[:_INDEX_DIGITS]))
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, str(error)
+                ended = True
     consumer.close()
     return found
 
@@ -131,9 +141,7 @@ class Rig:
             for lane in range(lanes)
         ]
         self.cluster = Cluster(ClusterOptions(nodes=1, listeners=tuple(listeners)))
-        self.relays = [
-            Relay(port, (HOST, broker)) for port, broker in zip(outer, inner, strict=True)
-        ]
+        self.relays = [Relay(port, (HOST, broker)) for port, broker in zip(outer, inner, strict=True)]
         self.outer = outer
 
     def bootstrap(self, lane: int) -> str:
@@ -148,21 +156,27 @@ def produce(
     topic = f"refused-{secrets.token_hex(4)}"
     create(rig.cluster, topic, partitions=1, replication=1, configs={})
     words = options(
-        rig.bootstrap(lane), topic, topic, acks=setting.acks, idempotence=setting.idempotence,
-        records=setting.records, size=setting.size,
+        rig.bootstrap(lane),
+        topic,
+        topic,
+        acks=setting.acks,
+        idempotence=setting.idempotence,
+        records=setting.records,
+        size=setting.size,
     )
     if family.name == "kafkajs":
         words += ["--outstanding", str(KAFKAJS_CALL_RECORDS), "--calls", str(setting.calls)]
+    if setting.transactional:
+        words += ["--transactional-id", topic]
     counts = rig.relays[lane].begin(script)
     outcome = Outcome(family.name, setting, script, counts)
     started = time.monotonic()
     with Crowd(directory) as crowd:
-        run = crowd.start(family, "produce", *words)
-        try:
-            run.wait(RUN_SECONDS_MAX)
-        except DriverError as error:
-            outcome.hung = str(error).split("\n", 1)[0]
+        run = crowd.start(family, "transact" if setting.transactional else "produce", *words)
+        _wait(crowd, run, outcome)
         outcome.seconds = time.monotonic() - started
+        outcome.survived_rounds = max(0, counts.rounds - 1)
+        run.stop()
         _report(run, outcome)
         found = read(rig.cluster.bootstrap(), topic)
     rig.relays[lane].begin(None)
@@ -170,9 +184,22 @@ def produce(
     return outcome
 
 
+def _wait(crowd: Crowd, run: Run, outcome: Outcome) -> None:
+    """Wait until the driver ends or, where every request is refused, until it gives a record up."""
+    script = outcome.script
+    try:
+        if script.always_after and not script.rounds_max:
+            outcome.gave_up = crowd.until(lambda: bool(run.events("failed")), ENDLESS_SECONDS)
+        else:
+            run.wait(RUN_SECONDS_MAX)
+    except DriverError as error:
+        outcome.hung = str(error).split("\n", 1)[0]
+
+
 def _report(run: Run, outcome: Outcome) -> None:
     outcome.log = run.log()[-20_000:]
-    if errors := run.events("error"):
+    errors = run.events("error")
+    if errors:
         outcome.message = errors[0].text("message")
         outcome.errors = len(errors)
 
@@ -183,13 +210,13 @@ def _judge(run: Run, outcome: Outcome, found: list[int]) -> None:
         for index in event.items("indexes"):
             assert isinstance(index, int), f"indexes of {event} are no numbers"
             failed.add(index)
-    produced = run.events("produced")
-    delivered = produced[-1].number("records") if produced else 0
-    sent = outcome.setting.records
-    if produced:
+    if outcome.setting.transactional:
+        delivered = outcome.setting.records if run.events("transacted") else 0
+    elif produced := run.events("produced"):
+        delivered = produced[-1].number("records")
         outcome.seconds = produced[-1].number("last_ms") / 1000
         outcome.slowest_ms = produced[-1].number("slowest_ms")
-    for name, number in judge(sent, failed, delivered, found).items():
-        if name == "lost" and not produced:
-            continue  # a driver that did not end has called nothing delivered
+    else:
+        return  # a driver that did not end has called nothing delivered
+    for name, number in judge(outcome.setting.records, failed, delivered, found).items():
         setattr(outcome, name, number)

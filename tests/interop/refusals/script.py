@@ -10,10 +10,13 @@ from typing import Final
 
 
 class Way(Enum):
-    """How a request is refused."""
+    """How a request is refused.
 
-    # An error code for each partition, the records dropped; responses still owed, then FIN, and what arrives is read and
-    # dropped until the client closes; responses still owed, then RST.
+    ERROR: an error code for each partition, the records dropped.
+    CLOSE: responses still owed, then FIN; what arrives is read and dropped until the client closes.
+    RESET: responses still owed, then RST.
+    """
+
     ERROR = "error"
     CLOSE = "close"
     RESET = "reset"

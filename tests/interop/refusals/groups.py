@@ -1,0 +1,95 @@
+"""A soft close of the connection on which a group member fetches: does it stay, and read each record once?
+
+Also which APIs share a connection: a refused Produce closes only what the client sends on that connection.
+"""
+
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.interop.families import Family
+from tests.interop.refusals.measure import Rig
+from tests.interop.refusals.script import FETCH, PRODUCE, Counts, Script, Way
+from tests.interop.runs import Crowd, DriverError, options
+from tests.support.raw_topics import batch, create, describe, write
+
+RECORDS: Final = 1000
+_RECORD_BYTES: Final = 1000
+_BATCH_RECORDS: Final = 50
+_FETCH_BYTES: Final = 100_000
+_CONSUME_SECONDS: Final = 40
+_SLACK_SECONDS: Final = 20.0
+INDEX_SUM: Final = RECORDS * (RECORDS - 1) // 2
+# JoinGroup, Heartbeat, LeaveGroup, SyncGroup, OffsetCommit, OffsetFetch, ConsumerGroupHeartbeat.
+_GROUP_APIS: Final = {11, 12, 13, 14, 8, 9, 68}
+CLOSE_FETCHES: Final = Script(Way.CLOSE, api_key=FETCH, every=4, rounds_max=3, hold_seconds=0.0)
+
+
+@dataclass(slots=True)
+class Membership:
+    """What a group member saw."""
+
+    family: str
+    counts: Counts
+    records: int = 0
+    index_sum: int = 0
+    rebalances: int = 0
+    errors: int = 0
+    seconds: float = 0.0
+    hung: str = ""
+    message: str = ""
+    produce_with: set[int] = field(default_factory=set)
+
+    @property
+    def fetches_with_group(self) -> bool:
+        """Whether Fetch and group requests shared a connection."""
+        return any(FETCH in apis and apis & _GROUP_APIS for apis in self.counts.apis)
+
+    @property
+    def survived(self) -> bool:
+        """Whether each record was read once, without a rebalance."""
+        return (
+            not self.hung and not self.rebalances and (self.records, self.index_sum) == (RECORDS, INDEX_SUM)
+        )
+
+
+def consume(rig: Rig, lane: int, family: Family, directory: Path) -> Membership:
+    """Read a filled topic as a member of a group whose fetching connection is closed three times."""
+    topic = f"group-{secrets.token_hex(4)}"
+    create(rig.cluster, topic, partitions=1, replication=1, configs={})
+    described = describe(rig.cluster, topic)
+    for first in range(0, RECORDS, _BATCH_RECORDS):
+        values = [
+            f"{index:010d}".encode().ljust(_RECORD_BYTES) for index in range(first, first + _BATCH_RECORDS)
+        ]
+        write(rig.cluster.address(1), described, 0, batch(values))
+    words = options(
+        rig.bootstrap(lane),
+        topic,
+        topic,
+        group=topic,
+        records=RECORDS,
+        seconds=_CONSUME_SECONDS,
+        fetch_bytes=_FETCH_BYTES,
+    )
+    member = Membership(family.name, rig.relays[lane].begin(CLOSE_FETCHES))
+    with Crowd(directory) as crowd:
+        run = crowd.start(family, "consume", *words)
+        try:
+            line = run.wait(_CONSUME_SECONDS + _SLACK_SECONDS).last("consumed")
+        except DriverError as error:
+            member.hung = str(error).split("\n", 1)[0]
+            return member
+        member.records, member.index_sum = line.number("records"), line.number("index_sum")
+        member.rebalances, member.errors = line.number("rebalances"), line.number("errors")
+        member.seconds = line.number("last_ms") / 1000
+        if errors := run.events("error"):
+            member.message = errors[0].text("message")
+    rig.relays[lane].begin(None)
+    return member
+
+
+def shared_with_produce(counts: Counts) -> set[int]:
+    """Return the API keys seen on connections that carried Produce."""
+    return {key for apis in counts.apis if PRODUCE in apis for key in apis}
