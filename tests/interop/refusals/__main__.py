@@ -33,7 +33,7 @@ class Results:
     """What was measured, by section."""
 
     outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
-    members: list[Membership] = field(default_factory=list)
+    members: list[tuple[Membership, Membership]] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
 
 
@@ -47,6 +47,11 @@ def produced(families: list[Family], section: str) -> list[tuple[Family, Setting
         ],
         "acks0": lambda _family: [(cases.ACKS_0, way) for way in cases.ACKS_0_WAYS],
         "transactions": lambda _family: [(cases.TRANSACTION, way) for way in cases.TRANSACTION_WAYS],
+        "again": lambda family: [
+            (plain, way)
+            for way in cases.AGAIN_WAYS
+            for _ in range(cases.AGAIN_RUNS if family.name == cases.AGAIN_FAMILY else 0)
+        ],
         "endless": lambda _family: [(cases.ENDLESS, way) for way in cases.ENDLESS_WAYS],
     }
     return [(family, setting, way) for family in families for setting, way in chosen[section](family)]
@@ -84,10 +89,14 @@ def measure(rig: Rig, families: list[Family], sections: list[str], directory: Pa
         with Crowd(directory) as crowd:
             run = crowd.start(family, "capabilities").wait(60)
             results.versions[family.name] = run.last("capabilities").text("client")
+    # The first to need a coordinator waits for it: that is no client that is measured.
+    first = next(family for family in FAMILIES if family.name == "librdkafka")
+    consume(rig, 0, first, directory, None)
+    produce(rig, 0, first, cases.TRANSACTION, cases.NOTHING, directory)
     for section in sections:
         if section == "groups":
             side_by_side(_LANES, [_group(rig, family, directory, results) for family in families])
-            results.members.sort(key=lambda member: list(results.versions).index(member.family))
+            results.members.sort(key=lambda pair: list(results.versions).index(pair[0].family))
             continue
         todo = produced(families, section)
         found: dict[int, Outcome] = {}
@@ -99,7 +108,8 @@ def measure(rig: Rig, families: list[Family], sections: list[str], directory: Pa
 
 def _group(rig: Rig, family: Family, directory: Path, results: Results) -> Callable[[int], None]:
     def work(lane: int) -> None:
-        results.members.append(consume(rig, lane, family, directory))
+        calm = consume(rig, lane, family, directory, None)
+        results.members.append((calm, consume(rig, lane, family, directory)))
 
     return work
 

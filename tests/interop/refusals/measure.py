@@ -26,7 +26,7 @@ RECORD_BYTES: Final = 100_000
 KAFKAJS_CALL_RECORDS: Final = 5
 RUN_SECONDS_MAX: Final = 60.0
 # Where every request is refused: longer than aiokafka's 40 s, shorter than the others' two minutes and more.
-ENDLESS_SECONDS: Final = 50.0
+ENDLESS_SECONDS: Final = 60.0
 _READ_SECONDS_MAX: Final = 30.0
 _INDEX_DIGITS: Final = 10
 
@@ -132,21 +132,29 @@ def read(bootstrap: str, topic: str) -> list[int]:
 
 
 class Rig:
-    """One broker with a listener and a relay for each lane, so that runs may go on side by side."""
+    """Brokers with a listener and a relay for each lane, so that runs may go on side by side.
 
-    def __init__(self, lanes: int) -> None:
-        inner, outer = free_ports(lanes), free_ports(lanes)
+    More than one broker: a client that loses its only one takes its metadata for lost (KIP-1102).
+    """
+
+    def __init__(self, lanes: int, nodes: int = 2) -> None:
+        inner, outer = free_ports(lanes * nodes), free_ports(lanes * nodes)
+        parts = [range(lane * nodes, (lane + 1) * nodes) for lane in range(lanes)]
         listeners = [
-            Listener(f"LANE{lane}", ports=(inner[lane],), advertised=((HOST, outer[lane]),))
-            for lane in range(lanes)
+            Listener(
+                f"LANE{lane}",
+                ports=tuple(inner[at] for at in part),
+                advertised=tuple((HOST, outer[at]) for at in part),
+            )
+            for lane, part in enumerate(parts)
         ]
-        self.cluster = Cluster(ClusterOptions(nodes=1, listeners=tuple(listeners)))
-        self.relays = [Relay(port, (HOST, broker)) for port, broker in zip(outer, inner, strict=True)]
-        self.outer = outer
+        self.cluster = Cluster(ClusterOptions(nodes=nodes, listeners=tuple(listeners)))
+        self.relays = [Relay({outer[at]: (HOST, inner[at]) for at in part}) for part in parts]
+        self._bootstraps = [",".join(f"{HOST}:{outer[at]}" for at in part) for part in parts]
 
     def bootstrap(self, lane: int) -> str:
         """Return where a lane's clients connect."""
-        return f"{HOST}:{self.outer[lane]}"
+        return self._bootstraps[lane]
 
 
 def produce(

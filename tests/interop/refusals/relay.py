@@ -1,15 +1,17 @@
-"""A relay between clients and one broker that refuses Produce requests by a script.
+"""A relay between clients and brokers that refuses Produce requests by a script.
 
-It stands at the address that the broker advertises, so that it rewrites nothing. It stores and forwards whole frames:
+It stands at the addresses that the brokers advertise, so that it rewrites nothing. It stores and forwards whole frames:
 what is measured is the client, not the relay. Requests are decoded with kafka-python, and only those that are refused.
 """
 
 import asyncio
 import contextlib
+import functools
 import socket
 import struct
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
@@ -40,11 +42,10 @@ class _Connection:
 
 
 class Relay:
-    """Listens on one port and relays to one broker; the script may be changed between runs with `begin`."""
+    """Listens on each port of `routes` and relays to its broker; the script is changed with `begin`."""
 
-    def __init__(self, port: int, broker: Address) -> None:
-        self._port = port
-        self._broker = broker
+    def __init__(self, routes: Mapping[int, Address]) -> None:
+        self._routes = dict(routes)
         self._script: Script | None = None
         self.counts = Counts()
         self._loop = asyncio.new_event_loop()
@@ -75,15 +76,21 @@ class Relay:
             self._loop.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._connected, HOST, self._port)
+        servers = [
+            await asyncio.start_server(functools.partial(self._connected, broker), HOST, port)
+            for port, broker in self._routes.items()
+        ]
         self._started.set()
         await self._stopping.wait()
-        server.close()
+        for server in servers:
+            server.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _connected(
+        self, broker: Address, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         task = asyncio.current_task()
         assert task is not None, "a connection is handled in a task"
         self._tasks.add(task)
@@ -93,7 +100,7 @@ class Relay:
         apis: set[int] = set()
         counts.apis.append(apis)
         try:
-            answers, upstream = await asyncio.open_connection(*self._broker)
+            answers, upstream = await asyncio.open_connection(*broker)
             connection = _Connection(reader, writer, answers, upstream, apis)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._requests(connection))
@@ -120,6 +127,7 @@ class Relay:
                 if refuses(script, self.counts):
                     await self._refuse(connection, script, frame, version)
                     continue
+                await asyncio.sleep(script.pace_seconds)
             await _pass(connection, frame, key, version)
             self.counts.pipelined_max = max(self.counts.pipelined_max, connection.owed.qsize())
 

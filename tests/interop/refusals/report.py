@@ -7,7 +7,7 @@ from tests.interop.refusals import cases
 from tests.interop.refusals.groups import RECORDS, Membership
 from tests.interop.refusals.measure import Outcome, Setting
 
-SECTIONS: Final = ("defaults", "settings", "transactions", "endless", "acks0", "groups")
+SECTIONS: Final = ("defaults", "again", "settings", "transactions", "endless", "acks0", "groups")
 _BEGIN: Final = "<!-- what `make refusals` measured begins -->"
 _END: Final = "<!-- what `make refusals` measured ends -->"
 # More seconds a refusal than the ways that are good take: told beside "ok".
@@ -92,6 +92,16 @@ def _by_setting(outcomes: Sequence[Outcome]) -> str:
     return _table(["", "", *ways], [[*row, *(cell.get((*row, way), "") for way in ways)] for row in rows])
 
 
+def _again(outcomes: Sequence[Outcome]) -> str:
+    """Runs, and how many of them went wrong."""
+    rows = []
+    for way in dict.fromkeys(outcome.script.name for outcome in outcomes):
+        runs = [outcome for outcome in outcomes if outcome.script.name == way]
+        wrong = [verdict(outcome) for outcome in runs if not outcome.survived]
+        rows.append([way, str(len(runs)), str(len(wrong)), "; ".join(wrong)])
+    return _table(["", "runs", "not ok", ""], rows)
+
+
 def _endless(outcomes: Sequence[Outcome]) -> str:
     def told(outcome: Outcome) -> str:
         rounds = outcome.survived_rounds
@@ -126,32 +136,41 @@ def _acks_0(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def _members(members: Sequence[Membership]) -> str:
+def _members(members: Sequence[tuple[Membership, Membership]]) -> str:
     rows = [
         [
             member.family,
-            "yes" if member.fetches_with_group else "no",
+            "yes" if calm.fetches_with_group else "no",
             str(member.counts.rounds),
-            str(member.records),
-            "ok" if member.survived else f"{member.rebalances} rebalances, {member.hung}",
-            str(member.errors),
-            f"{member.seconds:.1f}",
+            "each once" if member.read_each_once else f"{member.records} of {RECORDS} {member.hung}",
+            f"{member.rebalances} ({calm.rebalances})",
+            f"{member.errors} ({calm.errors})",
+            f"{member.seconds:.1f} ({calm.seconds:.1f})",
         ]
-        for member in members
+        for calm, member in members
     ]
-    head = ["", "Fetch and group share a connection", "closed", f"read of {RECORDS}", "", "errors told", "s"]
+    head = [
+        "",
+        "Fetch and group on one connection",
+        "closed",
+        "records read",
+        "rebalances (without closes)",
+        "errors told",
+        "s",
+    ]
     return _table(head, rows)
 
 
 def tables(
     outcomes: Mapping[str, Sequence[Outcome]],
-    members: Sequence[Membership],
+    members: Sequence[tuple[Membership, Membership]],
     versions: Mapping[str, str],
     today: str,
 ) -> str:
     """Return all tables as Markdown."""
     named = {
         "defaults": ("Default settings", _by_way),
+        "again": (f"{cases.AGAIN_FAMILY} again and again", _again),
         "settings": ("Other settings", _by_setting),
         "transactions": ("Transactions", _by_way),
         "endless": ("Every request refused", _endless),

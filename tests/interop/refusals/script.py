@@ -45,6 +45,8 @@ class Script:
         every: each n-th request of `api_key` is refused; 0: none.
         behind_seconds: with Way.ERROR, Produce requests on the same connection that arrive so long after a refusal
             are refused as well; 0: only the one.
+        pace_seconds: each request that passes is held so long, so that a client that awaits no response is not done
+            before the first refusal.
         always_after: all requests after so many are refused; 0: never.
         rounds_max: refusals, those behind them not counted, after which everything passes; 0: no end.
     """
@@ -56,6 +58,7 @@ class Script:
     behind_seconds: float = 0.0
     throttle_time_ms: int = 250
     hold_seconds: float = 0.3
+    pace_seconds: float = 0.0
     always_after: int = 0
     rounds_max: int = 0
 
@@ -63,7 +66,7 @@ class Script:
     def name(self) -> str:
         """What the tables call it."""
         if self.way is not Way.ERROR:
-            return self.way.value
+            return str(self.way.value)
         behind = " + behind" if self.behind_seconds else ""
         return f"{self.error_code} {ERROR_NAMES[self.error_code]}{behind}"
 
@@ -86,7 +89,6 @@ class Counts:
     behind: int = 0
     connections: int = 0
     pipelined_max: int = 0
-    first_ms: float = 0.0
     apis: list[set[int]] = field(default_factory=list)
 
 

@@ -120,6 +120,8 @@ async function produceWith(options, compression) {
     }, (error) => tally.failed(messages.map((_, at) => first + at), error)).then(() => pending.delete(call))
     pending.add(call)
     if (pending.size >= options.calls) await Promise.race(pending)
+    // Without responses no call waits for the network, and a closed connection would not be seen.
+    if (options.acks === '0') await new Promise(setImmediate)
   }
   await Promise.all(pending)
   await producer.disconnect()
