@@ -19,7 +19,7 @@ from tests.cluster import processes
 from tests.interop.families import FAMILIES, ROOT, Family
 from tests.interop.refusals import cases, report
 from tests.interop.refusals.groups import Membership, consume
-from tests.interop.refusals.measure import Outcome, Rig, Setting, produce
+from tests.interop.refusals.measure import Lane, Outcome, Rig, Setting, produce
 from tests.interop.refusals.script import Script
 from tests.interop.runs import Crowd
 
@@ -57,14 +57,14 @@ def produced(families: list[Family], section: str) -> list[tuple[Family, Setting
     return [(family, setting, way) for family in families for setting, way in chosen[section](family)]
 
 
-def side_by_side(lanes: int, work: list[Callable[[int], None]]) -> None:
+def side_by_side(lanes: list[Lane], work: list[Callable[[Lane], None]]) -> None:
     """Do pieces of work, each in a lane of its own; the first error ends all."""
-    waiting: queue.SimpleQueue[Callable[[int], None]] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[Callable[[Lane], None]] = queue.SimpleQueue()
     for piece in work:
         waiting.put(piece)
     errors: list[Exception] = []
 
-    def run(lane: int) -> None:
+    def run(lane: Lane) -> None:
         with contextlib.suppress(queue.Empty):
             while not errors:
                 piece = waiting.get_nowait()
@@ -73,7 +73,7 @@ def side_by_side(lanes: int, work: list[Callable[[int], None]]) -> None:
                 except Exception as error:  # noqa: BLE001  # told by the main thread
                     errors.append(error)
 
-    threads = [threading.Thread(target=run, args=(lane,)) for lane in range(lanes)]
+    threads = [threading.Thread(target=run, args=(lane,)) for lane in lanes]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -91,35 +91,35 @@ def measure(rig: Rig, families: list[Family], sections: list[str], directory: Pa
             results.versions[family.name] = run.last("capabilities").text("client")
     # The first to need a coordinator waits for it: that is no client that is measured.
     first = next(family for family in FAMILIES if family.name == "librdkafka")
-    consume(rig, 0, first, directory, None)
-    produce(rig, 0, first, cases.TRANSACTION, cases.NOTHING, directory)
+    consume(rig.lanes[0], first, directory, None)
+    produce(rig.lanes[0], first, cases.TRANSACTION, cases.NOTHING, directory)
     for section in sections:
         if section == "groups":
-            side_by_side(_LANES, [_group(rig, family, directory, results) for family in families])
+            side_by_side(rig.lanes[:_LANES], [_group(family, directory, results) for family in families])
             results.members.sort(key=lambda pair: list(results.versions).index(pair[0].family))
             continue
         todo = produced(families, section)
         found: dict[int, Outcome] = {}
-        work = [_case(rig, number, case, directory, found) for number, case in enumerate(todo)]
-        side_by_side(_ENDLESS_LANES if section == "endless" else _LANES, work)
+        work = [_case(number, case, directory, found) for number, case in enumerate(todo)]
+        side_by_side(rig.lanes[: _ENDLESS_LANES if section == "endless" else _LANES], work)
         results.outcomes[section] = [found[number] for number in range(len(todo))]
     return results
 
 
-def _group(rig: Rig, family: Family, directory: Path, results: Results) -> Callable[[int], None]:
-    def work(lane: int) -> None:
-        calm = consume(rig, lane, family, directory, None)
-        results.members.append((calm, consume(rig, lane, family, directory)))
+def _group(family: Family, directory: Path, results: Results) -> Callable[[Lane], None]:
+    def work(lane: Lane) -> None:
+        calm = consume(lane, family, directory, None)
+        results.members.append((calm, consume(lane, family, directory)))
 
     return work
 
 
 def _case(
-    rig: Rig, number: int, case: tuple[Family, Setting, Script], directory: Path, found: dict[int, Outcome]
-) -> Callable[[int], None]:
-    def work(lane: int) -> None:
+    number: int, case: tuple[Family, Setting, Script], directory: Path, found: dict[int, Outcome]
+) -> Callable[[Lane], None]:
+    def work(lane: Lane) -> None:
         family, setting, script = case
-        outcome = produce(rig, lane, family, setting, script, directory)
+        outcome = produce(lane, family, setting, script, directory)
         found[number] = outcome
         print(report.line(outcome), file=sys.stderr, flush=True)
 
@@ -142,8 +142,8 @@ def main() -> int:
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-refusals-")))
         stack.enter_context(rig.cluster)
-        for relay in rig.relays:
-            stack.enter_context(relay)
+        for lane in rig.lanes:
+            stack.enter_context(lane.relay)
         results = measure(rig, families, sections, directory)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     text = report.tables(results.outcomes, results.members, results.versions, today)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.interop.families import Family
-from tests.interop.refusals.measure import Rig
+from tests.interop.refusals.measure import Lane
 from tests.interop.refusals.script import FETCH, Counts, Script, Way
 from tests.interop.runs import Crowd, DriverError, options
 from tests.support.raw_topics import batch, create, describe, write
@@ -50,31 +50,29 @@ class Membership:
         return not self.hung and (self.records, self.index_sum) == (RECORDS, INDEX_SUM)
 
 
-def consume(
-    rig: Rig, lane: int, family: Family, directory: Path, script: Script | None = CLOSE_FETCHES
-) -> Membership:
+def consume(lane: Lane, family: Family, directory: Path, script: Script | None = CLOSE_FETCHES) -> Membership:
     """Read a filled topic as a member of a group whose fetching connections are closed three times."""
     topic = f"group-{secrets.token_hex(4)}"
     # One partition on each broker: one of them is also where the group's coordinator is.
-    create(rig.cluster, topic, partitions=len(rig.cluster.nodes), replication=1, configs={})
-    described = describe(rig.cluster, topic, partitions=len(rig.cluster.nodes))
+    create(lane.cluster, topic, partitions=len(lane.cluster.nodes), replication=1, configs={})
+    described = describe(lane.cluster, topic, partitions=len(lane.cluster.nodes))
     for number, first in enumerate(range(0, RECORDS, _BATCH_RECORDS)):
-        partition = number % len(rig.cluster.nodes)
+        partition = number % len(lane.cluster.nodes)
         values = [
             f"{index:010d}".encode().ljust(_RECORD_BYTES) for index in range(first, first + _BATCH_RECORDS)
         ]
-        write(rig.cluster.address(described.leaders[partition]), described, partition, batch(values))
+        write(lane.cluster.address(described.leaders[partition]), described, partition, batch(values))
     words = options(
-        rig.bootstrap(lane),
+        lane.bootstrap,
         topic,
         topic,
         group=topic,
         records=RECORDS,
         seconds=_CONSUME_SECONDS,
         fetch_bytes=_FETCH_BYTES,
-        partitions=len(rig.cluster.nodes),
+        partitions=len(lane.cluster.nodes),
     )
-    member = Membership(family.name, rig.relays[lane].begin(script))
+    member = Membership(family.name, lane.relay.begin(script))
     with Crowd(directory) as crowd:
         run = crowd.start(family, "consume", *words)
         try:
@@ -85,5 +83,5 @@ def consume(
         member.records, member.index_sum = line.number("records"), line.number("index_sum")
         member.rebalances, member.errors = line.number("rebalances"), line.number("errors")
         member.seconds = line.number("last_ms") / 1000
-    rig.relays[lane].begin(None)
+    lane.relay.begin(None)
     return member

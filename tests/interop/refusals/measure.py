@@ -131,6 +131,15 @@ def read(bootstrap: str, topic: str) -> list[int]:
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A relay in front of a cluster, and where its clients connect."""
+
+    cluster: Cluster
+    relay: Relay
+    bootstrap: str
+
+
 class Rig:
     """Brokers with a listener and a relay for each lane, so that runs may go on side by side.
 
@@ -149,22 +158,22 @@ class Rig:
             for lane, part in enumerate(parts)
         ]
         self.cluster = Cluster(ClusterOptions(nodes=nodes, listeners=tuple(listeners)))
-        self.relays = [Relay({outer[at]: (HOST, inner[at]) for at in part}) for part in parts]
-        self._bootstraps = [",".join(f"{HOST}:{outer[at]}" for at in part) for part in parts]
+        self.lanes = [
+            Lane(
+                self.cluster,
+                Relay({outer[at]: (HOST, inner[at]) for at in part}),
+                ",".join(f"{HOST}:{outer[at]}" for at in part),
+            )
+            for part in parts
+        ]
 
-    def bootstrap(self, lane: int) -> str:
-        """Return where a lane's clients connect."""
-        return self._bootstraps[lane]
 
-
-def produce(
-    rig: Rig, lane: int, family: Family, setting: Setting, script: Script, directory: Path
-) -> Outcome:
+def produce(lane: Lane, family: Family, setting: Setting, script: Script, directory: Path) -> Outcome:
     """Send the records through a lane's relay, and see what became of them."""
     topic = f"refused-{secrets.token_hex(4)}"
-    create(rig.cluster, topic, partitions=1, replication=1, configs={})
+    create(lane.cluster, topic, partitions=1, replication=1, configs={})
     words = options(
-        rig.bootstrap(lane),
+        lane.bootstrap,
         topic,
         topic,
         acks=setting.acks,
@@ -176,7 +185,7 @@ def produce(
         words += ["--outstanding", str(KAFKAJS_CALL_RECORDS), "--calls", str(setting.calls)]
     if setting.transactional:
         words += ["--transactional-id", topic]
-    counts = rig.relays[lane].begin(script)
+    counts = lane.relay.begin(script)
     outcome = Outcome(family.name, setting, script, counts)
     started = time.monotonic()
     with Crowd(directory) as crowd:
@@ -186,8 +195,8 @@ def produce(
         outcome.survived_rounds = max(0, counts.rounds - 1)
         run.stop()
         _report(run, outcome)
-        found = read(rig.cluster.bootstrap(), topic)
-    rig.relays[lane].begin(None)
+        found = read(lane.cluster.bootstrap(), topic)
+    lane.relay.begin(None)
     _judge(run, outcome, found)
     return outcome
 
