@@ -73,7 +73,7 @@ def side_by_side(lanes: list[Lane], work: list[Callable[[Lane], None]]) -> None:
                 except Exception as error:  # noqa: BLE001  # told by the main thread
                     errors.append(error)
 
-    threads = [threading.Thread(target=run, args=(lane,)) for lane in lanes]
+    threads = [threading.Thread(target=run, args=(lane,), daemon=True) for lane in lanes]
     for thread in threads:
         thread.start()
     for thread in threads:

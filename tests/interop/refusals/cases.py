@@ -24,6 +24,7 @@ def by_code(code: int, *, behind: bool) -> Script:
 
 # With default settings.
 WAYS: Final = (
+    NOTHING,
     CLOSE,
     RESET,
     *(by_code(code, behind=True) for code in CODES),
@@ -74,5 +75,7 @@ AGAIN_WAYS: Final = TWO_WAYS
 ENDLESS: Final = Setting(records=30)
 ENDLESS_WAYS: Final = (
     Script(Way.CLOSE, always_after=2),
+    # The default of quotas.hold_seconds_max, and longer than the two minutes of most families' deadlines.
+    Script(Way.CLOSE, always_after=2, hold_seconds=15.0, always_seconds=150.0),
     Script(Way.ERROR, error_code=7, behind_seconds=0.05, always_after=2),
 )

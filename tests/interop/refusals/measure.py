@@ -25,8 +25,6 @@ RECORD_BYTES: Final = 100_000
 # KafkaJS waits for each call: so many records are one call.
 KAFKAJS_CALL_RECORDS: Final = 5
 RUN_SECONDS_MAX: Final = 60.0
-# Where every request is refused: longer than aiokafka's 40 s, shorter than the others' two minutes and more.
-ENDLESS_SECONDS: Final = 60.0
 _READ_SECONDS_MAX: Final = 30.0
 _INDEX_DIGITS: Final = 10
 
@@ -206,7 +204,7 @@ def _wait(crowd: Crowd, run: Run, outcome: Outcome) -> None:
     script = outcome.script
     try:
         if script.always_after and not script.rounds_max:
-            outcome.gave_up = crowd.until(lambda: bool(run.events("failed")), ENDLESS_SECONDS)
+            outcome.gave_up = crowd.until(lambda: bool(run.events("failed")), script.always_seconds)
         else:
             run.wait(RUN_SECONDS_MAX)
     except DriverError as error:

@@ -48,6 +48,7 @@ class Script:
         pace_seconds: each request that passes is held so long, so that a client that awaits no response is not done
             before the first refusal.
         always_after: all requests after so many are refused; 0: never.
+        always_seconds: so long, or until the client gives a record up.
         rounds_max: refusals, those behind them not counted, after which everything passes; 0: no end.
     """
 
@@ -60,15 +61,19 @@ class Script:
     hold_seconds: float = 0.3
     pace_seconds: float = 0.0
     always_after: int = 0
+    always_seconds: float = 30.0
     rounds_max: int = 0
 
     @property
     def name(self) -> str:
         """What the tables call it."""
+        if not self.every:
+            return "nothing refused"
+        held = f", held {self.hold_seconds:.0f} s" if self.hold_seconds >= 1 else ""
         if self.way is not Way.ERROR:
-            return str(self.way.value)
+            return f"{self.way.value}{held}"
         behind = " + behind" if self.behind_seconds else ""
-        return f"{self.error_code} {ERROR_NAMES[self.error_code]}{behind}"
+        return f"{self.error_code} {ERROR_NAMES[self.error_code]}{behind}{held}"
 
 
 @dataclass(slots=True)
