@@ -73,6 +73,10 @@ integration: jars ## The proxy in front of three real brokers
 interop: jars languages ## Seven families of unmodified clients
 	$(PYTEST) tests/interop $(ARGS)
 
+.PHONY: refusals
+refusals: jars languages ## What each client family makes of refused Produce requests; ARGS=--write: into docs/refusals.md
+	@$(BIN)/python -m tests.interop.refusals $(ARGS)
+
 .PHONY: oracle
 oracle: jars ## Kafka's own classes as judge of bytes and arithmetic
 	$(PYTEST) tests/oracle $(ARGS)

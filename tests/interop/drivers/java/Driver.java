@@ -77,8 +77,13 @@ public final class Driver {
         for (String compression : options.text("compression").split(",")) {
             Report.Tally tally = new Report.Tally(options);
             Properties properties = base(options);
-            properties.put("acks", options.text("acks"));
-            properties.put("enable.idempotence", options.text("acks").equals("all"));
+            // Without enable.idempotence the client leaves idempotence out by itself where acks is not all.
+            if (!options.text("acks").equals("default")) {
+                properties.put("acks", options.text("acks"));
+            }
+            if (!options.text("idempotence").equals("default")) {
+                properties.put("enable.idempotence", options.text("idempotence").equals("on"));
+            }
             properties.put("compression.type", compression);
             Semaphore room = new Semaphore(options.number("outstanding"));
             try (KafkaProducer<byte[], byte[]> producer = producer(properties)) {
@@ -87,12 +92,13 @@ public final class Driver {
                         continue;
                     }
                     long sentMs = tally.nowMs();
-                    producer.send(record(options, index++, 0), (metadata, error) -> {
+                    int sent = index++;
+                    producer.send(record(options, sent, 0), (metadata, error) -> {
                         room.release();
                         if (error == null) {
                             tally.acknowledged(size, sentMs);
                         } else {
-                            tally.error(error);
+                            tally.failed(sent, error);
                         }
                     });
                 }

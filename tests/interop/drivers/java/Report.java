@@ -23,7 +23,7 @@ final class Report {
             Map.entry("topic", "interop"), Map.entry("group", ""), Map.entry("group-protocol", "classic"),
             Map.entry("acks", "all"), Map.entry("compression", "none"),
             Map.entry("isolation", "read_uncommitted"), Map.entry("transactional-id", ""),
-            Map.entry("stop-file", ""), Map.entry("retry", "true"),
+            Map.entry("stop-file", ""), Map.entry("retry", "true"), Map.entry("idempotence", "default"),
             Map.entry("records", "0"), Map.entry("size", "1000"), Map.entry("partitions", "1"),
             Map.entry("replication", "1"), Map.entry("outstanding", "500"), Map.entry("fetch-bytes", "0"),
             Map.entry("seconds", "0")));
@@ -119,6 +119,11 @@ final class Report {
         synchronized void error(Object message) {
             errors++;
             emit("error", "at_ms", nowMs(), "message", message);
+        }
+
+        synchronized void failed(int index, Object message) {
+            emit("failed", "indexes", List.of(index));
+            error(message);
         }
 
         private void record(int size) {

@@ -21,7 +21,7 @@ function parseArguments(argv) {
     'bootstrap': '127.0.0.1:9092', 'client-id': 'interop', 'topic': 'interop', 'group': '',
     'group-protocol': 'classic', 'acks': 'all', 'compression': 'none', 'isolation': 'read_uncommitted',
     'transactional-id': '', 'records': 0, 'size': 1000, 'partitions': 1, 'replication': 1,
-    'outstanding': 500, 'fetch-bytes': 0, 'seconds': 0, 'stop-file': '',
+    'outstanding': 500, 'fetch-bytes': 0, 'seconds': 0, 'stop-file': '', 'idempotence': 'default', 'calls': 1,
   }
   for (let at = 1; at < argv.length; at += 2) {
     const name = argv[at].slice(2)
@@ -55,6 +55,11 @@ class Tally {
   error(message) {
     this.errors += 1
     emit('error', { at_ms: this.now(), message: String(message).slice(0, 500) })
+  }
+
+  failed(indexes, message) {
+    emit('failed', { indexes })
+    this.error(message)
   }
 
   record(size) {
@@ -91,26 +96,34 @@ function client(options, tally) {
 
 async function produceWith(options, compression) {
   const tally = new Tally(options)
-  const producer = client(options, tally).producer()
+  const producer = client(options, tally).producer(
+    options.idempotence === 'default' ? {} : { idempotent: options.idempotence === 'on' },
+  )
   await producer.connect()
-  const acks = options.acks === 'all' ? -1 : Number(options.acks)
+  const acks = { all: { acks: -1 }, default: {} }[options.acks] || { acks: Number(options.acks) }
   let index = 0
+  const pending = new Set()
   // KafkaJS sends a batch a call: a call of `outstanding` records is what it may have unanswered.
   while (!tally.over() && (options.records === 0 || index < options.records)) {
     const messages = []
+    const first = index
     while (messages.length < options.outstanding && (options.records === 0 || index < options.records)) {
       messages.push({ value: payload(index, options.size), partition: index % options.partitions })
       index += 1
     }
     const sent = tally.now()
-    try {
-      await producer.send({ topic: options.topic, acks, compression: COMPRESSIONS[compression], messages })
+    const call = producer.send({
+      topic: options.topic, ...acks, compression: COMPRESSIONS[compression], messages,
+    }).then(() => {
       for (const message of messages) tally.record(message.value.length)
       tally.slowest = Math.max(tally.slowest, tally.now() - sent)
-    } catch (error) {
-      tally.error(error)
-    }
+    }, (error) => tally.failed(messages.map((_, at) => first + at), error)).then(() => pending.delete(call))
+    pending.add(call)
+    if (pending.size >= options.calls) await Promise.race(pending)
+    // Without responses no call waits for the network, and a closed connection would not be seen.
+    if (options.acks === '0') await new Promise(setImmediate)
   }
+  await Promise.all(pending)
   await producer.disconnect()
   emit('produced', {
     compression, records: tally.records, bytes: tally.bytes, errors: tally.errors,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Collection
@@ -42,8 +43,14 @@ async def capabilities(options: argparse.Namespace) -> None:
     )
 
 
-def acks(text: str) -> int | str:
-    return text if text == "all" else int(text)
+def semantics(options: argparse.Namespace) -> dict[str, object]:
+    """Acks and idempotence, where they are not the client's defaults."""
+    settings: dict[str, object] = {}
+    if options.acks != "default":
+        settings["acks"] = "all" if options.acks == "all" else int(options.acks)
+    if options.idempotence != "default":
+        settings["enable_idempotence"] = options.idempotence == "on"
+    return settings
 
 
 async def produce(options: argparse.Namespace) -> None:
@@ -56,17 +63,17 @@ async def produce_with(options: argparse.Namespace, compression: str) -> None:
     producer = AIOKafkaProducer(
         bootstrap_servers=options.bootstrap,
         client_id=options.client_id,
-        acks=acks(options.acks),
         compression_type=None if compression == "none" else compression,
+        **semantics(options),
     )
     await producer.start()
     room = asyncio.Semaphore(options.outstanding)
 
-    def settled(future: asyncio.Future[object], sent_ms: int) -> None:
+    def settled(future: asyncio.Future[object], index: int, sent_ms: int) -> None:
         room.release()
         error = future.exception()
         if error is not None:
-            tally.error(repr(error))
+            tally.failed(index, repr(error))
         else:
             tally.acknowledged(options.size, sent_ms)
 
@@ -79,7 +86,7 @@ async def produce_with(options: argparse.Namespace, compression: str) -> None:
         value = payload(index, options.size)
         sent_ms = tally.clock.now_ms()
         future = await producer.send(options.topic, value, partition=index % options.partitions)
-        future.add_done_callback(lambda future, sent_ms=sent_ms: settled(future, sent_ms))
+        future.add_done_callback(functools.partial(settled, index=index, sent_ms=sent_ms))
         index += 1
     await producer.flush()
     await producer.stop()

@@ -29,6 +29,7 @@ def parse_arguments(argv: Sequence[str]) -> argparse.Namespace:
         ("group", ""),
         ("group-protocol", "classic"),
         ("acks", "all"),
+        ("idempotence", "default"),
         ("compression", "none"),
         ("isolation", "read_uncommitted"),
         ("transactional-id", ""),
@@ -94,6 +95,11 @@ class Tally:
         """Count and print what the client reported to its user."""
         self.errors += 1
         emit("error", at_ms=self.clock.now_ms(), message=str(message)[:500])
+
+    def failed(self, index: int, message: object) -> None:
+        """Count and print a record that the client says it could not deliver."""
+        emit("failed", indexes=[index])
+        self.error(message)
 
     def record(self, size: int) -> None:
         now = self.clock.now_ms()

@@ -41,8 +41,16 @@ def capabilities(options: argparse.Namespace) -> None:
     )
 
 
-def acks(text: str) -> int | str:
-    return text if text == "all" else int(text)
+def semantics(options: argparse.Namespace) -> dict[str, object]:
+    """Acks and idempotence, where they are not the client's defaults (idempotence goes with acks=all only)."""
+    settings: dict[str, object] = {}
+    if options.acks != "default":
+        settings["acks"] = "all" if options.acks == "all" else int(options.acks)
+    if options.idempotence != "default":
+        settings["enable_idempotence"] = options.idempotence == "on"
+    elif options.acks in {"0", "1"}:
+        settings["enable_idempotence"] = False
+    return settings
 
 
 def produce(options: argparse.Namespace) -> None:
@@ -55,9 +63,8 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
     producer = KafkaProducer(
         bootstrap_servers=options.bootstrap,
         client_id=options.client_id,
-        acks=acks(options.acks),
-        enable_idempotence=options.acks == "all",
         compression_type=None if compression == "none" else compression,
+        **semantics(options),
     )
     room = threading.Semaphore(options.outstanding)
 
@@ -68,9 +75,12 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
 
         return done
 
-    def failed(error: BaseException) -> None:
-        tally.error(repr(error))
-        room.release()
+    def failed(index: int) -> Callable[[BaseException], None]:
+        def done(error: BaseException) -> None:
+            tally.failed(index, repr(error))
+            room.release()
+
+        return done
 
     index = 0
     while not tally.clock.over() and (options.records == 0 or index < options.records):
@@ -80,7 +90,7 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
         sent_ms = tally.clock.now_ms()
         future = producer.send(options.topic, value, partition=index % options.partitions)
         future.add_callback(acknowledged(sent_ms))
-        future.add_errback(failed)
+        future.add_errback(failed(index))
         index += 1
     producer.flush()
     producer.close()

@@ -37,6 +37,16 @@ def capabilities(options: argparse.Namespace) -> None:
     )
 
 
+def semantics(options: argparse.Namespace) -> Settings:
+    """Acks and idempotence, where they are not the client's defaults."""
+    settings: Settings = {}
+    if options.acks != "default":
+        settings["acks"] = options.acks
+    if options.idempotence != "default":
+        settings["enable.idempotence"] = options.idempotence == "on"
+    return settings
+
+
 def produce(options: argparse.Namespace) -> None:
     for compression in options.compression.split(","):
         produce_with(options, compression)
@@ -47,18 +57,18 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
     producer = Producer(
         {
             **base(options),
-            "acks": options.acks,
+            **semantics(options),
             "compression.type": compression,
             "error_cb": tally.error,
         }
     )
     waiting = 0
 
-    def delivered(sent_ms: int, error: KafkaError | None, message: Message) -> None:
+    def delivered(index: int, sent_ms: int, error: KafkaError | None, message: Message) -> None:
         nonlocal waiting
         waiting -= 1
         if error is not None:
-            tally.error(error)
+            tally.failed(index, error)
         else:
             tally.acknowledged(options.size, sent_ms)
 
@@ -72,7 +82,7 @@ def produce_with(options: argparse.Namespace, compression: str) -> None:
             options.topic,
             payload(index, options.size),
             partition=index % options.partitions,
-            on_delivery=functools.partial(delivered, sent_ms),
+            on_delivery=functools.partial(delivered, index, sent_ms),
         )
         waiting += 1
         index += 1

@@ -39,12 +39,16 @@ func client(o report.Options, more ...kgo.Opt) *kgo.Client {
 	return created
 }
 
-func acks(text string) []kgo.Opt {
-	switch text {
+// semantics are acks and idempotence where they are not the client's defaults; it is idempotent with acks=all only.
+func semantics(o report.Options) []kgo.Opt {
+	switch o.Acks {
 	case "0":
 		return []kgo.Opt{kgo.RequiredAcks(kgo.NoAck()), kgo.DisableIdempotentWrite()}
 	case "1":
 		return []kgo.Opt{kgo.RequiredAcks(kgo.LeaderAck()), kgo.DisableIdempotentWrite()}
+	}
+	if o.Idempotence == "off" {
+		return []kgo.Opt{kgo.DisableIdempotentWrite()}
 	}
 	return nil
 }
@@ -58,7 +62,7 @@ func record(o report.Options, index, base int) *kgo.Record {
 func produce(ctx context.Context, o report.Options) {
 	for _, compression := range strings.Split(o.Compression, ",") {
 		tally := report.NewTally(o)
-		options := append(acks(o.Acks), kgo.ProducerBatchCompression(codecs[compression]))
+		options := append(semantics(o), kgo.ProducerBatchCompression(codecs[compression]))
 		producer := client(o, options...)
 		room := make(chan struct{}, o.Outstanding)
 		for index := 0; !tally.Over() && o.More(index); index++ {
@@ -67,7 +71,7 @@ func produce(ctx context.Context, o report.Options) {
 			producer.Produce(ctx, record(o, index, 0), func(_ *kgo.Record, err error) {
 				<-room
 				if err != nil {
-					tally.Error(err)
+					tally.Failed(index, err)
 				} else {
 					tally.Acknowledged(o.Size, sentMs)
 				}

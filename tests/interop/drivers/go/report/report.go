@@ -27,7 +27,7 @@ type Fields map[string]any
 // Options are the command line.
 type Options struct {
 	Command, Bootstrap, ClientID, Topic, Group, GroupProtocol, Acks, Compression, Isolation,
-	TransactionalID, StopFile string
+	TransactionalID, StopFile, Idempotence string
 	Records, Size, Partitions, Replication, Outstanding, FetchBytes int
 	Seconds                                                         float64
 }
@@ -46,6 +46,7 @@ func Parse() Options {
 	flags.StringVar(&o.Group, "group", "", "")
 	flags.StringVar(&o.GroupProtocol, "group-protocol", "classic", "")
 	flags.StringVar(&o.Acks, "acks", "all", "")
+	flags.StringVar(&o.Idempotence, "idempotence", "default", "")
 	flags.StringVar(&o.Compression, "compression", "none", "")
 	flags.StringVar(&o.Isolation, "isolation", "read_uncommitted", "")
 	flags.StringVar(&o.TransactionalID, "transactional-id", "", "")
@@ -141,6 +142,12 @@ func (t *Tally) Error(message any) {
 	t.errors++
 	t.lock.Unlock()
 	Emit("error", Fields{"at_ms": t.NowMs(), "message": fmt.Sprint(message)})
+}
+
+// Failed counts and prints a record that the client says it could not deliver.
+func (t *Tally) Failed(index int, message any) {
+	Emit("failed", Fields{"indexes": []int{index}})
+	t.Error(message)
 }
 
 func (t *Tally) record(size int) {

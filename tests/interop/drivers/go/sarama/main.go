@@ -40,9 +40,12 @@ func settings(o report.Options) *sarama.Config {
 	return config
 }
 
+// mark is what a message is told apart by when it comes back.
+type mark struct{ index, sentMs int }
+
 func message(o report.Options, index, base, sentMs int) *sarama.ProducerMessage {
 	return &sarama.ProducerMessage{
-		Topic: o.Topic, Partition: int32(index % o.Partitions), Metadata: sentMs,
+		Topic: o.Topic, Partition: int32(index % o.Partitions), Metadata: mark{index, sentMs},
 		Value: sarama.ByteEncoder(report.Payload(base+index, o.Size)),
 	}
 }
@@ -50,7 +53,13 @@ func message(o report.Options, index, base, sentMs int) *sarama.ProducerMessage 
 func produce(o report.Options) {
 	for _, compression := range strings.Split(o.Compression, ",") {
 		config := settings(o)
-		config.Producer.RequiredAcks = ackLevels[o.Acks]
+		if level, ok := ackLevels[o.Acks]; ok { // else its default, 1
+			config.Producer.RequiredAcks = level
+		}
+		if o.Idempotence == "on" { // both are what sarama asks for
+			config.Producer.Idempotent = true
+			config.Net.MaxOpenRequests = 1
+		}
 		config.Producer.Compression = codecs[compression]
 		tally := report.NewTally(o)
 		producer, err := sarama.NewAsyncProducer(o.Brokers(), config)
@@ -62,13 +71,13 @@ func produce(o report.Options) {
 		readers.Go(func() {
 			for sent := range producer.Successes() {
 				<-room
-				tally.Acknowledged(o.Size, sent.Metadata.(int))
+				tally.Acknowledged(o.Size, sent.Metadata.(mark).sentMs)
 			}
 		})
 		readers.Go(func() {
 			for failed := range producer.Errors() {
 				<-room
-				tally.Error(failed.Err)
+				tally.Failed(failed.Msg.Metadata.(mark).index, failed.Err)
 			}
 		})
 		for index := 0; !tally.Over() && o.More(index); index++ {

@@ -1,0 +1,157 @@
+"""`make refusals`: what each client family makes of refused Produce requests, as Markdown tables.
+
+`--write` puts the tables into docs/refusals.md; `--families a,b` and `--sections a,b` measure less, and only print.
+"""
+
+import argparse
+import contextlib
+import datetime
+import queue
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.cluster import processes
+from tests.interop.families import FAMILIES, ROOT, Family
+from tests.interop.refusals import cases, report
+from tests.interop.refusals.groups import Membership, consume
+from tests.interop.refusals.measure import Lane, Outcome, Rig, Setting, produce
+from tests.interop.refusals.script import Script
+from tests.interop.runs import Crowd
+
+DOCUMENT: Final = ROOT / "docs" / "refusals.md"
+_LANES: Final = 4
+_ENDLESS_LANES: Final = 7  # these only wait
+
+
+@dataclass(slots=True)
+class Results:
+    """What was measured, by section."""
+
+    outcomes: dict[str, list[Outcome]] = field(default_factory=dict)
+    members: list[tuple[Membership, Membership]] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+def produced(families: list[Family], section: str) -> list[tuple[Family, Setting, Script]]:
+    """Return the cases of one section."""
+    plain = Setting()
+    chosen: dict[str, Callable[[Family], list[tuple[Setting, Script]]]] = {
+        "defaults": lambda _family: [(plain, way) for way in cases.WAYS],
+        "settings": lambda family: [
+            (setting, way) for setting in cases.SETTINGS[family.name] for way in cases.FEWER_WAYS
+        ],
+        "acks0": lambda _family: [(cases.ACKS_0, way) for way in cases.ACKS_0_WAYS],
+        "transactions": lambda _family: [(cases.TRANSACTION, way) for way in cases.TRANSACTION_WAYS],
+        "again": lambda family: [
+            (plain, way)
+            for way in cases.AGAIN_WAYS
+            for _ in range(cases.AGAIN_RUNS if family.name == cases.AGAIN_FAMILY else 0)
+        ],
+        "endless": lambda _family: [(cases.ENDLESS, way) for way in cases.ENDLESS_WAYS],
+    }
+    return [(family, setting, way) for family in families for setting, way in chosen[section](family)]
+
+
+def side_by_side(lanes: list[Lane], work: list[Callable[[Lane], None]]) -> None:
+    """Do pieces of work, each in a lane of its own; the first error ends all."""
+    waiting: queue.SimpleQueue[Callable[[Lane], None]] = queue.SimpleQueue()
+    for piece in work:
+        waiting.put(piece)
+    errors: list[Exception] = []
+
+    def run(lane: Lane) -> None:
+        with contextlib.suppress(queue.Empty):
+            while not errors:
+                piece = waiting.get_nowait()
+                try:
+                    piece(lane)
+                except Exception as error:  # noqa: BLE001  # told by the main thread
+                    errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(lane,), daemon=True) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def measure(rig: Rig, families: list[Family], sections: list[str], directory: Path) -> Results:
+    """Measure the sections one after the other, the cases of one side by side."""
+    results = Results()
+    for family in families:
+        with Crowd(directory) as crowd:
+            run = crowd.start(family, "capabilities").wait(60)
+            results.versions[family.name] = run.last("capabilities").text("client")
+    # The first to need a coordinator waits for it: that is no client that is measured.
+    first = next(family for family in FAMILIES if family.name == "librdkafka")
+    consume(rig.lanes[0], first, directory, None)
+    produce(rig.lanes[0], first, cases.TRANSACTION, cases.NOTHING, directory)
+    for section in sections:
+        if section == "groups":
+            side_by_side(rig.lanes[:_LANES], [_group(family, directory, results) for family in families])
+            results.members.sort(key=lambda pair: list(results.versions).index(pair[0].family))
+            continue
+        todo = produced(families, section)
+        found: dict[int, Outcome] = {}
+        work = [_case(number, case, directory, found) for number, case in enumerate(todo)]
+        side_by_side(rig.lanes[: _ENDLESS_LANES if section == "endless" else _LANES], work)
+        results.outcomes[section] = [found[number] for number in range(len(todo))]
+    return results
+
+
+def _group(family: Family, directory: Path, results: Results) -> Callable[[Lane], None]:
+    def work(lane: Lane) -> None:
+        calm = consume(lane, family, directory, None)
+        results.members.append((calm, consume(lane, family, directory)))
+
+    return work
+
+
+def _case(
+    number: int, case: tuple[Family, Setting, Script], directory: Path, found: dict[int, Outcome]
+) -> Callable[[Lane], None]:
+    def work(lane: Lane) -> None:
+        family, setting, script = case
+        outcome = produce(lane, family, setting, script, directory)
+        found[number] = outcome
+        print(report.line(outcome), file=sys.stderr, flush=True)
+
+    return work
+
+
+def main() -> int:
+    """Measure, and print or write the tables."""
+    processes.exit_on_signals()
+    parser = argparse.ArgumentParser(prog="make refusals", description=__doc__)
+    parser.add_argument("--families", default=",".join(family.name for family in FAMILIES))
+    parser.add_argument("--sections", default=",".join(report.SECTIONS))
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/refusals.md")
+    arguments = parser.parse_args()
+    families = [family for family in FAMILIES if family.name in arguments.families.split(",")]
+    for family in families:
+        family.build()
+    sections = [name for name in report.SECTIONS if name in arguments.sections.split(",")]
+    rig = Rig(max(_LANES, _ENDLESS_LANES))
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="sluice-refusals-")))
+        stack.enter_context(rig.cluster)
+        for lane in rig.lanes:
+            stack.enter_context(lane.relay)
+        results = measure(rig, families, sections, directory)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    text = report.tables(results.outcomes, results.members, results.versions, today)
+    if arguments.write:
+        DOCUMENT.write_text(report.inserted(DOCUMENT.read_text(), text))
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

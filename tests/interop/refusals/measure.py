@@ -1,0 +1,237 @@
+"""One run: a client family sends numbered records through a relay that refuses some; what became of each record.
+
+Records are read from the broker itself, on a listener that no relay stands before.
+"""
+
+import secrets
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
+from tests.interop.families import Family
+from tests.interop.refusals.relay import Relay
+from tests.interop.refusals.script import Counts, Script
+from tests.interop.runs import Crowd, DriverError, Run, options
+from tests.support.raw_topics import create
+
+RECORDS: Final = 300
+# Larger than the Java client's batch.size: each record is a batch, and a few are in flight.
+RECORD_BYTES: Final = 100_000
+# KafkaJS waits for each call: so many records are one call.
+KAFKAJS_CALL_RECORDS: Final = 5
+RUN_SECONDS_MAX: Final = 60.0
+_READ_SECONDS_MAX: Final = 30.0
+_INDEX_DIGITS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What the producer is told: "default" leaves a setting out."""
+
+    acks: str = "default"
+    idempotence: str = "default"
+    calls: int = 1
+    transactional: bool = False
+    records: int = RECORDS
+    size: int = RECORD_BYTES
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of the records of one run.
+
+    Attributes:
+        failed: records that the client said it could not deliver, and that are not there.
+        failed_written: records that it said it could not deliver, and that are there.
+        lost: records that it called delivered, and that are not there.
+        silent: records that it neither called delivered nor failed.
+        duplicated: records that are there more than once, each counted as often as it is too often.
+        reordered: records whose first appearance comes after that of a later record.
+        gave_up: it failed a record while every request was refused.
+        survived_rounds: refusals before the last one.
+        message: the first error that the user was told.
+    """
+
+    family: str
+    setting: Setting
+    script: Script
+    counts: Counts
+    seconds: float = 0.0
+    slowest_ms: int = 0
+    failed: int = 0
+    failed_written: int = 0
+    lost: int = 0
+    silent: int = 0
+    duplicated: int = 0
+    reordered: int = 0
+    errors: int = 0
+    gave_up: bool = False
+    survived_rounds: int = 0
+    message: str = ""
+    hung: str = ""
+    log: str = field(default="", repr=False)
+
+    @property
+    def survived(self) -> bool:
+        """Whether every record is there once, in order, and called delivered."""
+        wrong = (self.failed, self.failed_written, self.lost, self.silent, self.duplicated, self.reordered)
+        return not any(wrong) and not self.hung
+
+
+def judge(sent: int, failed: set[int], delivered: int, found: list[int]) -> Counter[str]:
+    """Compare what the client said with what is there.
+
+    >>> sorted(judge(5, {4}, 4, [0, 2, 1, 1]).items())
+    [('duplicated', 1), ('failed', 1), ('lost', 1), ('reordered', 1)]
+    """
+    copies = Counter(found)
+    judged: Counter[str] = Counter()
+    judged["failed"] = len(failed - copies.keys())
+    judged["failed_written"] = len(failed & copies.keys())
+    judged["lost"] = len(set(range(sent)) - failed - copies.keys())
+    judged["silent"] = max(0, sent - len(failed) - delivered)
+    judged["duplicated"] = sum(copies.values()) - len(copies)
+    highest = -1
+    for index in dict.fromkeys(found):
+        judged["reordered"] += index < highest
+        highest = max(highest, index)
+    return Counter({name: number for name, number in judged.items() if number})
+
+
+def read(bootstrap: str, topic: str) -> list[int]:
+    """Return the numbers of a topic's committed records in partition 0, in their order there."""
+    settings: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": bootstrap,
+        "group.id": topic,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+    }
+    consumer = Consumer(settings)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: list[int] = []
+    deadline = time.monotonic() + _READ_SECONDS_MAX
+    ended = False
+    while not ended:
+        assert time.monotonic() < deadline, f"{topic} does not end"
+        for message in consumer.consume(500, 0.2):
+            error = message.error()
+            if error is None:
+                found.append(int((message.value() or b"")[:_INDEX_DIGITS]))
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, str(error)
+                ended = True
+    consumer.close()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A relay in front of a cluster, and where its clients connect."""
+
+    cluster: Cluster
+    relay: Relay
+    bootstrap: str
+
+
+class Rig:
+    """Brokers with a listener and a relay for each lane, so that runs may go on side by side.
+
+    More than one broker: a client that loses its only one takes its metadata for lost (KIP-1102).
+    """
+
+    def __init__(self, lanes: int, nodes: int = 2) -> None:
+        inner, outer = free_ports(lanes * nodes), free_ports(lanes * nodes)
+        parts = [range(lane * nodes, (lane + 1) * nodes) for lane in range(lanes)]
+        listeners = [
+            Listener(
+                f"LANE{lane}",
+                ports=tuple(inner[at] for at in part),
+                advertised=tuple((HOST, outer[at]) for at in part),
+            )
+            for lane, part in enumerate(parts)
+        ]
+        self.cluster = Cluster(ClusterOptions(nodes=nodes, listeners=tuple(listeners)))
+        self.lanes = [
+            Lane(
+                self.cluster,
+                Relay({outer[at]: (HOST, inner[at]) for at in part}),
+                ",".join(f"{HOST}:{outer[at]}" for at in part),
+            )
+            for part in parts
+        ]
+
+
+def produce(lane: Lane, family: Family, setting: Setting, script: Script, directory: Path) -> Outcome:
+    """Send the records through a lane's relay, and see what became of them."""
+    topic = f"refused-{secrets.token_hex(4)}"
+    create(lane.cluster, topic, partitions=1, replication=1, configs={})
+    words = options(
+        lane.bootstrap,
+        topic,
+        topic,
+        acks=setting.acks,
+        idempotence=setting.idempotence,
+        records=setting.records,
+        size=setting.size,
+    )
+    if family.name == "kafkajs":
+        words += ["--outstanding", str(KAFKAJS_CALL_RECORDS), "--calls", str(setting.calls)]
+    if setting.transactional:
+        words += ["--transactional-id", topic]
+    counts = lane.relay.begin(script)
+    outcome = Outcome(family.name, setting, script, counts)
+    started = time.monotonic()
+    with Crowd(directory) as crowd:
+        run = crowd.start(family, "transact" if setting.transactional else "produce", *words)
+        _wait(crowd, run, outcome)
+        outcome.seconds = time.monotonic() - started
+        outcome.survived_rounds = max(0, counts.rounds - 1)
+        run.stop()
+        _report(run, outcome)
+        found = read(lane.cluster.bootstrap(), topic)
+    lane.relay.begin(None)
+    _judge(run, outcome, found)
+    return outcome
+
+
+def _wait(crowd: Crowd, run: Run, outcome: Outcome) -> None:
+    """Wait until the driver ends or, where every request is refused, until it gives a record up."""
+    script = outcome.script
+    try:
+        if script.always_after and not script.rounds_max:
+            outcome.gave_up = crowd.until(lambda: bool(run.events("failed")), script.always_seconds)
+        else:
+            run.wait(RUN_SECONDS_MAX)
+    except DriverError as error:
+        outcome.hung = str(error).split("\n", 1)[0]
+
+
+def _report(run: Run, outcome: Outcome) -> None:
+    outcome.log = run.log()[-20_000:]
+    errors = run.events("error")
+    if errors:
+        outcome.message = errors[0].text("message")
+        outcome.errors = len(errors)
+
+
+def _judge(run: Run, outcome: Outcome, found: list[int]) -> None:
+    failed: set[int] = set()
+    for event in run.events("failed"):
+        for index in event.items("indexes"):
+            assert isinstance(index, int), f"indexes of {event} are no numbers"
+            failed.add(index)
+    if outcome.setting.transactional:
+        delivered = outcome.setting.records if run.events("transacted") else 0
+    elif produced := run.events("produced"):
+        delivered = produced[-1].number("records")
+        outcome.seconds = produced[-1].number("last_ms") / 1000
+        outcome.slowest_ms = produced[-1].number("slowest_ms")
+    else:
+        return  # a driver that did not end has called nothing delivered
+    for name, number in judge(outcome.setting.records, failed, delivered, found).items():
+        setattr(outcome, name, number)

@@ -1,0 +1,199 @@
+"""The tables of docs/refusals.md, from what was measured."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from tests.interop.refusals import cases
+from tests.interop.refusals.groups import RECORDS, Membership
+from tests.interop.refusals.measure import Outcome, Setting
+
+SECTIONS: Final = ("defaults", "again", "settings", "transactions", "endless", "acks0", "groups")
+_BEGIN: Final = "<!-- what `make refusals` measured begins -->"
+_END: Final = "<!-- what `make refusals` measured ends -->"
+
+
+def verdict(outcome: Outcome) -> str:
+    """Return one cell: what went wrong, or that nothing did and the seconds it took.
+
+    >>> from tests.interop.refusals.script import Counts
+    >>> verdict(Outcome("java", Setting(), cases.CLOSE, Counts(rounds=3), seconds=4.0))
+    'ok, 4.0 s'
+    """
+    wrong = [
+        f"{number} {name}"
+        for name, number in (
+            ("lost", outcome.lost),
+            ("failed", outcome.failed),
+            ("failed, yet written", outcome.failed_written),
+            ("without an answer", outcome.silent),
+            ("doubled", outcome.duplicated),
+            ("**reordered**", outcome.reordered),
+        )
+        if number
+    ]
+    if outcome.hung:
+        wrong.append(outcome.hung)
+    if wrong:
+        return ", ".join(wrong)
+    return f"ok, {outcome.seconds:.1f} s"
+
+
+def setting_name(setting: Setting) -> str:
+    """Return what the tables call a setting.
+
+    >>> setting_name(Setting("all", "off"))
+    'acks=all, idempotence off'
+    """
+    words = [] if setting.acks == "default" else [f"acks={setting.acks}"]
+    if setting.idempotence != "default":
+        words.append(f"idempotence {setting.idempotence}")
+    if setting.calls > 1:
+        words.append(f"{setting.calls} calls at once")
+    return ", ".join(words) or "defaults"
+
+
+def line(outcome: Outcome) -> str:
+    """Return one line for whoever waits."""
+    counts = outcome.counts
+    return (
+        f"{outcome.family:12} {setting_name(outcome.setting):28} {outcome.script.name:40} {verdict(outcome)}"
+        f" | {counts.rounds} refused, {counts.behind} behind, {counts.connections} connections,"
+        f" {outcome.seconds:.1f} s, {outcome.errors} errors {outcome.message[:100]}"
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)
+
+
+def _by_way(outcomes: Sequence[Outcome]) -> str:
+    """Ways down, families across."""
+    families = list(dict.fromkeys(outcome.family for outcome in outcomes))
+    ways = list(dict.fromkeys(outcome.script.name for outcome in outcomes))
+    cell = {(outcome.script.name, outcome.family): verdict(outcome) for outcome in outcomes}
+    return _table(
+        ["", *families], [[way, *(cell.get((way, family), "") for family in families)] for way in ways]
+    )
+
+
+def _by_setting(outcomes: Sequence[Outcome]) -> str:
+    """Settings down, ways across."""
+    ways = list(dict.fromkeys(outcome.script.name for outcome in outcomes))
+    rows = list(dict.fromkeys((outcome.family, setting_name(outcome.setting)) for outcome in outcomes))
+    cell = {
+        (outcome.family, setting_name(outcome.setting), outcome.script.name): verdict(outcome)
+        for outcome in outcomes
+    }
+    return _table(["", "", *ways], [[*row, *(cell.get((*row, way), "") for way in ways)] for row in rows])
+
+
+def _again(outcomes: Sequence[Outcome]) -> str:
+    """Runs, and how many of them went wrong."""
+    rows = []
+    for way in dict.fromkeys(outcome.script.name for outcome in outcomes):
+        runs = [outcome for outcome in outcomes if outcome.script.name == way]
+        wrong = [verdict(outcome) for outcome in runs if not outcome.survived]
+        rows.append([way, str(len(runs)), str(len(wrong)), "; ".join(wrong)])
+    return _table(["", "runs", "not ok", ""], rows)
+
+
+def _endless(outcomes: Sequence[Outcome]) -> str:
+    def told(outcome: Outcome) -> str:
+        rounds = outcome.survived_rounds
+        if outcome.gave_up:
+            return f"{rounds} in a row, then `{outcome.message[:60]}` after {outcome.seconds:.0f} s"
+        return f"{rounds + 1} in a row in {outcome.seconds:.0f} s, and still trying"
+
+    families = list(dict.fromkeys(outcome.family for outcome in outcomes))
+    rows = [
+        [family, *(told(outcome) for outcome in outcomes if outcome.family == family)] for family in families
+    ]
+    ways = list(dict.fromkeys(outcome.script.name for outcome in outcomes))
+    return _table(["", *ways], rows)
+
+
+def _acks_0(outcomes: Sequence[Outcome]) -> str:
+    rows = [
+        [
+            outcome.family,
+            outcome.script.name,
+            str(outcome.counts.rounds),
+            str(outcome.lost),
+            str(outcome.failed + outcome.silent),
+            str(outcome.reordered),
+            "no" if outcome.hung else "yes",
+        ]
+        for outcome in outcomes
+    ]
+    return _table(
+        ["", "way", "closed", "lost, called delivered", "failed", "reordered", "goes on"],
+        rows,
+    )
+
+
+def _members(members: Sequence[tuple[Membership, Membership]]) -> str:
+    rows = [
+        [
+            member.family,
+            "yes" if calm.fetches_with_group else "no",
+            str(member.counts.rounds),
+            "each once" if member.read_each_once else f"{member.records} of {RECORDS} {member.hung}",
+            f"{member.rebalances} ({calm.rebalances})",
+            f"{member.errors} ({calm.errors})",
+            f"{member.seconds:.1f} ({calm.seconds:.1f})",
+        ]
+        for calm, member in members
+    ]
+    head = [
+        "",
+        "Fetch and group on one connection",
+        "closed",
+        "records read",
+        "rebalances (without closes)",
+        "errors told",
+        "s",
+    ]
+    return _table(head, rows)
+
+
+def tables(
+    outcomes: Mapping[str, Sequence[Outcome]],
+    members: Sequence[tuple[Membership, Membership]],
+    versions: Mapping[str, str],
+    today: str,
+) -> str:
+    """Return all tables as Markdown."""
+    named = {
+        "defaults": ("Default settings", _by_way),
+        "again": (f"{cases.AGAIN_FAMILY} again and again", _again),
+        "settings": ("Other settings", _by_setting),
+        "transactions": ("Transactions", _by_way),
+        "endless": ("Every request refused", _endless),
+        "acks0": ("acks=0", _acks_0),
+    }
+    parts = [f"Measured {today}, Kafka 4.4.0."]
+    parts.append(
+        _table(
+            ["family", "version", "defaults"],
+            [[name, version, cases.DEFAULTS[name]] for name, version in versions.items()],
+        )
+    )
+    for section, (title, table) in named.items():
+        if section in outcomes:
+            parts += [f"### {title}", table(outcomes[section])]
+    if members:
+        parts += ["### A group member whose fetching connection is closed", _members(members)]
+    return "\n\n".join(parts) + "\n"
+
+
+def inserted(document: str, text: str) -> str:
+    """Return the document with the text between its two marks.
+
+    >>> inserted(f"a {_BEGIN} old {_END} b", "new").split()[-2:]
+    ['-->', 'b']
+    """
+    before, rest = document.split(_BEGIN)
+    _old, after = rest.split(_END)
+    return f"{before}{_BEGIN}\n\n{text}\n{_END}{after}"
