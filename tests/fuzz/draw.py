@@ -1,0 +1,119 @@
+"""Values out of a fuzzer's bytes: small ones at the front, large frames out of a few bytes.
+
+Everything is defined for every input: what is not there is zero. A fuzzer's inputs are small, and the frames that hurt
+are not, so a part of a body may be written many times over (`stretched`), with the right count before it if asked for.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from protocol.primitives import uvarint_bytes
+
+__all__ = ["STRETCHED_BYTES_MAX", "Draw", "stretched"]
+
+T = TypeVar("T")
+
+# What most stretched bodies have at most: enough for a loop of 5 ns a byte to be seen. A few have as much as a frame.
+STRETCHED_BYTES_MAX: Final = 1024 * 1024
+_FRAME_BYTES_MAX: Final = 16 * 1024 * 1024 - 64
+_WHOLE_FRAMES_FROM: Final = 0xFC
+_PATTERN_BYTES_MAX: Final = 64
+# Which bytes stand for how many copies: large frames are slow, and one in sixteen is enough of them.
+_OFTEN_FROM: Final = 0xA0
+_LARGE_FROM: Final = 0xF0
+# What is written before the copies.
+_NOTHING, _INT32_COUNT, _COMPACT_COUNT, _TAG_COUNT, _INT32_BYTES, _COMPACT_BYTES, _TAG_BYTES = range(7)
+
+
+class Draw:
+    """Bytes, taken from the front.
+
+    >>> draw = Draw(b"\\x01\\x02\\x03rest")
+    >>> draw.byte(), draw.int16(), draw.take(2), draw.rest(), draw.byte()
+    (1, 515, b're', b'st', 0)
+    """
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def __bool__(self) -> bool:
+        return self._at < len(self._data)
+
+    def byte(self) -> int:
+        """The next byte; 0 where none is left."""
+        if self._at >= len(self._data):
+            return 0
+        self._at += 1
+        return self._data[self._at - 1]
+
+    def int8(self) -> int:
+        """The next byte, as a number that may be negative."""
+        found = self.byte()
+        return found - 256 if found > 127 else found
+
+    def int16(self) -> int:
+        """The next two bytes."""
+        high = self.byte()
+        return high << 8 | self.byte()
+
+    def pick(self, items: Sequence[T]) -> T:
+        """One of these."""
+        return items[self.byte() % len(items)]
+
+    def take(self, size: int) -> bytes:
+        """So many bytes, or what is left."""
+        found = self._data[self._at : self._at + size]
+        self._at += len(found)
+        return found
+
+    def rest(self) -> bytes:
+        """All that is left."""
+        return self.take(len(self._data))
+
+
+def times(byte: int) -> int:
+    """How often a pattern is written.
+
+    >>> times(3), times(0xEF), times(0xFF)
+    (3, 5058, 16777216)
+    """
+    if byte < _OFTEN_FROM:
+        return byte
+    if byte < _LARGE_FROM:
+        return _OFTEN_FROM + 62 * (byte - _OFTEN_FROM)
+    return 1 << 13 + (byte - _LARGE_FROM) * 11 // 15
+
+
+def stretched(body: bytes, where: int, size: int, often: int, before: int) -> bytes:
+    """A body in which some bytes are written many times over.
+
+    Args:
+        where: at which place they begin, from 0 to 65535, of the whole.
+        size: how many they are.
+        often: which `times`; from 0xFC on as much as a frame holds, else a megabyte at most.
+        before: what stands before the copies: nothing, their count or their bytes in one of Kafka's forms.
+
+    >>> stretched(b"abc", 1 << 15, 1, 3, 0), stretched(b"abc", 1 << 15, 1, 3, 2)
+    (b'abbbc', b'a\\x04bbbc')
+    """
+    at = len(body) * where >> 16
+    pattern = body[at : at + 1 + (size - 1) % _PATTERN_BYTES_MAX] or b"\0"
+    most = (_FRAME_BYTES_MAX if often >= _WHOLE_FRAMES_FROM else STRETCHED_BYTES_MAX) - len(body)
+    count = max(0, min(times(often), most // len(pattern)))
+    prefix = _prefix(before % 7, count, count * len(pattern))
+    return body[:at] + prefix + pattern * count + body[at + len(pattern) :]
+
+
+def _prefix(kind: int, count: int, size: int) -> bytes:
+    if kind == _NOTHING:
+        return b""
+    if kind in (_INT32_COUNT, _INT32_BYTES):
+        return struct.pack(">i", count if kind == _INT32_COUNT else size)
+    if kind in (_COMPACT_COUNT, _COMPACT_BYTES):
+        return uvarint_bytes((count if kind == _COMPACT_COUNT else size) + 1)
+    assert kind in (_TAG_COUNT, _TAG_BYTES), "there are seven"
+    return uvarint_bytes(count if kind == _TAG_COUNT else size)
