@@ -85,6 +85,7 @@ def _fuzz(name: str, arguments: argparse.Namespace) -> Outcome:
     options = [
         f"-max_len={target.input_bytes_max}",
         f"-timeout={_INPUT_SECONDS_MAX}",
+        f"-report_slow_units={_INPUT_SECONDS_MAX}",
         f"-rss_limit_mb={_MEMORY_MIB_MAX}",
         f"-artifact_prefix={findings}/ended-",
         f"-seed={arguments.seed}",

@@ -17,11 +17,12 @@ T = TypeVar("T")
 # What most stretched bodies have at most: enough for a loop of 5 ns a byte to be seen. A few have as much as a frame.
 STRETCHED_BYTES_MAX: Final = 1024 * 1024
 _FRAME_BYTES_MAX: Final = 16 * 1024 * 1024 - 64
-_WHOLE_FRAMES_FROM: Final = 0xFC
 _PATTERN_BYTES_MAX: Final = 64
-# Which bytes stand for how many copies: large frames are slow, and one in sixteen is enough of them.
+# Which bytes stand for how many copies. Large frames are slow, and one in sixteen is enough of them: so they are none of
+# the bytes that fuzzers like, 0, 127, 128 and 255.
+_LARGE_FROM: Final = 0x90
 _OFTEN_FROM: Final = 0xA0
-_LARGE_FROM: Final = 0xF0
+_WHOLE_FRAMES: Final = range(0x9C, 0xA0)
 # What is written before the copies.
 _NOTHING, _INT32_COUNT, _COMPACT_COUNT, _TAG_COUNT, _INT32_BYTES, _COMPACT_BYTES, _TAG_BYTES = range(7)
 
@@ -78,14 +79,14 @@ class Draw:
 def times(byte: int) -> int:
     """How often a pattern is written.
 
-    >>> times(3), times(0xEF), times(0xFF)
-    (3, 5058, 16777216)
+    >>> times(3), times(0xFF), times(0x90), times(0x9F)
+    (3, 5890, 8192, 16777216)
     """
-    if byte < _OFTEN_FROM:
-        return byte
     if byte < _LARGE_FROM:
-        return _OFTEN_FROM + 62 * (byte - _OFTEN_FROM)
-    return 1 << 13 + (byte - _LARGE_FROM) * 11 // 15
+        return byte
+    if byte < _OFTEN_FROM:
+        return 1 << 13 + (byte - _LARGE_FROM) * 11 // 15
+    return 62 * (byte - _OFTEN_FROM)
 
 
 def stretched(body: bytes, where: int, size: int, often: int, before: int) -> bytes:
@@ -94,7 +95,7 @@ def stretched(body: bytes, where: int, size: int, often: int, before: int) -> by
     Args:
         where: at which place they begin, from 0 to 65535, of the whole.
         size: how many they are.
-        often: which `times`; from 0xFC on as much as a frame holds, else a megabyte at most.
+        often: which `times`; a few of them as much as a frame holds, the others a megabyte at most.
         before: what stands before the copies: nothing, their count or their bytes in one of Kafka's forms.
 
     >>> stretched(b"abc", 1 << 15, 1, 3, 0), stretched(b"abc", 1 << 15, 1, 3, 2)
@@ -102,7 +103,7 @@ def stretched(body: bytes, where: int, size: int, often: int, before: int) -> by
     """
     at = len(body) * where >> 16
     pattern = body[at : at + 1 + (size - 1) % _PATTERN_BYTES_MAX] or b"\0"
-    most = (_FRAME_BYTES_MAX if often >= _WHOLE_FRAMES_FROM else STRETCHED_BYTES_MAX) - len(body)
+    most = (_FRAME_BYTES_MAX if often in _WHOLE_FRAMES else STRETCHED_BYTES_MAX) - len(body)
     count = max(0, min(times(often), most // len(pattern)))
     prefix = _prefix(before % 7, count, count * len(pattern))
     return body[:at] + prefix + pattern * count + body[at + len(pattern) :]

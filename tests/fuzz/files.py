@@ -37,7 +37,7 @@ def _content(data: bytes) -> bytes:
     if data[:1] != b"\0":
         return data
     draw = Draw(data[1:])
-    how = (draw.int16(), draw.byte(), draw.byte() % 0xD0, 0)
+    how = (draw.int16(), draw.byte(), draw.byte() % 0x90, 0)
     return stretched(draw.rest(), *how)
 
 

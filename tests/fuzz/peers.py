@@ -69,7 +69,7 @@ def tokens(data: bytes) -> None:
     how = (draw.int16(), draw.byte(), draw.byte(), draw.byte()) if flags & 1 else None
     token = draw.rest()
     if how is not None:
-        token = stretched(token, *how[:2], min(how[2], 0xFB), how[3])
+        token = stretched(token, *how)[: 1 << 20]
     buf, end = bytearray(b"\0" + token + b"\0"), 1 + len(token)
     found: str | None = None
     if kind % 4 == 0:

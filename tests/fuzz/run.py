@@ -28,9 +28,9 @@ def main() -> None:
 
     def one(data: bytes) -> int:
         try:
-            slowest = stopwatch.slowest(target.run, data, exactly=False)
+            slowest = stopwatch.slowest(target.run, data, exactly=False, enough_seconds=2 * bound)
             if target.bound_seconds and slowest.seconds > bound:
-                slowest = stopwatch.slowest(target.run, data, exactly=True)
+                slowest = stopwatch.slowest(target.run, data, exactly=True, enough_seconds=bound)
         except Exception as error:  # noqa: BLE001 - the fuzzer goes on, whatever it has found
             findings.failed(data, error)
             return _REJECTED

@@ -12,6 +12,7 @@ from tests.fuzz.stopwatch import timed
 __all__ = ["Shell"]
 
 READ_BYTES_MAX: Final = 64 * 1024
+_CUT_BYTES_MAX: Final = 512  # of what is sent at once: what follows is the same again, and would take time
 _ORDERS_MAX: Final = 50_000  # of one read: an empty bare token has four bytes
 _RESUMED_MAX: Final = 100
 
@@ -33,8 +34,7 @@ class _Direction:
             data = self.source.popleft()
             at = 0
             while at < len(data) and not self.waiting:
-                # The small pieces are for what is looked at: a payload's would only take time.
-                size = self.piece_bytes if len(data) - at < READ_BYTES_MAX else READ_BYTES_MAX
+                size = self.piece_bytes if at < _CUT_BYTES_MAX else READ_BYTES_MAX
                 piece = data[at : at + size]
                 at += self._take(piece, now_ms)
             if at < len(data):
