@@ -93,7 +93,7 @@ def _fuzz(name: str, arguments: argparse.Namespace) -> Outcome:
         *([f"-runs={arguments.runs}"] if arguments.runs else []),
         *([f"-max_total_time={arguments.seconds}"] if arguments.seconds else []),
     ]
-    command = [sys.executable, "-m", "tests.fuzz.run", name, str(inputs), str(findings)]
+    command = [sys.executable, "-m", "tests.fuzz.run", ",".join(target.packages), name, str(inputs), str(findings)]
     log = arguments.work / f"{name}.log"
     started = time.monotonic()
     with log.open("wb") as output:

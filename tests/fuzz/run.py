@@ -1,6 +1,6 @@
 """One target under Atheris, in a process of its own: libFuzzer ends the process when it has done.
 
-    python -m tests.fuzz.run TARGET CORPUS-DIRECTORY FINDINGS-DIRECTORY SLOW-SECONDS [-libfuzzer_option=value ...]
+    python -m tests.fuzz.run PACKAGES TARGET CORPUS-DIRECTORY FINDINGS-DIRECTORY SLOW-SECONDS [-libfuzzer_option=value ...]
 
 Atheris is installed by `make fuzz` alone, in an environment of its own: it has wheels for few machines.
 """
@@ -17,8 +17,8 @@ def main() -> None:
     """Fuzz until libFuzzer ends the process."""
     import atheris  # in an environment of its own
 
-    name, corpus, findings_directory, slow_seconds = sys.argv[1:5]
-    with atheris.instrument_imports(include=["protocol", "quotas", "proxy", "offline", "tomllib"]):
+    packages, name, corpus, findings_directory, slow_seconds = sys.argv[1:6]
+    with atheris.instrument_imports(include=packages.split(",")):
         from tests.fuzz.targets import TARGETS
     from tests.fuzz import stopwatch
     from tests.fuzz.findings import Findings
@@ -39,7 +39,7 @@ def main() -> None:
             return _REJECTED
         return 0
 
-    atheris.Setup([sys.argv[0], *sys.argv[5:], corpus], one)
+    atheris.Setup([sys.argv[0], *sys.argv[6:], corpus], one)
     atheris.Fuzz()
 
 

@@ -15,6 +15,7 @@ class Target:
         about: one line for people.
         input_bytes_max: the longest input that the fuzzer makes.
         words: texts that mean something in its inputs (libFuzzer's dictionary).
+        packages: whose coverage guides the fuzzer; what only computes is left alone, since to watch it costs time.
         bound_seconds: the most CPU time of one call; 0: what it calls is not on the loop.
     """
 
@@ -22,4 +23,5 @@ class Target:
     about: str
     input_bytes_max: int = 2048
     words: tuple[bytes, ...] = ()
+    packages: tuple[str, ...] = ("protocol", "proxy")
     bound_seconds: float = 0.005
