@@ -44,9 +44,13 @@ def main() -> int:
     arguments = _arguments()
     unknown = set(arguments.targets) - set(TARGETS)
     if unknown:
-        print(f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}", file=sys.stderr)
+        print(
+            f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}", file=sys.stderr
+        )
         return 2
-    print(f"{'target':<15}{'runs':>10}{'seconds':>9}{'runs/s':>8}{'edges':>7}{'features':>10}{'inputs':>8}  findings")
+    print(
+        f"{'target':<15}{'runs':>10}{'seconds':>9}{'runs/s':>8}{'edges':>7}{'features':>10}{'inputs':>8}  findings"
+    )
     failed = False
     for name in arguments.targets or TARGETS:
         done = _fuzz(name, arguments)
@@ -67,7 +71,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"all of them: {', '.join(TARGETS)}")
     parser.add_argument("--runs", type=int, default=0, help="inputs for each target, instead of a time")
     parser.add_argument("--seconds", type=int, default=0, help=f"for each target; {_SECONDS} without --runs")
-    parser.add_argument("--work", type=Path, default=_WORK, help="where inputs and findings are (%(default)s)")
+    parser.add_argument(
+        "--work", type=Path, default=_WORK, help="where inputs and findings are (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="libFuzzer's; 0: another one every time")
     found = parser.parse_args()
     if not found.runs and not found.seconds:
@@ -93,12 +99,22 @@ def _fuzz(name: str, arguments: argparse.Namespace) -> Outcome:
         *([f"-runs={arguments.runs}"] if arguments.runs else []),
         *([f"-max_total_time={arguments.seconds}"] if arguments.seconds else []),
     ]
-    command = [sys.executable, "-m", "tests.fuzz.run", ",".join(target.packages), name, str(inputs), str(findings)]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.fuzz.run",
+        ",".join(target.packages),
+        name,
+        str(inputs),
+        str(findings),
+    ]
     log = arguments.work / f"{name}.log"
     started = time.monotonic()
     with log.open("wb") as output:
         bound = str(target.bound_seconds * _SLOWER)
-        code = subprocess.run([*command, bound, *options], stdout=output, stderr=output, check=False).returncode
+        code = subprocess.run(
+            [*command, bound, *options], stdout=output, stderr=output, check=False
+        ).returncode
     seconds = time.monotonic() - started
     shown = _SHOWN.findall(log.read_bytes())
     runs, edges, features, kept = map(int, shown[-1]) if shown else (0, 0, 0, 0)

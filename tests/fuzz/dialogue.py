@@ -34,7 +34,16 @@ from tests.fuzz.shell import Shell
 
 __all__ = ["CLIENTS", "STEPS", "answer", "converse", "request"]
 
-CLIENTS: Final[tuple[bytes | None, ...]] = (b"a", b"b", None, b"", "é".encode(), b"\xff\xfe", b"n" * 300, b"n" * 32_767)
+CLIENTS: Final[tuple[bytes | None, ...]] = (
+    b"a",
+    b"b",
+    None,
+    b"",
+    "é".encode(),
+    b"\xff\xfe",
+    b"n" * 300,
+    b"n" * 32_767,
+)
 _CLOSED: Final = (PeerError, WireError)
 _POWERS: Final = 24  # 2 ** 24 ms are more than four hours
 

@@ -14,12 +14,12 @@ __all__ = ["STRETCHED_BYTES_MAX", "Draw", "stretched"]
 
 T = TypeVar("T")
 
-# What most stretched bodies have at most: enough for a loop of 5 ns a byte to be seen. A few have as much as a frame.
+# What most stretched bodies have at most: enough for a loop of 5 ns a byte to be seen. A few fill a frame.
 STRETCHED_BYTES_MAX: Final = 1024 * 1024
 _FRAME_BYTES_MAX: Final = 16 * 1024 * 1024 - 64
 _PATTERN_BYTES_MAX: Final = 64
-# Which bytes stand for how many copies. Large frames are slow, and one in sixteen is enough of them: so they are none of
-# the bytes that fuzzers like, 0, 127, 128 and 255.
+# Which bytes stand for how many copies. Large frames are slow, and one in sixteen is enough of them; and they are none
+# of the bytes that fuzzers like, 0, 127, 128 and 255.
 _LARGE_FROM: Final = 0x90
 _OFTEN_FROM: Final = 0xA0
 _WHOLE_FRAMES: Final = range(0x9C, 0xA0)
@@ -28,9 +28,9 @@ _NOTHING, _INT32_COUNT, _COMPACT_COUNT, _TAG_COUNT, _INT32_BYTES, _COMPACT_BYTES
 
 
 class Draw:
-    """Bytes, taken from the front.
+    r"""Bytes, taken from the front.
 
-    >>> draw = Draw(b"\\x01\\x02\\x03rest")
+    >>> draw = Draw(b"\x01\x02\x03rest")
     >>> draw.byte(), draw.int16(), draw.take(2), draw.rest(), draw.byte()
     (1, 515, b're', b'st', 0)
     """
@@ -90,7 +90,7 @@ def times(byte: int) -> int:
 
 
 def stretched(body: bytes, where: int, size: int, often: int, before: int) -> bytes:
-    """A body in which some bytes are written many times over.
+    r"""A body in which some bytes are written many times over.
 
     Args:
         where: at which place they begin, from 0 to 65535, of the whole.
@@ -99,7 +99,7 @@ def stretched(body: bytes, where: int, size: int, often: int, before: int) -> by
         before: what stands before the copies: nothing, their count or their bytes in one of Kafka's forms.
 
     >>> stretched(b"abc", 1 << 15, 1, 3, 0), stretched(b"abc", 1 << 15, 1, 3, 2)
-    (b'abbbc', b'a\\x04bbbc')
+    (b'abbbc', b'a\x04bbbc')
     """
     at = len(body) * where >> 16
     pattern = body[at : at + 1 + (size - 1) % _PATTERN_BYTES_MAX] or b"\0"

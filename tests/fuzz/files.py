@@ -79,7 +79,9 @@ def journal_line(data: bytes) -> None:
         line = b"%08x %s" % (zlib.crc32(line), line)
     with suppress(LineError):
         sequence, record = read_line(line)
-        assert read_line(write_line(sequence, record).rstrip(b"\n")) == (sequence, record), "written as it was read"
+        assert read_line(write_line(sequence, record).rstrip(b"\n")) == (sequence, record), (
+            "written as it was read"
+        )
 
 
 def tool_file(data: bytes) -> None:

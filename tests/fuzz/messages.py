@@ -1,7 +1,7 @@
 """Readers of single messages, by a number: what brokers, clients and recorded frames are read with beside the channel.
 
-An input is the reader's number, the version, one byte that says whether the rest is stretched, and the message: with its
-length and header where the reader wants a whole frame.
+An input is the reader's number, the version, one byte that says whether the rest is stretched, and the message:
+with its length and header where the reader wants a whole frame.
 """
 
 import struct
@@ -99,12 +99,18 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("api_versions.rewrite", api_versions.rewrite),
     ("describe_cluster.rewrite", lambda frame, v: describe_cluster.rewrite(frame, v, gateway_address)),
     ("find_coordinator.rewrite", lambda frame, v: find_coordinator.rewrite(frame, v, gateway_address)),
-    ("metadata.rewrite_head", lambda frame, v: metadata.rewrite_head(frame, 0, len(frame), v, gateway_address)),
+    (
+        "metadata.rewrite_head",
+        lambda frame, v: metadata.rewrite_head(frame, 0, len(frame), v, gateway_address),
+    ),
     ("produce.rewrite_response", lambda frame, v: produce.rewrite_response(frame, v, gateway_address, 5)),
     ("produce.acks", lambda frame, v: produce.acks(frame, _BODY, len(frame), v)),
     ("fetch.read_request", lambda frame, v: fetch.read_request(frame, _BODY, len(frame), v)),
     ("fetch.full_topics", lambda frame, v: fetch.full_topics(frame, _BODY, v)),
-    ("groups.session_timeout_ms", lambda frame, v: groups.session_timeout_ms(11, frame, _BODY, len(frame), v)),
+    (
+        "groups.session_timeout_ms",
+        lambda frame, v: groups.session_timeout_ms(11, frame, _BODY, len(frame), v),
+    ),
     ("metadata_topics.read_request", lambda frame, v: metadata_topics.read_request(frame, _BODY, v)),
     ("metadata_topics.read_topics", metadata_topics.read_topics),
     ("partition_states.read_answer", lambda frame, _: partition_states.read_answer(frame)),
@@ -118,9 +124,18 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("reassignments.read_request", lambda frame, _: reassignments.read_request(frame, _BODY)),
     ("reassignments.read_answer", lambda frame, _: reassignments.read_answer(frame)),
     ("reassignments.read_batch", lambda frame, _: reassignments.read_batch(frame)),
-    ("client_quotas.read_describe", lambda frame, v: client_quotas.read_describe(frame, _BODY, len(frame), v)),
-    ("client_quotas.AlterRequest", lambda frame, v: list(client_quotas.AlterRequest(frame, _BODY, len(frame), v))),
-    ("client_quotas_calls.DescribeAnswer", lambda frame, v: list(client_quotas_calls.DescribeAnswer(frame, v))),
+    (
+        "client_quotas.read_describe",
+        lambda frame, v: client_quotas.read_describe(frame, _BODY, len(frame), v),
+    ),
+    (
+        "client_quotas.AlterRequest",
+        lambda frame, v: list(client_quotas.AlterRequest(frame, _BODY, len(frame), v)),
+    ),
+    (
+        "client_quotas_calls.DescribeAnswer",
+        lambda frame, v: list(client_quotas_calls.DescribeAnswer(frame, v)),
+    ),
     ("client_quotas_calls.read_alter_answer", client_quotas_calls.read_alter_answer),
     ("topic_mutations.read_request", _mutation),
     ("topic_mutation_answers.read_answer", _mutation_answer),
@@ -132,7 +147,7 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("replay_answers.outcome", _replayed),
     ("replay_answers.read_metadata", lambda frame, _: replay_answers.read_metadata(frame)),
     ("replay_answers.read_created", lambda frame, _: replay_answers.read_created(frame)),
-)  # fmt: skip
+)
 
 
 def read(data: bytes) -> None:

@@ -28,7 +28,9 @@ _TERMS: Final = LeaseTerms(("a", "b", "c"), 5000)
 _LEASE_MS: Final = 2500
 _NONCE: Final = "fyko"
 _ITERATIONS: Final = b"i=4096"
-_RULES: Final = MappingRules(r"RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/L,RULE:^([^=]*)=(?<name>[^,]*).*$/${name}/U,DEFAULT")
+_RULES: Final = MappingRules(
+    r"RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/L,RULE:^([^=]*)=(?<name>[^,]*).*$/${name}/U,DEFAULT"
+)
 _SUBJECTS: Final = ("CN=Billing,OU=ServiceUsers,O=Example", "CN=x", "")
 _COMMAND_CLAIMS: Final = ("sub", "scope", "")
 

@@ -1,6 +1,6 @@
 """One target under Atheris, in a process of its own: libFuzzer ends the process when it has done.
 
-    python -m tests.fuzz.run PACKAGES TARGET CORPUS-DIRECTORY FINDINGS-DIRECTORY SLOW-SECONDS [-libfuzzer_option=value ...]
+    python -m tests.fuzz.run PACKAGES TARGET CORPUS FINDINGS SLOW-SECONDS [-libfuzzer_option=value ...]
 
 Atheris is installed by `make fuzz` alone, in an environment of its own: it has wheels for few machines.
 """

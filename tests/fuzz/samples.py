@@ -1,4 +1,4 @@
-"""Real messages to begin with: one of each API and a few versions, as kafka-python encodes them, every array with one entry.
+"""Real messages to begin with: one of each API in a few versions, as kafka-python encodes them; arrays have one entry.
 
 What kafka-python does not know is written by hand in `tests.support.frames` and in the share fetch tests.
 """
@@ -18,7 +18,9 @@ __all__ = ["Sample", "samples"]
 CORRELATION_ID: Final = 7
 _NUMBERS: Final = {"int8": 1, "int16": 0, "uint16": 9, "int32": 1, "int64": 5, "bool": True, "float64": 2.5}
 _TOPIC_ID: Final = uuid.UUID(bytes=frames.topic_id("t"))
-_SHARE_REQUEST: Final = bytes.fromhex("0267 026d 00000000 000001f4 00000001 00010000 000001f4 00000001 01 01 00")
+_SHARE_REQUEST: Final = bytes.fromhex(
+    "0267 026d 00000000 000001f4 00000001 00010000 000001f4 00000001 01 01 00"
+)
 
 
 class Sample(NamedTuple):

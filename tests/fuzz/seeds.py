@@ -49,9 +49,7 @@ def _sized(body: bytes) -> bytes:
 
 def _step(number: int, one: Sample) -> bytes:
     """A request and its answer, as steps of a dialogue."""
-    return (
-        bytes((number, one.key, one.version, 0)) + _sized(one.request) + b"\4" + _sized(one.answer)
-    )
+    return bytes((number, one.key, one.version, 0)) + _sized(one.request) + b"\4" + _sized(one.answer)
 
 
 def _script(configuration: bytes, several: Sequence[Sample]) -> bytes:
@@ -99,7 +97,9 @@ def _exchanges() -> Iterator[bytes]:
             for sent, said in several:
                 if version:
                     asked, told = struct.pack(">i", len(sent)) + sent, struct.pack(">i", len(said)) + said
-                    script += _step(0, Sample(36, 1, asked, b"\0\0\xff\xff" + told + struct.pack(">q", 60_000)))
+                    script += _step(
+                        0, Sample(36, 1, asked, b"\0\0\xff\xff" + told + struct.pack(">q", 60_000))
+                    )
                 else:
                     script += b"\3" + _sized(struct.pack(">i", len(sent)) + sent) + b"\4" + _sized(said)
             yield script + _step(0, Sample(2, 7, bytes(9), bytes(9)))
@@ -135,11 +135,18 @@ def _tokens() -> Iterator[bytes]:
 
 def _certificates() -> Iterator[bytes]:
     yield der.certificate([[("2.5.4.6", 0x13, b"DE")], [("2.5.4.3", der.UTF8, b"alice, \x00#")]])
-    yield der.certificate([[("2.5.4.3", 0x1E, b"a"), ("1.2.840.113549.1.9.1", 0x16, b"x@y")]], (0x18, b"20510101000000Z"))
+    yield der.certificate(
+        [[("2.5.4.3", 0x1E, b"a"), ("1.2.840.113549.1.9.1", 0x16, b"x@y")]], (0x18, b"20510101000000Z")
+    )
 
 
 def _heads() -> Iterator[bytes]:
-    for line in (b"", b"Accept: text/plain\r\nConnection: close\r\n", b"Content-Length: 5\r\n", b" folded: x\r\n"):
+    for line in (
+        b"",
+        b"Accept: text/plain\r\nConnection: close\r\n",
+        b"Content-Length: 5\r\n",
+        b" folded: x\r\n",
+    ):
         yield b"GET /m?x=1 HTTP/1.1\r\nHost: h\r\n" + line + b"\r\n"
 
 
@@ -148,20 +155,51 @@ def _quota_requests() -> Iterator[bytes]:
     for version in (0, 1):
         frame = client_quotas_calls.alter_request(
             [(user, (("producer_byte_rate", 2000.0), ("consumer_byte_rate", None)))],
-            validate_only=False, correlation_id=5, client_id="", version=version,
-        )  # fmt: skip
+            validate_only=False,
+            correlation_id=5,
+            client_id="",
+            version=version,
+        )
         yield bytes((version,)) + frame[14 + version :]
         frame = client_quotas_calls.describe_request(
-            [("user", 0, "ann"), ("client-id", 2, None)], strict=False, correlation_id=5, client_id="", version=version
+            [("user", 0, "ann"), ("client-id", 2, None)],
+            strict=False,
+            correlation_id=5,
+            client_id="",
+            version=version,
         )
         yield bytes((version | 2,)) + frame[14 + version :]
 
 
 def _journal() -> Iterator[bytes]:
-    step = {"topic": "t", "partition": 0, "replicas": [3, 1], "adds": [3], "drops": [], "elects": None, "current": [1], "leader": 1}
+    step = {
+        "topic": "t",
+        "partition": 0,
+        "replicas": [3, 1],
+        "adds": [3],
+        "drops": [],
+        "elects": None,
+        "current": [1],
+        "leader": 1,
+    }
     asked = {"target": [3], "cancels": False, "step": step, "by": "x/1"}
-    entry = {"kind": "entry", "topic": "t", "partition": 0, "topic_id": "ab", "original": [1], "target": [3], "asked": asked, "step": step, "cancelled": False, "unsure": False}  # fmt: skip
-    for fields in (entry, {"kind": "ended", "topic": "t", "partition": 0, "how": "done"}, {"kind": "term", "number": 3, "executor": "x/1"}):  # fmt: skip
+    entry = {
+        "kind": "entry",
+        "topic": "t",
+        "partition": 0,
+        "topic_id": "ab",
+        "original": [1],
+        "target": [3],
+        "asked": asked,
+        "step": step,
+        "cancelled": False,
+        "unsure": False,
+    }
+    for fields in (
+        entry,
+        {"kind": "ended", "topic": "t", "partition": 0, "how": "done"},
+        {"kind": "term", "number": 3, "executor": "x/1"},
+    ):
         text = b"7 " + json.dumps(fields, separators=(",", ":")).encode()
         yield b"\1" + text
         yield b"\0%08x %s" % (zlib.crc32(text), text)
@@ -171,14 +209,23 @@ def _texts() -> Iterator[tuple[str, bytes]]:
     example = (_ROOT / "sluice.example.toml").read_bytes()
     lines = [line for line in example.splitlines() if line.strip() and not line.startswith(b"#")]
     yield "config", b"\n".join(line.partition(b"  #")[0] for line in lines)[:2000]
-    yield "config", b'[cluster]\nbootstrap="127.0.0.1:9092"\n[[listeners]]\nbind="0.0.0.0"\nadvertised_host="h"\n'
-    quotas = b'[[quota]]\nclient_id="a"\nuser = "<default>"\nproducer_byte_rate = "2M"\n[[quota]]\nip="10.0.0.1"\nconnection_creation_rate=5\n'
-    yield "quotas-file", quotas
+    yield (
+        "config",
+        b'[cluster]\nbootstrap="127.0.0.1:9092"\n[[listeners]]\nbind="0.0.0.0"\nadvertised_host="h"\n',
+    )
+    client = b'[[quota]]\nclient_id="a"\nuser = "<default>"\nproducer_byte_rate = "2M"\n'
+    yield "quotas-file", client + b'[[quota]]\nip="10.0.0.1"\nconnection_creation_rate=5\n'
     yield "quotas-file", b"quota = [{client_id = 'x', consumer_byte_rate = 1_000}]\n"
     yield "rules", rb"RULE:^CN=(?<name>.*?),OU=(.*?)$/${name}-$2/L, DEFAULT"
     yield "broker-map", b'{"1": ["broker.example", 9092], "2": ["10.0.0.1", 9093]}'
-    yield "tool-files", b'\0{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}'
-    yield "tool-files", b'\xffsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=x username="a" password="b";\n'
+    yield (
+        "tool-files",
+        b'\0{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}]}',
+    )
+    yield (
+        "tool-files",
+        b'\xffsecurity.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config=x username="a" password="b";\n',
+    )
 
 
 def main() -> None:
@@ -187,9 +234,13 @@ def main() -> None:
     for target, one in (*_channels(), *_messages(), *_texts()):
         found.setdefault(target, []).append(one)
     single = {
-        "leases": _leases, "tokens": _tokens, "certificate": _certificates, "admin": _heads,
-        "quota-requests": _quota_requests, "journal": _journal,
-    }  # fmt: skip
+        "leases": _leases,
+        "tokens": _tokens,
+        "certificate": _certificates,
+        "admin": _heads,
+        "quota-requests": _quota_requests,
+        "journal": _journal,
+    }
     found |= {target: list(make()) for target, make in single.items()}
     found["proxy"] = [header for header, _ in HEADERS if len(header) < 300]
     for target, inputs in found.items():

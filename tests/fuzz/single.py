@@ -1,8 +1,8 @@
 """One request, or one request and its answer: shorter than a dialogue, so that a fuzzer gets deeper into a message.
 
-    request    kind, configuration (3 bytes), key, version, client id, flags, [how it is stretched], body
-    answer     kind, configuration (3 bytes), key, version, length of the request's body (2 bytes), that body, flags,
-               [how it is stretched], the answer's body
+request    kind, configuration (3 bytes), key, version, client id, flags, [how it is stretched], body
+answer     kind, configuration (3 bytes), key, version, length of the request's body (2 bytes), that body, flags,
+           [how it is stretched], the answer's body
 """
 
 import struct
