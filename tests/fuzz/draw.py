@@ -23,8 +23,11 @@ _PATTERN_BYTES_MAX: Final = 64
 _LARGE_FROM: Final = 0x90
 _OFTEN_FROM: Final = 0xA0
 _WHOLE_FRAMES: Final = range(0x9C, 0xA0)
-# What is written before the copies.
-_NOTHING, _INT32_COUNT, _COMPACT_COUNT, _TAG_COUNT, _INT32_BYTES, _COMPACT_BYTES, _TAG_BYTES = range(7)
+# What becomes of the count before the copies: it stays, or their count or their bytes take its place; or empty tags do.
+_STAYS, _INT32_COUNT, _COMPACT_COUNT, _TAG_COUNT, _INT32_BYTES, _COMPACT_BYTES, _TAG_BYTES, _EMPTY_TAGS = (
+    range(8)
+)
+_INT32S: Final = (_INT32_COUNT, _INT32_BYTES)
 
 
 class Draw:
@@ -96,25 +99,28 @@ def stretched(body: bytes, where: int, size: int, often: int, before: int) -> by
         where: at which place they begin, from 0 to 65535, of the whole.
         size: how many they are.
         often: which `times`; a few of them as much as a frame holds, the others a megabyte at most.
-        before: what stands before the copies: nothing, their count or their bytes in one of Kafka's forms.
+        before: what the bytes before the copies become: their count, in one of Kafka's forms, or what it was.
 
-    >>> stretched(b"abc", 1 << 15, 1, 3, 0), stretched(b"abc", 1 << 15, 1, 3, 2)
-    (b'abbbc', b'a\x04bbbc')
+    >>> stretched(b"a\x02bc", 1 << 15, 1, 3, 0), stretched(b"a\x02bc", 1 << 15, 1, 3, 2)
+    (b'a\x02bbbc', b'a\x04bbbc')
+    >>> stretched(b"a\0", 0xFFFF, 1, 2, 7)
+    b'a\x02\x00\x00\x00\x00'
     """
-    at = len(body) * where >> 16
-    pattern = body[at : at + 1 + (size - 1) % _PATTERN_BYTES_MAX] or b"\0"
+    kind = before % 8
+    at = (len(body) + 1) * where >> 16
+    pattern = b"\0\0" if kind == _EMPTY_TAGS else body[at : at + 1 + (size - 1) % _PATTERN_BYTES_MAX] or b"\0"
+    behind = at if kind == _EMPTY_TAGS else at + len(pattern)
     most = (_FRAME_BYTES_MAX if often in _WHOLE_FRAMES else STRETCHED_BYTES_MAX) - len(body)
     count = max(0, min(times(often), most // len(pattern)))
-    prefix = _prefix(before % 7, count, count * len(pattern))
-    return body[:at] + prefix + pattern * count + body[at + len(pattern) :]
+    kept = at if kind == _STAYS else max(0, at - (4 if kind in _INT32S else 1))
+    return body[:kept] + _prefix(kind, count, count * len(pattern)) + pattern * count + body[behind:]
 
 
 def _prefix(kind: int, count: int, size: int) -> bytes:
-    if kind == _NOTHING:
+    if kind == _STAYS:
         return b""
-    if kind in (_INT32_COUNT, _INT32_BYTES):
+    if kind in _INT32S:
         return struct.pack(">i", count if kind == _INT32_COUNT else size)
     if kind in (_COMPACT_COUNT, _COMPACT_BYTES):
         return uvarint_bytes((count if kind == _COMPACT_COUNT else size) + 1)
-    assert kind in (_TAG_COUNT, _TAG_BYTES), "there are seven"
-    return uvarint_bytes(count if kind == _TAG_COUNT else size)
+    return uvarint_bytes(size if kind == _TAG_BYTES else count)

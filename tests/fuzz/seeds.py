@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Final
 
-from protocol.api import API_VERSIONS, FETCH, flexible
+from protocol.api import FETCH, flexible
 from protocol.messages import client_quotas_calls
 from proxy.leases.messages import write_answer, write_refusal, write_request
 from quotas.lease_terms import Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
@@ -21,26 +21,29 @@ from tests.fuzz.samples import Sample, samples
 from tests.support import der
 from tests.unit.proxy.net.test_proxy_header import HEADERS
 
-__all__ = ["main"]
+__all__ = ["CONFIGURATIONS", "answered", "asked", "main"]
 
 _PLAIN, _CAPTURED, _FOLLOWER = 0, 1, 2
-_ANSWER_TAGS: Final = 4
+_STRETCHED, _OWN_TAGS = 1, 4
 # Configuration: nothing but a gateway; every quota under kip13; the same under the schedule; a sidecar that observes.
-_CONFIGURATIONS: Final = (b"\x01\x00\x00", b"\x79\x07\x01", b"\x7b\x13\x02", b"\x0c\x00\x00")
+CONFIGURATIONS: Final = (b"\x01\x00\x00", b"\x79\x07\x01", b"\x7b\x13\x02", b"\x0c\x00\x00")
 _SCRIPTS_A_CHANNEL: Final = 12
 _ROOT: Final = Path(__file__).resolve().parents[2]
 
 
-def _asked(kind: int, configuration: bytes, one: Sample) -> bytes:
-    return bytes((kind,)) + configuration + bytes((one.key, one.version, 0, 0)) + one.request
+def asked(kind: int, configuration: bytes, one: Sample, how: bytes = b"") -> bytes:
+    """An input of `requests`: how it is stretched is five bytes, or none; header's tags are in the body then."""
+    own_tags = bool(how) and flexible(one.key, one.version)
+    flags = _STRETCHED * bool(how) | _OWN_TAGS * own_tags
+    head = bytes((kind,)) + configuration + bytes((one.key, one.version, 0, flags)) + how
+    return head + b"\0" * own_tags + one.request
 
 
-def _answered(kind: int, configuration: bytes, one: Sample) -> bytes:
-    body, flags = one.answer, _ANSWER_TAGS
-    if one.key != API_VERSIONS and flexible(one.key, one.version):
-        body, flags = body[1:], 0
+def answered(kind: int, configuration: bytes, one: Sample, how: bytes = b"") -> bytes:
+    """An input of `answers`."""
     head = bytes((kind,)) + configuration + bytes((one.key, one.version))
-    return head + _sized(one.request) + bytes((flags,)) + body
+    flags = _OWN_TAGS | _STRETCHED * bool(how)
+    return head + _sized(one.request) + bytes((flags,)) + how + one.answer
 
 
 def _sized(body: bytes) -> bytes:
@@ -60,19 +63,19 @@ def _script(configuration: bytes, several: Sequence[Sample]) -> bytes:
 def _channels() -> Iterator[tuple[str, bytes]]:
     every = list(samples())
     fetches = [one for one in every if one.key == FETCH and one.version >= 12]
-    for one, configuration in product(every, _CONFIGURATIONS):
-        yield "requests", _asked(_PLAIN, configuration, one)
-        yield "answers", _answered(_PLAIN, configuration, one)
+    for one, configuration in product(every, CONFIGURATIONS):
+        yield "requests", asked(_PLAIN, configuration, one)
+        yield "answers", answered(_PLAIN, configuration, one)
     for one in every:
-        yield "requests", _asked(_CAPTURED, _CONFIGURATIONS[1], one)
-        yield "answers", _answered(_CAPTURED, _CONFIGURATIONS[1], one)
+        yield "requests", asked(_CAPTURED, CONFIGURATIONS[1], one)
+        yield "answers", answered(_CAPTURED, CONFIGURATIONS[1], one)
     for one in fetches:
-        yield "requests", _asked(_FOLLOWER, _CONFIGURATIONS[1], one)
-        yield "answers", _answered(_FOLLOWER, _CONFIGURATIONS[1], one)
-        yield "follower", _script(_CONFIGURATIONS[1], [one, one, one])
+        yield "requests", asked(_FOLLOWER, CONFIGURATIONS[1], one)
+        yield "answers", answered(_FOLLOWER, CONFIGURATIONS[1], one)
+        yield "follower", _script(CONFIGURATIONS[1], [one, one, one])
     for start in range(0, len(every), _SCRIPTS_A_CHANNEL):
         several = every[start : start + _SCRIPTS_A_CHANNEL]
-        for configuration in _CONFIGURATIONS:
+        for configuration in CONFIGURATIONS:
             yield "dialogue", _script(configuration, several[:6])
             yield "captured", _script(configuration, several[6:])
     for exchange in _exchanges():

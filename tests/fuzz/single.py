@@ -22,7 +22,6 @@ __all__ = ["answered", "asked"]
 _KINDS: Final = tuple(KINDS)
 _CLOSED: Final = (PeerError, WireError)
 _STRETCHED, _CUT, _TAGGED = 1, 2, 4
-_TAG: Final = b"\1\0\1x"
 
 
 def _flags(draw: Draw) -> tuple[int, int, tuple[int, int, int, int] | None]:
@@ -45,7 +44,7 @@ def asked(data: bytes) -> None:
         body = stretched(body, *how)
     head = request(key, version, 1, client)
     if flags & _TAGGED and flexible(key, version):
-        head = head[:-1] + _TAG
+        head = head[:-1]  # its tags are in the body
     shell.cut(size or 1 << 16)
     _say(shell, struct.pack(">i", len(head) + len(body)) + head + body, None, _label(kind, key, version))
 
