@@ -1,6 +1,7 @@
 """`make fuzz`: targets one after the other, each in a process of its own; says how many runs, and what was found.
 
     python -m tests.fuzz [TARGET ...] [--runs N] [--seconds S]
+    python -m tests.fuzz TARGET --input FILE|HEX    one input once more, without Atheris
 
 What an instrumented run calls slow is run once more without instrumentation, in this process, and is a finding only
 where it is over the target's bound there too. Exits with 1 where there is a finding.
@@ -48,6 +49,8 @@ def main() -> int:
             f"no such target: {', '.join(sorted(unknown))}; there are {', '.join(TARGETS)}", file=sys.stderr
         )
         return 2
+    if arguments.input:
+        return _show(arguments.targets, arguments.input)
     print(
         f"{'target':<15}{'runs':>10}{'seconds':>9}{'runs/s':>8}{'edges':>7}{'features':>10}{'inputs':>8}  findings"
     )
@@ -66,6 +69,15 @@ def main() -> int:
     return int(failed)
 
 
+def _show(targets: list[str], given: str) -> int:
+    """Run one input; whatever it raises is shown as Python shows it."""
+    data = Path(given).read_bytes() if Path(given[:200]).exists() else bytes.fromhex(given)
+    for name in targets:
+        slowest = stopwatch.confirm(TARGETS[name].run, data, 0.0)
+        print(f"{name}: {slowest.label or 'nothing timed'}: {slowest.seconds * 1000:.2f} ms")
+    return 0
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.partition("\n")[0])
     parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"all of them: {', '.join(TARGETS)}")
@@ -74,6 +86,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--work", type=Path, default=_WORK, help="where inputs and findings are (%(default)s)"
     )
+    parser.add_argument("--input", default="", help="a file, or its bytes in hex")
     parser.add_argument("--seed", type=int, default=0, help="libFuzzer's; 0: another one every time")
     found = parser.parse_args()
     if not found.runs and not found.seconds:
