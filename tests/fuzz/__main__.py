@@ -23,8 +23,8 @@ _WORK: Final = Path("build/fuzz")
 _SECONDS: Final = 20
 _INPUT_SECONDS_MAX: Final = 120  # libFuzzer ends itself over an input that takes longer
 _MEMORY_MIB_MAX: Final = 2048
-# Instrumented code is several times slower than the code itself.
-_SLOWER: Final = 10
+# What is looked at again without instrumentation, with which code is several times slower.
+_SLOW_MS: Final = 50
 _SHOWN: Final = re.compile(rb"#(\d+)\s.*?cov: (\d+) ft: (\d+) corp: (\d+)/")
 
 
@@ -86,6 +86,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--work", type=Path, default=_WORK, help="where inputs and findings are (%(default)s)"
     )
+    parser.add_argument(
+        "--slow-ms", type=float, default=_SLOW_MS, help="CPU time of a call; default %(default)s"
+    )
     parser.add_argument("--input", default="", help="a file, or its bytes in hex")
     parser.add_argument("--seed", type=int, default=0, help="libFuzzer's; 0: another one every time")
     found = parser.parse_args()
@@ -124,7 +127,7 @@ def _fuzz(name: str, arguments: argparse.Namespace) -> Outcome:
     log = arguments.work / f"{name}.log"
     started = time.monotonic()
     with log.open("wb") as output:
-        bound = str(target.bound_seconds * _SLOWER)
+        bound = str(arguments.slow_ms / 1000)
         code = subprocess.run(
             [*command, bound, *options], stdout=output, stderr=output, check=False
         ).returncode
