@@ -57,11 +57,14 @@ def _sweep(target: str, make: Callable[[bytes, Sample, bytes], bytes], body: byt
                 kept.append((found.seconds, _how(where, size, _MANY, form)))
                 kept.sort(reverse=True)
                 del kept[_LOOKED_AT:]
-        for label, kept in slow.items():
+        for kept in slow.values():
             inputs = [make(configuration, one, how) for _, how in kept]
-            seconds, data = max((stopwatch.confirm(run, data, bound).seconds, data) for data in inputs)
-            if seconds:
-                print(f"{target} {label}: {seconds * 1000:.1f} ms, {data.hex()}", flush=True)
+            found, data = max(
+                ((stopwatch.confirm(run, data, bound), data) for data in inputs),
+                key=lambda pair: pair[0].seconds,
+            )
+            if found.label:
+                print(f"{target} {found.label}: {found.seconds * 1000:.1f} ms, {data.hex()}", flush=True)
 
 
 def main() -> None:
