@@ -7,6 +7,7 @@ from collections import deque
 from typing import Final
 
 from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Question, Side
+from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
 from tests.fuzz.stopwatch import timed
 
 __all__ = ["Shell"]
@@ -73,6 +74,7 @@ class _Direction:
         assert side.order != PASS or start == len(buf), "PASS leaves nothing over"
         assert side.order != MORE or side.need > len(buf) - start, "what is needed is there"
         self.kept = buf[start:]
+        assert len(self.kept) <= WHOLE_FRAME_BYTES_MAX + READ_BYTES_MAX, "what is kept is bounded"
         self.waiting = side.order == WAIT
 
 
