@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.map_file import MapFile
 from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
@@ -16,6 +17,7 @@ from proxy.config import QuotaSettings, Source, compare, read_definitions, reloa
 from proxy.errors import SluiceError
 from proxy.quota_store.store import QuotaStore
 from proxy.reassign.entries import LineError, read_line, write_line
+from proxy.stats import Stats
 from quotas.definitions_file import render
 from tests.fuzz.draw import Draw, stretched
 
@@ -66,10 +68,16 @@ def configuration(data: bytes) -> None:
 
 
 def broker_map(data: bytes) -> None:
-    """`brokers.json`: whatever it holds, there is a map."""
+    """`brokers.json`: whatever it holds, there is a map, and names in it that can be asked for."""
     _written("brokers.json", data)
-    found = MapFile(directory()).read()
-    assert all(isinstance(address.host, str) for address in found.values()), "a map of addresses"
+    stats = Stats()
+    brokers = BrokerMap((), stats)
+    for broker, address in MapFile(directory(), stats).read().items():
+        brokers.learn(broker, *address)
+        brokers.upstream(broker)
+    brokers.targets()
+    for host in brokers.hosts():
+        host.encode("idna")  # as the resolver does
 
 
 def journal_line(data: bytes) -> None:
