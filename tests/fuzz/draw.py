@@ -18,11 +18,11 @@ T = TypeVar("T")
 STRETCHED_BYTES_MAX: Final = 1024 * 1024
 _FRAME_BYTES_MAX: Final = 16 * 1024 * 1024 - 64
 _PATTERN_BYTES_MAX: Final = 64
-# Which bytes stand for how many copies. Large frames are slow, and one in sixteen is enough of them; and they are none
+# Which bytes stand for how many copies. Large frames are slow, and one in sixty-four is enough of them; and they are none
 # of the bytes that fuzzers like, 0, 127, 128 and 255.
-_LARGE_FROM: Final = 0x90
-_OFTEN_FROM: Final = 0xA0
-_WHOLE_FRAMES: Final = range(0x9C, 0xA0)
+_LARGE: Final = {0x90: 1 << 14, 0x91: 1 << 17, 0x92: 1 << 20, 0x93: 1 << 24}
+_WHOLE_FRAME: Final = 0x93
+_OFTEN_FROM: Final = 0x94
 # What becomes of the count before the copies: it stays, or their count or their bytes take its place; or empty tags do.
 _STAYS, _INT32_COUNT, _COMPACT_COUNT, _TAG_COUNT, _INT32_BYTES, _COMPACT_BYTES, _TAG_BYTES, _EMPTY_TAGS = (
     range(8)
@@ -82,14 +82,12 @@ class Draw:
 def times(byte: int) -> int:
     """How often a pattern is written.
 
-    >>> times(3), times(0xFF), times(0x90), times(0x9F)
-    (3, 5890, 8192, 16777216)
+    >>> times(3), times(0xFF), times(0x90), times(0x93)
+    (3, 5992, 16384, 16777216)
     """
-    if byte < _LARGE_FROM:
-        return byte
-    if byte < _OFTEN_FROM:
-        return 1 << 13 + (byte - _LARGE_FROM) * 11 // 15
-    return 62 * (byte - _OFTEN_FROM)
+    if byte in _LARGE:
+        return _LARGE[byte]
+    return byte if byte < _OFTEN_FROM else 56 * (byte - _OFTEN_FROM)
 
 
 def stretched(body: bytes, where: int, size: int, often: int, before: int) -> bytes:
@@ -98,7 +96,7 @@ def stretched(body: bytes, where: int, size: int, often: int, before: int) -> by
     Args:
         where: at which place they begin, from 0 to 65535, of the whole.
         size: how many they are.
-        often: which `times`; a few of them as much as a frame holds, the others a megabyte at most.
+        often: which `times`; one of them as much as a frame holds, the others a megabyte at most.
         before: what the bytes before the copies become: their count, in one of Kafka's forms, or what it was.
 
     >>> stretched(b"a\x02bc", 1 << 15, 1, 3, 0), stretched(b"a\x02bc", 1 << 15, 1, 3, 2)
@@ -110,7 +108,7 @@ def stretched(body: bytes, where: int, size: int, often: int, before: int) -> by
     at = (len(body) + 1) * where >> 16
     pattern = b"\0\0" if kind == _EMPTY_TAGS else body[at : at + 1 + (size - 1) % _PATTERN_BYTES_MAX] or b"\0"
     behind = at if kind == _EMPTY_TAGS else at + len(pattern)
-    most = (_FRAME_BYTES_MAX if often in _WHOLE_FRAMES else STRETCHED_BYTES_MAX) - len(body)
+    most = (_FRAME_BYTES_MAX if often == _WHOLE_FRAME else STRETCHED_BYTES_MAX) - len(body)
     count = max(0, min(times(often), most // len(pattern)))
     kept = at if kind == _STAYS else max(0, at - (4 if kind in _INT32S else 1))
     return body[:kept] + _prefix(kind, count, count * len(pattern)) + pattern * count + body[behind:]
