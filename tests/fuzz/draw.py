@@ -18,8 +18,8 @@ T = TypeVar("T")
 STRETCHED_BYTES_MAX: Final = 1024 * 1024
 _FRAME_BYTES_MAX: Final = 16 * 1024 * 1024 - 64
 _PATTERN_BYTES_MAX: Final = 64
-# Which bytes stand for how many copies. Large frames are slow, and one in sixty-four is enough of them; and they are none
-# of the bytes that fuzzers like, 0, 127, 128 and 255.
+# Which bytes stand for how many copies. Large frames are slow, and one in sixty-four is enough of them; and they are
+# none of the bytes that fuzzers like, 0, 127, 128 and 255.
 _LARGE: Final = {0x90: 1 << 14, 0x91: 1 << 17, 0x92: 1 << 20, 0x93: 1 << 24}
 _WHOLE_FRAME: Final = 0x93
 _OFTEN_FROM: Final = 0x94

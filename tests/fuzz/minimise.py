@@ -53,7 +53,7 @@ def steps(run: Callable[[bytes], None], data: bytes) -> frozenset[Step]:
 
     sys.settrace(begun)
     try:
-        run(data)
+        stopwatch.slowest(run, data, exactly=False)
     finally:
         sys.settrace(None)
     return frozenset((*key, often) for key, often in found.items())
