@@ -63,7 +63,7 @@ test: jars languages ## Every test: unit, then all that need real brokers, then 
 
 .PHONY: unit
 unit: $(VENV)/.stamp ## Unit, property and simulation tests, and the docstrings' examples; under a minute
-	$(PYTEST) --doctest-modules protocol quotas proxy offline tests/demo tests/support tests/unit tests/property tests/simulation $(ARGS)
+	$(PYTEST) --doctest-modules protocol quotas proxy offline tests/demo tests/support tests/fuzz tests/unit tests/property tests/simulation $(ARGS)
 
 .PHONY: integration
 integration: jars ## The proxy in front of three real brokers
@@ -133,12 +133,25 @@ reassignment: jars ## What reassignments in small batches cost, beside Kafka's a
 accuracy: jars ## How well quotas are kept, beside Kafka's own
 	$(BIN)/python -m tests.bench.accuracy $(ARGS)
 
+# In an environment of its own: Atheris has wheels for few machines (requirements/fuzz.in).
+FUZZ := build/fuzz-venv
+
+$(FUZZ)/.stamp: requirements/fuzz.txt
+	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or newer (with venv) is not on the PATH" >&2; exit 1; fi
+	$(PYTHON) -m venv $(FUZZ)
+	$(FUZZ)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/fuzz.txt
+	touch $@
+
+.PHONY: fuzz
+fuzz: $(FUZZ)/.stamp ## Every reader of foreign bytes under Atheris, 20 s each; ARGS="requests --runs 10000000"
+	@$(FUZZ)/bin/python -m tests.fuzz $(ARGS)
+
 # In an environment of its own: pip-tools needs pip and setuptools, which the lock leaves alone.
 .PHONY: lock
 lock: $(VENV)/.stamp ## Renew requirements/*.txt from pyproject.toml and requirements/*.in
 	$(BIN)/python -m venv build/lock
 	build/lock/bin/pip install --quiet --disable-pip-version-check pip-tools
-	for pair in run:pyproject.toml build:requirements/build.in dev:requirements/dev.in; do \
+	for pair in run:pyproject.toml build:requirements/build.in dev:requirements/dev.in fuzz:requirements/fuzz.in; do \
 	  CUSTOM_COMPILE_COMMAND="make lock" build/lock/bin/pip-compile --quiet --strip-extras --generate-hashes \
 	    --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-emit-options $(LOCK_ARGS) \
 	    --output-file "requirements/$${pair%%:*}.txt" "$${pair##*:}"; done

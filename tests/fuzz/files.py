@@ -1,0 +1,102 @@
+"""Readers of files: what operators write, what others leave in a shared directory, what a full disk leaves of it."""
+
+import logging
+import os
+import tempfile
+import zlib
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from proxy.cluster.brokers import BrokerMap
+from proxy.cluster.map_file import MapFile
+from proxy.commands.command_config import read_command_config
+from proxy.commands.reassign_file import read_reassignment
+from proxy.config import QuotaSettings, Source, compare, read_definitions, reload
+from proxy.errors import SluiceError
+from proxy.quota_store.store import QuotaStore
+from proxy.reassign.entries import LineError, read_line, write_line
+from proxy.stats import Stats
+from quotas.definitions_file import render
+from tests.fuzz.draw import Draw, stretched
+
+__all__ = ["broker_map", "configuration", "journal_line", "quotas_file", "tool_file"]
+
+_MEMORY: Final = Path("/dev/shm")
+
+
+@cache
+def directory() -> Path:
+    """A directory of this process's own, in memory where that is possible."""
+    logging.disable(logging.CRITICAL)  # a damaged file is told in a log line
+    base = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    return Path(tempfile.mkdtemp(prefix="sluice-fuzz-", dir=base))
+
+
+def _content(data: bytes) -> bytes:
+    """A file's content; what begins with a zero says how the rest is stretched."""
+    if data[:1] != b"\0":
+        return data
+    draw = Draw(data[1:])
+    how = (draw.int16(), draw.byte(), draw.byte() % 0x90, 0)
+    return stretched(draw.rest(), *how)
+
+
+def _written(name: str, data: bytes) -> Path:
+    path = directory() / name
+    path.write_bytes(_content(data))
+    return path
+
+
+def quotas_file(data: bytes) -> None:
+    """The quotas file: read at start, read again by the store, written again."""
+    path = _written("quotas.toml", data)
+    with suppress(SluiceError):
+        found = read_definitions(QuotaSettings(file=path))
+        render(found)
+    with suppress(SluiceError):
+        QuotaStore(QuotaSettings(file=path))
+
+
+def configuration(data: bytes) -> None:
+    """The configuration: read, and compared with the one that runs."""
+    path = _written("sluice.toml", data)
+    with suppress(SluiceError):
+        found = reload(Source(path))
+        compare(found, found)
+
+
+def broker_map(data: bytes) -> None:
+    """`brokers.json`: whatever it holds, there is a map, and names in it that can be asked for."""
+    _written("brokers.json", data)
+    stats = Stats()
+    brokers = BrokerMap((), stats)
+    for broker, address in MapFile(directory(), stats).read().items():
+        brokers.learn(broker, *address)
+        brokers.upstream(broker)
+    brokers.targets()
+    for host in brokers.hosts():
+        host.encode("idna")  # as the resolver does
+
+
+def journal_line(data: bytes) -> None:
+    """A line of the reassignments' journal; with a right checksum where the first byte is odd."""
+    line = data[1:]
+    if data[:1] and data[0] & 1:
+        line = b"%08x %s" % (zlib.crc32(line), line)
+    with suppress(LineError):
+        sequence, record = read_line(line)
+        assert read_line(write_line(sequence, record).rstrip(b"\n")) == (sequence, record), (
+            "written as it was read"
+        )
+
+
+def tool_file(data: bytes) -> None:
+    """Files of Kafka's own tools: a reassignment, a client's properties."""
+    path = _written("tool.json", data[1:])
+    with suppress(SluiceError):
+        if data[:1] < b"\x80":
+            read_reassignment(path)
+        else:
+            read_command_config(path)

@@ -1,0 +1,165 @@
+"""Readers of single messages, by a number: what brokers, clients and recorded frames are read with beside the channel.
+
+An input is the reader's number, the version, one byte that says whether the rest is stretched, and the message:
+with its length and header where the reader wants a whole frame.
+"""
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from offline.replay import answers as replay_answers
+from offline.replay import kept
+from protocol import api, header, throttle
+from protocol.errors import WireError
+from protocol.messages import (
+    alter_reassignments,
+    api_versions,
+    client_quotas,
+    client_quotas_calls,
+    describe_cluster,
+    describe_configs,
+    elect_leaders,
+    fetch,
+    find_coordinator,
+    groups,
+    metadata,
+    metadata_topics,
+    partition_states,
+    produce,
+    reassignments,
+    replica_sizes,
+    sasl,
+    topic_mutation_answers,
+    topic_mutations,
+)
+from tests.fuzz.draw import Draw, stretched
+from tests.fuzz.stopwatch import timed
+from tests.support.playbook import gateway_address
+
+__all__ = ["READERS", "read"]
+
+Reader = Callable[[bytes, int], object]
+
+_MUTATIONS: Final = (api.CREATE_TOPICS, api.CREATE_PARTITIONS, api.DELETE_TOPICS)
+_BODY: Final = 15  # of a flexible request without client id: behind its tags
+
+
+def _mutation(frame: bytes, version: int) -> object:
+    return topic_mutations.read_request(frame, _BODY, _MUTATIONS[version % 3], version // 3)
+
+
+def _mutation_answer(frame: bytes, version: int) -> object:
+    key, version = _MUTATIONS[version % 3], version // 3
+    if version > api.MAX_VERSION[key]:
+        return None
+    found = topic_mutation_answers.read_answer(frame, key, version)
+    return topic_mutation_answers.merged_answer(
+        frame, found, reversed(found.topics), compact=api.flexible(key, version)
+    )
+
+
+def _throttle(frame: bytes, version: int) -> object:
+    key = version % 95
+    return throttle.patch(bytearray(frame), key, version // 95 + api.MAX_VERSION.get(key, 0), 7)
+
+
+def _body_start(frame: bytes, version: int) -> object:
+    found = header.body_start(frame, 0, len(frame), version % 95, version // 95)
+    assert found is None or found <= len(frame), "a body begins within its frame"
+    return header.client_id(frame, 0, len(frame)), found
+
+
+def _sasl(frame: bytes, version: int) -> object:
+    end = len(frame)
+    if version % 3 == 0:
+        return sasl.mechanism(frame, 4, end)
+    if version % 3 == 1:
+        return sasl.handshake_error(frame, 0, end)
+    return sasl.verdict(frame, 0, end, version // 3 % 3)
+
+
+def _asked_again(frame: bytes, version: int) -> object:
+    key = version % 95
+    return kept.asked_again(frame, key, version // 95, 7)
+
+
+def _freed(frame: bytes, _version: int) -> object:
+    found = kept.read_produce(frame)
+    return None if found is None else [kept.freed(records) for _, records in found.records]
+
+
+def _replayed(frame: bytes, version: int) -> object:
+    return replay_answers.outcome(frame, version % 2, 9 + version % 9), replay_answers.ranges(frame)
+
+
+# Only appended to: an input of the corpus names its reader by the place.
+READERS: Final[tuple[tuple[str, Reader], ...]] = (
+    ("api_versions.rewrite", api_versions.rewrite),
+    ("describe_cluster.rewrite", lambda frame, v: describe_cluster.rewrite(frame, v, gateway_address)),
+    ("find_coordinator.rewrite", lambda frame, v: find_coordinator.rewrite(frame, v, gateway_address)),
+    (
+        "metadata.rewrite_head",
+        lambda frame, v: metadata.rewrite_head(frame, 0, len(frame), v, gateway_address),
+    ),
+    ("produce.rewrite_response", lambda frame, v: produce.rewrite_response(frame, v, gateway_address, 5)),
+    ("produce.acks", lambda frame, v: produce.acks(frame, _BODY, len(frame), v)),
+    ("fetch.read_request", lambda frame, v: fetch.read_request(frame, _BODY, len(frame), v)),
+    ("fetch.full_topics", lambda frame, v: fetch.full_topics(frame, _BODY, v)),
+    (
+        "groups.session_timeout_ms",
+        lambda frame, v: groups.session_timeout_ms(11, frame, _BODY, len(frame), v),
+    ),
+    ("metadata_topics.read_request", lambda frame, v: metadata_topics.read_request(frame, _BODY, v)),
+    ("metadata_topics.read_topics", metadata_topics.read_topics),
+    ("partition_states.read_answer", lambda frame, _: partition_states.read_answer(frame)),
+    ("partition_states.read_brokers", lambda frame, _: partition_states.read_brokers(frame)),
+    ("replica_sizes.read_metadata", lambda frame, _: replica_sizes.read_metadata(frame)),
+    ("replica_sizes.read_log_dirs", lambda frame, _: replica_sizes.read_log_dirs(frame)),
+    ("describe_configs.read_answer", lambda frame, _: describe_configs.read_answer(frame)),
+    ("elect_leaders.read_answer", lambda frame, _: elect_leaders.read_answer(frame)),
+    ("alter_reassignments.read_request", lambda frame, v: alter_reassignments.read_request(frame, _BODY, v)),
+    ("alter_reassignments.read_answer", alter_reassignments.read_answer),
+    ("reassignments.read_request", lambda frame, _: reassignments.read_request(frame, _BODY)),
+    ("reassignments.read_answer", lambda frame, _: reassignments.read_answer(frame)),
+    ("reassignments.read_batch", lambda frame, _: reassignments.read_batch(frame)),
+    (
+        "client_quotas.read_describe",
+        lambda frame, v: client_quotas.read_describe(frame, _BODY, len(frame), v),
+    ),
+    (
+        "client_quotas.AlterRequest",
+        lambda frame, v: list(client_quotas.AlterRequest(frame, _BODY, len(frame), v)),
+    ),
+    (
+        "client_quotas_calls.DescribeAnswer",
+        lambda frame, v: list(client_quotas_calls.DescribeAnswer(frame, v)),
+    ),
+    ("client_quotas_calls.read_alter_answer", client_quotas_calls.read_alter_answer),
+    ("topic_mutations.read_request", _mutation),
+    ("topic_mutation_answers.read_answer", _mutation_answer),
+    ("throttle.patch", _throttle),
+    ("header.body_start", _body_start),
+    ("sasl", _sasl),
+    ("kept.asked_again", _asked_again),
+    ("kept.freed", _freed),
+    ("replay_answers.outcome", _replayed),
+    ("replay_answers.read_metadata", lambda frame, _: replay_answers.read_metadata(frame)),
+    ("replay_answers.read_created", lambda frame, _: replay_answers.read_created(frame)),
+)
+
+
+def read(data: bytes) -> None:
+    """Read one message."""
+    draw = Draw(data)
+    name, reader = READERS[draw.byte() % len(READERS)]
+    version, flags = draw.byte(), draw.byte()
+    how = (draw.int16(), draw.byte(), draw.byte(), draw.byte()) if flags & 1 else None
+    message = draw.rest()
+    if how is not None:
+        message = stretched(message, *how)
+    if not flags & 2:
+        message = struct.pack(">i", len(message)) + message
+    with suppress(WireError):
+        timed(name, reader, message, version)

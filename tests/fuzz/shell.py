@@ -1,0 +1,145 @@
+"""Shows bytes to a channel as `proxy.net.pump` does, each call timed: kept bytes again, unseen ones not at all.
+
+What goes out is thrown away. Time stands still but where a script moves it, or a request has to wait.
+"""
+
+from collections import deque
+from typing import Final
+
+from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Question, Side
+from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
+from tests.fuzz.stopwatch import timed
+
+__all__ = ["Shell"]
+
+READ_BYTES_MAX: Final = 64 * 1024
+_CUT_BYTES_MAX: Final = 512  # of what is sent at once: what follows is the same again, and would take time
+_ORDERS_MAX: Final = 50_000  # of one read: an empty bare token has four bytes
+_RESUMED_MAX: Final = 100
+
+
+class _Direction:
+    """One direction of the connection."""
+
+    def __init__(self, side: Side, label: str) -> None:
+        self.side = side
+        self.label = label
+        self.kept = bytearray()
+        self.source: deque[bytes] = deque()
+        self.waiting = False
+        self.piece_bytes = READ_BYTES_MAX
+
+    def read(self, now_ms: int) -> None:
+        """Take what has come, as far as nothing has to wait."""
+        while self.source and not self.waiting:
+            data = self.source.popleft()
+            at = 0
+            while at < len(data) and not self.waiting:
+                size = self.piece_bytes if at < _CUT_BYTES_MAX else READ_BYTES_MAX
+                piece = data[at : at + size]
+                at += self._take(piece, now_ms)
+            if at < len(data):
+                self.source.appendleft(data[at:])
+
+    def _take(self, piece: bytes, now_ms: int) -> int:
+        side = self.side
+        side.state.now_ns = now_ms * 1_000_000
+        if side.unseen > 0 and not self.kept:
+            passed = min(len(piece), side.unseen)
+            side.passed(passed)
+            if not side.unseen:
+                self.show(now_ms)
+            return passed
+        known = bool(self.kept)
+        self.kept += piece
+        if not known or len(self.kept) >= side.need:
+            self.show(now_ms)
+        return len(piece)
+
+    def show(self, now_ms: int) -> None:
+        """Show what is kept and carry out the orders."""
+        side, buf, start = self.side, self.kept, 0
+        side.state.now_ns = now_ms * 1_000_000
+        for _ in range(_ORDERS_MAX):
+            count = timed(self.label, side.receive, buf, start, len(buf), now_ms)
+            assert 0 <= count <= len(buf) - start, "more is passed than was shown"
+            start += count
+            if side.order != REPLACE:
+                break
+            assert 0 <= side.drop <= len(buf) - start, "more is left out than was shown"
+            start += side.drop
+        else:
+            raise AssertionError("a side orders for ever")
+        assert side.order in (PASS, MORE, WAIT), "there is no such order"
+        assert side.order != PASS or start == len(buf), "PASS leaves nothing over"
+        assert side.order != MORE or side.need > len(buf) - start, "what is needed is there"
+        self.kept = buf[start:]
+        assert len(self.kept) <= WHOLE_FRAME_BYTES_MAX + READ_BYTES_MAX, "what is kept is bounded"
+        self.waiting = side.order == WAIT
+
+
+class Shell:
+    """A channel between what a script says for both peers.
+
+    Attributes:
+        question: what the channel has asked the shell, and was not answered yet.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.now_ms = 1_000
+        self.question: Question | None = None
+        self._requests = _Direction(channel.requests, "")
+        self._responses = _Direction(channel.responses, "")
+
+    def cut(self, size: int) -> None:
+        """Have everything come in pieces of this size from now on."""
+        self._requests.piece_bytes = self._responses.piece_bytes = max(size, 1)
+
+    def client(self, data: bytes, label: str) -> None:
+        """The client sends something; time goes on until it is taken."""
+        requests = self._requests
+        requests.label = f"request {label}"
+        requests.source.append(data)
+        if requests.waiting and requests.side.wait_until_ms > self.now_ms:
+            self.now_ms = requests.side.wait_until_ms
+        self._go_on()
+
+    def broker(self, data: bytes, label: str) -> None:
+        """The broker sends something."""
+        self._responses.label = f"answer {label}"
+        self._responses.source.append(data)
+        self._go_on()
+
+    def later(self, milliseconds: int) -> None:
+        """Time goes on."""
+        self.now_ms += milliseconds
+        self._go_on()
+
+    def answered(self, answer: bytes) -> None:
+        """The shell has found the answer to a question."""
+        self.channel.answered(answer)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        requests, responses = self._requests, self._responses
+        for _ in range(_RESUMED_MAX):
+            if requests.waiting and requests.side.wait_until_ms <= self.now_ms:
+                requests.waiting = False
+                requests.show(self.now_ms)
+            requests.read(self.now_ms)
+            self._ask()
+            if self.channel.has_local_answer():
+                responses.show(self.now_ms)
+            responses.read(self.now_ms)
+            self._ask()
+            if not responses.side.signal:
+                return
+            responses.side.signal = False
+            if not requests.waiting or not requests.side.wait_until_ms:
+                requests.waiting = False
+                requests.show(self.now_ms)
+
+    def _ask(self) -> None:
+        self._requests.side.signal = False
+        self.question = self.channel.take_question() or self.question

@@ -1,0 +1,130 @@
+"""All targets by name."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from tests.fuzz import dialogue, files, messages, peers, single
+from tests.fuzz.target import Target
+
+__all__ = ["TARGETS"]
+
+_OFF_THE_LOOP: Final = 0.0
+_CHANNEL: Final = ("protocol", "proxy.channel")
+_FILES: Final = ("quotas", "proxy", "tomllib")
+_MECHANISMS: Final = (b"PLAIN", b"SCRAM-SHA-256", b"OAUTHBEARER", b"GSSAPI", b"AWS_MSK_IAM")
+_SCRAM: Final = (b"n,,n=", b",r=", b",s=", b",i=4096", b"v=", b"tokenauth=true", b"c=biws,", b"=2C", b"=3D")
+_BEARER: Final = (b"n,,\x01auth=Bearer ", b"\x01\x01", b"eyJzdWIiOiJhbGljZSJ9", b"n,a=x,\x01")
+_TOML: Final = (
+    b"[[quota]]\n",
+    b"client_id = ",
+    b"user = ",
+    b'"<default>"',
+    b"producer_byte_rate = ",
+    b'"2M"',
+    b"'''",
+)
+
+TARGETS: Final[Mapping[str, Target]] = {
+    "requests": Target(run=single.asked, packages=_CHANNEL, about="one request to a channel of any kind"),
+    "answers": Target(run=single.answered, packages=_CHANNEL, about="one request and its answer"),
+    "dialogue": Target(
+        run=partial(dialogue.converse, "plain"),
+        packages=_CHANNEL,
+        about="a client's channel",
+        words=_MECHANISMS,
+    ),
+    "captured": Target(
+        run=partial(dialogue.converse, "captured"), packages=_CHANNEL, about="a captured client's channel"
+    ),
+    "follower": Target(
+        run=partial(dialogue.converse, "follower"), packages=_CHANNEL, about="a follower's channel"
+    ),
+    "messages": Target(
+        run=messages.read,
+        packages=("protocol", "offline"),
+        about="single messages: brokers' answers to Sluice, kept frames",
+    ),
+    "tokens": Target(run=peers.tokens, about="SASL tokens", words=(*_SCRAM, *_BEARER)),
+    "proxy": Target(
+        run=peers.proxy_line,
+        about="PROXY headers",
+        input_bytes_max=5000,
+        words=(
+            b"PROXY TCP4 ",
+            b"PROXY TCP6 ",
+            b"PROXY UNKNOWN",
+            b"\r\n\r\n\0\r\nQUIT\n",
+            b"192.0.2.1",
+            b"2001:db8::1",
+        ),
+    ),
+    "leases": Target(
+        run=peers.leases,
+        packages=("quotas", "proxy.leases"),
+        about="leases of followers' quotas",
+        words=(b"SLLE\1\1", b"SLLE\1\2", b"SLLE\1\3"),
+    ),
+    "certificate": Target(
+        run=peers.certificate, about="clients' certificates, and the principals that follow"
+    ),
+    "admin": Target(
+        run=peers.admin_head,
+        about="HTTP at the admin port",
+        input_bytes_max=9000,
+        words=(
+            b"GET / HTTP/1.1\r\n",
+            b"HEAD /metrics HTTP/1.0\r\n",
+            b"Host: ",
+            b"Content-Length: 0",
+            b"Connection: ",
+        ),
+    ),
+    "quota-requests": Target(
+        run=peers.quota_request,
+        packages=("protocol", "quotas"),
+        about="quota requests to their end",
+        bound_seconds=_OFF_THE_LOOP,
+    ),
+    "quotas-file": Target(
+        run=files.quotas_file,
+        packages=_FILES,
+        about="the quotas file",
+        words=_TOML,
+        bound_seconds=_OFF_THE_LOOP,
+    ),
+    "config": Target(
+        run=files.configuration,
+        packages=_FILES,
+        about="the configuration",
+        words=_TOML,
+        bound_seconds=_OFF_THE_LOOP,
+    ),
+    "rules": Target(
+        run=peers.mapping_rules,
+        about="principal mapping rules",
+        input_bytes_max=300,
+        words=(b"RULE:", b"DEFAULT", b"/L", b"/U", b"$1", b"${name}", b"(?<name>"),
+        bound_seconds=_OFF_THE_LOOP,
+    ),
+    "broker-map": Target(run=files.broker_map, about="brokers.json", bound_seconds=_OFF_THE_LOOP),
+    "journal": Target(
+        run=files.journal_line,
+        about="a line of the reassignments' journal",
+        words=(
+            b'"kind":"entry"',
+            b'"kind":"ended"',
+            b'"kind":"term"',
+            b'"topic":',
+            b'"partition":',
+            b'"step":null',
+        ),
+        bound_seconds=_OFF_THE_LOOP,
+    ),
+    "tool-files": Target(
+        run=files.tool_file,
+        about="files of Kafka's own tools",
+        words=(b'{"version":1,"partitions":[', b'"replicas":', b"sasl.jaas.config=", b"security.protocol="),
+        bound_seconds=_OFF_THE_LOOP,
+    ),
+}
