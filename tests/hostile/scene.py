@@ -1,0 +1,136 @@
+"""A scripted broker, and a proxy in front of it: where an attack takes place."""
+
+import contextlib
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from tests.cluster import HOST, Address
+from tests.hostile.broker import ScriptedBroker
+from tests.hostile.broker_program import NODE
+from tests.hostile.wire import Client
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+
+QUOTA: Final = 2_000_000
+_PAUSE_SECONDS: Final = 0.005  # behind a connection that was closed or refused
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """How a scene is set up.
+
+    Args:
+        policy: `kip13` or `schedule`.
+        hold_seconds: the longest hold (`schedule` alone) and the longest mute.
+        client_quotas, user_quotas: who is limited to what; by default every client id to QUOTA.
+        quotas: more keys of `[quotas]`.
+        sections: more tables of the configuration.
+        topic_quotas: whether the topic `t` is limited to QUOTA, and no client.
+    """
+
+    policy: str = "schedule"
+    hold_seconds: tuple[float, float] = (15.0, 20.0)
+    user_quotas: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    client_quotas: Mapping[str, Mapping[str, float]] = field(
+        default_factory=lambda: {"<default>": limits(QUOTA)}
+    )
+    quotas: Mapping[str, object] = field(default_factory=dict)
+    sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    cluster: Mapping[str, object] = field(default_factory=dict)
+    listener: Mapping[str, object] = field(default_factory=dict)
+    topic_quotas: bool = False
+
+
+def limits(rate: float) -> dict[str, float]:
+    """The same rate for what is produced and what is consumed."""
+    return {"producer_byte_rate": rate, "consumer_byte_rate": rate}
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """A proxy that runs, and the broker behind it."""
+
+    broker: ScriptedBroker
+    sluice: SluiceProcess
+    stage: Stage
+
+    @property
+    def address(self) -> Address:
+        """Where the proxy listens for the broker."""
+        return HOST, self.sluice.ports.first_broker + NODE
+
+    @contextlib.contextmanager
+    def connected(self, until: float = 0.0, source: str = "") -> Iterator[Client]:
+        """A connection for the time of a `with`; from `until` on, every wait on it is over."""
+        client = Client(self.address, until=until, source=source)
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def resident_bytes(self) -> int:
+        """The memory that the proxy's process has now."""
+        return resident_bytes(self.sluice.process_id)
+
+
+@contextlib.contextmanager
+def staged(stage: Stage, directory: Path | None = None) -> Iterator[Scene]:
+    """Start both, and end both."""
+    with contextlib.ExitStack() as stack:
+        broker = stack.enter_context(ScriptedBroker())
+        where = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hostile-")))
+        settings = settings_of(stage, broker.bootstrap)
+        config = settings.write(where)
+        if stage.topic_quotas:
+            (where / "quotas.toml").write_text(
+                f'[[quota]]\ntopic = "t"\nproducer_byte_rate = {QUOTA}\nconsumer_byte_rate = {QUOTA}\n'
+            )
+        process = SluiceProcess(["--config", str(config)], settings.ports, where)
+        sluice = stack.enter_context(process)
+        yield Scene(broker, sluice, stage)
+
+
+def settings_of(stage: Stage, bootstrap: str) -> SluiceSettings:
+    """The configuration of a stage."""
+    hold, mute = stage.hold_seconds
+    quotas: dict[str, object] = {"policy": stage.policy, "mute_seconds_max": mute, **stage.quotas}
+    if stage.policy == "schedule":
+        quotas["hold_seconds_max"] = hold
+    return SluiceSettings(
+        bootstrap,
+        quotas=quotas,
+        client_quotas={} if stage.topic_quotas else stage.client_quotas,
+        user_quotas=stage.user_quotas,
+        sections=stage.sections,
+        cluster=stage.cluster,
+        listener=stage.listener,
+    )
+
+
+def resident_bytes(process_id: int) -> int:
+    """The resident memory of a process."""
+    for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise ProcessLookupError(process_id)
+
+
+def swarm(count: int, until: float, work: Callable[[int], None]) -> None:
+    """Let `count` threads do something again and again until a moment; what the proxy closes is tried again."""
+
+    def repeat(index: int) -> None:
+        while time.monotonic() < until:
+            try:
+                work(index)
+            except OSError:
+                time.sleep(_PAUSE_SECONDS)
+
+    threads = [threading.Thread(target=repeat, args=(index,), daemon=True) for index in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
