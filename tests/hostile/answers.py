@@ -4,7 +4,7 @@ Fetch and ShareFetch bring one partition with records of the size that is asked 
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,7 +62,7 @@ def produce_acks(data: bytes, at: int, version: int) -> tuple[int, int]:
     return int.from_bytes(data[at : at + 2], "big", signed=True), at + 6
 
 
-def produced(version: int, correlation_id: int, data: bytes, at: int) -> bytes:  # noqa: ARG001 - topics are not named
+def produced(version: int, correlation_id: int, data: bytes, at: int) -> bytes:
     """An answer that acknowledges nothing."""
     if version >= 9:
         return frame(struct.pack(">ixbix", correlation_id, 1, 0))
@@ -85,7 +85,7 @@ def read_fetch(data: bytes, at: int, version: int) -> FetchFields:
     return FetchFields(max_wait_ms, max_bytes, epoch)
 
 
-def read_share_fetch(data: bytes, at: int, version: int) -> FetchFields:  # noqa: ARG001 - alike in both versions
+def read_share_fetch(data: bytes, at: int, version: int) -> FetchFields:
     """Read a ShareFetch's head."""
     for _ in range(2):  # group, member
         length, at = varint(data, at)
@@ -111,7 +111,7 @@ def fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -
     return _pieces(head, size, bytes(3) if compact else b"")
 
 
-def share_fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -> Iterator[memoryview]:  # noqa: ARG001
+def share_fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -> Iterator[memoryview]:
     """The pieces of a ShareFetch answer with records of `size` bytes."""
     head = struct.pack(">ixih", correlation_id, 0, 0) + b"\0" + struct.pack(">i", 30_000)
     head += b"\2" + topic_id(_TOPIC_KEPT) + b"\2"
@@ -135,18 +135,20 @@ def share_acknowledged(version: int, correlation_id: int) -> bytes:
     return frame(struct.pack(">ixih", correlation_id, 0, 0) + b"\0" + lock + b"\1\1\0")
 
 
-def metadata(version: int, correlation_id: int, data: bytes, at: int, broker: tuple[int, str, int]) -> bytes:
-    """One broker; topics only where they were asked for by id (version 12)."""
+def metadata(
+    version: int, correlation_id: int, data: bytes, at: int, brokers: Sequence[tuple[int, str, int]]
+) -> bytes:
+    """Brokers (id, host, port); topics only where they were asked for by id (version 12)."""
     compact = version >= 9
-    node, host, port = broker
     body = struct.pack(">i", correlation_id) + (b"\0" if compact else b"")
     body += struct.pack(">i", 0) if version >= 3 else b""
-    body += count_bytes(1, compact) + struct.pack(">i", node) + string_bytes(host, compact)
-    body += struct.pack(">i", port)
-    body += (b"\0" if compact else b"\xff\xff") if version >= 1 else b""  # rack
-    body += b"\0" if compact else b""
+    body += count_bytes(len(brokers), compact)
+    for node, host, port in brokers:
+        body += struct.pack(">i", node) + string_bytes(host, compact) + struct.pack(">i", port)
+        body += (b"\0" if compact else b"\xff\xff") if version >= 1 else b""  # rack
+        body += b"\0" if compact else b""
     body += string_bytes("hostile", compact) if version >= 2 else b""
-    body += struct.pack(">i", node) if version >= 1 else b""
+    body += struct.pack(">i", brokers[0][0]) if version >= 1 else b""
     body += _topics_by_id(data, at) if version >= 12 else count_bytes(0, compact)
     body += struct.pack(">i", -(1 << 31)) if 8 <= version <= 10 else b""
     return frame(body + (b"\0" if compact else b""))

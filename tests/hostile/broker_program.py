@@ -1,4 +1,4 @@
-"""A scripted broker as a program: it answers at once, stores nothing, and counts by client id what reaches and leaves it.
+"""A scripted broker as a program: it answers at once, stores nothing, and counts by client id.
 
     python -m tests.hostile.broker_program PORT CONTROL_PORT
 
@@ -52,8 +52,9 @@ class Script:
     Attributes:
         batch_bytes: size of one batch: no Fetch brings less than one, whatever it allows.
         fetch_bytes_max: what one answer holds at most.
-        parked: Fetches of client ids that begin so wait for records, until this changes or their max_wait_ms; "": of none.
-        host: what Metadata says, "" for this machine's.
+        parked: Fetches of client ids that begin so wait for records, until this changes or their max_wait_ms is over;
+        "" for none.
+        hosts: of further brokers that Metadata names.
     """
 
     def __init__(self, port: int) -> None:
@@ -61,7 +62,7 @@ class Script:
         self.batch_bytes = 100_000
         self.fetch_bytes_max = 5_000_000
         self.parked = ""
-        self.host = ""
+        self.hosts: list[str] = []
         self.produce = _counts()
         self.fetch = _counts()
         self.requests: defaultdict[str, int] = defaultdict(int)
@@ -69,7 +70,7 @@ class Script:
     def order(self, line: bytes) -> bytes:
         """Carry out one order and return its answer."""
         words = json.loads(line)
-        for name in ("batch_bytes", "fetch_bytes_max", "parked", "host"):
+        for name in ("batch_bytes", "fetch_bytes_max", "parked", "hosts"):
             if name in words:
                 setattr(self, name, words[name])
         if words.get("reset"):
@@ -96,7 +97,9 @@ class Peer:
         self._head = bytearray()
         self._left = 0
         self._size = 0
-        self._early = 0  # bytes of a frame that came before its client id was known
+        self._early = (
+            0  # bytes of a frame, its length aside as in Kafka, that came before its client id was known
+        )
         self._produces_for: str | None = None
 
     def receive(self, data: memoryview) -> None:
@@ -121,7 +124,7 @@ class Peer:
             if len(self._head) == 4:
                 self._left = self._size = int.from_bytes(self._head, "big")
                 self._head.clear()
-                self._produces_for, self._early = None, 4
+                self._produces_for, self._early = None, 0
 
     def _count(self, taken: int) -> None:
         """Count a Produce's bytes as they come."""
@@ -155,8 +158,9 @@ class Peer:
         elif key == SHARE_ACKNOWLEDGE:
             self._say(answers.share_acknowledged(version, correlation_id))
         elif key == METADATA:
-            host = self.script.host or self.socket.getsockname()[0]
-            self._say(answers.metadata(version, correlation_id, head, at, (NODE, host, self.script.port)))
+            brokers = [(NODE, "127.0.0.1", self.script.port)]
+            brokers += [(NODE + 1 + index, host, 9092) for index, host in enumerate(self.script.hosts)]
+            self._say(answers.metadata(version, correlation_id, head, at, brokers))
         elif key == API_VERSIONS:
             self._say(answers.api_versions(version, correlation_id))
         elif key == SASL_HANDSHAKE:
@@ -269,9 +273,12 @@ class Server:
         except OSError:
             count = 0
         if count:
-            peer.receive(memoryview(self._buffer)[:count])
-            self._watch(peer)
-            return
+            try:
+                peer.receive(memoryview(self._buffer)[:count])
+                self._watch(peer)
+                return
+            except (IndexError, struct.error):
+                pass  # what it cannot read ends a connection, as at any broker
         descriptor = peer.socket.fileno()
         self._poller.unregister(descriptor)
         del self._peers[descriptor]

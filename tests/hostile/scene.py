@@ -1,6 +1,7 @@
 """A scripted broker, and a proxy in front of it: where an attack takes place."""
 
 import contextlib
+import sys
 import tempfile
 import threading
 import time
@@ -13,9 +14,10 @@ from tests.cluster import HOST, Address
 from tests.hostile.broker import ScriptedBroker
 from tests.hostile.broker_program import NODE
 from tests.hostile.wire import Client
-from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.proxy_process import SluiceError, SluiceProcess, SluiceSettings
 
 QUOTA: Final = 2_000_000
+_STOP_SECONDS_MAX: Final = 5.0
 _PAUSE_SECONDS: Final = 0.005  # behind a connection that was closed or refused
 
 
@@ -29,7 +31,7 @@ class Stage:
         client_quotas, user_quotas: who is limited to what; by default every client id to QUOTA.
         quotas: more keys of `[quotas]`.
         sections: more tables of the configuration.
-        topic_quotas: whether the topic `t` is limited to QUOTA, and no client.
+        quota_file: the whole quotas file, in place of the quotas above.
     """
 
     policy: str = "schedule"
@@ -42,7 +44,7 @@ class Stage:
     sections: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
     cluster: Mapping[str, object] = field(default_factory=dict)
     listener: Mapping[str, object] = field(default_factory=dict)
-    topic_quotas: bool = False
+    quota_file: str = ""
 
 
 def limits(rate: float) -> dict[str, float]:
@@ -78,20 +80,25 @@ class Scene:
 
 
 @contextlib.contextmanager
-def staged(stage: Stage, directory: Path | None = None) -> Iterator[Scene]:
-    """Start both, and end both."""
+def staged(stage: Stage, *, may_end: bool = False) -> Iterator[Scene]:
+    """Start both, and end both; a process that has ended by itself is an error unless it may."""
     with contextlib.ExitStack() as stack:
         broker = stack.enter_context(ScriptedBroker())
-        where = directory or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hostile-")))
+        where = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hostile-")))
         settings = settings_of(stage, broker.bootstrap)
         config = settings.write(where)
-        if stage.topic_quotas:
-            (where / "quotas.toml").write_text(
-                f'[[quota]]\ntopic = "t"\nproducer_byte_rate = {QUOTA}\nconsumer_byte_rate = {QUOTA}\n'
-            )
-        process = SluiceProcess(["--config", str(config)], settings.ports, where)
-        sluice = stack.enter_context(process)
-        yield Scene(broker, sluice, stage)
+        if stage.quota_file:
+            (where / "quotas.toml").write_text(stage.quota_file)
+        sluice = SluiceProcess(["--config", str(config)], settings.ports, where)
+        stack.callback(sluice.stop, _STOP_SECONDS_MAX)
+        try:
+            yield Scene(broker, sluice.wait_ready(), stage)
+        except BaseException:
+            if not may_end:
+                print(f"--- sluice {sluice.bootstrap}\n{sluice.log()}", file=sys.stderr)
+            raise
+        if not may_end and not sluice.alive():
+            raise SluiceError(f"sluice has ended\n{sluice.log()}")
 
 
 def settings_of(stage: Stage, bootstrap: str) -> SluiceSettings:
@@ -103,9 +110,9 @@ def settings_of(stage: Stage, bootstrap: str) -> SluiceSettings:
     return SluiceSettings(
         bootstrap,
         quotas=quotas,
-        client_quotas={} if stage.topic_quotas else stage.client_quotas,
+        client_quotas=stage.client_quotas,
         user_quotas=stage.user_quotas,
-        sections=stage.sections,
+        sections={**stage.sections, "limits": {"drain_seconds": 1, **stage.sections.get("limits", {})}},
         cluster=stage.cluster,
         listener=stage.listener,
     )

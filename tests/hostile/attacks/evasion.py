@@ -11,6 +11,7 @@ from tests.hostile.scene import QUOTA, Scene, Stage
 
 MEGABYTE: Final = 1_000_000
 _PARK_PREFIX: Final = "parked-"
+_EVERY_CLIENT_ID: Final = Stage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Evasion:
     direction: str
     request_bytes: int
     run: Callable[[Scene, str, float], None]
-    stage: Stage = Stage()
+    stage: Stage = _EVERY_CLIENT_ID
 
     @property
     def client_id(self) -> str:

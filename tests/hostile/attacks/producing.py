@@ -196,7 +196,7 @@ def behind_unknown_topics(version: int) -> Run:
     return run
 
 
-_TOPICS: Final = Stage(topic_quotas=True)
+_TOPICS: Final = Stage(quota_file=f'[[quota]]\ntopic = "{wire.TOPIC}"\nproducer_byte_rate = {QUOTA}\n')
 _USER: Final = Stage(user_quotas={"ANONYMOUS": limits(QUOTA)}, client_quotas={})
 _SMALL_FRAMES: Final = Stage(sections={"limits": {"frame_bytes_max": _FRAME_BYTES_MAX}})
 _ONE: Final = MEGABYTE + 500
