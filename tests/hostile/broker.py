@@ -4,6 +4,7 @@ import json
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,7 @@ class ScriptedBroker:
         command = [sys.executable, "-m", "tests.hostile.broker_program", str(self.port), str(control)]
         self._child = processes.start(command, log=self._log, cwd=ROOT)
         self._control = self._connect(control)
+        self._lock = threading.Lock()
 
     def _connect(self, port: int) -> socket.socket:
         deadline = time.monotonic() + _START_SECONDS_MAX
@@ -54,15 +56,20 @@ class ScriptedBroker:
 
     def order(self, **words: object) -> Mapping[str, object]:
         """Give an order; see `broker_program.Script`."""
-        self._control.sendall(json.dumps(words).encode() + b"\n")
         line = b""
-        while not line.endswith(b"\n"):
-            piece = self._control.recv(1 << 20)
-            if not piece:
-                raise RuntimeError(f"the scripted broker: {self._log.read_text()}")
-            line += piece
+        with self._lock:
+            self._control.sendall(json.dumps(words).encode() + b"\n")
+            while not line.endswith(b"\n"):
+                piece = self._control.recv(1 << 20)
+                if not piece:
+                    raise RuntimeError(f"the scripted broker: {self._log.read_text()}")
+                line += piece
         found: Mapping[str, object] = json.loads(line)
         return found
+
+    def release(self, client_id: str) -> None:
+        """Have records for a client whose Fetches are parked, for a moment."""
+        self.order(release=client_id)
 
     def reset(self) -> None:
         """Forget what was counted."""

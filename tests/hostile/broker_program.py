@@ -34,6 +34,8 @@ from tests.hostile import answers
 
 NODE: Final = 1
 BUCKET_SECONDS: Final = 0.01
+PARKED: Final = "parked-"
+RELEASED_SECONDS: Final = 0.5
 _HEAD_BYTES_KEPT: Final = 72 * 1024  # a client id of 32 KiB, and the fields behind it
 _READ_BYTES: Final = 1 << 20
 _WRITE_BYTES: Final = 256 * 1024
@@ -52,8 +54,7 @@ class Script:
     Attributes:
         batch_bytes: size of one batch: no Fetch brings less than one, whatever it allows.
         fetch_bytes_max: what one answer holds at most.
-        parked: Fetches of client ids that begin so wait for records, until this changes or their max_wait_ms is over;
-        "" for none.
+        released: client id -> until when there are records for it; matters to those that begin with PARKED.
         hosts: of further brokers that Metadata names.
     """
 
@@ -61,7 +62,7 @@ class Script:
         self.port = port
         self.batch_bytes = 100_000
         self.fetch_bytes_max = 5_000_000
-        self.parked = ""
+        self.released: dict[str, float] = {}
         self.hosts: list[str] = []
         self.produce = _counts()
         self.fetch = _counts()
@@ -70,14 +71,20 @@ class Script:
     def order(self, line: bytes) -> bytes:
         """Carry out one order and return its answer."""
         words = json.loads(line)
-        for name in ("batch_bytes", "fetch_bytes_max", "parked", "hosts"):
+        for name in ("batch_bytes", "fetch_bytes_max", "hosts"):
             if name in words:
                 setattr(self, name, words[name])
+        if "release" in words:
+            self.released[words["release"]] = time.monotonic() + RELEASED_SECONDS
         if words.get("reset"):
             self.produce, self.fetch = _counts(), _counts()
             self.requests.clear()
         found = {"produce": self.produce, "fetch": self.fetch, "requests": self.requests}
         return json.dumps(found if words.get("report") else {}).encode() + b"\n"
+
+    def empty(self, client: str) -> bool:
+        """Whether there are no records for a client now."""
+        return client.startswith(PARKED) and self.released.get(client, 0.0) < time.monotonic()
 
     def records(self, max_bytes: int) -> int:
         """The size of a Fetch answer's records."""
@@ -92,7 +99,7 @@ class Peer:
         self.socket = sock
         self.script = script
         self.out: deque[tuple[memoryview, str]] = deque()
-        self.parked: deque[tuple[float, Callable[..., None]]] = deque()
+        self.parked: deque[tuple[float, str, Callable[..., None]]] = deque()
         self.wanted = int(select.EPOLLIN)
         self._head = bytearray()
         self._left = 0
@@ -180,16 +187,20 @@ class Peer:
             for piece in build(version, correlation_id, fields, size):
                 self._say(piece, client)
 
-        if self.script.parked and client.startswith(self.script.parked):
-            self.parked.append((time.monotonic() + fields.max_wait_ms / 1000, say))
+        if self.script.empty(client):
+            self.parked.append((time.monotonic() + fields.max_wait_ms / 1000, client, say))
         else:
             say()
 
     def unpark(self, now: float) -> None:
         """Answer Fetches that have waited long enough, or all once there are records."""
-        while self.parked and (not self.script.parked or self.parked[0][0] <= now):
-            _, say = self.parked.popleft()
-            say(empty=bool(self.script.parked))
+        while self.parked:
+            until, client, say = self.parked[0]
+            empty = self.script.empty(client)
+            if empty and until > now:
+                return
+            self.parked.popleft()
+            say(empty=empty)
 
     def _say(self, piece: bytes | memoryview, fetched_by: str = "") -> None:
         self.out.append((memoryview(piece), fetched_by))

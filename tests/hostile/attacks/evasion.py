@@ -2,15 +2,16 @@
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tests.hostile.meter import Allowance
-from tests.hostile.scene import QUOTA, Scene, Stage
+from tests.hostile.broker_program import PARKED
+from tests.hostile.meter import Allowance, as_kafka, scheduled
+from tests.hostile.scene import QUOTA, Scene, Stage, staged
 
 MEGABYTE: Final = 1_000_000
-_PARK_PREFIX: Final = "parked-"
+FETCH_MAX_BYTES: Final = 5 * MEGABYTE + 500
 _EVERY_CLIENT_ID: Final = Stage()
 
 
@@ -25,6 +26,7 @@ class Evasion:
         direction: `produce` or `fetch`.
         request_bytes: the largest request, or the largest answer that a Fetch may bring.
         run: does it until a moment.
+        connections: how many it has at a time.
         stage: where it takes place, the policy aside; evasions of one stage may run beside each other.
     """
 
@@ -34,12 +36,13 @@ class Evasion:
     direction: str
     request_bytes: int
     run: Callable[[Scene, str, float], None]
+    connections: int = 1
     stage: Stage = _EVERY_CLIENT_ID
 
     @property
     def client_id(self) -> str:
         """In whose name it is done."""
-        return (_PARK_PREFIX if "herd" in self.name else "") + self.name
+        return (PARKED if "herd" in self.name else "") + self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,7 @@ class Outcome:
     """
 
     evasion: Evasion
-    policy: str
+    stage: Stage
     fullest_second: int
     total: int
     seconds: float
@@ -62,7 +65,12 @@ class Outcome:
     @property
     def allowance(self) -> Allowance:
         """What may pass."""
-        return Allowance(QUOTA, self.evasion.request_bytes)
+        size = self.evasion.request_bytes
+        if self.stage.policy == "schedule":
+            return scheduled(QUOTA, size, self.seconds)
+        if self.evasion.direction == "fetch":
+            size = FETCH_MAX_BYTES  # `kip13` allows ten seconds' quota in one answer
+        return as_kafka(QUOTA, size, self.seconds, self.evasion.connections, self.stage.hold_seconds[1])
 
     @property
     def factor_of_second(self) -> float:
@@ -77,7 +85,7 @@ class Outcome:
 
 def run_together(scene: Scene, evasions: Sequence[Evasion], seconds: float) -> list[Outcome]:
     """Run some evasions beside each other; each has a quota of its own."""
-    scene.broker.order(parked=_PARK_PREFIX, reset=True)
+    scene.broker.order(reset=True)
     began = time.monotonic()
     until = began + seconds
     failures: dict[str, str] = {}
@@ -102,13 +110,34 @@ def run_together(scene: Scene, evasions: Sequence[Evasion], seconds: float) -> l
         outcomes.append(
             Outcome(
                 each,
-                scene.stage.policy,
+                scene.stage,
                 counted.fullest(),
                 counted.total,
                 ended - began,
                 failures.get(each.name, ""),
             )
         )
+    return outcomes
+
+
+def measure(
+    evasions: Iterable[Evasion],
+    policy: str,
+    seconds: float,
+    *,
+    hold_seconds: tuple[float, float],
+    beside: int,
+) -> list[Outcome]:
+    """Run them under a policy, a proxy for each stage, at most `beside` of them at a time."""
+    outcomes: list[Outcome] = []
+    left = list(evasions)
+    while left:
+        stage = left[0].stage
+        here = [each for each in left if each.stage is stage]
+        left = [each for each in left if each.stage is not stage]
+        with staged(under(stage, policy, hold_seconds)) as scene:
+            for first in range(0, len(here), beside):
+                outcomes += run_together(scene, here[first : first + beside], seconds)
     return outcomes
 
 

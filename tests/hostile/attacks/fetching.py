@@ -94,11 +94,9 @@ def herd(ask: Ask) -> Run:
         request = ask(client_id)
 
         def once(index: int) -> None:
-            if index == _HERD:
+            if index == _HERD:  # the one that writes
                 time.sleep(min(1.5, max(0.0, until - time.monotonic())))
-                scene.broker.order(parked="")
-                time.sleep(min(0.5, max(0.0, until - time.monotonic())))
-                scene.broker.order(parked="parked-")
+                scene.broker.release(client_id)
                 return
             with scene.connected(until) as client:
                 while True:
@@ -155,46 +153,27 @@ def all_versions(scene: Scene, client_id: str, until: float) -> None:
     swarm(1, until, once)
 
 
-_F: Final = "fetch"
+def _evasion(name: str, finding: int, what: str, run: Run, connections: int = 1) -> Evasion:
+    return Evasion(name, finding, what, "fetch", _ANSWER, run, connections)
+
+
 FETCHING: Final = (
-    Evasion(
-        "fetch-stays", 11, "one Fetch after the other (for comparison)", _F, _ANSWER, one_by_one(fetch())
-    ),
-    Evasion("replica-v7", 10, "replica_id = 1, Fetch v7", _F, _ANSWER, one_by_one(fetch(7, 1))),
-    Evasion("replica-v12", 10, "replica_id = 1, Fetch v12", _F, _ANSWER, one_by_one(fetch(12, 1))),
-    Evasion("replica-v17", 10, "tagged ReplicaState, Fetch v17", _F, _ANSWER, one_by_one(fetch(17, 1))),
-    Evasion(
-        "debug-v12", 10, "replica_id = -2 (debugging), Fetch v12", _F, _ANSWER, one_by_one(fetch(12, -2))
-    ),
-    Evasion("fetch-pipelined", 11, "50 Fetches pipelined on one connection", _F, _ANSWER, pipelined(fetch())),
-    Evasion("replica-pipelined", 11, "the same with replica_id = 1", _F, _ANSWER, pipelined(fetch(12, 1))),
-    Evasion("share-stays", 11, "one ShareFetch after the other", _F, _ANSWER, one_by_one(share)),
-    Evasion(
-        "share-pipelined", 11, "50 ShareFetches pipelined on one connection", _F, _ANSWER, pipelined(share)
-    ),
-    Evasion(
-        "share-acknowledging",
-        11,
-        "the same, each with made-up acknowledgements",
-        _F,
-        _ANSWER,
-        pipelined(sharing),
-    ),
-    Evasion("fetch-herd", 11, "60 Fetches parked, then records for all", _F, _ANSWER, herd(fetch())),
-    Evasion("share-herd", 11, "60 ShareFetches parked, then records for all", _F, _ANSWER, herd(share)),
-    Evasion("fetch-reconnects", 11, "a new connection for each Fetch", _F, _ANSWER, reconnects(fetch())),
-    Evasion("share-reconnects", 11, "a new connection for each ShareFetch", _F, _ANSWER, reconnects(share)),
-    Evasion(
-        "fetch-leaves",
-        11,
-        "Fetch, gone before its answer is read, 20 at a time",
-        _F,
-        _ANSWER,
-        leaves(fetch()),
-    ),
-    Evasion("share-leaves", 11, "ShareFetch, gone before its answer is read", _F, _ANSWER, leaves(share)),
-    Evasion(
-        "fetch-closes", 11, "Fetch, closed 10 ms later, 20 at a time", _F, _ANSWER, closes_early(fetch())
-    ),
-    Evasion("fetch-versions", 11, "Fetch 4-18 in turn, a new connection for each", _F, _ANSWER, all_versions),
+    _evasion("fetch-stays", 11, "one Fetch after the other (for comparison)", one_by_one(fetch())),
+    _evasion("replica-v7", 10, "replica_id = 1, Fetch v7", one_by_one(fetch(7, 1))),
+    _evasion("replica-v12", 10, "replica_id = 1, Fetch v12", one_by_one(fetch(12, 1))),
+    _evasion("replica-v17", 10, "tagged ReplicaState, Fetch v17", one_by_one(fetch(17, 1))),
+    _evasion("debug-v12", 10, "replica_id = -2 (debugging), Fetch v12", one_by_one(fetch(12, -2))),
+    _evasion("fetch-pipelined", 11, "50 Fetches pipelined on one connection", pipelined(fetch())),
+    _evasion("replica-pipelined", 11, "the same with replica_id = 1", pipelined(fetch(12, 1))),
+    _evasion("share-stays", 11, "one ShareFetch after the other", one_by_one(share)),
+    _evasion("share-pipelined", 11, "50 ShareFetches pipelined on one connection", pipelined(share)),
+    _evasion("share-acknowledging", 11, "the same, with made-up acknowledgements", pipelined(sharing)),
+    _evasion("fetch-herd", 11, "60 Fetches parked, then records for all", herd(fetch()), _HERD),
+    _evasion("share-herd", 11, "60 ShareFetches parked, then records for all", herd(share), _HERD),
+    _evasion("fetch-reconnects", 11, "a new connection for each Fetch", reconnects(fetch()), 8),
+    _evasion("share-reconnects", 11, "a new connection for each ShareFetch", reconnects(share), 8),
+    _evasion("fetch-leaves", 11, "Fetch, gone before its answer is read", leaves(fetch()), 20),
+    _evasion("share-leaves", 11, "ShareFetch, gone before its answer is read", leaves(share), 20),
+    _evasion("fetch-closes", 11, "Fetch, closed 10 ms later", closes_early(fetch()), 20),
+    _evasion("fetch-versions", 11, "Fetch 4-18 in turn, a new connection for each", all_versions),
 )

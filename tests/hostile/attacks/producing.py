@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from protocol.api import PRODUCE
 from tests.hostile import wire
 from tests.hostile.attacks.evasion import MEGABYTE, Evasion
 from tests.hostile.scene import QUOTA, Scene, Stage, limits, swarm
@@ -201,48 +200,52 @@ _USER: Final = Stage(user_quotas={"ANONYMOUS": limits(QUOTA)}, client_quotas={})
 _SMALL_FRAMES: Final = Stage(sections={"limits": {"frame_bytes_max": _FRAME_BYTES_MAX}})
 _ONE: Final = MEGABYTE + 500
 
-_P: Final = "produce"
+
+def _evasion(
+    name: str,
+    finding: int,
+    what: str,
+    run: Run,
+    connections: int = 1,
+    request_bytes: int = MEGABYTE + 500,
+    stage: Stage | None = None,
+) -> Evasion:
+    where = Stage() if stage is None else stage
+    return Evasion(name, finding, what, "produce", request_bytes, run, connections, where)
+
+
+_FIVE: Final = 5 * MEGABYTE + 500
 PRODUCING: Final = (
-    Evasion("stays", 13, "one connection that stays, 1 MB a request (for comparison)", _P, _ONE, stays),
-    Evasion("reconnects", 13, "a new connection for each Produce of 1 MB", _P, _ONE, reconnects(1)),
-    Evasion("reconnects-acks0", 13, "the same with acks=0", _P, _ONE, reconnects(0)),
-    Evasion("at-once", 13, "60 connections × 5 MB at once", _P, 5 * MEGABYTE + 500, at_once),
-    Evasion("pipelined", 13, "10 × 1 MB pipelined on each of 4 connections", _P, _ONE, pipelined(1)),
-    Evasion("pipelined-acks0", 13, "the same with acks=0", _P, _ONE, pipelined(0)),
-    Evasion(
-        "names-in-turn",
+    _evasion("stays", 13, "one connection that stays, 1 MB a request (for comparison)", stays),
+    _evasion("reconnects", 13, "a new connection for each Produce of 1 MB", reconnects(1), 8),
+    _evasion("reconnects-acks0", 13, "the same with acks=0", reconnects(0), 8),
+    _evasion("at-once", 13, "60 connections × 5 MB at once", at_once, 60, _FIVE),
+    _evasion("pipelined", 13, "10 × 1 MB pipelined on each of 4 connections", pipelined(1), 4),
+    _evasion("pipelined-acks0", 13, "the same with acks=0", pipelined(0), 4),
+    _evasion("names-in-turn", 13, "one user's 40 client ids in turn", names_in_turn, 4, 201_000, _USER),
+    _evasion("announced-1B", 14, "20 × 1 MB announced, 1 byte/s, the rest at once", announced(1), 20),
+    _evasion("announced-16K", 14, "the same, 16 KiB/s", announced(16_384), 20),
+    _evasion("mid-frame", 14, "5 MB, closed 100 kB before its end", closes_in_the_middle, 4, _FIVE),
+    _evasion("versions", 13, "Produce 0-13 in turn, a new connection for each", versions, 4),
+    _evasion("transactional", 13, "transactional ids, a new connection for each", transactional, 4),
+    _evasion("tiny", 13, "records of 1 byte, 1,000 requests a write, acks=0", tiny, 4, 500),
+    _evasion(
+        "largest",
         13,
-        "one user's 40 client ids in turn, 4 connections",
-        _P,
-        201_000,
-        names_in_turn,
-        _USER,
+        "requests of exactly frame_bytes_max (20 MB)",
+        largest,
+        10,
+        _FRAME_BYTES_MAX,
+        _SMALL_FRAMES,
     ),
-    Evasion("announced-1B", 14, "20 × 1 MB announced, 1 byte/s, the rest at once", _P, _ONE, announced(1)),
-    Evasion("announced-16K", 14, "the same, 16 KiB/s", _P, _ONE, announced(16_384)),
-    Evasion(
-        "mid-frame",
-        14,
-        "5 MB, closed 100 kB before its end, 4 connections",
-        _P,
-        5 * MEGABYTE,
-        closes_in_the_middle,
-    ),
-    Evasion("versions", 13, "Produce 0-13 in turn, a new connection for each", _P, _ONE, versions),
-    Evasion("transactional", 13, "transactional ids, a new connection for each", _P, _ONE, transactional),
-    Evasion("tiny", 13, "records of 1 byte, 1,000 requests a write, acks=0", _P, 500, tiny),
-    Evasion(
-        "largest", 13, "10 × exactly frame_bytes_max (20 MB)", _P, _FRAME_BYTES_MAX, largest, _SMALL_FRAMES
-    ),
-    Evasion(
+    _evasion(
         "behind-names",
         12,
         "1,000 unknown topics before the limited one, v9",
-        _P,
-        2 * _ONE,
         behind_unknown_topics(9),
+        1,
+        2 * MEGABYTE,
         _TOPICS,
     ),
-    Evasion("behind-ids", 12, "the same by id, v13", _P, 2 * _ONE, behind_unknown_topics(13), _TOPICS),
+    _evasion("behind-ids", 12, "the same by id, v13", behind_unknown_topics(13), 1, 2 * MEGABYTE, _TOPICS),
 )
-assert PRODUCE == 0, "what `wire.announced` begins with"
