@@ -12,7 +12,7 @@ from tests.hostile.scene import QUOTA, Scene, Stage, staged
 
 MEGABYTE: Final = 1_000_000
 FETCH_MAX_BYTES: Final = 5 * MEGABYTE + 500
-_EVERY_CLIENT_ID: Final = Stage()
+EVERY_CLIENT_ID: Final = Stage()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Evasion:
     request_bytes: int
     run: Callable[[Scene, str, float], None]
     connections: int = 1
-    stage: Stage = _EVERY_CLIENT_ID
+    stage: Stage = EVERY_CLIENT_ID
 
     @property
     def client_id(self) -> str:

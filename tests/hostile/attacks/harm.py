@@ -1,7 +1,7 @@
 """What all attacks on the process and on other clients have in common: one figure, and the most that it may be."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.hostile.scene import Scene, Stage, staged
@@ -34,9 +34,9 @@ class Harm:
     run: Callable[[], float]
 
 
-def measure(harms: Iterable[Harm]) -> Mapping[str, float]:
-    """Run them one after the other; the figures by name."""
-    return {harm.row.name: harm.run() for harm in harms}
+def measure(harms: Iterable[Harm], names: Collection[str] = ()) -> Mapping[str, float]:
+    """Run them, or those with these names, one after the other; the figures by name."""
+    return {harm.row.name: harm.run() for harm in harms if not names or harm.row.name in names}
 
 
 def ended(scene: Scene) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.hostile import wire
-from tests.hostile.attacks.evasion import MEGABYTE, Evasion
+from tests.hostile.attacks.evasion import EVERY_CLIENT_ID, MEGABYTE, Evasion
 from tests.hostile.scene import QUOTA, Scene, Stage, limits, swarm
 from tests.support.frames import topic_id
 
@@ -208,10 +208,9 @@ def _evasion(
     run: Run,
     connections: int = 1,
     request_bytes: int = MEGABYTE + 500,
-    stage: Stage | None = None,
+    stage: Stage = EVERY_CLIENT_ID,
 ) -> Evasion:
-    where = Stage() if stage is None else stage
-    return Evasion(name, finding, what, "produce", request_bytes, run, connections, where)
+    return Evasion(name, finding, what, "produce", request_bytes, run, connections, stage)
 
 
 _FIVE: Final = 5 * MEGABYTE + 500
