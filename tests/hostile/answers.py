@@ -3,6 +3,7 @@
 Fetch and ShareFetch bring one partition with records of the size that is asked for; they are zeros, and no batch.
 """
 
+import itertools
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from protocol.primitives import count_bytes, string_bytes
 from tests.support.frames import frame, topic_id
 
 _ZEROS: Final = memoryview(bytes(1 << 26))
-_SESSION_ID: Final = 77
+_sessions: Final = itertools.count(1)
 _TOPIC_KEPT: Final = "t"
 
 
@@ -23,7 +24,7 @@ class FetchFields:
 
     max_wait_ms: int
     max_bytes: int
-    session_epoch: int
+    session: tuple[int, int]  # its id and epoch
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -75,14 +76,14 @@ def read_fetch(data: bytes, at: int, version: int) -> FetchFields:
         at += 4  # replica_id
     max_wait_ms, _ = struct.unpack_from(">ii", data, at)
     at += 8
-    max_bytes, epoch = 1 << 30, -1
+    max_bytes, session = 1 << 30, (0, -1)
     if version >= 3:
         (max_bytes,) = struct.unpack_from(">i", data, at)
         at += 4
     at += version >= 4
     if version >= 7:
-        _, epoch = struct.unpack_from(">ii", data, at)
-    return FetchFields(max_wait_ms, max_bytes, epoch)
+        session = struct.unpack_from(">ii", data, at)
+    return FetchFields(max_wait_ms, max_bytes, session)
 
 
 def read_share_fetch(data: bytes, at: int, version: int) -> FetchFields:
@@ -91,7 +92,7 @@ def read_share_fetch(data: bytes, at: int, version: int) -> FetchFields:
         length, at = varint(data, at)
         at += max(0, length - 1)
     epoch, max_wait_ms, _, max_bytes = struct.unpack_from(">iiii", data, at)
-    return FetchFields(max_wait_ms, max_bytes, epoch)
+    return FetchFields(max_wait_ms, max_bytes, (0, epoch))
 
 
 def fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -> Iterator[memoryview]:
@@ -99,7 +100,7 @@ def fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -
     compact = version >= 12
     head = struct.pack(">i", correlation_id) + (b"\0" if compact else b"")
     head += struct.pack(">i", 0) if version >= 1 else b""
-    head += struct.pack(">hi", 0, _SESSION_ID if fields.session_epoch >= 0 else 0) if version >= 7 else b""
+    head += struct.pack(">hi", 0, _session_id(*fields.session)) if version >= 7 else b""
     head += count_bytes(1, compact)
     head += topic_id(_TOPIC_KEPT) if version >= 13 else string_bytes(_TOPIC_KEPT, compact)
     head += count_bytes(1, compact) + struct.pack(">ihq", 0, 0, 1 << 40)
@@ -109,6 +110,11 @@ def fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -
     head += count_bytes(size, compact)
     # The tags of the partition, the topic and the answer.
     return _pieces(head, size, bytes(3) if compact else b"")
+
+
+def _session_id(session_id: int, epoch: int) -> int:
+    """A new session's id, the same of one that is there, or 0 for none."""
+    return next(_sessions) if epoch == 0 else session_id if epoch > 0 else 0
 
 
 def share_fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -> Iterator[memoryview]:

@@ -107,10 +107,13 @@ def render(rows: Sequence[Line], before: Figures) -> str:
 def _words(figures: Sequence[float]) -> str:
     """Figures as the table shows them.
 
-    >>> _words((279.31, 1.0)), _words((math.inf,)), _words(())
-    ('279 / 1', 'cut off', '')
+    >>> _words((1279.31, 1.0)), _words((math.inf,)), _words(())
+    ('1,279 / 1', 'cut off', '')
     """
-    return " / ".join("cut off" if math.isinf(each) else f"{each:.3g}" for each in figures)
+    return " / ".join(
+        "cut off" if math.isinf(each) else f"{each:,.0f}" if each >= 100 else f"{each:.3g}"
+        for each in figures
+    )
 
 
 def read_before() -> Figures:
