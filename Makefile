@@ -59,6 +59,7 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 .PHONY: test
 test: jars languages ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit spark
+	$(PYTEST) --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
 	$(PYTEST) --numprocesses 2 --dist loadfile tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
 
 .PHONY: unit
@@ -88,6 +89,10 @@ spark: $(VENV)/.stamp ## The Spark pipeline on a local session
 .PHONY: packaging
 packaging: $(VENV)/.stamp ## The wheel in a bare environment, container files, documents
 	$(PYTEST) tests/packaging $(ARGS)
+
+.PHONY: hostile
+hostile: jars ## Every attack in its long form, an hour; writes the table in docs/security.md
+	$(BIN)/python -m tests.hostile $(ARGS)
 
 .PHONY: demo
 demo: jars ## Three brokers, the proxy, three clients with quotas: watch them for half a minute

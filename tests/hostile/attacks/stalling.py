@@ -1,0 +1,308 @@
+"""Single frames that cost the loop, and so everybody, as much of its time as can be had; the figure is an honest
+client's longest wait.
+"""
+
+import contextlib
+import struct
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.api import (
+    ALTER_CLIENT_QUOTAS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    API_VERSIONS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_CLUSTER,
+    FETCH,
+    FIND_COORDINATOR,
+    HEARTBEAT,
+    JOIN_GROUP,
+    LIST_PARTITION_REASSIGNMENTS,
+    METADATA,
+    PRODUCE,
+    SASL_AUTHENTICATE,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+)
+from tests.hostile import wire
+from tests.hostile.attacks.harm import Row, survivor
+from tests.hostile.ping import pinged
+from tests.hostile.scene import Scene, Stage
+from tests.hostile.wire import uvarint
+from tests.support.frames import frame
+
+_FRAME_BYTES: Final = 16 * 1024 * 1024 - 1024
+_ANSWER_SECONDS_MAX: Final = 12.0
+_SETTLE_SECONDS: Final = 0.4
+# 5 ms of the loop's time is the bar of issue 14; a test on a loaded machine can tell it from seconds, not from 50 ms.
+BAR_MS: Final = 250.0
+_MUTATIONS: Final = Stage(quotas={"partition_mutations_rate": 1000.0})
+_TOPICS: Final = Stage(quota_file='[[quota]]\ntopic = "<default>"\nproducer_byte_rate = 2000000\n')
+
+_PLAIN: Final = Stage()
+Build = Callable[[], bytes]
+
+
+def _head(api_key: int, version: int, client_id: str) -> bytes:
+    name = client_id.encode()
+    return struct.pack(">hhih", api_key, version, 1, len(name)) + name
+
+
+def header_tags(api_key: int, version: int, size: int = _FRAME_BYTES) -> Build:
+    """A request with as many empty header tags as there is room for."""
+
+    def build() -> bytes:
+        head = _head(api_key, version, "tags")
+        count = (size - len(head) - 64) // 2
+        return frame(head + uvarint(count) + b"\0\0" * count + bytes(64))
+
+    return build
+
+
+def repeated(api_key: int, version: int, front: bytes, item: bytes, size: int = _FRAME_BYTES) -> Build:
+    """A request whose first array is as long as there is room for; `front` stands before it."""
+
+    def build() -> bytes:
+        head = _head(api_key, version, "array") + b"\0" + front
+        count = (size - len(head) - 64) // len(item)
+        return frame(head + uvarint(count + 1) + item * count + bytes(64))
+
+    return build
+
+
+def body_tags(api_key: int, version: int, front: bytes) -> Build:
+    """A request with as many empty tags behind its fields as there is room for."""
+
+    def build() -> bytes:
+        head = _head(api_key, version, "tags") + b"\0" + front
+        count = (_FRAME_BYTES - len(head)) // 2
+        return frame(head + uvarint(count) + b"\0\0" * count)
+
+    return build
+
+
+def fetch_with(partitions: int) -> Build:
+    """An incremental Fetch with as many tags in its partition as there is room for."""
+
+    def build() -> bytes:
+        tags = uvarint(partitions) + b"\0\0" * partitions
+        return wire.fetch("tags", session=(77, 1), partition_tags=tags)
+
+    return build
+
+
+def scram_token() -> bytes:
+    """A SCRAM message of 1 MB with 260,000 extensions."""
+    return wire.sasl_token(b"n,,n=alice,r=x" + b",a=b" * 260_000)
+
+
+def _sends(build: Build, first: bytes = b"") -> Callable[[Scene], None]:
+    def attack(scene: Scene) -> None:
+        request = build()
+        until = time.monotonic() + _ANSWER_SECONDS_MAX
+        with contextlib.suppress(OSError), scene.connected(until) as client:
+            if first:
+                client.ask(first)
+            client.send(request)
+            client.skip()
+
+    return attack
+
+
+def _over_its_quota(build: Build) -> Callable[[Scene], None]:
+    """The client is over its quota when the request comes: it is answered by Sluice."""
+    sends = _sends(build)
+
+    def attack(scene: Scene) -> None:
+        with contextlib.suppress(OSError), scene.connected(time.monotonic() + 3) as client:
+            for _ in range(20):
+                client.send(wire.fetch("tags", session=(0, 0)))
+                client.skip()
+        sends(scene)
+
+    return attack
+
+
+@dataclass(frozen=True, slots=True)
+class _Stall:
+    """One frame, and where it is sent."""
+
+    row: Row
+    attack: Callable[[Scene], None]
+    stage: Stage
+
+
+def _harm(name: str, what: str, attack: Callable[[Scene], None], stage: Stage = _PLAIN) -> _Stall:
+    return _Stall(Row(name, 5, what, "ms", BAR_MS), attack, stage)
+
+
+_BATCH: Final = Stage(sections={"reassignment": {}})
+_MIB: Final = 1 << 20
+_LIST_MOVES: Final = b"\0\0\x75\x30"
+_TAGGED: Final = {
+    "join": (JOIN_GROUP, 9, _FRAME_BYTES),
+    "heartbeat": (HEARTBEAT, 4, _FRAME_BYTES),
+    "fetch": (FETCH, 12, _FRAME_BYTES),
+    "produce": (PRODUCE, 9, _FRAME_BYTES),
+    "metadata": (METADATA, 9, _FRAME_BYTES),
+    "versions": (API_VERSIONS, 3, _FRAME_BYTES),
+    "coordinator": (FIND_COORDINATOR, 4, _FRAME_BYTES),
+    "cluster": (DESCRIBE_CLUSTER, 0, _FRAME_BYTES),
+    "share": (SHARE_FETCH, 1, _FRAME_BYTES),
+    "acknowledge": (SHARE_ACKNOWLEDGE, 1, _FRAME_BYTES),
+    "token": (SASL_AUTHENTICATE, 2, _MIB - 64),
+    "describe-quotas": (DESCRIBE_CLIENT_QUOTAS, 1, _FRAME_BYTES),
+    "alter-quotas": (ALTER_CLIENT_QUOTAS, 1, _FRAME_BYTES),
+}
+_TAGGED_MUTATIONS: Final = {
+    "metadata-mutations": (METADATA, 9, _FRAME_BYTES),
+    "create": (CREATE_TOPICS, 5, _FRAME_BYTES),
+    "partitions": (CREATE_PARTITIONS, 2, _FRAME_BYTES),
+    "delete": (DELETE_TOPICS, 4, _FRAME_BYTES),
+}
+_TAGGED_MOVES: Final = {
+    "alter-moves": (ALTER_PARTITION_REASSIGNMENTS, 0, _FRAME_BYTES),
+    "list-moves": (LIST_PARTITION_REASSIGNMENTS, 0, _FRAME_BYTES),
+}
+_STALLS: Final = (
+    *(
+        _harm(
+            f"header-tags-{name}",
+            f"{name}: header tags, {round(size / _MIB) or 1} MiB",
+            _sends(header_tags(key, version, size)),
+        )
+        for name, (key, version, size) in _TAGGED.items()
+    ),
+    *(
+        _harm(
+            f"header-tags-{name}",
+            f"{name}: header tags, 16 MiB",
+            _sends(header_tags(key, version, size)),
+            _MUTATIONS,
+        )
+        for name, (key, version, size) in _TAGGED_MUTATIONS.items()
+    ),
+    *(
+        _harm(
+            f"header-tags-{name}",
+            f"{name}: header tags, 16 MiB",
+            _sends(header_tags(key, version, size)),
+            _BATCH,
+        )
+        for name, (key, version, size) in _TAGGED_MOVES.items()
+    ),
+    _harm(
+        "fetch-partition-tags",
+        "Fetch over its quota: 8 M tags in a partition",
+        _over_its_quota(fetch_with(8_000_000)),
+    ),
+    _harm(
+        "fetch-topics",
+        "Fetch over its quota: 1.5 M topics",
+        _over_its_quota(
+            repeated(FETCH, 12, struct.pack(">iiiibii", -1, 500, 1, 1 << 30, 0, 77, 1), b"\2t\1\0")
+        ),
+    ),
+    _harm(
+        "metadata-names",
+        "Metadata, mutation quota: 4 M topics",
+        _sends(repeated(METADATA, 9, b"", b"\2t\0")),
+        _MUTATIONS,
+    ),
+    _harm(
+        "create-topics",
+        "CreateTopics, mutation quota: 1.5 M topics",
+        _sends(repeated(CREATE_TOPICS, 5, b"", b"\2t\0\0\0\1\0\1\1\1\0")),
+        _MUTATIONS,
+    ),
+    _harm(
+        "delete-topics",
+        "DeleteTopics, mutation quota: 8 M topics",
+        _sends(repeated(DELETE_TOPICS, 4, b"", b"\2t")),
+        _MUTATIONS,
+    ),
+    _harm(
+        "create-partitions",
+        "CreatePartitions, mutation quota: 2 M topics",
+        _sends(repeated(CREATE_PARTITIONS, 2, b"", b"\2t\0\0\0\2\0\0")),
+        _MUTATIONS,
+    ),
+    _harm(
+        "list-moves-topics",
+        "ListPartitionReassignments, batch mode: 4 M topics",
+        _sends(repeated(LIST_PARTITION_REASSIGNMENTS, 0, _LIST_MOVES, b"\2t\1\0")),
+        _BATCH,
+    ),
+    _harm(
+        "list-moves-partitions",
+        "ListPartitionReassignments, batch mode: 4 M partitions of one topic",
+        _sends(repeated(LIST_PARTITION_REASSIGNMENTS, 0, _LIST_MOVES + b"\2\2t", bytes(4))),
+        _BATCH,
+    ),
+    _harm(
+        "alter-moves-topics",
+        "AlterPartitionReassignments, batch mode: 4 M topics",
+        _sends(repeated(ALTER_PARTITION_REASSIGNMENTS, 0, _LIST_MOVES, b"\2t\1\0")),
+        _BATCH,
+    ),
+    _harm(
+        "describe-components",
+        "DescribeClientQuotas: 1.5 M components",
+        _sends(repeated(DESCRIBE_CLIENT_QUOTAS, 1, b"", b"\5user\2\1\0")),
+    ),
+    _harm(
+        "alter-entries",
+        "AlterClientQuotas: 1 M entries",
+        _sends(repeated(ALTER_CLIENT_QUOTAS, 1, b"", b"\2\5user\2a\0\1\0")),
+    ),
+    _harm(
+        "produce-topics",
+        "Produce, topic quotas: 4 M topics",
+        _sends(repeated(PRODUCE, 9, b"\0\0\1\0\0\0\1", b"\2t\1\0")),
+        _TOPICS,
+    ),
+    _harm(
+        "scram-extensions",
+        "SCRAM token, 1 MB, 260,000 extensions",
+        _sends(scram_token, wire.sasl_handshake("SCRAM-SHA-256")),
+    ),
+    _harm(
+        "body-tags-versions",
+        "ApiVersions: 8 M tags behind its fields",
+        _sends(body_tags(API_VERSIONS, 3, b"\2x\2y")),
+    ),
+)
+ROWS: Final = tuple(each.row for each in _STALLS)
+
+
+def measure(names: Collection[str] = ()) -> Mapping[str, float]:
+    """Send all of them, or some, one after the other beside an honest client, a process for each stage; in ms."""
+    found: dict[str, float] = {}
+    left = [each for each in _STALLS if not names or each.row.name in names]
+    while left:
+        stage = left[0].stage
+        here = [each for each in left if each.stage is stage]
+        left = [each for each in left if each.stage is not stage]
+        with contextlib.ExitStack() as stack:
+            if stage is _BATCH:
+                journal = stack.enter_context(tempfile.TemporaryDirectory(prefix="hostile-journal-"))
+                stage = Stage(sections={"reassignment": {"mode": "batch", "journal": journal}})
+            found.update(_beside_an_honest_client(stack.enter_context(survivor(stage)), here))
+    return found
+
+
+def _beside_an_honest_client(scene: Scene, stalls: Sequence[_Stall]) -> Mapping[str, float]:
+    times: dict[str, tuple[float, float]] = {}
+    with pinged(scene.address) as latencies:
+        for stall in stalls:
+            began = time.monotonic()
+            stall.attack(scene)
+            time.sleep(_SETTLE_SECONDS)
+            times[stall.row.name] = began, time.monotonic()
+    return {name: latencies.longest(*during) * 1000 for name, during in times.items()}

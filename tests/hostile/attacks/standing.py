@@ -1,0 +1,268 @@
+"""Standing in others' way: their places in the schedule, the ports, the admin port.
+
+The figure is how many seconds an honest client waits.
+"""
+
+import contextlib
+import http.client
+import socket
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from tests.cluster import HOST
+from tests.hostile import wire
+from tests.hostile.attacks import harm
+from tests.hostile.attacks.harm import Harm, Row, survivor
+from tests.hostile.scene import Scene, Stage
+from tests.hostile.wire import Client
+from tests.support.certificates import Authority
+
+_ANNOUNCED_BYTES: Final = 100_000_000
+_VICTIM_BYTES: Final = 50_000  # every 100 ms: a quarter of its quota
+_LOGIN: Final = {"sasl_mechanism": "PLAIN", "username": "sluice", "password": "secret"}
+_OTHER_ADDRESS: Final = "127.0.0.2"
+_SHUT_OUT_SECONDS: Final = 8.0
+_IDLE: Final = 1_000
+_ADMIN_IDLE: Final = 64
+# A place is kept for what has been announced until it is clear that it does not come.
+STILL_SECONDS: Final = 3.0
+BESIDE_SECONDS: Final = 2.0
+
+
+class Victim:
+    """A client well within its quota.
+
+    Attributes:
+        client_id: in whose name others announce.
+        longest: the longest that it waited for an answer, in seconds.
+    """
+
+    def __init__(self, scene: Scene, client_id: str, until: float) -> None:
+        self.client_id = client_id
+        self.longest = 0.0
+        self._until = until
+        self._client = Client(scene.address, until=until)
+        if "username" in scene.stage.cluster:
+            self._client.login("alice")
+        self._request = wire.produce(client_id, bytes(_VICTIM_BYTES))
+        self._client.ask(self._request)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asked = time.monotonic()
+        try:
+            while True:
+                time.sleep(0.1)
+                asked = time.monotonic()
+                self._client.ask(self._request)
+                self.longest = max(self.longest, time.monotonic() - asked)
+        except TimeoutError:
+            self.longest = max(self.longest, min(time.monotonic(), self._until) - asked)
+        except OSError:
+            self.longest = float("inf")
+
+    def end(self) -> float:
+        """Wait for the end, and return the longest wait."""
+        self._thread.join()
+        self._client.close()
+        return self.longest
+
+
+Announce = Callable[[Scene, str, float], None]
+
+
+def announces_once(scene: Scene, victim: str, until: float) -> None:
+    """One header, and nothing behind it."""
+    with scene.connected(until) as client:
+        client.send(wire.announced(_ANNOUNCED_BYTES, victim))
+        time.sleep(max(0.0, until - time.monotonic()))
+
+
+def announces_and_leaves(scene: Scene, victim: str, until: float) -> None:
+    """One header, then gone."""
+    with scene.connected(until) as client:
+        client.send(wire.announced(_ANNOUNCED_BYTES, victim))
+        time.sleep(0.2)
+
+
+def announces_again(scene: Scene, victim: str, until: float) -> None:
+    """A header every 100 ms, each on a new connection that stays."""
+    with contextlib.ExitStack() as stack:
+        while time.monotonic() < until:
+            stack.enter_context(scene.connected(until)).send(wire.announced(_ANNOUNCED_BYTES, victim))
+            time.sleep(0.1)
+
+
+def announces_and_drips(scene: Scene, victim: str, until: float) -> None:
+    """One header, and behind it two bytes a second."""
+    with scene.connected(until) as client:
+        client.send(wire.announced(_ANNOUNCED_BYTES, victim))
+        while time.monotonic() < until:
+            client.send(b"x")
+            time.sleep(0.5)
+
+
+_ANNOUNCES: Final[dict[str, tuple[str, Announce]]] = {
+    "once": ("100 MB announced in another's name, then nothing", announces_once),
+    "leaves": ("the same, then closed", announces_and_leaves),
+    "again": ("the same every 100 ms on new connections", announces_again),
+    "drips": ("the same, and 2 bytes a second", announces_and_drips),
+}
+
+
+def still(policy: str, seconds: float, *, login: bool) -> Mapping[str, float]:
+    """How long each victim waits, all beside each other; with `login` those who announce have not logged in."""
+    stage = Stage(policy, cluster=_LOGIN if login else {})
+    with survivor(stage) as scene:
+        until = time.monotonic() + seconds
+        found: dict[str, float] = {}
+
+        def attacked(name: str, announce: Announce) -> None:
+            victim = Victim(scene, f"victim-{name}", until)
+            time.sleep(0.5)
+            with contextlib.suppress(OSError):
+                announce(scene, victim.client_id, until)
+            found[_name(name, policy, login)] = victim.end()
+
+        threads = [
+            threading.Thread(target=attacked, args=(name, announce), daemon=True)
+            for name, (_, announce) in _ANNOUNCES.items()
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    return found
+
+
+def _name(name: str, policy: str, login: bool) -> str:
+    return f"announced-{name}-{policy}{'-before-login' if login else ''}"
+
+
+@contextlib.contextmanager
+def _tls_stage() -> Iterator[tuple[Stage, ssl.SSLContext]]:
+    with tempfile.TemporaryDirectory(prefix="hostile-tls-") as directory:
+        authority = Authority.make(Path(directory))
+        paper = authority.issue("sluice")
+        keys = {"cert_file": str(paper.cert_file), "key_file": str(paper.key_file)}
+        context = ssl.create_default_context(cafile=str(authority.cert_file))
+        yield Stage(sections={"listeners.tls": keys}), context
+
+
+def shut_out_by_tls(silent: bytes) -> Callable[[], float]:
+    """1,000 sockets of one address that never finish a handshake, and a TLS client from another address."""
+
+    def run() -> float:
+        with _tls_stage() as (stage, context), survivor(stage) as scene, contextlib.ExitStack() as stack:
+            _fill(scene, stack, _IDLE, silent)
+            return _served_after(scene, context)
+
+    return run
+
+
+def shut_out_by_number(silent: bytes) -> Callable[[], float]:
+    """As many idle connections as limits.connections_max, from one address, and a client from another."""
+
+    def run() -> float:
+        stage = Stage(sections={"limits": {"connections_max": _IDLE}})
+        with survivor(stage) as scene, contextlib.ExitStack() as stack:
+            _fill(scene, stack, _IDLE, silent)
+            return _served_after(scene, None)
+
+    return run
+
+
+def _fill(scene: Scene, stack: contextlib.ExitStack, count: int, silent: bytes) -> None:
+    for _ in range(count):
+        with contextlib.suppress(OSError):
+            client = stack.enter_context(scene.connected(time.monotonic() + 30))
+            if silent:
+                client.send(silent)
+    time.sleep(0.5)
+
+
+def _served_after(scene: Scene, context: ssl.SSLContext | None) -> float:
+    """How long until a client from another address has an answer."""
+    began = time.monotonic()
+    until = began + _SHUT_OUT_SECONDS
+    while time.monotonic() < until:
+        try:
+            with scene.connected(until, _OTHER_ADDRESS) as client:
+                if context is not None:
+                    client.socket = context.wrap_socket(client.socket, server_hostname=HOST)
+                client.ask(wire.api_versions("honest"))
+                return time.monotonic() - began
+        except OSError:
+            time.sleep(0.05)
+    return _SHUT_OUT_SECONDS
+
+
+def admin_shut_out() -> float:
+    """64 idle sockets on the admin port, and /healthz."""
+    with survivor(Stage()) as scene, contextlib.ExitStack() as stack:
+        for _ in range(_ADMIN_IDLE):
+            stack.enter_context(socket.create_connection((HOST, scene.sluice.ports.admin), timeout=5))
+        time.sleep(0.3)
+        began = time.monotonic()
+        while time.monotonic() < began + _SHUT_OUT_SECONDS:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                if scene.sluice.get("/healthz")[0] == 200:
+                    return time.monotonic() - began
+            time.sleep(0.05)
+        return _SHUT_OUT_SECONDS
+
+
+def any_host() -> float:
+    """Whether /clients is shown to a browser that was sent there by somebody else's name (DNS rebinding)."""
+    with survivor(Stage()) as scene:
+        connection = http.client.HTTPConnection(HOST, scene.sluice.ports.admin, timeout=5)
+        connection.request("GET", "/clients", headers={"Host": "attacker.example"})
+        status = connection.getresponse().status
+        connection.close()
+        return float(status == 200)
+
+
+_HELLO: Final = b"\x16\x03\x01\x02\x00\x01"
+_CASES: Final = tuple((policy, login) for policy in ("schedule", "kip13") for login in (False, True))
+
+
+def _harm(name: str, what: str, run: Callable[[], float]) -> Harm:
+    return Harm(Row(name, 9, what, "s", BESIDE_SECONDS), run)
+
+
+_HARMS: Final = (
+    _harm("tls-idle", "1,000 idle sockets of one address, TLS listener", shut_out_by_tls(b"")),
+    _harm("tls-hello", "1,000 halves of a TLS hello", shut_out_by_tls(_HELLO)),
+    _harm("connections-idle", "connections_max idle sockets of one address", shut_out_by_number(b"")),
+    _harm("connections-half", "the same, half a header each", shut_out_by_number(b"\0\0\0\x20\0")),
+    _harm("admin-idle", "64 idle sockets on the admin port", admin_shut_out),
+    Harm(Row("admin-host", 9, "/clients under a foreign Host header", "answered", 0.0), any_host),
+)
+ROWS: Final = (
+    *(
+        Row(
+            _name(name, policy, login),
+            14,
+            f"{what} (`{policy}`{', before SASL login' if login else ''})",
+            "s",
+            BESIDE_SECONDS if login else STILL_SECONDS,
+        )
+        for policy, login in _CASES
+        for name, (what, _) in _ANNOUNCES.items()
+    ),
+    *(each.row for each in _HARMS),
+)
+
+
+def measure(seconds: float = 25.0) -> Mapping[str, float]:
+    """Run all; the figures by name. With fewer `seconds` a victim cannot be seen to wait longer than that."""
+    found: dict[str, float] = {}
+    for policy, login in _CASES:
+        found.update(still(policy, seconds, login=login))
+    return {**found, **harm.measure(_HARMS)}

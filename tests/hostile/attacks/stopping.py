@@ -1,0 +1,207 @@
+"""Attempts to end the process: by clients, by what brokers say, by files."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from protocol.api import LIST_OFFSETS
+from tests.hostile import wire
+from tests.hostile.attacks import harm
+from tests.hostile.attacks.harm import Harm, Row, ended, survivor
+from tests.hostile.scene import Scene, Stage, resident_bytes
+from tests.hostile.wire import Client
+
+_HALVES: Final = 450
+_POLL_SECONDS: Final = 7.0  # Sluice asks its brokers every five
+_REFUSED_SECONDS_MAX: Final = 3.0
+_READ_SECONDS_MAX: Final = 8.0
+_RESIDENT_BYTES_MAX: Final = 1 << 30  # beyond it the attack has won: stop before the machine suffers
+HOSTS: Final = {
+    "empty label": "a..b",
+    "label of 64 characters": "x" * 64 + ".example",
+    "no IDNA": "\u2488.example",
+    "zero byte": "a\0b",
+    "32 kB": "x." * 16_000,
+    "empty": "",
+    "surrogate": "xn--\u0130.example",
+}
+
+
+def halves(seconds: float) -> Callable[[], float]:
+    """450 connections with half a request each, closed and opened again."""
+
+    def run() -> float:
+        half = wire.half(LIST_OFFSETS, 7, 200)
+        with survivor(Stage()) as scene:
+            until = time.monotonic() + seconds
+            clients: list[Client] = []
+            while time.monotonic() < until and scene.sluice.alive():
+                with contextlib.suppress(OSError):
+                    while len(clients) < _HALVES:
+                        clients.append(Client(scene.address, until=until))
+                        clients[-1].send(half)
+                for client in clients:
+                    client.reset()
+                clients.clear()
+            return float(ended(scene))
+
+    return run
+
+
+def brokers_say(hosts: Sequence[str]) -> Callable[[], float]:
+    """The cluster's Metadata names brokers at such hosts."""
+
+    def run() -> float:
+        with survivor(Stage()) as scene:
+            scene.broker.order(hosts=list(hosts))
+            with contextlib.suppress(OSError), scene.connected(time.monotonic() + 2) as client:
+                client.ask(wire.metadata("a"))
+            time.sleep(_POLL_SECONDS)
+            return float(ended(scene))
+
+    return run
+
+
+def map_file(text: str) -> Callable[[], float]:
+    """A broker map on disk as somebody else has left it."""
+
+    def run() -> float:
+        with tempfile.TemporaryDirectory(prefix="hostile-state-") as directory:
+            (Path(directory) / "brokers.json").write_text(text)
+            stage = Stage(sections={"state": {"directory": directory}})
+            try:
+                with survivor(stage) as scene:
+                    time.sleep(1.0)
+                    return float(ended(scene))
+            except RuntimeError:
+                return 1.0
+
+    return run
+
+
+def reloaded(name: str) -> Callable[[], float]:
+    """A file is replaced by something else, and then by a good one: how often the latter is not read."""
+
+    def run() -> float:
+        lost = 0
+        left = list(_FILES.values())
+        while left:
+            with survivor(Stage()) as scene:
+                while left and not ended(scene):
+                    lost += not _survives(scene, scene.sluice.directory / name, left.pop(0))
+        return float(lost)
+
+    return run
+
+
+def _survives(scene: Scene, path: Path, write: Callable[[Path], None]) -> bool:
+    """Whether a good file is read behind one that is not."""
+    good = path.read_text()
+    path.unlink()
+    write(path)
+    _reload(scene, "refused", _REFUSED_SECONDS_MAX)
+    if path.is_dir():
+        path.rmdir()
+    else:
+        path.unlink()
+    path.write_text(f"{good}\n# {time.monotonic()}\n")
+    return _reload(scene, "ok", _READ_SECONDS_MAX)
+
+
+def _reload(scene: Scene, result: str, seconds: float) -> bool:
+    """Have the files read again, and wait until that has such a result; False where it never has."""
+    before = _reloads(scene, result)
+    if scene.sluice.alive():
+        scene.sluice.signal(signal.SIGHUP)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until and scene.sluice.alive():
+        if resident_bytes(scene.sluice.process_id) > _RESIDENT_BYTES_MAX:
+            os.kill(scene.sluice.process_id, signal.SIGKILL)
+            return False
+        if _reloads(scene, result) > before >= 0:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def _reloads(scene: Scene, result: str) -> float:
+    try:
+        return scene.sluice.metric("sluice_reloads_total", result=result)
+    except OSError:
+        return -1.0
+
+
+def _dotted(path: Path) -> None:
+    path.write_text("[[quota]]\n" + ".".join(["a"] * 5000) + " = 1\n")
+
+
+def _tables(path: Path) -> None:
+    path.write_text("[" + ".".join(["a"] * 5000) + "]\n")
+
+
+def _deep(path: Path) -> None:
+    path.write_text("x = " + "[" * 50_000 + "]" * 50_000 + "\n")
+
+
+def _digits(path: Path) -> None:
+    path.write_text('[[quota]]\nclient_id = "a"\nproducer_byte_rate = ' + "9" * 5000 + "\n")
+
+
+def _device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+
+
+def _not_text(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe" * 1000)
+
+
+_FILES: Final[dict[str, Callable[[Path], None]]] = {
+    "dotted key of 5,000 parts": _dotted,
+    "table of 5,000 parts": _tables,
+    "arrays 50,000 deep": _deep,
+    "integer of 5,000 digits": _digits,
+    "FIFO": os.mkfifo,
+    "endless device": _device,
+    "socket": _socket,
+    "directory": os.mkdir,
+    "no UTF-8": _not_text,
+}
+_MAPS: Final = {
+    "empty label": json.dumps({"7": ["a..b", 9092]}),
+    "integer of 5,000 digits": '{"7": ["a", ' + "9" * 5000 + "]}",
+    "arrays 50,000 deep": "[" * 50_000,
+    "infinite port": '{"7": ["a", 1e999]}',
+    "negative id": '{"-7": ["a", -1]}',
+}
+
+
+def _harm(name: str, finding: int, what: str, run: Callable[[], float], unit: str = "ended") -> Harm:
+    return Harm(Row(name, finding, what, unit, 0.0), run)
+
+
+_KINDS: Final = ", ".join(_FILES)
+_HARMS: Final = (
+    _harm("halves", 1, "450 connections, half a request each, closed and opened again", halves(14.0)),
+    _harm("hosts", 2, f"brokers' host names: {', '.join(HOSTS)}", brokers_say(list(HOSTS.values()))),
+    *(_harm(f"map-{name}", 2, f"`brokers.json`: {name}", map_file(text)) for name, text in _MAPS.items()),
+    _harm("quotas", 3, f"quotas file: {_KINDS}", reloaded("quotas.toml"), "lost"),
+    _harm("configuration", 3, "configuration: the same", reloaded("sluice.toml"), "lost"),
+)
+ROWS: Final = tuple(each.row for each in _HARMS)
+
+
+def measure(names: Collection[str] = ()) -> Mapping[str, float]:
+    """Run all, or some; the figures by name."""
+    return harm.measure(_HARMS, names)

@@ -1,0 +1,56 @@
+"""Nobody gets round the quota: what each evasion brought, in any second and in all, against what the quota allows.
+
+The longest hold is cut to 3 s and the longest mute to 5 s, so that a run of 8 s sees what comes behind them. Evasions
+run a few at a time, each in a name of its own.
+"""
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.hostile.attacks import evasion
+from tests.hostile.attacks.evasion import Outcome
+from tests.hostile.attacks.fetching import FETCHING
+from tests.hostile.attacks.producing import PRODUCING
+
+SECONDS = 8.0
+HOLD_SECONDS = (3.0, 5.0)
+BESIDE = 6
+# What a loaded machine makes of a second: bytes that had passed before it are read by the broker within it.
+LATE = 1.15
+EVASIONS = (*PRODUCING, *FETCHING)
+POLICIES = ("schedule", "kip13")
+
+pytestmark = pytest.mark.timeout(240)
+_outcomes: dict[str, Mapping[str, Outcome]] = {}
+
+
+def outcome(policy: str, name: str) -> Outcome:
+    """What an evasion brought under a policy; all of them run when the first is asked for."""
+    if policy not in _outcomes:
+        found = evasion.measure(EVASIONS, policy, SECONDS, hold_seconds=HOLD_SECONDS, beside=BESIDE)
+        _outcomes[policy] = {each.evasion.name: each for each in found}
+    return _outcomes[policy][name]
+
+
+@pytest.mark.parametrize("name", [each.name for each in EVASIONS])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_evasion_brings_no_more_than_the_quota_allows(policy: str, name: str) -> None:
+    found = outcome(policy, name)
+    assert not found.failed
+    allowance = found.allowance
+    assert found.total <= allowance.in_run, f"{found.factor_of_run:.2f} × the quota in {found.seconds:.1f} s"
+    assert found.fullest_second <= allowance.in_second * LATE, f"{found.factor_of_second:.2f} × in a second"
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", ["stays", "fetch-stays"])
+def test_honest_client_gets_its_quota(policy: str, name: str) -> None:
+    # Or nothing above would be worth anything. A loaded machine costs some of it.
+    assert outcome(policy, name).factor_of_run > 0.5
+
+
+def test_reconnecting_producer_gains_nothing_under_kip13() -> None:
+    stays, reconnects = outcome("kip13", "stays"), outcome("kip13", "reconnects")
+    # Eight connections instead of one: one request each beyond what a single one gets, each longest mute.
+    assert reconnects.total <= stays.total * 1.1 + 8 * reconnects.evasion.request_bytes * 2

@@ -1,0 +1,13 @@
+"""What Sluice can be made to keep is bounded, whoever asks for it, and given back."""
+
+import pytest
+
+from tests.hostile.attacks import remembering
+from tests.hostile.attacks.harm import Row
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.parametrize("row", remembering.ROWS, ids=lambda row: row.name)
+def test_memory_stays_within_its_bounds(row: Row) -> None:
+    assert remembering.measure({row.name})[row.name] <= row.bar

@@ -1,0 +1,13 @@
+"""Nobody ends the process: not by connections, not by what a broker says, not by a file."""
+
+import pytest
+
+from tests.hostile.attacks import stopping
+from tests.hostile.attacks.harm import Row
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.mark.parametrize("row", stopping.ROWS, ids=lambda row: row.name)
+def test_process_goes_on(row: Row) -> None:
+    assert stopping.measure({row.name})[row.name] <= row.bar
