@@ -93,6 +93,10 @@ demo: jars ## Three brokers, the proxy, three clients with quotas: watch them fo
 bench: jars ## What the proxy costs, beside no proxy and HAProxy; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: price
+price: jars ## What a change costs per request: make price ARGS="--before REV" against the working tree
+	$(BIN)/python -m tests.bench.price $(ARGS)
+
 .PHONY: bench-identities
 bench-identities: jars ## What SASL, TLS and many quota entities cost; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench --identities $(ARGS)
