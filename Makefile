@@ -113,6 +113,14 @@ replication: jars ## How well replication is throttled, beside Kafka's own
 load: jars ## The load test: a synthetic capture replayed, direct and through Sluice; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.load $(ARGS)
 
+.PHONY: soak
+soak: jars ## Hours of honest and hostile clients, restarts and reloads: make soak ARGS="--minutes 120"
+	@$(BIN)/python -m tests.soak $(ARGS)
+
+.PHONY: crowd
+crowd: jars ## 10,000 hostile connections of five kinds at once, beside ten honest clients that are measured
+	@$(BIN)/python -m tests.soak.crowd $(ARGS)
+
 .PHONY: tune-demo
 tune-demo: jars ## From traffic to quotas and back: capture, Spark, recommendation, applied, sent again
 	@$(BIN)/python -m tests.tune $(ARGS)

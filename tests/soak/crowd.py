@@ -13,6 +13,7 @@ Both the crowd and the proxy keep to the limit of descriptors (RLIMIT_NOFILE), w
 
 import argparse
 import json
+import secrets
 import sys
 import tempfile
 import time
@@ -35,13 +36,11 @@ from tests.bench.results import Bar, Outcome, Table
 from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
 from tests.soak.kernel import sockets
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
-from tests.support.raw_topics import create
+from tests.support.raw_topics import create, describe
 
 __all__ = ["CROWD_KINDS", "Options", "Phase", "Result", "play"]
 
 CROWD_KINDS: Final = ("idle", "half header", "half frame", "never reading", "storm")
-NODE: Final = 1
-_TOPIC: Final = "crowd"
 _POLICY: Final = "schedule"
 _CALM_SECONDS: Final = 20.0
 _COME_SECONDS_MAX: Final = 60.0
@@ -122,14 +121,17 @@ def asked(child: Child) -> dict[str, Any]:
 
 def play(cluster: Cluster, options: Options, directory: Path, say: Say) -> Result:
     """Run all phases against a proxy of its own in front of `cluster`."""
-    create(cluster, _TOPIC, partitions=1, replication=1, configs={"segment.bytes": "67108864"})
+    topic = f"crowd-{secrets.token_hex(4)}"
+    create(cluster, topic, partitions=1, replication=1, configs={})
+    node = describe(cluster, topic).leaders[0]
     settings = SluiceSettings(cluster.bootstrap(), quotas={"policy": _POLICY, "producer_default": 10**12})
     result = Result()
     sluice = SluiceProcess.configured(settings, directory).wait_ready()
     try:
-        with _honest(sluice, cluster, options, directory) as honest:
+        port = sluice.ports.first_broker + node
+        with _honest(port, topic, options, directory) as honest:
             time.sleep(1.0)  # their connections, and the compiler of the broker
-            _phases(sluice, honest, options, directory, result, say)
+            _phases(sluice, port, honest, options, directory, result, say)
     finally:
         result.alive = sluice.alive()
         code = sluice.stop()
@@ -139,7 +141,13 @@ def play(cluster: Cluster, options: Options, directory: Path, say: Say) -> Resul
 
 
 def _phases(
-    sluice: SluiceProcess, honest: Child, options: Options, directory: Path, result: Result, say: Say
+    sluice: SluiceProcess,
+    port: int,
+    honest: Child,
+    options: Options,
+    directory: Path,
+    result: Result,
+    say: Say,
 ) -> None:
     watch = Watch(sluice, honest, result)
     time.sleep(options.before_seconds)
@@ -149,7 +157,7 @@ def _phases(
     each["idle"] += options.connections - sum(each.values())
     with ExitStack() as stack:
         crowd = {
-            kind: stack.enter_context(_crowd(sluice, {kind: count}, options, directory, number))
+            kind: stack.enter_context(_crowd(port, {kind: count}, options, directory, number))
             for number, (kind, count) in enumerate(each.items())
         }
         _wait_for(crowd, each, say)
@@ -179,9 +187,8 @@ def _wait_for(crowd: Mapping[str, Child], wanted: Mapping[str, int], say: Say) -
 
 
 @contextmanager
-def _honest(sluice: SluiceProcess, cluster: Cluster, options: Options, directory: Path) -> Iterator[Child]:
-    port = sluice.ports.first_broker + NODE
-    words = ["--port", str(port), "--topic", _TOPIC, "--clients", str(options.honest)]
+def _honest(port: int, topic: str, options: Options, directory: Path) -> Iterator[Child]:
+    words = ["--port", str(port), "--topic", topic, "--clients", str(options.honest)]
     with child_process([python(), "-m", "tests.soak.pinger", *words], directory / "pinger.log") as child:
         child.hear()
         yield child
@@ -189,10 +196,10 @@ def _honest(sluice: SluiceProcess, cluster: Cluster, options: Options, directory
 
 @contextmanager
 def _crowd(
-    sluice: SluiceProcess, kinds: Mapping[str, int], options: Options, directory: Path, seed: int
+    port: int, kinds: Mapping[str, int], options: Options, directory: Path, seed: int
 ) -> Iterator[Child]:
     wanted = ",".join(f"{kind}={count}" for kind, count in kinds.items())
-    words = ["--port", str(sluice.ports.first_broker + NODE), "--kinds", wanted, "--seed", str(seed)]
+    words = ["--port", str(port), "--kinds", wanted, "--seed", str(seed)]
     words += ["--opens-per-second", str(options.opens_per_second), "--source", f"127.0.0.{seed + 2}"]
     with child_process([python(), "-m", "tests.soak.hostile", *words], directory / "hostile.log") as child:
         child.hear()

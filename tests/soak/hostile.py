@@ -9,6 +9,7 @@ do (`tests.soak.pinger`).
 
 import argparse
 import errno
+import heapq
 import json
 import os
 import random
@@ -35,13 +36,15 @@ class Kind:
     Args:
         opening: what a connection sends at once, as far as the other side takes it.
         life_seconds: after which it closes and comes again; 0: it stays until it is closed.
-        reads: whether it takes what it is sent; False: never; a number: so many bytes a second.
+        reads: whether it takes what it is sent.
+        slow_bytes: of what it is sent it takes so many bytes a second.
         resets: whether it ends with a reset.
     """
 
     opening: Callable[[random.Random], bytes]
     life_seconds: float = 0.0
-    reads: bool | int = False
+    reads: bool = False
+    slow_bytes: int = 0
     resets: bool = False
 
 
@@ -52,7 +55,7 @@ KINDS: Final[Mapping[str, Kind]] = {
     "never reading": Kind(attacks.many_requests),
     "storm": Kind(attacks.one_request, life_seconds=0.05, resets=True),
     "oversized": Kind(attacks.oversized, life_seconds=1.0, reads=True),
-    "slow reader": Kind(attacks.many_requests, life_seconds=60.0, reads=64),
+    "slow reader": Kind(attacks.many_requests, life_seconds=60.0, slow_bytes=64),
     "garbage": Kind(attacks.garbage, life_seconds=1.0, reads=True),
     "announced and silent": Kind(attacks.announced, life_seconds=30.0),
 }
@@ -60,6 +63,7 @@ _OPENS_PER_SECOND: Final = 200
 _IP_BIND_ADDRESS_NO_PORT: Final = 24  # linux/in.h; the port is chosen at connect, so few addresses serve many
 _OPENS_A_TURN: Final = 20
 _TURN_SECONDS: Final = 0.02
+_NICE: Final = 10
 _CLOSED: Final = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 _RECEIVE_BYTES: Final = 1 << 16
 
@@ -70,13 +74,11 @@ class Client:
 
     Attributes:
         left: what of its opening was not taken yet.
-        ends: when it closes by itself; 0: never.
     """
 
     kind: str
     socket: socket.socket
     left: bytes
-    ends: float
 
 
 class Crowd:
@@ -96,6 +98,8 @@ class Crowd:
         self._random = random.Random(seed)
         self._poller = select.epoll()
         self._clients: dict[int, Client] = {}
+        self._ends: list[tuple[float, int, Client]] = []  # a heap: when a connection closes by itself
+        self._slow: dict[int, int] = {}  # descriptors that are read slowly, and how slowly
         self._open: Counter[str] = Counter()
         self._may_open = 0.0
         self._at = time.monotonic()
@@ -116,8 +120,11 @@ class Crowd:
         self._at = now
         for descriptor, events in self._poller.poll(_TURN_SECONDS, 1024):
             self._happened(descriptor, events)
-        for descriptor, client in list(self._clients.items()):
-            if client.ends and client.ends <= now:
+        while self._ends and self._ends[0][0] <= now:
+            _, descriptor, client = heapq.heappop(self._ends)
+            if (
+                self._clients.get(descriptor) is client
+            ):  # it may have been closed, and its descriptor used again
                 self._close(descriptor)
         if now - self._read_at >= 1.0:
             self._read_at = now
@@ -146,8 +153,13 @@ class Crowd:
             self.failed[name] += 1
             sock.close()
             return
-        ends = now + kind.life_seconds * self._random.uniform(0.5, 1.5) if kind.life_seconds else 0.0
-        self._clients[sock.fileno()] = Client(name, sock, kind.opening(self._random), ends)
+        client = Client(name, sock, kind.opening(self._random))
+        self._clients[sock.fileno()] = client
+        if kind.life_seconds:
+            ends = now + kind.life_seconds * self._random.uniform(0.5, 1.5)
+            heapq.heappush(self._ends, (ends, sock.fileno(), client))
+        if kind.slow_bytes:
+            self._slow[sock.fileno()] = kind.slow_bytes
         self._open[name] += 1
         self.opened[name] += 1
         self._poller.register(sock.fileno(), select.EPOLLOUT | _CLOSED)
@@ -169,16 +181,14 @@ class Crowd:
         if client.left:
             client.left = client.left[client.socket.send(client.left) :]
         if not client.left:
-            reads = KINDS[client.kind].reads is True
-            self._poller.modify(descriptor, _CLOSED | (select.EPOLLIN if reads else 0))
+            self._poller.modify(descriptor, _CLOSED | (select.EPOLLIN if KINDS[client.kind].reads else 0))
 
     def _read_slowly(self) -> None:
-        for descriptor, client in list(self._clients.items()):
-            amount = KINDS[client.kind].reads
-            if amount is True or not amount or client.left:
-                continue
+        for descriptor, amount in list(self._slow.items()):
+            client = self._clients[descriptor]
             try:
-                client.socket.recv(amount)
+                if not client.left:
+                    client.socket.recv(amount)
             except BlockingIOError:
                 continue
             except OSError:
@@ -187,6 +197,7 @@ class Crowd:
 
     def _close(self, descriptor: int) -> None:
         client = self._clients.pop(descriptor)
+        self._slow.pop(descriptor, None)
         self._open[client.kind] -= 1
         self._poller.unregister(descriptor)
         if KINDS[client.kind].resets:
@@ -209,7 +220,7 @@ def counts(text: str) -> dict[str, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Keep the connections until standard input ends."""
+    """Keep the connections until standard input ends; politely, so that the machine's cores are left to the others."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak.hostile", description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--kinds", type=counts, required=True)
@@ -219,6 +230,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
+    os.nice(_NICE)
     crowd = Crowd(given.port, given.kinds, given.opens_per_second, given.seed, given.source)
     print("ready", flush=True)
     while True:
