@@ -5,7 +5,8 @@
 Without `--after` it is the working tree as it stands. Two proxies, one from each revision and with one configuration,
 stand in front of one broker and take turns of under a second. CPU is what the scheduler says of all their threads.
 Printed for each policy and lane: the medians of both, the median ratio of neighbouring turns, its smallest and largest
-round, and the bootstrap interval of 95 %. The same revision on both sides shows what the run itself is worth.
+round, and the bootstrap interval of 95 %; with `--instructions` valgrind counts instead. The same revision on both
+sides shows what the run itself is worth.
 
 Exit code 1 when a ratio is over the bar, 2 when a revision cannot be measured. It measures no latency and no
 throughput: `make bench` does.
@@ -22,6 +23,7 @@ from rich.console import Console
 from tests.bench import machine, report
 from tests.bench.figures import median
 from tests.bench.options import Options
+from tests.bench.price import instructions
 from tests.bench.price.checkouts import AFTER, BEFORE, WORKING_TREE, RevisionError, checkout, opened, verify
 from tests.bench.price.turns import Amounts, Figures, PriceLane, play_round
 from tests.bench.results import Bar, Outcome, Table
@@ -46,6 +48,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--pairs", type=int, default=FULL.pairs, help="of turns, a round and lane")
     parser.add_argument("--turn-seconds", type=float, default=FULL.turn_seconds)
     parser.add_argument("--policy", choices=POLICIES, action="append", help="(both)")
+    parser.add_argument(
+        "--instructions", action="store_true", help="count instructions with valgrind, in place of the time"
+    )
     parser.add_argument("--only", default="", help="lanes whose name holds this, as Produce or 100")
     return parser.parse_args(arguments)
 
@@ -61,6 +66,9 @@ def measure(console: Console, given: argparse.Namespace, trees: Mapping[str, Pat
     with stage(Options(), console) as running:
         for policy in given.policy or POLICIES:
             console.rule(policy, align="left")
+            if given.instructions:
+                outcome.add([counted(policy, instructions.count(running, trees, policy, wanted))])
+                continue
             figures: dict[str, Figures] = {}
             with opened(running, trees, policy) as sides:
                 for number in range(amounts.rounds):
@@ -93,11 +101,29 @@ def table(policy: str, figures: Mapping[str, Figures]) -> Table:
     return Table(f"CPU per request, policy {policy}", columns, tuple(rows))
 
 
+def counted(policy: str, found: Mapping[str, tuple[float, float]]) -> Outcome:
+    """Return table and bars of the instructions of one policy."""
+    rows = tuple(
+        (name, f"{before:.0f}", f"{after:.0f}", f"{after / before:.4f}")
+        for name, (before, after) in found.items()
+    )
+    columns = ("request", "before", "after", "ratio")
+    title = f"Instructions per request in user space, policy {policy}"
+    bars = [
+        Bar(f"{policy}, {name}: instructions per request, after / before", after / before, LIMIT)
+        for name, (before, after) in found.items()
+    ]
+    return Outcome([Table(title, columns, rows)], bars)
+
+
 def main() -> int:
     """Measure, print, return the exit code."""
     given = parse()
     console = report.screen()
     processes.exit_on_signals()
+    if given.instructions and instructions.missing():
+        console.print(f"[red]{instructions.missing()}[/red]")
+        return 2
     try:
         trees = {
             BEFORE: checkout(given.before, _BUILD / BEFORE),

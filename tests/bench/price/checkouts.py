@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -53,8 +53,10 @@ def checkout(revision: str, directory: Path) -> Path:
 
 
 @contextmanager
-def opened(stage: Stage, trees: Mapping[str, Path], policy: str) -> Iterator[list[Lane]]:
-    """Start one gateway from each tree, by name, for the time of a `with` block."""
+def opened(
+    stage: Stage, trees: Mapping[str, Path], policy: str, words: Sequence[str] = ()
+) -> Iterator[list[Lane]]:
+    """Start one gateway from each tree, by name, for the time of a `with` block; `words` stand before its command."""
     lanes: list[Lane] = []
     children: list[subprocess.Popen[bytes]] = []
     try:
@@ -63,7 +65,7 @@ def opened(stage: Stage, trees: Mapping[str, Path], policy: str) -> Iterator[lis
             config = stage.lanes.gateway_config(f"{name}-{policy}", first, policy)
             log = stage.directory / f"{name}-{policy}.log"
             environment = _environment(tree)
-            child = processes.start(sluice_command(config), log=log, env=environment, cwd=tree)
+            child = processes.start([*words, *sluice_command(config)], log=log, env=environment, cwd=tree)
             children.append(child)
             wait_for(first + 1 + NODE, child, log)
             lanes.append(Lane(name, first + 1 + NODE, first, child.pid))
@@ -88,4 +90,4 @@ def verify(tree: Path) -> None:
 
 
 def _environment(tree: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(tree)}
+    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}  # one order of sets on both sides

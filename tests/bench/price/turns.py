@@ -15,7 +15,7 @@ from tests.bench.lanes import Lane
 from tests.bench.process import Child, cpu_nanoseconds
 from tests.bench.stage import Stage
 
-__all__ = ["LANES", "Amounts", "Figures", "PriceLane", "alternating", "play_round"]
+__all__ = ["LANES", "TOPIC_CONFIGS", "Amounts", "Figures", "PriceLane", "alternating", "play_round"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ LANES: Final = (
     PriceLane("Produce, 128 KiB", "closed", 131_072),
     PriceLane("Fetch, 128 KiB", "fetch", 131_072),
 )
-_TOPIC: Final = {"segment.bytes": "67108864", "max.message.bytes": "1048576"}
+TOPIC_CONFIGS: Final = {"segment.bytes": "67108864", "max.message.bytes": "1048576"}
 _WARM_UP_SECONDS: Final = 0.4
 
 
@@ -106,7 +106,7 @@ def play_round(
     """Measure every lane once; `sides` are before and after."""
     for size in sorted({lane.record_bytes for lane in LANES if wanted(lane)}):
         topic = f"price-{size}-{number}-{sides[0].pid}"
-        stage.create_topic(topic, configs=_TOPIC)
+        stage.create_topic(topic, configs=TOPIC_CONFIGS)
         with ExitStack() as stack:
             generators = [
                 stack.enter_context(

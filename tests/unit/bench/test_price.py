@@ -5,14 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.bench.price import turns
-from tests.bench.price.__main__ import LIMIT, parse, table
+from tests.bench.price import instructions, turns
+from tests.bench.price.__main__ import LIMIT, counted, parse, table
 from tests.bench.price.checkouts import WORKING_TREE, RevisionError, checkout, verify
 from tests.support.proxy_process import ROOT
 
 
 def test_examples_hold() -> None:
     assert doctest.testmod(turns).failed == 0
+    assert doctest.testmod(instructions).failed == 0
 
 
 def test_drift_costs_neither_side() -> None:
@@ -55,3 +56,16 @@ def test_revision_that_git_does_not_know_is_refused(tmp_path: Path) -> None:
 def test_tree_without_the_proxy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RevisionError, match="starts"):
         verify(tmp_path)
+
+
+def test_instructions_have_a_bar_for_each_request() -> None:
+    found = counted(
+        "kip13", {"Produce, 100 bytes": (40_000.0, 41_000.0), "Fetch, 100 bytes": (30_000.0, 31_200.0)}
+    )
+    assert [row[3] for row in found.tables[0].rows] == ["1.0250", "1.0400"]
+    assert [bar.passed for bar in found.bars] == [True, False]
+
+
+def test_dump_without_totals_is_no_figure() -> None:
+    with pytest.raises(ValueError, match="totals"):
+        instructions.dumped("events: Ir\n")
