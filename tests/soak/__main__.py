@@ -108,6 +108,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=120.0)
     parser.add_argument("--restart-seconds", type=float, default=_RESTART_SECONDS)
     parser.add_argument("--reload-seconds", type=float, default=_RELOAD_SECONDS)
+    parser.add_argument(
+        "--direct",
+        action="store_true",
+        help="producers and consumers go round the proxy: what clients do by themselves",
+    )
     parser.add_argument("--directory", type=Path, default=_BUILD, help="where the results are left")
     given = parser.parse_args(arguments)
     processes.exit_on_signals()
@@ -120,6 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"[red]{problem}[/red]")
         return 2
     facts = [*machine.describe("three brokers, three replicas"), ("minutes", f"{given.minutes:g}")]
+    facts.append(("honest clients", "direct" if given.direct else "through Sluice"))
     judged: Outcome = outcome(found)
     report.show(console, facts, judged)
     drawn = plot(found.samples, found.events, given.directory / "soak.svg")
@@ -162,8 +168,9 @@ def _run(
 
     found = Found(sockets_before=sockets(sluice.process_id))
     log = Log(given.directory / "samples.csv")
+    bootstrap = cluster.bootstrap() if given.direct else sluice.bootstrap
     found.samples = log.samples
-    with ExitStack() as hostile, scene.clients(sluice, given.directory, hostile) as clients:
+    with ExitStack() as hostile, scene.clients(sluice, bootstrap, given.directory, hostile) as clients:
         sampler = Sampler(sluice, clients, log, say)
         thread = threading.Thread(target=sampler.run, name="sampler", daemon=True)
         thread.start()

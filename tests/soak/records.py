@@ -12,6 +12,7 @@ from typing import Final
 __all__ = ["RECORD_BYTES", "Key", "Tally", "Verdict", "record", "verdict"]
 
 RECORD_BYTES: Final = 500
+_EXAMPLES_MAX: Final = 20
 Key = tuple[int, int]
 """Producer, partition."""
 _HEAD: Final = struct.Struct(">iq")
@@ -32,12 +33,15 @@ class Tally:
     ...     tally.see(0, record(7, number))
     >>> tally.doubled, tally.disordered, list(tally.seen[7, 0])
     (1, 1, [1, 1, 1, 1])
+    >>> tally.examples
+    ['producer 7, partition 0: 2 late, behind 3', 'producer 7, partition 0: 2 again, behind 3']
     """
 
     seen: dict[Key, bytearray] = field(default_factory=dict)
     records: int = 0
     doubled: int = 0
     disordered: int = 0
+    examples: list[str] = field(default_factory=list)
     _last: dict[Key, int] = field(default_factory=dict)
 
     def see(self, partition: int, value: bytes) -> None:
@@ -47,13 +51,20 @@ class Tally:
         found = self.seen.setdefault(key, bytearray())
         if number >= len(found):
             found.extend(bytes(number + 1 - len(found)))
+        last = self._last.get(key, -1)
         self.records += 1
         if found[number]:
             self.doubled += 1
-        elif number < self._last.get(key, -1):
+            self._note(key, f"{number} again, behind {last}")
+        elif number < last:
             self.disordered += 1
+            self._note(key, f"{number} late, behind {last}")
         found[number] = 1
-        self._last[key] = max(number, self._last.get(key, -1))
+        self._last[key] = max(number, last)
+
+    def _note(self, key: Key, what: str) -> None:
+        if len(self.examples) < _EXAMPLES_MAX:
+            self.examples.append(f"producer {key[0]}, partition {key[1]}: {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +75,7 @@ class Verdict:
     lost: int
     doubled: int
     disordered: int
+    examples: tuple[str, ...] = ()
 
 
 def verdict(sent: Mapping[Key, int], failed: Mapping[Key, Iterable[int]], tally: Tally) -> Verdict:
@@ -73,7 +85,7 @@ def verdict(sent: Mapping[Key, int], failed: Mapping[Key, Iterable[int]], tally:
     >>> for number in (0, 2):
     ...     tally.see(0, record(1, number))
     >>> verdict({(1, 0): 4}, {(1, 0): [1]}, tally)
-    Verdict(acknowledged=3, lost=1, doubled=0, disordered=0)
+    Verdict(acknowledged=3, lost=1, doubled=0, disordered=0, examples=())
     """
     acknowledged = lost = 0
     for key, count in sent.items():
@@ -82,4 +94,4 @@ def verdict(sent: Mapping[Key, int], failed: Mapping[Key, Iterable[int]], tally:
         found = tally.seen.get(key, bytearray())
         missing = [number for number in range(count) if number >= len(found) or not found[number]]
         lost += len(set(missing) - unsure)
-    return Verdict(acknowledged, lost, tally.doubled, tally.disordered)
+    return Verdict(acknowledged, lost, tally.doubled, tally.disordered, tuple(tally.examples))

@@ -123,8 +123,11 @@ class Clients:
 
 
 @contextmanager
-def clients(sluice: SluiceProcess, directory: Path, stack: ExitStack) -> Iterator[Clients]:
-    """Start them; `stack` keeps the hostile ones, so that they can be ended before the others."""
+def clients(sluice: SluiceProcess, bootstrap: str, directory: Path, stack: ExitStack) -> Iterator[Clients]:
+    """Start them; `stack` keeps the hostile ones, so that they can be ended before the others.
+
+    Producers and consumers begin at `bootstrap`; all others go to the proxy.
+    """
 
     def started(module: str, words: Sequence[str], on: ExitStack) -> Child:
         command = [python(), "-m", f"tests.soak.{module}", *words]
@@ -133,8 +136,8 @@ def clients(sluice: SluiceProcess, directory: Path, stack: ExitStack) -> Iterato
         return child
 
     with ExitStack() as own:
-        bootstrap = ["--bootstrap", sluice.bootstrap, "--topic", TOPIC, "--partitions", str(PARTITIONS)]
-        honest = started("honest", bootstrap, own)
+        words = ["--bootstrap", bootstrap, "--topic", TOPIC, "--partitions", str(PARTITIONS)]
+        honest = started("honest", words, own)
         port = str(sluice.ports.bootstrap)
         pinger = started("pinger", ["--port", port, "--clients", "2"], own)
         kinds = ",".join(f"{kind}={count}" for kind, count in HOSTILE.items())

@@ -66,7 +66,16 @@ def outcome(found: Found) -> Outcome:
         Bar("records missed by the group", float(counts.get("missed by the group", 0)), 0.0, ""),
         Bar("reloads refused", float(found.refused_reloads), 0.0, ""),
     ]
-    return Outcome([_course(found.samples), _clients(found), _causes(found)], bars)
+    tables = [_course(found.samples), _clients(found), _causes(found)]
+    if verdict.examples:
+        tables.append(
+            Table(
+                "Records that are not where they belong",
+                ("which",),
+                tuple((one,) for one in verdict.examples),
+            )
+        )
+    return Outcome(tables, bars)
 
 
 def _course(samples: Sequence[Sample]) -> Table:
