@@ -102,6 +102,10 @@ demo: jars ## Three brokers, the proxy, three clients with quotas: watch them fo
 bench: jars ## What the proxy costs, beside no proxy and HAProxy; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench $(ARGS)
 
+.PHONY: price
+price: jars ## What a change costs per request: make price ARGS="--before REV" against the working tree
+	$(BIN)/python -m tests.bench.price $(ARGS)
+
 .PHONY: bench-identities
 bench-identities: jars ## What SASL, TLS and many quota entities cost; writes docs/benchmarks.md
 	$(BIN)/python -m tests.bench --identities $(ARGS)
@@ -117,6 +121,14 @@ replication: jars ## How well replication is throttled, beside Kafka's own
 .PHONY: load
 load: jars ## The load test: a synthetic capture replayed, direct and through Sluice; writes docs/benchmarks.md
 	@$(BIN)/python -m tests.load $(ARGS)
+
+.PHONY: soak
+soak: jars ## Hours of honest and hostile clients, restarts and reloads: make soak ARGS="--minutes 120"
+	@$(BIN)/python -m tests.soak $(ARGS)
+
+.PHONY: crowd
+crowd: jars ## 10,000 hostile connections of five kinds at once, beside ten honest clients that are measured
+	@$(BIN)/python -m tests.soak.crowd $(ARGS)
 
 .PHONY: tune-demo
 tune-demo: jars ## From traffic to quotas and back: capture, Spark, recommendation, applied, sent again

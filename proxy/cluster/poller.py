@@ -178,7 +178,8 @@ def _brokers_of(frame: bytes) -> list[tuple[int, str, int]]:
         found.append((broker, broker_host, broker_port))
         return broker_host, broker_port
 
-    if metadata.rewrite_head(frame, 0, len(frame), _METADATA_VERSION, note) is None:
+    replaced, _ = metadata.rewrite_head(frame, _METADATA_VERSION, note)
+    if not replaced:
         raise WireError("a Metadata answer that ends before its brokers do")
     return found
 

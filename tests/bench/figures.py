@@ -3,11 +3,14 @@
 It does not know what was measured: `sections` and `accuracy` bring the numbers.
 """
 
+import random
 from collections.abc import Iterable, Sequence
 from statistics import median as _median
+from typing import Final
 
 __all__ = [
     "Event",
+    "bootstrap_interval",
     "jain_index",
     "largest_second",
     "median",
@@ -19,6 +22,9 @@ __all__ = [
 
 Event = tuple[float, int]
 """When (seconds), how many bytes."""
+
+_RESAMPLES: Final = 2000
+_SEED: Final = 20  # a constant: the same figures give the same interval
 
 
 def median(values: Iterable[float]) -> float:
@@ -42,6 +48,21 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
         raise ValueError("no values to take a percentile of")
     rank = -(-percent * len(ordered) // 100)  # the ceiling of percent/100 * n
     return ordered[max(0, min(len(ordered) - 1, int(rank) - 1))]
+
+
+def bootstrap_interval(values: Sequence[float], percent: float = 95.0) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of the median of `values`.
+
+    >>> bootstrap_interval([1.0, 1.0, 1.0])
+    (1.0, 1.0)
+    >>> low, high = bootstrap_interval([0.9, 1.0, 1.1] * 5)
+    >>> 0.9 <= low <= 1.0 <= high <= 1.1
+    True
+    """
+    chance = random.Random(_SEED)
+    medians = sorted(median(chance.choices(values, k=len(values))) for _ in range(_RESAMPLES))
+    outside = (100.0 - percent) / 2
+    return percentile(medians, outside), percentile(medians, 100.0 - outside)
 
 
 def jain_index(shares: Sequence[float]) -> float:

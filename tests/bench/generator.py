@@ -17,7 +17,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.bench import wire
 from tests.bench.figures import percentile
@@ -74,6 +74,12 @@ class Peer:
         if code:
             raise ConnectionError(f"Produce was answered with error {code}")
 
+    def fetched(self, answer: bytearray) -> None:
+        """Make sure the record was read."""
+        code = wire.fetch_failed(answer)
+        if code:
+            raise ConnectionError(f"Fetch was answered with error {code}")
+
 
 def connect(options: argparse.Namespace, count: int) -> list[Peer]:
     """Open `count` connections that have each spoken ApiVersions, as every client does first, and said who they are."""
@@ -94,8 +100,10 @@ def connect(options: argparse.Namespace, count: int) -> list[Peer]:
     return peers
 
 
-def closed_loop(peers: Sequence[Peer], request: bytes, seconds: float) -> int:
-    """Keep one request under way on each connection; return how many were answered."""
+def closed_loop(
+    peers: Sequence[Peer], request: bytes, seconds: float, check: Callable[[Peer, bytearray], None]
+) -> int:
+    """Keep one request under way on each connection; return how many were answered, each of them checked."""
     poller = select.epoll()
     by_descriptor = {peer.socket.fileno(): peer for peer in peers}
     for descriptor in by_descriptor:
@@ -110,7 +118,7 @@ def closed_loop(peers: Sequence[Peer], request: bytes, seconds: float) -> int:
         for descriptor, _ in poller.poll(_ANSWER_SECONDS) or _nothing_came():
             peer = by_descriptor[descriptor]
             for answer in peer.answers():
-                peer.appended(answer)
+                check(peer, answer)
                 answered += 1
                 if again:
                     peer.socket.sendall(request)
@@ -197,7 +205,14 @@ class Orders:
     def closed(self, seconds: str) -> dict[str, float]:
         """Ping-pong for some seconds."""
         began = time.monotonic()
-        answered = closed_loop(self.peers, self.request, float(seconds))
+        answered = closed_loop(self.peers, self.request, float(seconds), Peer.appended)
+        return {"requests": answered, "seconds": time.monotonic() - began}
+
+    def fetch(self, seconds: str) -> dict[str, float]:
+        """Ping-pong with Fetches of the topic's first batch, for some seconds; something must have been produced."""
+        request = wire.fetch_first(self.options.client_id, self.options.topic)
+        began = time.monotonic()
+        answered = closed_loop(self.peers, request, float(seconds), Peer.fetched)
         return {"requests": answered, "seconds": time.monotonic() - began}
 
     def open(self, seconds: str, rate: str) -> dict[str, float]:

@@ -215,13 +215,26 @@ class Lanes:
         listener += f'upstreams = {{ {NODE} = "{upstream}" }}'
         return self._write("sidecar", f'[cluster]\nbootstrap = "{upstream}"\n', listener), port, port - 1
 
-    def _sluice(self, name: str, first: int, tls: str = "", more: str = "") -> list[str]:
+    def _sluice(
+        self, name: str, first: int, tls: str = "", more: str = "", policy: str = "kip13"
+    ) -> list[str]:
         listener = f"bootstrap_port = {first}\nfirst_broker_port = {first + 1}\nbroker_id_max = {NODE}{tls}"
         cluster = f'[cluster]\nbootstrap = "{self._cluster.bootstrap()}"\n'
-        return self._write(name, cluster, listener, more=more)
+        return self._write(name, cluster, listener, more=more, policy=policy)
+
+    def gateway_config(self, name: str, first: int, policy: str) -> Path:
+        """Write the configuration of one more gateway, its ports from `first` on; return its path."""
+        self._sluice(name, first, policy=policy)
+        return self._directory / f"{name}.toml"
 
     def _write(
-        self, name: str, cluster: str, listener: str, limited: str = "client_id", more: str = ""
+        self,
+        name: str,
+        cluster: str,
+        listener: str,
+        limited: str = "client_id",
+        more: str = "",
+        policy: str = "kip13",
     ) -> list[str]:
         quotas = self._directory / f"{name}-quotas.toml"
         quotas.write_text(
@@ -231,7 +244,8 @@ class Lanes:
         path = self._directory / f"{name}.toml"
         path.write_text(
             f'{cluster}\n[[listeners]]\nname = "clients"\nbind = "{HOST}"\n{listener}\n'
-            f'\n[quotas]\nfile = "{quotas}"\n\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = ""\n{more}'
+            f'\n[quotas]\nfile = "{quotas}"\npolicy = "{policy}"\n'
+            f'\n[limits]\nconnections_max = 20000\n\n[admin]\nbind = ""\n{more}'
         )
         return sluice_command(path)
 

@@ -1,7 +1,7 @@
 """The requests the load generator sends, encoded by hand so that sending one costs next to nothing.
 
-Produce v12, Metadata v12, ApiVersions v3: what a current client speaks. One topic, one partition, one record.
-It does not decode answers beyond the error code that says whether the request was good.
+Produce v12, Fetch v12, Metadata v12, ApiVersions v3: what a current client speaks. One topic, one partition, one
+record. It does not decode answers beyond the error code that says whether the request was good.
 """
 
 import struct
@@ -10,6 +10,8 @@ from kafka.record import MemoryRecordsBuilder
 
 __all__ = [
     "api_versions",
+    "fetch_failed",
+    "fetch_first",
     "login_failed",
     "metadata_all_topics",
     "metadata_answer",
@@ -19,9 +21,9 @@ __all__ = [
     "sasl_plain",
 ]
 
-_PRODUCE, _METADATA, _API_VERSIONS = 0, 3, 18
+_PRODUCE, _FETCH, _METADATA, _API_VERSIONS = 0, 1, 3, 18
 _SASL_HANDSHAKE, _SASL_AUTHENTICATE = 17, 36
-_PRODUCE_VERSION, _METADATA_VERSION, _API_VERSIONS_VERSION = 12, 12, 3
+_PRODUCE_VERSION, _FETCH_VERSION, _METADATA_VERSION, _API_VERSIONS_VERSION = 12, 12, 12, 3
 _HEADER = struct.Struct(">hhi")
 _CORRELATION_ID = 7
 """Always the same: a connection here never has two requests under way that could be mistaken for each other."""
@@ -105,6 +107,22 @@ def produce_failed(answer: bytes | bytearray, topic: str) -> int:
     # length, correlation id, tags, topics, name, partitions, index
     at = 4 + 4 + 1 + 1 + len(compact(topic.encode())) + 1 + 4
     return int(struct.unpack_from(">h", answer, at)[0])
+
+
+def fetch_first(client_id: str, topic: str) -> bytes:
+    """Return a Fetch outside any session for the first batch of partition 0: one byte, which brings all of it."""
+    # index, leader epoch, offset, last fetched epoch, log start offset, bytes
+    partition = struct.pack(">iiqiqi", 0, -1, 0, -1, -1, 1) + b"\0"
+    topics = varint(2) + compact(topic.encode()) + varint(2) + partition + b"\0"
+    # replica, wait, min bytes, max bytes, isolation, session id and epoch; then topics, none forgotten, no rack
+    body = struct.pack(">iiiibii", -1, 500, 1, 1, 0, 0, -1) + topics + varint(1) + compact(b"") + b"\0"
+    return _request(_FETCH, _FETCH_VERSION, client_id, body)
+
+
+def fetch_failed(answer: bytes | bytearray) -> int:
+    """Return the error code of a whole answer to `fetch_first`; 0: it was read."""
+    # length, correlation id, tags, throttle time
+    return int(struct.unpack_from(">h", answer, 4 + 4 + 1 + 4)[0])
 
 
 def metadata_answer(brokers: int, topics: int, partitions_per_topic: int) -> bytes:

@@ -1,24 +1,20 @@
 """Brokers that die, a cluster that is not there, a proxy that is killed: clients reconnect and lose nothing."""
 
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.cluster import HOST, Cluster, free_port, processes
 from tests.conftest import CreateTopic
-from tests.support.frames import LIST_OFFSETS, answer, request
 from tests.support.numbered import NumberedProducer, lost
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.wire import request as message
 from tests.support.wire import wired
-from tests.unit.protocol.kafka_frames import RESPONSES, framed
-from tests.unit.protocol.kafka_frames import struct as entry
 
 METADATA = 3
 SECONDS_MAX = 30.0
@@ -73,76 +69,6 @@ def answers(sluice: SluiceProcess, broker: int) -> bool:
             return bool(wire.ask(message(METADATA, 9, topics=[])).frame)
     except OSError:
         return False
-
-
-class ScriptedBroker:
-    """Answers Metadata with itself as broker 1, and everything else with what the test says, then closes."""
-
-    def __init__(self, reply: bytes) -> None:
-        self._reply = reply
-        self._server = socket.create_server((HOST, 0))
-        self.address = f"{HOST}:{self._server.getsockname()[1]}"
-        threading.Thread(target=self._serve, name="scripted broker", daemon=True).start()
-
-    def close(self) -> None:
-        """Listen no more."""
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-
-    def _serve(self) -> None:
-        while True:
-            try:
-                sock, _ = self._server.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._answer, args=(sock,), daemon=True).start()
-
-    def _answer(self, sock: socket.socket) -> None:
-        with sock:
-            while head := sock.recv(4, socket.MSG_WAITALL):
-                asked = sock.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
-                key, version, correlation_id = struct.unpack_from(">hhi", asked)
-                if key != METADATA:
-                    sock.sendall(self._reply)
-                    return
-                sock.sendall(self._metadata(version, correlation_id))
-
-    def _metadata(self, version: int, correlation_id: int) -> bytes:
-        cls = RESPONSES[METADATA]
-        host, _, port = self.address.partition(":")
-        broker = entry(cls, version, "MetadataResponseBroker", node_id=1, host=host, port=int(port))
-        return framed(cls(version=version, brokers=[broker], topics=[]), correlation_id=correlation_id)
-
-
-@pytest.mark.parametrize(
-    ("reply", "cause"),
-    [
-        (b"", "broker_closed_early"),
-        (answer(1000)[:500], "broker_closed_early"),
-        (answer(1_000_000)[:500_000], "broker_closed_early"),
-        (answer(100, correlation_id=99), "broker_out_of_order"),
-        (struct.pack(">ii", -1, 1), "broker_frame_length"),
-    ],
-    ids=["no answer", "half an answer", "half a large answer", "another's answer", "negative length"],
-)
-def test_broker_that_fails_ends_one_connection_under_its_cause(
-    tmp_path: Path, reply: bytes, cause: str
-) -> None:
-    with closing(ScriptedBroker(reply)) as broker:
-        settings = SluiceSettings(broker.address)
-        with (
-            SluiceProcess.configured(settings, tmp_path) as sluice,
-            wired((HOST, sluice.ports.bootstrap)) as neighbour,
-            socket.create_connection((HOST, sluice.ports.bootstrap), timeout=SECONDS_MAX) as client,
-        ):
-            neighbour.ask(message(METADATA, 9, topics=[]))
-            client.sendall(request(LIST_OFFSETS, 7, size=100))
-            while client.recv(1 << 16):
-                pass
-            until(lambda: sluice.metric("sluice_connection_errors_total") > 0, "the end is counted")
-            counted = sluice.metric("sluice_connection_errors_total", cause=cause)
-            assert counted == sluice.metric("sluice_connection_errors_total") == 1
-            assert neighbour.ask(message(METADATA, 9, topics=[])).frame
 
 
 # The cluster

@@ -4,6 +4,7 @@ import doctest
 import struct
 
 import pytest
+from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
@@ -32,6 +33,16 @@ def test_produce_carries_one_record_of_the_size_asked_for(size: int) -> None:
     partition = decoded.topic_data[0].partition_data[0]
     assert partition.index == 0
     assert size < len(bytes(partition.records)) < size + 100
+
+
+def test_fetch_asks_for_one_byte_of_the_first_batch_outside_any_session() -> None:
+    decoded = FetchRequest.decode(body(wire.fetch_first("bench", "requests"), 1, 12), version=12)
+    assert (decoded.min_bytes, decoded.max_bytes, decoded.session_id, decoded.session_epoch) == (1, 1, 0, -1)
+    (topic,) = decoded.topics
+    (partition,) = topic.partitions
+    assert (topic.topic, partition.partition) == ("requests", 0)
+    assert (partition.fetch_offset, partition.partition_max_bytes) == (0, 1)
+    assert (decoded.forgotten_topics_data, decoded.rack_id) == ([], "")
 
 
 def test_metadata_asks_for_every_topic() -> None:

@@ -1,0 +1,93 @@
+"""Two revisions of the proxy in front of one broker: their code, their configuration, their processes.
+
+Of a revision only the packages that run are taken out (`git archive`), into `build/price`; the working tree is used
+where it stands. It does not measure.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+from typing import Final
+
+from tests.bench.lanes import NODE, Lane, sluice_command, wait_for
+from tests.bench.stage import Stage
+from tests.cluster import free_ports, processes
+from tests.support.proxy_process import ROOT
+
+__all__ = ["AFTER", "BEFORE", "WORKING_TREE", "RevisionError", "checkout", "opened", "verify"]
+
+BEFORE: Final = "before"
+AFTER: Final = "after"
+WORKING_TREE: Final = "working tree"
+_PACKAGES: Final = ("protocol", "quotas", "proxy")
+
+
+class RevisionError(RuntimeError):
+    """A revision cannot be taken out, or is not what would run."""
+
+
+def checkout(revision: str, directory: Path) -> Path:
+    """Return where a revision's packages lie; the working tree's are not copied.
+
+    Raises:
+        RevisionError: git knows no such revision.
+    """
+    if revision == WORKING_TREE:
+        return ROOT
+    done = subprocess.run(
+        ["git", "archive", revision, *_PACKAGES], cwd=ROOT, capture_output=True, check=False
+    )
+    if done.returncode != 0:
+        raise RevisionError(f"git archive {revision}: {done.stderr.decode().strip()}")
+    shutil.rmtree(directory, ignore_errors=True)  # what another revision left there
+    directory.mkdir(parents=True)
+    with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
+        archive.extractall(directory, filter="data")
+    return directory
+
+
+@contextmanager
+def opened(
+    stage: Stage, trees: Mapping[str, Path], policy: str, words: Sequence[str] = ()
+) -> Iterator[list[Lane]]:
+    """Start one gateway from each tree, by name, for the time of a `with` block; `words` stand before its command."""
+    lanes: list[Lane] = []
+    children: list[subprocess.Popen[bytes]] = []
+    try:
+        for name, tree in trees.items():
+            first = free_ports(3)[0]
+            config = stage.lanes.gateway_config(f"{name}-{policy}", first, policy)
+            log = stage.directory / f"{name}-{policy}.log"
+            environment = _environment(tree)
+            child = processes.start([*words, *sluice_command(config)], log=log, env=environment, cwd=tree)
+            children.append(child)
+            wait_for(first + 1 + NODE, child, log)
+            lanes.append(Lane(name, first + 1 + NODE, first, child.pid))
+        yield lanes
+    finally:
+        for child in children:
+            processes.end(child)
+
+
+def verify(tree: Path) -> None:
+    """Make sure that it is this tree's proxy that starts there, and not one that is installed.
+
+    Raises:
+        RevisionError: another is found first.
+    """
+    words = [sys.executable, "-c", "import proxy, quotas, protocol; print(proxy.__path__[0])"]
+    done = subprocess.run(
+        words, cwd=tree, env=_environment(tree), capture_output=True, text=True, check=False
+    )
+    if Path(done.stdout.strip()) != tree / "proxy":
+        raise RevisionError(f"in {tree} starts {done.stdout.strip() or done.stderr}")
+
+
+def _environment(tree: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONHASHSEED": "0"}  # one order of sets on both sides

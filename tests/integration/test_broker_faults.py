@@ -1,0 +1,293 @@
+"""Brokers that answer wrongly: one connection ends under one cause, the others go on, and nothing is left behind.
+
+One proxy meets all faults, one after the other, so a descriptor or a megabyte that one of them costs is seen.
+The brokers are scripted; no real one is started.
+"""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bench.process import resident_kib
+from tests.cluster import HOST, free_port
+from tests.support import scripted_broker as broken
+from tests.support.frames import LIST_OFFSETS, filler, produce, request
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.scripted_broker import Script, ScriptedBroker
+from tests.support.wire import Wire, wired
+from tests.support.wire import request as message
+
+METADATA = 3
+SECONDS_MAX = 30.0
+IDLE_SECONDS = 2
+KIB_MAX = 16 * 1024
+"""What a fault may add to the proxy's memory: a few reads, and the allocator's rounding."""
+RESIDENT_KIB_MAX = 128 * 1024
+"""Of a whole process: 40 MiB at its start, and nothing near the gibibyte that some answer announces."""
+GIB = 1 << 30
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS_MAX) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+def descriptors(sluice: SluiceProcess) -> int:
+    return len(list(Path(f"/proc/{sluice.process_id}/fd").iterdir()))
+
+
+def errors(sluice: SluiceProcess) -> dict[str, float]:
+    """Connections that ended under a cause, by cause."""
+    found = {}
+    for line in sluice.get("/metrics")[1].splitlines():
+        if line.startswith("sluice_connection_errors_total{"):
+            series, _, value = line.rpartition(" ")
+            found[series.split('"')[1]] = float(value)
+    return found
+
+
+# On clients' connections
+
+
+REFUSING, FULL = 2, 3  # brokers that Metadata names beside the scripted one
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[ScriptedBroker]:
+    """One for all tests of this module: each gives it its script. It names two more, which cannot be reached."""
+    with ScriptedBroker() as scripted, socket.create_server((HOST, 0), backlog=0) as full:
+        address = full.getsockname()
+        fillers = [
+            socket.socket() for _ in range(4)
+        ]  # its queue holds one or two; further ones it does not answer
+        for each in fillers:
+            each.setblocking(False)
+            each.connect_ex(address)
+        named = ((1, scripted.port), (REFUSING, free_port()), (FULL, address[1]))
+        body = broken.brokers_v1(*((node, HOST.encode(), port) for node, port in named))
+        scripted.own_script = broken.says(body)
+        yield scripted
+        for each in fillers:
+            each.close()
+
+
+@pytest.fixture(scope="module")
+def sluice(broker: ScriptedBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
+    limits = {"idle_seconds": IDLE_SECONDS, "connect_seconds": 1}
+    settings = SluiceSettings(broker.address, sections={"limits": limits})
+    with SluiceProcess.configured(settings, tmp_path_factory.mktemp("broken")) as process:
+        until(lambda: answered(process), "broker 1 is known at its port")
+        yield process
+
+
+def at(sluice: SluiceProcess, node: int) -> tuple[str, int]:
+    """Where clients reach this broker."""
+    return HOST, sluice.ports.first_broker + node
+
+
+def answered(sluice: SluiceProcess) -> bool:
+    try:
+        with wired(at(sluice, 1)) as wire:
+            return bool(wire.ask(message(METADATA, 9, topics=[])).frame)
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def descriptors_max(sluice: SluiceProcess) -> int:
+    """What the process may have open with one neighbour, however often others have failed."""
+    time.sleep(0.2)  # the end of the connection that waited for broker 1
+    return (
+        descriptors(sluice) + 2 + 2
+    )  # the neighbour, its broker; one pipe, which is kept for the next answer
+
+
+@pytest.fixture
+def neighbour(sluice: SluiceProcess, broker: ScriptedBroker, descriptors_max: int) -> Iterator[Wire]:
+    """Another connection to the same broker; the scripts answer its client id honestly."""
+    broker.script = broken.honest
+    with wired(at(sluice, 1), "neighbour") as wire:
+        wire.ask(message(METADATA, 9, topics=[]))
+        yield wire
+
+
+def only_for(client_id: bytes, script: Script) -> Script:
+    """The fault for one client, honesty for the others."""
+    return lambda asked: script(asked) if asked.client_id == client_id else broken.honest(asked)
+
+
+ASKED = request(LIST_OFFSETS, 7, size=100, client_id="victim")
+ASKED_TWICE = ASKED + request(LIST_OFFSETS, 7, size=100, client_id="victim", correlation_id=2)
+METADATA_ASKED = request(METADATA, 9, b"\1\0\0\0\0", client_id="victim")
+QUIET = (
+    ""  # the end of an idle connection is counted under no cause: a client may do nothing as long as it likes
+)
+ENDED = {
+    "negative length": (broken.length_of(-1), ASKED, "broker_frame_length"),
+    "smallest length": (broken.length_of(-(1 << 31)), ASKED, "broker_frame_length"),
+    "length zero": (broken.length_of(0), ASKED, "broker_frame_length"),
+    "length below a header's": (broken.length_of(3), ASKED, "broker_frame_length"),
+    "goes on behind its end": (broken.shorter_than_what_follows, ASKED, "broker_out_of_order"),
+    "wrong correlation id": (broken.wrong_correlation_id, ASKED, "broker_out_of_order"),
+    "answers in reverse": (broken.answers_in_reverse, ASKED_TWICE, "broker_out_of_order"),
+    "an answer nobody asked for": (broken.answers_twice, ASKED, "broker_out_of_order"),
+    "answers without end": (broken.frames_for_ever, ASKED, "broker_out_of_order"),
+    "closes in place of an answer": (broken.closes_first, ASKED, "broker_closed_early"),
+    "closes within the head": (broken.closes_within_head, ASKED, "broker_closed_early"),
+    "closes within an answer": (broken.closes_within(1000), ASKED, "broker_closed_early"),
+    "closes within a large answer": (broken.closes_within(1_000_000), ASKED, "broker_closed_early"),
+    "resets in place of an answer": (broken.resets, ASKED, "broker_reset"),
+    "resets within an answer": (broken.resets_within, ASKED, "broker_reset"),
+    "names more brokers than there are": (broken.says(b"\0\0\0\0\0\xff\xff\xff\xff\x0f"), METADATA_ASKED, "malformed"),
+    "Metadata that ends at once": (broken.says(b""), METADATA_ASKED, "malformed"),
+    "stops within an answer": (broken.longer_than_what_follows, ASKED, QUIET),
+    "never answers": (broken.never, ASKED, QUIET),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", ENDED)
+def test_broker_that_answers_wrongly_ends_one_connection_under_one_cause(
+    sluice: SluiceProcess, broker: ScriptedBroker, neighbour: Wire, descriptors_max: int, fault: str
+) -> None:
+    script, asked, cause = ENDED[fault]
+    errors_before, resident_before = errors(sluice), resident_kib(sluice.process_id)
+    broker.script = only_for(b"victim", script)
+    with socket.create_connection(at(sluice, 1)) as client:
+        client.sendall(asked)
+        read_to_the_end(client, lambda: neighbour.ask(message(METADATA, 9, topics=[])))
+    until(lambda: descriptors(sluice) <= descriptors_max, "its descriptors are closed")
+    expected = dict(errors_before)
+    if cause:
+        expected[cause] = expected.get(cause, 0) + 1
+    assert errors(sluice) == expected
+    assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
+    assert resident_kib(sluice.process_id) - resident_before < KIB_MAX
+
+
+def read_to_the_end(client: socket.socket, meanwhile: Callable[[], object]) -> None:
+    """Read until the other side closes, and do something in between."""
+    client.settimeout(0.2)
+    deadline = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < deadline:
+        try:
+            if not client.recv(1 << 16):
+                return
+        except TimeoutError:
+            meanwhile()
+        except ConnectionResetError:
+            return
+    raise AssertionError(f"the connection did not end within {SECONDS_MAX:.0f} s")
+
+
+@pytest.mark.parametrize("announced", [GIB, (1 << 31) - 1], ids=["1 GiB", "2 GiB"])
+def test_answer_without_end_is_not_kept_for_a_client_that_reads_nothing(
+    sluice: SluiceProcess, broker: ScriptedBroker, neighbour: Wire, descriptors_max: int, announced: int
+) -> None:
+    before = resident_kib(sluice.process_id)
+    broker.script = only_for(b"victim", broken.for_ever(announced))
+    with socket.create_connection(at(sluice, 1)) as client:
+        client.sendall(ASKED)
+        for _ in range(20):
+            assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
+            assert resident_kib(sluice.process_id) - before < KIB_MAX
+            time.sleep(0.02)
+    until(lambda: descriptors(sluice) <= descriptors_max, "its descriptors are closed")
+
+
+def test_requests_are_not_kept_for_a_broker_that_reads_nothing(
+    sluice: SluiceProcess, broker: ScriptedBroker, neighbour: Wire
+) -> None:
+    before = resident_kib(sluice.process_id)
+    broker.script = only_for(b"victim", broken.never)
+    with socket.create_connection(at(sluice, 1)) as client:
+        client.settimeout(0.2)
+        assert sent_until_blocked(client, produce(9, 1 << 20, client_id="victim", acks=1)) < GIB
+        assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
+        assert resident_kib(sluice.process_id) - before < KIB_MAX
+
+
+def sent_until_blocked(client: socket.socket, whole: bytes) -> int:
+    """Send a frame again and again until the other side takes no more for a while; give the bytes that it took."""
+    sent = 0
+    try:
+        while sent < GIB:
+            sent += client.send(whole[sent % len(whole) :])
+    except TimeoutError:
+        ...
+    return sent
+
+
+@pytest.mark.parametrize("node", [REFUSING, FULL], ids=["refuses", "takes no connection"])
+def test_broker_that_cannot_be_reached_is_a_cause_and_the_others_go_on(
+    sluice: SluiceProcess, neighbour: Wire, node: int
+) -> None:
+    before = errors(sluice)
+    with socket.create_connection(at(sluice, node)) as client:
+        client.sendall(ASKED)
+        read_to_the_end(client, lambda: neighbour.ask(message(METADATA, 9, topics=[])))
+    assert errors(sluice) == {**before, "broker_unreachable": before.get("broker_unreachable", 0) + 1}
+    assert neighbour.ask(message(METADATA, 9, topics=[])).seconds < 1
+
+
+# On Sluice's own connections
+
+OWN = {
+    "negative length": broken.length_of(-1),
+    "length zero": broken.length_of(0),
+    "length below a header's": broken.length_of(3),
+    "1 GiB announced": broken.for_ever(GIB),
+    "goes on behind its end": broken.shorter_than_what_follows,
+    "wrong correlation id": broken.wrong_correlation_id,
+    "answers twice": broken.answers_twice,
+    "closes in place of an answer": broken.closes_first,
+    "closes within an answer": broken.closes_within(1000),
+    "resets": broken.resets,
+    "resets within an answer": broken.resets_within,
+    "an empty body": broken.says(b""),
+    "filler": broken.says(filler(500)),
+    "more brokers than there are": broken.says(broken.brokers_v1((2, HOST.encode(), 9), count=(1 << 31) - 1)),
+    "a host that is no text": broken.says(broken.brokers_v1((2, b"\xff\xfe\0\x80", 9092))),
+    "fewer than no brokers": broken.says(broken.brokers_v1(count=-2)),
+}
+# Answers that are whole. Each host and number here is refused by something behind: the resolver, connect, a pack.
+IMPOSSIBLE = (b"a..b", 64 * b"a", b"a\0b", 32_767 * b"a", b"", b".", b"[", b"%", b"::1%lo")
+BELIEVED = {
+    "no broker": broken.brokers_v1(),
+    "20,000 brokers": broken.brokers_v1(*((node, b"127.0.0.2", 9) for node in range(20_000))),
+    "impossible hosts": broken.brokers_v1(*((2 + at, host, 9092) for at, host in enumerate(IMPOSSIBLE))),
+    "impossible ports": broken.brokers_v1(*((2 + at, b"127.0.0.2", port) for at, port in enumerate((0, -1, 1 << 30)))),
+    "impossible brokers": broken.brokers_v1((-2, b"127.0.0.2", 9), ((1 << 31) - 1, b"127.0.0.2", 9)),
+}  # fmt: skip
+OWN_SILENT = {
+    "never answers": broken.never,
+    "stops within an answer": broken.longer_than_what_follows,
+    "half a length": lambda asked: (asked.say(b"\0\0"), asked.sleep())[1],
+}  # each takes the 5 s that a broker is given
+
+
+@pytest.mark.parametrize("fault", [*OWN, *OWN_SILENT, *BELIEVED])
+def test_process_lives_with_a_broker_that_answers_its_own_questions_wrongly(
+    tmp_path: Path, fault: str
+) -> None:
+    scripts = {**OWN, **OWN_SILENT, **{name: broken.says(body) for name, body in BELIEVED.items()}}
+    with ScriptedBroker() as broker:
+        broker.own_script = scripts[fault]
+        sluice = SluiceProcess.configured(SluiceSettings(broker.address), tmp_path)
+        try:
+            asked = 3 if fault in OWN else 1  # the others take 5 s a time
+            until(lambda: broker.own_asked >= asked or not sluice.alive(), "it asks")
+            broker.own_script = broken.honest
+            if fault in BELIEVED:
+                until(lambda: broker.own_asked > asked or not sluice.alive(), "it asks again")
+            until(lambda: answered(sluice) or not sluice.alive(), "broker 1 is served")
+            assert sluice.alive(), sluice.log()
+            assert sluice.get("/healthz")[0] == 200
+            assert resident_kib(sluice.process_id) < RESIDENT_KIB_MAX
+        finally:
+            code = sluice.stop()
+        assert code == 0, sluice.log()

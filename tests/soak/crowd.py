@@ -1,0 +1,271 @@
+"""`python -m tests.soak.crowd`: ten thousand hostile connections of five kinds at once, beside ten honest clients.
+
+    python -m tests.soak.crowd --connections 10000 --seconds 20
+
+One real broker, one proxy. The honest clients (a ping and a Produce, ten times a second each, from a process of their
+own) are measured alone first, while the crowd comes, and while it is there. Kinds: connections that say nothing, half a
+header, half a request that is kept until it is whole, requests whose answers are never read, and connections that are
+opened and reset twenty times a second.
+
+Prints a table; exit code 1 when a bar is missed: the process ended, honest clients were cut off, descriptors were lost.
+Both the crowd and the proxy keep to the limit of descriptors (RLIMIT_NOFILE), which the run raises where it may.
+"""
+
+import argparse
+import json
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from tests.bench import machine, report
+from tests.bench.process import (
+    Child,
+    child_process,
+    cpu_nanoseconds,
+    python,
+    raise_descriptor_limit,
+    resident_kib,
+)
+from tests.bench.results import Bar, Outcome, Table
+from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
+from tests.soak.kernel import sockets
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.raw_topics import create, describe
+
+__all__ = ["CROWD_KINDS", "Options", "Phase", "Result", "play"]
+
+CROWD_KINDS: Final = ("idle", "half header", "half frame", "never reading", "storm")
+_POLICY: Final = "schedule"
+_CALM_SECONDS: Final = 20.0
+_COME_SECONDS_MAX: Final = 60.0
+_STORM_MAX: Final = 200  # slots: each is a new connection every 50 ms as far as the rate allows
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How large a crowd, and for how long."""
+
+    connections: int = 10_000
+    seconds: float = 20.0
+    before_seconds: float = 8.0
+    opens_per_second: int = 400  # of each kind's process
+    honest: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """What the honest clients and the proxy did in one part of the run."""
+
+    name: str
+    seconds: float
+    honest: Mapping[str, Any]
+    resident_kib: int
+    sockets: int
+    cpu_seconds: float
+
+
+@dataclass(slots=True)
+class Result:
+    """The whole run.
+
+    Attributes:
+        crowd: the crowd's own counts by kind: open, opened, ended by the proxy, failed.
+        sockets_left: sockets of the proxy when the crowd had gone, beyond those at the start.
+        alive: the proxy has not ended by itself.
+    """
+
+    phases: list[Phase] = field(default_factory=list)
+    crowd: dict[str, dict[str, int]] = field(default_factory=dict)
+    sockets_left: int = 0
+    alive: bool = True
+
+
+class Watch:
+    """Cuts the run into phases."""
+
+    def __init__(self, sluice: SluiceProcess, honest: Child, result: Result) -> None:
+        self._sluice, self._honest, self._result = sluice, honest, result
+        self._began = self._cpu = 0.0
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a phase: what was before is forgotten."""
+        asked(self._honest)
+        self._began = time.monotonic()
+        self._cpu = cpu_nanoseconds(self._sluice.process_id) / 1e9
+
+    def end(self, name: str) -> Phase:
+        """End it, and begin the next."""
+        pid = self._sluice.process_id
+        spent = cpu_nanoseconds(pid) / 1e9 - self._cpu
+        seconds = time.monotonic() - self._began
+        phase = Phase(name, seconds, asked(self._honest), resident_kib(pid), sockets(pid), spent)
+        self._result.phases.append(phase)
+        self.begin()
+        return phase
+
+
+def asked(child: Child) -> dict[str, Any]:
+    """Return a child's report."""
+    child.say("report")
+    found: dict[str, Any] = json.loads(child.hear())
+    return found
+
+
+def play(cluster: Cluster, options: Options, directory: Path, say: Say) -> Result:
+    """Run all phases against a proxy of its own in front of `cluster`."""
+    topic = f"crowd-{secrets.token_hex(4)}"
+    create(cluster, topic, partitions=1, replication=1, configs={})
+    node = describe(cluster, topic).leaders[0]
+    settings = SluiceSettings(cluster.bootstrap(), quotas={"policy": _POLICY, "producer_default": 10**12})
+    result = Result()
+    sluice = SluiceProcess.configured(settings, directory).wait_ready()
+    try:
+        port = sluice.ports.first_broker + node
+        with _honest(port, topic, options, directory) as honest:
+            time.sleep(1.0)  # their connections, and the compiler of the broker
+            _phases(sluice, port, honest, options, directory, result, say)
+    finally:
+        result.alive = sluice.alive()
+        code = sluice.stop()
+        if code or not result.alive:
+            say(f"the proxy ended with {code}: {sluice.log()}")
+    return result
+
+
+def _phases(
+    sluice: SluiceProcess,
+    port: int,
+    honest: Child,
+    options: Options,
+    directory: Path,
+    result: Result,
+    say: Say,
+) -> None:
+    watch = Watch(sluice, honest, result)
+    time.sleep(options.before_seconds)
+    before = watch.end("alone").sockets
+    each = {kind: options.connections // len(CROWD_KINDS) for kind in CROWD_KINDS}
+    each["storm"] = min(each["storm"], _STORM_MAX)
+    each["idle"] += options.connections - sum(each.values())
+    with ExitStack() as stack:
+        crowd = {
+            kind: stack.enter_context(_crowd(port, {kind: count}, options, directory, number))
+            for number, (kind, count) in enumerate(each.items())
+        }
+        _wait_for(crowd, each, say)
+        watch.end("while it comes")
+        time.sleep(options.seconds)
+        watch.end("beside the crowd")
+        for child in crowd.values():
+            for what, counted in asked(child).items():
+                result.crowd.setdefault(what, {}).update(counted)
+    deadline = time.monotonic() + _CALM_SECONDS
+    while (left := sockets(sluice.process_id) - before) > 0 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    result.sockets_left = left
+    watch.begin()
+    time.sleep(options.before_seconds)
+    watch.end("when it has gone")
+
+
+def _wait_for(crowd: Mapping[str, Child], wanted: Mapping[str, int], say: Say) -> None:
+    deadline = time.monotonic() + _COME_SECONDS_MAX
+    while time.monotonic() < deadline:
+        there = {kind: asked(child)["open"].get(kind, 0) for kind, child in crowd.items()}
+        say(f"{sum(there.values())} of {sum(wanted.values())} hostile connections")
+        if all(there[kind] >= 0.9 * wanted[kind] for kind in wanted if kind != "storm"):
+            return
+        time.sleep(1.0)
+
+
+@contextmanager
+def _honest(port: int, topic: str, options: Options, directory: Path) -> Iterator[Child]:
+    words = ["--port", str(port), "--topic", topic, "--clients", str(options.honest)]
+    with child_process([python(), "-m", "tests.soak.pinger", *words], directory / "pinger.log") as child:
+        child.hear()
+        yield child
+
+
+@contextmanager
+def _crowd(
+    port: int, kinds: Mapping[str, int], options: Options, directory: Path, seed: int
+) -> Iterator[Child]:
+    wanted = ",".join(f"{kind}={count}" for kind, count in kinds.items())
+    words = ["--port", str(port), "--kinds", wanted, "--seed", str(seed)]
+    words += ["--opens-per-second", str(options.opens_per_second), "--source", f"127.0.0.{seed + 2}"]
+    with child_process([python(), "-m", "tests.soak.hostile", *words], directory / "hostile.log") as child:
+        child.hear()
+        yield child
+
+
+def outcome(options: Options, result: Result) -> Outcome:
+    """Return the tables and the bars."""
+    rows = []
+    for phase in result.phases:
+        for what in ("ping", "produce"):
+            times = phase.honest.get(what)
+            figures = [f"{times[name]:.1f}" for name in ("p50", "p99", "max")] if times else ["–"] * 3
+            counted = str(times["count"]) if times else "0"
+            process = (f"{phase.resident_kib / 1024:.0f}", str(phase.sockets))
+            cpu = f"{100 * phase.cpu_seconds / phase.seconds:.0f} %"
+            rows.append((phase.name, what, *figures, counted, str(phase.honest["broken"]), *process, cpu))
+    columns = ("phase", "honest", "p50 ms", "p99 ms", "max ms", "answers", "cut off", "MiB", "sockets", "CPU")
+    crowd = [
+        (
+            kind,
+            *(str(result.crowd.get(what, {}).get(kind, 0)) for what in ("open", "opened", "ended", "failed")),
+        )
+        for kind in CROWD_KINDS
+    ]
+    cut_off = sum(int(phase.honest["broken"]) for phase in result.phases)
+    return Outcome(
+        [
+            Table(
+                f"{options.connections} hostile connections beside {options.honest} clients",
+                columns,
+                tuple(rows),
+            ),
+            Table("The crowd", ("kind", "open", "opened", "closed by the proxy", "failed"), tuple(crowd)),
+        ],
+        [
+            Bar("the proxy lives", float(result.alive), 1.0, "", at_least=True),
+            Bar("honest connections cut off", float(cut_off), 0.0, ""),
+            Bar("sockets left behind", float(max(0, result.sockets_left)), 0.0, ""),
+        ],
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Play, print, return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.crowd", description=__doc__)
+    default = Options()
+    parser.add_argument("--connections", type=int, default=default.connections)
+    parser.add_argument("--seconds", type=float, default=default.seconds, help="beside the whole crowd")
+    given = parser.parse_args(arguments)
+    options = Options(given.connections, given.seconds)
+    processes.exit_on_signals()
+    console = report.screen()
+    descriptors = raise_descriptor_limit()
+    try:
+        with tempfile.TemporaryDirectory(prefix="sluice-crowd-") as name:
+            properties = {"socket.listen.backlog.size": "1024"}
+            with Cluster(ClusterOptions(nodes=1, properties=properties)) as cluster:
+                result = play(cluster, options, Path(name), console.print)
+    except MissingPrerequisiteError as problem:
+        console.print(f"[red]{problem}[/red]")
+        return 2
+    found = outcome(options, result)
+    report.show(console, [*machine.describe(), ("descriptors", str(descriptors))], found)
+    return 0 if all(bar.passed for bar in found.bars) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

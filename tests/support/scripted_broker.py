@@ -1,0 +1,269 @@
+"""A broker that answers Metadata with itself as broker 1, and anything else as its script says: wrongly, mostly.
+
+    with ScriptedBroker() as broker:
+        broker.script = negative_length          # for what clients ask from now on
+        broker.own_script = never                # for what Sluice asks itself
+
+A script is called with each request and writes what it likes to the socket, or closes it. An honest answer to
+Metadata comes from `honest`, which answers nothing else but an empty body. Each connection has a thread of its own;
+what it does wrong ends with the broker.
+"""
+
+import contextlib
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from tests.cluster import HOST
+from tests.support.frames import answer, filler, frame
+from tests.unit.protocol.kafka_frames import RESPONSES, framed
+from tests.unit.protocol.kafka_frames import struct as entry
+
+METADATA: Final = 3
+OWN_CLIENT_ID: Final = b"sluice"
+OWN_METADATA_VERSION: Final = 1
+_HEAD: Final = struct.Struct(">hhih")
+_CHUNK: Final = filler(1 << 16)
+_NOT_ASKED_FOR: Final = 999
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request that has come, and the means to answer it.
+
+    Attributes:
+        broker: who was asked; `broker.address` is what an honest answer names.
+        earlier: correlation ids that this connection's script has left for later.
+    """
+
+    broker: "ScriptedBroker"
+    socket: socket.socket
+    key: int
+    version: int
+    correlation_id: int
+    client_id: bytes
+    earlier: list[int]
+
+    def say(self, data: bytes) -> None:
+        """Send these bytes."""
+        self.socket.sendall(data)
+
+    def close(self) -> None:
+        """Close the connection in the ordinary way."""
+        self.socket.shutdown(socket.SHUT_RDWR)
+
+    def reset(self) -> None:
+        """End the connection with a reset."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    def sleep(self) -> None:
+        """Say nothing until the other side goes or the broker ends."""
+        while not self.broker.ended.wait(0.02):
+            try:
+                if not self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                    return
+                time.sleep(0.02)  # it sends more, which stays where it is
+            except BlockingIOError:
+                continue
+
+
+Script = Callable[[Asked], None]
+
+
+class ScriptedBroker:
+    """Listens on loopback from `with` on.
+
+    Attributes:
+        script: answers what clients ask.
+        own_script: answers what Sluice asks on its own connections.
+        own_asked: how often it has asked, and the script is through.
+        ended: set when the broker ends, so that no script outlives it.
+    """
+
+    def __init__(self, port: int = 0) -> None:
+        self.script: Script = honest
+        self.own_script: Script = honest
+        self.own_asked = 0
+        self.ended = threading.Event()
+        self._server = socket.create_server((HOST, port), backlog=128)
+        self.port: int = self._server.getsockname()[1]
+        self.address = f"{HOST}:{self.port}"
+        self._open: set[socket.socket] = set()
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._serve, name="scripted broker", daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.ended.set()
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        for sock in list(self._open):
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                sock, _ = self._server.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(sock,), daemon=True).start()
+
+    def _talk(self, sock: socket.socket) -> None:
+        self._open.add(sock)
+        earlier: list[int] = []
+        # A script that closes, a proxy that closes first: the end of this connection alone.
+        with sock, contextlib.suppress(OSError):
+            while head := sock.recv(4, socket.MSG_WAITALL):
+                asked = sock.recv(int.from_bytes(head, "big"), socket.MSG_WAITALL)
+                key, version, correlation_id, length = _HEAD.unpack_from(asked)
+                client_id = asked[_HEAD.size : _HEAD.size + max(0, length)]
+                self._answer(Asked(self, sock, key, version, correlation_id, client_id, earlier))
+        self._open.discard(sock)
+
+    def _answer(self, asked: Asked) -> None:
+        if asked.client_id == OWN_CLIENT_ID:
+            try:
+                self.own_script(asked)
+            finally:
+                self.own_asked += 1
+        else:
+            self.script(asked)
+
+
+# Scripts.
+
+
+def honest(asked: Asked) -> None:
+    """Answer Metadata with this broker alone, anything else with a few bytes."""
+    if asked.key != METADATA:
+        asked.say(answer(correlation_id=asked.correlation_id))
+        return
+    cls = RESPONSES[METADATA]
+    broker = entry(cls, asked.version, "MetadataResponseBroker", node_id=1, host=HOST, port=asked.broker.port)
+    asked.say(
+        framed(
+            cls(version=asked.version, brokers=[broker], topics=[]),
+            correlation_id=asked.correlation_id,
+        )
+    )
+
+
+def length_of(length: int) -> Script:
+    """Announce an answer of this length, and send twenty bytes of it."""
+
+    def script(asked: Asked) -> None:
+        asked.say(struct.pack(">ii", length, asked.correlation_id) + filler(16))
+
+    return script
+
+
+def shorter_than_what_follows(asked: Asked) -> None:
+    """Send an answer that goes on behind its own end."""
+    asked.say(answer(20, correlation_id=asked.correlation_id) + filler(80))
+
+
+def longer_than_what_follows(asked: Asked) -> None:
+    """Stop within the answer, and say nothing more."""
+    asked.say(answer(1000, correlation_id=asked.correlation_id)[:500])
+    asked.sleep()
+
+
+def closes_within(size: int) -> Script:
+    """Close halfway through an answer of this size."""
+
+    def script(asked: Asked) -> None:
+        asked.say(answer(size, correlation_id=asked.correlation_id)[: size // 2])
+        asked.close()
+
+    return script
+
+
+def closes_within_head(asked: Asked) -> None:
+    """Close after six of an answer's first eight bytes."""
+    asked.say(answer(correlation_id=asked.correlation_id)[:6])
+    asked.close()
+
+
+def closes_first(asked: Asked) -> None:
+    """Close in place of an answer."""
+    asked.close()
+
+
+def resets(asked: Asked) -> None:
+    """Reset in place of an answer."""
+    asked.reset()
+
+
+def resets_within(asked: Asked) -> None:
+    """Reset halfway through an answer."""
+    asked.say(answer(1000, correlation_id=asked.correlation_id)[:500])
+    time.sleep(0.05)  # a reset overtakes what is on its way, and this one shall come after it
+    asked.reset()
+
+
+def wrong_correlation_id(asked: Asked) -> None:
+    """Answer something that was not asked."""
+    asked.say(answer(correlation_id=_NOT_ASKED_FOR))
+
+
+def answers_twice(asked: Asked) -> None:
+    """Answer, and answer again."""
+    asked.say(2 * answer(correlation_id=asked.correlation_id))
+
+
+def answers_in_reverse(asked: Asked) -> None:
+    """Answer the second of two requests before the first."""
+    asked.earlier.append(asked.correlation_id)
+    if len(asked.earlier) == 2:
+        asked.say(b"".join(answer(correlation_id=number) for number in reversed(asked.earlier)))
+
+
+def never(asked: Asked) -> None:
+    """Take requests and say nothing."""
+    asked.sleep()
+
+
+def for_ever(announced: int) -> Script:
+    """Announce that many bytes, and send without end."""
+
+    def script(asked: Asked) -> None:
+        asked.say(struct.pack(">ii", announced, asked.correlation_id))
+        while not asked.broker.ended.is_set():
+            asked.say(_CHUNK)
+
+    return script
+
+
+def frames_for_ever(asked: Asked) -> None:
+    """Answer the same request again and again without end."""
+    many = 1000 * answer(correlation_id=asked.correlation_id)
+    while not asked.broker.ended.is_set():
+        asked.say(many)
+
+
+def says(body: bytes) -> Script:
+    """Answer with this behind the header's correlation id, whatever was asked."""
+
+    def script(asked: Asked) -> None:
+        asked.say(frame(struct.pack(">i", asked.correlation_id) + body))
+
+    return script
+
+
+def brokers_v1(*brokers: tuple[int, bytes, int], count: int | None = None) -> bytes:
+    """Return the body of a Metadata answer of version 1 that names these brokers, or says that it names `count`."""
+    body = struct.pack(">i", len(brokers) if count is None else count)
+    for node, host, port in brokers:
+        body += struct.pack(">ih", node, len(host)) + host + struct.pack(">ih", port, -1)
+    return body + struct.pack(">ii", -1, 0)
