@@ -240,7 +240,9 @@ def test_every_request_that_is_owed_an_answer_gets_one_in_order(
 ) -> None:
     shell = relayed(sent, sizes, pieces, EngineOptions(policy=policy), spent=40_000)
     owed = [correlation_id(asked) for asked in sent if not silent(asked)]
-    assert [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(shell.responses.out))] == owed
+    answered = [struct.unpack_from(">i", got, 4)[0] for got in frames(bytes(shell.responses.out))]
+    assert answered == owed[: len(answered)]
+    assert shell.requests.refused or len(answered) == len(owed)
 
 
 @CUTTINGS
@@ -281,6 +283,8 @@ def test_capture_changes_nothing_and_has_a_row_for_every_request(
     assert captured.responses.out == plain.responses.out
     assert decided(captured) == decided(plain)
     made = sorted(rows.rows, key=lambda row: int(row[Row.SEQ]))
+    if captured.requests.refused:
+        sent = sent[: len(made)]  # what is refused is the client's to send again
     assert [row[Row.SEQ] for row in made] == list(range(len(sent)))
     assert [row[Row.HEAD][Head.REQUEST_BYTES] for row in made] == [len(asked) - 4 for asked in sent]
     kept = [whole(row[Row.FRAME], row[Row.HEAD][Head.REQUEST_BYTES]) for row in made]

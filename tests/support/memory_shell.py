@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Final
 
-from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Side
+from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Channel, Side
 
 # A whole request, and the answer to it; b"" where the broker owes none.
 Broker = Callable[[bytes], bytes]
@@ -29,6 +29,7 @@ class Direction:
     kept: bytes = b""
     out: bytearray = field(default_factory=bytearray)
     waiting: bool = False
+    refused: bool = False
 
     def read(self, size: int, now_ms: int) -> None:
         """Take at most `size` bytes of the source, or of the unseen ones, and carry out what is ordered."""
@@ -64,11 +65,15 @@ class Direction:
                 break
             self.out += side.insert
             start += side.drop
-        assert side.order in (PASS, MORE, WAIT)
+        assert side.order in (PASS, MORE, WAIT, REFUSE)
         assert start <= end, "an order reaches beyond what was shown"
         assert side.order != PASS or start == end, "PASS leaves nothing over"
         self.kept = bytes(buf[start:end])
         self.waiting = side.order == WAIT
+        if side.order == REFUSE:  # what follows is read and dropped
+            self.refused = True
+            self.kept = b""
+            self.source.clear()
 
 
 class MemoryShell:
@@ -98,6 +103,8 @@ class MemoryShell:
                 self.responses.read(next(self._sizes), self.now_ms)
             elif self._channel.has_local_answer():
                 self.responses.show(b"", self.now_ms)
+            elif self.requests.refused:
+                return self
             elif self.requests.waiting:
                 self._wait()
             elif self._channel.mute_left_ms(self.now_ms) and not self.requests.side.unseen:
