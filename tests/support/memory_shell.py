@@ -106,20 +106,25 @@ class MemoryShell:
             elif self.requests.refused:
                 return self
             elif self.requests.waiting:
-                self._wait()
+                if not self._wait():
+                    return self
             elif self._channel.mute_left_ms(self.now_ms) and not self.requests.side.unseen:
                 self.requests.show(b"", self.now_ms)
             else:
                 return self
         raise AssertionError("the relay never ends")
 
-    def _wait(self) -> None:
+    def _wait(self) -> bool:
+        """Show what waits once its time has come; False where it waits for answers that do not come."""
         side = self.requests.side
+        owed = len(side.state.in_flight)
         self.waits.append((side.wait_until_ms, side.held))
         self.now_ms = max(self.now_ms, side.wait_until_ms)
         self.requests.waiting = False
         self.requests.show(b"", self.now_ms)
         self._answer()
+        stuck = self.requests.waiting and not side.wait_until_ms and not self.responses.source
+        return not (stuck and len(side.state.in_flight) == owed)
 
     def _answer(self) -> None:
         """Let the broker answer every request that has arrived whole."""
