@@ -76,12 +76,12 @@ class ScriptedBroker:
         self.order(reset=True)
 
     def counted(self, direction: str, client_id: str = "") -> Counted:
-        """What was counted of one client, or of all whose id begins so."""
+        """What was counted of one client, and of those whose id is its own and `/…`; of all for ""."""
         report = self.order(report=True)[direction]
         assert isinstance(report, dict), "the program answers so"
         total: dict[int, int] = {}
         for name, buckets in report.items():
-            if name.startswith(client_id):
+            if not client_id or name == client_id or name.startswith(f"{client_id}/"):
                 for bucket, count in buckets.items():
                     total[int(bucket)] = total.get(int(bucket), 0) + count
         return Counted(total)

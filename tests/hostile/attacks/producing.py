@@ -79,7 +79,7 @@ def pipelined(acks: int) -> Run:
 
 def names_in_turn(scene: Scene, client_id: str, until: float) -> None:
     """One user's 40 client ids in turn on one connection: more than a connection keeps apart."""
-    requests = [wire.produce(f"{client_id}-{index}", bytes(200_000)) for index in range(_NAMES_IN_TURN)]
+    requests = [wire.produce(f"{client_id}/{index}", bytes(200_000)) for index in range(_NAMES_IN_TURN)]
 
     def once(_: int) -> None:
         with scene.connected(until) as client:
