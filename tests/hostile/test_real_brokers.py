@@ -21,9 +21,9 @@ from tests.support.proxy_process import SluiceProcess, SluiceSettings
 from tests.support.raw_topics import LIST_OFFSETS, Topic, batch, describe, write
 from tests.support.wire import part, request, response, wired
 
-SECONDS: Final = 8.0
-HOLD_SECONDS: Final = 3.0
-MUTE_SECONDS: Final = 5.0
+SECONDS: Final = 6.0
+HOLD_SECONDS: Final = 2.0
+MUTE_SECONDS: Final = 4.0
 RECORD_BYTES: Final = 900_000
 FILLED: Final = 40
 _MAX_BYTES: Final = 5_000_000
@@ -65,8 +65,8 @@ def front(
 
 @pytest.fixture(scope="module")
 def filled(kafka: Cluster, create_topic: CreateTopic) -> Topic:
-    """A topic with 36 MB in batches of one record."""
-    topic = describe(kafka, create_topic())
+    """A topic with 36 MB in batches of one record; every broker has a replica, since only those are given any."""
+    topic = describe(kafka, create_topic(replication=3))
     records = batch([bytes(RECORD_BYTES)])
     for _ in range(FILLED):
         write(kafka.address(topic.leaders[0]), topic, 0, records)
@@ -134,17 +134,18 @@ def fetched(front: Front, topic: Topic, ask: Callable[[str, Topic], bytes], dept
         client.send(frame * depth)
         while True:
             total += client.skip()
-            client.send(frame)
+            client.send(frame)  # from the beginning again: what it holds is not the point
     except OSError:
         return total  # the time is over, or it was closed
     finally:
         client.close()
 
 
-def fetch(version: int, replica_id: int = -1) -> Callable[[str, Topic], bytes]:
-    """A Fetch of the whole topic; by its id where the version names ids."""
+def fetch(version: int, *, as_replica: bool = False) -> Callable[[str, Topic], bytes]:
+    """A Fetch of the whole topic, by its id where the version names ids; or one that says it is a follower's."""
 
     def ask(client_id: str, topic: Topic) -> bytes:
+        replica_id = min({1, 2, 3} - {topic.leaders[0]}) if as_replica else -1
         key = topic.topic_id.bytes if version >= 13 else _compact_or_not(topic.name, version)
         return wire.fetch(
             client_id,
@@ -165,9 +166,9 @@ def _compact_or_not(text: str, version: int) -> bytes:
 
 CONSUMERS: Final = {
     "stays": (fetch(12), 1),
-    "replica_id, v7": (fetch(7, 1), 1),
-    "replica_id, v12": (fetch(12, 2), 1),
-    "replica state, v17": (fetch(17, 1), 1),
+    "replica_id, v7": (fetch(7, as_replica=True), 1),
+    "replica_id, v12": (fetch(12, as_replica=True), 1),
+    "replica state, v17": (fetch(17, as_replica=True), 1),
     "pipelined": (fetch(12), 50),
     "pipelined by id": (fetch(17), 50),
 }

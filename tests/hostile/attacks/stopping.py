@@ -193,7 +193,7 @@ def _harm(name: str, finding: int, what: str, run: Callable[[], float], unit: st
 
 _KINDS: Final = ", ".join(_FILES)
 _HARMS: Final = (
-    _harm("halves", 1, "450 connections, half a request each, closed and opened again", halves(14.0)),
+    _harm("halves", 1, "450 connections, half a request each, closed and opened again", halves(8.0)),
     _harm("hosts", 2, f"brokers' host names: {', '.join(HOSTS)}", brokers_say(list(HOSTS.values()))),
     *(_harm(f"map-{name}", 2, f"`brokers.json`: {name}", map_file(text)) for name, text in _MAPS.items()),
     _harm("quotas", 3, f"quotas file: {_KINDS}", reloaded("quotas.toml"), "lost"),
