@@ -84,6 +84,8 @@ class _Client:
         recording, now_ms = self._recording, at_us // 1000
         size = int(recording.sizes[channel.request])
         decision = self._throttle.produce(channel.turn, size, now_ms)
+        while decision.refused:  # it comes again at once
+            decision = self._throttle.produce(channel.turn, size, now_ms)
         self._note(at_us, channel, decision, size)
         if decision.hold_until_ms:
             return decision.hold_until_ms * 1000

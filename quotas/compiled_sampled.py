@@ -34,7 +34,8 @@ GUESS: Final = 7  # what a Fetch of a channel without history is taken for
 SAMPLE_MS: Final = 8
 MUTE_MS_MAX: Final = 9
 HOLDS: Final = 10  # whether the first Produce of a connection waits where its client is over the quota
-MARK_FIELDS: Final = 11
+HELD: Final = 11  # bytes of the first requests of new connections that wait
+MARK_FIELDS: Final = 12
 
 EXPECTED: Final = fair.EXPECTED
 ADMITTED: Final = fair.ADMITTED
@@ -71,17 +72,24 @@ def produce(
     ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, size: int, now_ms: int
 ) -> tuple[int, int]:
     """`SampledThrottle.produce`: hold until, or 0; and the throttle time, 0 = admitted."""
-    if not turn[PASSED]:
-        if marks[HOLDS]:
-            if turn[HELD_SINCE_MS] < 0:
-                left_ms = _throttle_ms(ring, marks, limit, now_ms, 0)
-                if left_ms > 0:
-                    turn[HELD_SINCE_MS] = now_ms
-                    turn[HOLD_END_MS] = now_ms + min(left_ms, marks[MUTE_MS_MAX], turn[fair.HOLD_MS_MAX])
-            if turn[HELD_SINCE_MS] >= 0 and turn[HOLD_END_MS] > now_ms:
-                return int(turn[HOLD_END_MS]), 0
-        turn[PASSED] = 1
+    while marks[HOLDS] and not turn[PASSED]:
+        if turn[HELD_SINCE_MS] < 0:
+            left_ms = _throttle_ms(ring, marks, limit, now_ms, marks[HELD])
+            if left_ms <= 0:
+                break
+            hold_ms_max = min(marks[MUTE_MS_MAX], turn[fair.HOLD_MS_MAX])
+            turn[fair.WAITED] = left_ms > hold_ms_max
+            turn[HOLD_END_MS] = now_ms + min(left_ms, hold_ms_max)
+            turn[HELD_SINCE_MS] = now_ms
+            turn[fair.SIZE] = size
+            marks[HELD] += size
+        if turn[HOLD_END_MS] > now_ms:
+            return int(turn[HOLD_END_MS]), 0
+        marks[HELD] -= turn[fair.SIZE]
         turn[HELD_SINCE_MS] = -1
+        if not turn[fair.WAITED]:  # else it is refused, and comes again at once
+            break
+    turn[PASSED] = 1
     return 0, _pass(ring, marks, limit, safe, size, now_ms)
 
 

@@ -23,6 +23,7 @@ from quotas.turn import Place, Turn
 
 # The first Fetch of an identity, as long as there is no answer to judge by.
 FIRST_FETCH_BYTES: Final = 65_536
+_REFUSED: Final = Decision(refused=True, reason="new connection of a client far over its quota")
 # One partition's default (max.partition.fetch.bytes): a consumer that had nothing to fetch may always begin with it.
 FETCH_BYTES_MIN: Final = 1_048_576
 
@@ -33,6 +34,7 @@ class SampledThrottle:
     __slots__ = (
         "_announcements",
         "_expected",
+        "_held",
         "_holds",
         "_in_flight",
         "_limit",
@@ -58,6 +60,7 @@ class SampledThrottle:
         self._window_ms = int(options.window_seconds * 1000)
         self._rate = SampledRate(self._samples, self._window_ms)
         self._announcements = Announcements()
+        self._held = 0  # bytes of the first requests of new connections that wait
         self.configure(limit, options, now_ms)
 
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
@@ -82,14 +85,12 @@ class SampledThrottle:
         if self._announcements:
             for late in self._announcements.overdue(now_ms):
                 self._rate.take_back(late.lost, late.announced_ms)
-        if not turn.passed:
-            hold_until_ms = self._holds and self._hold_until_ms(turn, now_ms)
-            if hold_until_ms:
-                return Decision(
-                    hold_until_ms=hold_until_ms, reason="new connection of a client over its quota"
-                )
-            turn.passed = True
-            turn.held_since_ms = -1
+                late.passed = False  # what comes of it after all waits as a new connection does
+        if self._holds and not turn.passed:
+            decision = self._hold(turn, size, now_ms)
+            if decision is not ADMITTED:
+                return decision
+        turn.passed = True
         return self._record(size, now_ms)
 
     def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
@@ -100,18 +101,35 @@ class SampledThrottle:
         """All of it is here."""
         self._announcements.end(turn)
 
-    def _hold_until_ms(self, turn: Turn, now_ms: int) -> int:
-        """Until when a connection's first Produce waits; 0 = it may pass.
+    def _hold(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """Have a connection's first Produce wait, where its client is over the quota.
 
-        That is the time for which a connection that was there already would have been muted, worked out once.
+        That is for the time for which a connection that was there already would have been muted, worked out once: as if
+        all that wait before it were recorded, as theirs are. Where that is longer than a request may wait, it is
+        refused in the end; or any number of connections would pass together then.
         """
         if turn.held_since_ms < 0:
-            left_ms = self._rate.throttle_ms(self._limit, now_ms)
+            left_ms = self._rate.throttle_ms(self._limit, now_ms, self._held)
             if left_ms <= 0:
-                return 0
+                return ADMITTED
+            hold_ms_max = min(self._mute_ms_max, turn.hold_ms_max)
+            turn.waited = left_ms > hold_ms_max
+            turn.hold_end_ms = now_ms + min(left_ms, hold_ms_max)
             turn.held_since_ms = now_ms
-            turn.hold_end_ms = now_ms + min(left_ms, self._mute_ms_max, turn.hold_ms_max)
-        return turn.hold_end_ms if turn.hold_end_ms > now_ms else 0
+            turn.size = size
+            self._held += size
+        if turn.hold_end_ms > now_ms:
+            return Decision(
+                hold_until_ms=turn.hold_end_ms, reason="new connection of a client over its quota"
+            )
+        self._release(turn)
+        return _REFUSED if turn.waited else ADMITTED
+
+    def _release(self, turn: Turn) -> None:
+        """The first Produce of a connection waits no longer."""
+        if turn.held_since_ms >= 0:
+            self._held -= turn.size
+            turn.held_since_ms = -1
 
     def _record(self, size: int, now_ms: int) -> Decision:
         """Record what passes, and throttle for what is over."""
@@ -182,6 +200,7 @@ class SampledThrottle:
         if turn.admitted >= 0:
             self._in_flight -= turn.admitted
             turn.admitted = -1
+        self._release(turn)
         turn.expected = size
         self._rate.record(size, now_ms)
         throttle_ms = self._rate.throttle_ms(self._limit, now_ms)
@@ -198,7 +217,7 @@ class SampledThrottle:
         missing = self._announcements.end(turn)
         if missing:
             self._rate.take_back(missing, turn.announced_ms)
-        turn.held_since_ms = -1
+        self._release(turn)
 
     def debt_bytes(self, now_ms: int) -> float:
         """Bytes in the window beyond what it allows."""

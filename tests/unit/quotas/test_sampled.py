@@ -37,12 +37,22 @@ def test_first_produce_of_a_new_connection_waits_as_long_as_the_others_are_muted
     assert not throttle.produce(new, MB, 3000).hold_until_ms  # no new connection any more
 
 
-def test_hold_of_a_new_connection_has_the_bounds_of_a_mute() -> None:
+def test_new_connections_wait_behind_each_other() -> None:
+    throttle = sampled()
+    throttle.produce(Turn(), 22 * MB, 0)
+    held = [throttle.produce(Turn(), MB, 0).hold_until_ms for _ in range(3)]
+    assert held == [1000, 1500, 2000]  # 1 MB makes half a second
+
+
+def test_new_connection_that_would_wait_too_long_is_refused_in_the_end() -> None:
     throttle, new, member = sampled(), Turn(), Turn()
     throttle.produce(Turn(), 200 * MB, 0)  # 90 s
     member.hold_ms_max = 2000
     assert throttle.produce(new, MB, 0).hold_until_ms == 20_000
     assert throttle.produce(member, MB, 0).hold_until_ms == 2000
+    assert throttle.produce(member, MB, 2000).refused
+    assert throttle.produce(new, MB, 20_000).refused
+    assert throttle.debt_bytes(20_000) == 0  # nothing was recorded but what has left the window by now
 
 
 def test_new_connection_passes_as_kafka_has_it() -> None:
