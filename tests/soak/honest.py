@@ -53,7 +53,7 @@ class Numbering:
                 "client.id": client_id,
                 "enable.idempotence": True,
                 "linger.ms": 20,
-                "queue.buffering.max.messages": 2000,
+                "queue.buffering.max.messages": 500,
                 "message.timeout.ms": int(_TIMEOUT_SECONDS * 1000),
             }
         )
