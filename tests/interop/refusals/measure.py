@@ -190,7 +190,7 @@ def produce(lane: Lane, family: Family, setting: Setting, script: Script, direct
         run = crowd.start(family, "transact" if setting.transactional else "produce", *words)
         _wait(crowd, run, outcome)
         outcome.seconds = time.monotonic() - started
-        outcome.survived_rounds = max(0, counts.rounds - 1)
+        outcome.survived_rounds = max(0, counts.refused - 1)
         run.stop()
         _report(run, outcome)
         found = read(lane.cluster.bootstrap(), topic)
