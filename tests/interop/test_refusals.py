@@ -4,6 +4,8 @@ A relay stands at the addresses that Sluice advertises. It delivers the response
 with a FIN, and drops what is pipelined behind the refused request: each family is to send all of it again, in order.
 """
 
+import concurrent.futures
+import contextlib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster import HOST, Cluster, free_ports
-from tests.interop.families import Family
+from tests.interop.conftest import available
+from tests.interop.families import FAMILIES, Family
 from tests.interop.refusals.measure import Lane, Setting, produce
 from tests.interop.refusals.relay import Relay, refusal
 from tests.interop.refusals.script import PRODUCE, Script, Way
@@ -24,24 +27,68 @@ SETTING = Setting(records=100)
 SOFT_CLOSE = Script(Way.CLOSE, every=4, rounds_max=2)
 PORTS = BROKER_ID_MAX + 2
 
+# Five producers of one client id have a request of 800 kB waiting each: 4 MB, and a hold takes 1 s of 1.6 MB/s.
+CROWDED = "crowded"
+PRODUCERS = 5
+RATE = 1_600_000
+SMALL_HOLDS: dict[str, object] = {"scope": "gateway", "hold_seconds_max": 1, "mute_seconds_max": 1}
+CROWDED_SETTING = Setting(records=5, size=800_000, client_id=CROWDED)
+NOTHING = Script(Way.CLOSE, every=0)
+
+
+@contextlib.contextmanager
+def fronted(
+    kafka: Cluster,
+    directory: Path,
+    policy: str,
+    quotas: dict[str, object],
+    client_quotas: dict[str, dict[str, int]],
+) -> Iterator[tuple[Lane, SluiceProcess]]:
+    """A relay before a Sluice."""
+    first = free_ports(PORTS)[0]
+    advertised = {"advertised_bootstrap_port": first, "advertised_first_broker_port": first + 1}
+    settings = SluiceSettings(
+        kafka.bootstrap(),
+        quotas={"policy": policy, **quotas},
+        client_quotas=client_quotas,
+        listener=advertised,
+    )
+    routes = {first + offset: (HOST, settings.ports.bootstrap + offset) for offset in range(PORTS)}
+    with SluiceProcess.configured(settings, directory) as sluice, Relay(routes) as relay:
+        yield Lane(kafka, relay, f"{HOST}:{first}"), sluice
+
 
 @pytest.fixture(scope="module")
 def lane(kafka: Cluster, interop_directory: Path) -> Iterator[Lane]:
     """A relay before a Sluice without quotas."""
     directory = interop_directory / "refusals"
     directory.mkdir()
-    first = free_ports(PORTS)[0]
-    advertised = {"advertised_bootstrap_port": first, "advertised_first_broker_port": first + 1}
-    settings = SluiceSettings(kafka.bootstrap(), listener=advertised)
-    routes = {first + offset: (HOST, settings.ports.bootstrap + offset) for offset in range(PORTS)}
-    with SluiceProcess.configured(settings, directory), Relay(routes) as relay:
-        yield Lane(kafka, relay, f"{HOST}:{first}")
+    with fronted(kafka, directory, "kip13", {}, {}) as (lane, _sluice):
+        yield lane
 
 
 def test_a_soft_close_costs_no_record_and_no_order(family: Family, lane: Lane, tmp_path: Path) -> None:
     outcome = produce(lane, family, SETTING, SOFT_CLOSE, tmp_path)
     assert outcome.survived, f"{outcome}\n{outcome.log}"
     assert outcome.counts.rounds == 2
+
+
+@pytest.mark.parametrize("name", ["java", "librdkafka"])
+def test_what_sluice_refuses_is_sent_again(name: str, kafka: Cluster, tmp_path: Path) -> None:
+    family = available(next(family for family in FAMILIES if family.name == name))
+    with fronted(kafka, tmp_path, "schedule", SMALL_HOLDS, {CROWDED: {"producer_byte_rate": RATE}}) as (
+        crowded,
+        sluice,
+    ):
+        with concurrent.futures.ThreadPoolExecutor(PRODUCERS) as pool:
+            runs = [
+                pool.submit(produce, crowded, family, CROWDED_SETTING, NOTHING, tmp_path)
+                for _ in range(PRODUCERS)
+            ]
+            outcomes = [run.result() for run in runs]
+        refused = sluice.metric("sluice_produce_refused_total", kind="acks")
+    assert refused > 0
+    assert [outcome for outcome in outcomes if not outcome.survived] == []
 
 
 @pytest.mark.parametrize("version", range(3, 14))

@@ -35,7 +35,7 @@ WAYS: Final = (
 FEWER_WAYS: Final = (CLOSE, by_code(7, behind=True), by_code(7, behind=False))
 
 _OFF: Final = (Setting("1"), Setting("all", "off"))
-# What differs from the family's default; a request of the default settings is not repeated.
+# What differs from the family's defaults.
 SETTINGS: Final = {
     "java": _OFF,
     "librdkafka": (Setting("all", "on"), Setting("1")),

@@ -31,10 +31,11 @@ _INDEX_DIGITS: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What the producer is told: "default" leaves a setting out."""
+    """What the producer is told: "default" leaves a setting out; without a client id, it is the topic's name."""
 
     acks: str = "default"
     idempotence: str = "default"
+    client_id: str = ""
     calls: int = 1
     transactional: bool = False
     records: int = RECORDS
@@ -53,7 +54,7 @@ class Outcome:
         duplicated: records that are there more than once, each counted as often as it is too often.
         reordered: records whose first appearance comes after that of a later record.
         gave_up: it failed a record while every request was refused.
-        survived_rounds: refusals before the last one.
+        refused_by_then: refusals that were carried out until it did.
         message: the first error that the user was told.
     """
 
@@ -71,7 +72,7 @@ class Outcome:
     reordered: int = 0
     errors: int = 0
     gave_up: bool = False
-    survived_rounds: int = 0
+    refused_by_then: int = 0
     message: str = ""
     hung: str = ""
     log: str = field(default="", repr=False)
@@ -172,7 +173,7 @@ def produce(lane: Lane, family: Family, setting: Setting, script: Script, direct
     create(lane.cluster, topic, partitions=1, replication=1, configs={})
     words = options(
         lane.bootstrap,
-        topic,
+        setting.client_id or topic,
         topic,
         acks=setting.acks,
         idempotence=setting.idempotence,
@@ -190,7 +191,7 @@ def produce(lane: Lane, family: Family, setting: Setting, script: Script, direct
         run = crowd.start(family, "transact" if setting.transactional else "produce", *words)
         _wait(crowd, run, outcome)
         outcome.seconds = time.monotonic() - started
-        outcome.survived_rounds = max(0, counts.rounds - 1)
+        outcome.refused_by_then = counts.refused
         run.stop()
         _report(run, outcome)
         found = read(lane.cluster.bootstrap(), topic)

@@ -133,6 +133,7 @@ class Relay:
 
     async def _refuse(self, connection: _Connection, script: Script, frame: bytes, version: int) -> None:
         await asyncio.sleep(script.hold_seconds)
+        self.counts.refused += 1
         if script.way is Way.ERROR:
             await _refuse_by_error(connection, script, frame, version)
             connection.refusing_until = time.monotonic() + script.behind_seconds

@@ -101,10 +101,10 @@ def _again(outcomes: Sequence[Outcome]) -> str:
 
 def _endless(outcomes: Sequence[Outcome]) -> str:
     def told(outcome: Outcome) -> str:
-        rounds = outcome.survived_rounds
+        rounds = outcome.refused_by_then
         if outcome.gave_up:
-            return f"{rounds} in a row, then `{outcome.message[:60]}` after {outcome.seconds:.0f} s"
-        return f"{rounds + 1} in a row in {outcome.seconds:.0f} s, and still trying"
+            return f"{rounds} in {outcome.seconds:.0f} s, then `{outcome.message[:60].strip()}`"
+        return f"{rounds} in {outcome.seconds:.0f} s, still trying"
 
     families = list(dict.fromkeys(outcome.family for outcome in outcomes))
     rows = [

@@ -83,6 +83,7 @@ class Counts:
     Attributes:
         requests: Produce requests (those of the script's API) that were looked at.
         rounds: refusals that the script asked for.
+        refused: those of them that were carried out: the hold is over.
         behind: requests refused, or dropped on a closed connection, because they were behind one.
         connections: how many were accepted.
         pipelined_max: most requests of the script's API that one connection had unanswered.
@@ -91,6 +92,7 @@ class Counts:
 
     requests: int = 0
     rounds: int = 0
+    refused: int = 0
     behind: int = 0
     connections: int = 0
     pipelined_max: int = 0

@@ -16,7 +16,7 @@ import aiokafka
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka import codec as aiokafka_codec
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, KafkaTimeoutError
 
 from tests.interop.drivers.python_clients.common import (
     ABORTED_BASE,
@@ -85,8 +85,13 @@ async def produce_with(options: argparse.Namespace, compression: str) -> None:
             continue
         value = payload(index, options.size)
         sent_ms = tally.clock.now_ms()
-        future = await producer.send(options.topic, value, partition=index % options.partitions)
-        future.add_done_callback(functools.partial(settled, index=index, sent_ms=sent_ms))
+        try:
+            future = await producer.send(options.topic, value, partition=index % options.partitions)
+        except KafkaTimeoutError as error:  # no room in its buffer for request_timeout_ms
+            room.release()
+            tally.failed(index, repr(error))
+        else:
+            future.add_done_callback(functools.partial(settled, index=index, sent_ms=sent_ms))
         index += 1
     await producer.flush()
     await producer.stop()
