@@ -1,7 +1,7 @@
 """Files of operators that are no files, or hold what no reader takes: an error, never an end, and the old holds on."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def wrong(path: Path, kind: str) -> None:
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> "Iterator[Site]":
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
     level = logging.getLogger().level
     made = Site(tmp_path)
     with closing(made.desk):
