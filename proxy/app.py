@@ -42,7 +42,7 @@ from proxy.errors import StartError
 from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics import Metrics
-from proxy.net import Answered, Connections, Listener, Shared, now_ms
+from proxy.net import Answered, Connections, Listener, Shared, end_owner, now_ms
 from proxy.quota_store import QuotaDesk, QuotaStore
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
@@ -158,7 +158,7 @@ class App:
         """
         self._handle_signals()  # first: until then every one of them would kill the process
         supervisor = self._supervisor
-        supervisor.watch_callbacks()
+        supervisor.watch_callbacks(end_owner)
         if self._map_file is not None:
             for broker, address in (await asyncio.to_thread(self._map_file.read)).items():
                 self.brokers.learn(broker, *address)

@@ -49,6 +49,7 @@ class Supervisor:
         self._stats = stats
         self._tasks: set[asyncio.Task[object]] = set()
         self._causes: dict[str, set[str]] = {}  # of tasks that fail now
+        self._raised: Callable[[BaseException], object] = _end_nothing
 
     def keep(self, name: str, run: Callable[[], Work]) -> asyncio.Task[object]:
         """Run something for ever, until it is cancelled or returns."""
@@ -73,8 +74,9 @@ class Supervisor:
             return False
         return True
 
-    def watch_callbacks(self) -> None:
-        """Count and log what the loop's callbacks raise; without this each one would be logged each time."""
+    def watch_callbacks(self, raised: Callable[[BaseException], object]) -> None:
+        """Count and log what the loop's callbacks raise, and hand it on: whose callback it was may have to end."""
+        self._raised = raised
         self._loop.set_exception_handler(self._callback_failed)
 
     async def end(self) -> None:
@@ -140,9 +142,13 @@ class Supervisor:
         error = context.get("exception")
         if isinstance(error, BaseException):
             self._failed(_CALLBACK, error)
+            self.run(_CALLBACK, lambda: self._raised(error))
             return
         self._stats.task_failures[_CALLBACK] += 1
         event(logger, logging.ERROR, "the event loop reports a problem", problem=str(context.get("message")))
+
+
+def _end_nothing(_: BaseException) -> None: ...
 
 
 def _cause(error: BaseException) -> str:

@@ -1,19 +1,18 @@
 """What one broker says of all brokers: Metadata version 1 with an empty list of topics, on a connection of its own.
 
 Every broker since 0.10 answers it with the brokers alone, each at the address that it advertises to the listener that
-was asked. The answer is read in a thread: it may be long.
+was asked.
 """
 
-import asyncio
 from typing import Final, NamedTuple
 
 from protocol.api import METADATA
-from protocol.errors import WireError
 from protocol.messages import metadata
 from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.dialling import Tls, dial
 from proxy.cluster.login import Login
+from proxy.worker import decoded
 
 __all__ = ["Broker", "list_brokers"]
 
@@ -50,7 +49,7 @@ async def list_brokers(
         frame = await ask(reader, writer, METADATA, _VERSION, _NO_TOPICS, _BYTES_MAX)
     finally:
         writer.close()
-    return await asyncio.to_thread(_read, frame)
+    return await decoded(_read, frame)
 
 
 def _read(frame: bytes) -> list[Broker]:
@@ -60,6 +59,5 @@ def _read(frame: bytes) -> list[Broker]:
         found.append(Broker(broker, host, port))
         return host, port
 
-    if metadata.rewrite_head(frame, 0, len(frame), _VERSION, note) is None:
-        raise WireError("a Metadata answer that ends before its brokers do")
+    metadata.rewrite_head(frame, _VERSION, note)
     return found

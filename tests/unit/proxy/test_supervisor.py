@@ -173,16 +173,18 @@ def test_attempt_that_fails_is_counted(loop: Loop) -> None:
 def test_callbacks_of_the_loop_that_raise_are_counted_and_said_once(
     loop: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
+    handed_on: list[BaseException] = []
+
     def callback() -> None:
         raise RuntimeError("a bug")
 
     def work(supervisor: Supervisor) -> None:
-        supervisor.watch_callbacks()
+        supervisor.watch_callbacks(handed_on.append)
         for _ in range(3):
             loop.call_soon(callback)
 
     stats = supervised(loop, work, 1)
-    assert stats.task_failures == {"callback": 3}
+    assert (stats.task_failures, len(handed_on)) == ({"callback": 3}, 3)
     assert said(caplog) == ["a background task has failed"]
 
 
