@@ -176,3 +176,9 @@ def test_broker_map_that_is_none_is_empty(
 def test_broker_map_that_is_no_file_is_empty(tmp_path: Path, kind: str) -> None:
     wrong(tmp_path / "brokers.json", kind)
     assert MapFile(tmp_path, Stats()).read() == {}
+
+
+async def test_path_that_can_not_be_is_refused_at_reload(site: Site) -> None:
+    site.config_file.write_text(SMALL + '[quotas]\nfile = "a\\u0000b"\n')
+    await site.steps(3)
+    assert (site.applied, site.stats.reloads) == ([], {"refused": 1})
