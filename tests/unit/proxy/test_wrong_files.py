@@ -11,8 +11,7 @@ from proxy.cluster import MapFile
 from proxy.cluster.login import Login, LoginError
 from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
-from proxy.config import QuotaSettings, load
-from proxy.config.options import ListenerTls
+from proxy.config import ListenerTls, QuotaSettings, load
 from proxy.errors import ConfigError
 from proxy.leases.frames import read_secret
 from proxy.net.tls import ServerTls
