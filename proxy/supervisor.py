@@ -57,13 +57,13 @@ class Supervisor:
 
     def once(self, name: str, work: Work) -> asyncio.Task[object]:
         """Run something to its end, in the background."""
-        return self._start(self._caught(name, work))
+        return self._start(self._single(name, work))
 
     async def attempt(self, name: str, work: Work, seconds_max: float) -> None:
         """Run something to its end here; given up after `seconds_max`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
-                await self._caught(name, work)
+                await self._single(name, work)
 
     def run(self, name: str, act: Callable[[], object]) -> bool:
         """Call something; False where it has failed."""
@@ -72,6 +72,7 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - the edge of a callback
             self._failed(name, error)
             return False
+        self._works(name)
         return True
 
     def watch_callbacks(self, raised: Callable[[BaseException], object]) -> None:
@@ -108,6 +109,10 @@ class Supervisor:
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
 
+    async def _single(self, name: str, work: Work) -> None:
+        if await self._caught(name, work):
+            self._works(name)
+
     async def _caught(self, name: str, work: Work) -> bool:
         """Run to the end; False where that was an exception."""
         try:
@@ -142,7 +147,10 @@ class Supervisor:
         error = context.get("exception")
         if isinstance(error, BaseException):
             self._failed(_CALLBACK, error)
-            self.run(_CALLBACK, lambda: self._raised(error))
+            try:
+                self._raised(error)
+            except Exception as further:  # noqa: BLE001 - the edge of the edge
+                self._failed(_CALLBACK, further)
             return
         self._stats.task_failures[_CALLBACK] += 1
         event(logger, logging.ERROR, "the event loop reports a problem", problem=str(context.get("message")))
