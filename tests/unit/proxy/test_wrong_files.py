@@ -11,7 +11,7 @@ from proxy.cluster import MapFile
 from proxy.cluster.login import Login, LoginError
 from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
-from proxy.config import ListenerTls, QuotaSettings, load
+from proxy.config import Address, ListenerTls, QuotaSettings, load
 from proxy.errors import ConfigError
 from proxy.leases.frames import read_secret
 from proxy.net.tls import ServerTls
@@ -181,3 +181,12 @@ async def test_path_that_can_not_be_is_refused_at_reload(site: Site) -> None:
     site.config_file.write_text(SMALL + '[quotas]\nfile = "a\\u0000b"\n')
     await site.steps(3)
     assert (site.applied, site.stats.reloads) == ([], {"refused": 1})
+
+
+@pytest.mark.parametrize("kind", ["fifo", "endless"])
+def test_broker_map_is_written_whatever_stands_in_its_way(tmp_path: Path, kind: str) -> None:
+    put(tmp_path / "brokers.tmp", kind)
+    put(tmp_path / "brokers.json", kind)
+    file = MapFile(tmp_path, Stats())
+    assert file.write({1: Address("a", 1)})
+    assert file.read() == {1: Address("a", 1)}
