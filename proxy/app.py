@@ -25,6 +25,7 @@ from proxy.capture import start as start_capture
 from proxy.certificates import Certificates
 from proxy.channel import ChannelSettings, Question
 from proxy.cluster import (
+    Advertised,
     BrokerMap,
     Login,
     MapFile,
@@ -41,7 +42,7 @@ from proxy.errors import StartError
 from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics import Metrics
-from proxy.net import Answered, Connections, Listener, Shared, now_ms
+from proxy.net import Answered, Connections, Listener, Shared, end_owner, now_ms
 from proxy.quota_store import QuotaDesk, QuotaStore
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
@@ -103,6 +104,16 @@ class App:
         self.poller = Poller(
             self.brokers, self._map_file, follow=not upstreams, login=login, tls=tls, others=(self.leaders,)
         )
+        # Each map's own listeners: what a broker advertises depends on the listener that is asked.
+        self._advertised = [
+            Advertised(
+                [listener for listener in config.listeners if listener.replicates is replicates],
+                routes,
+                login,
+                tls,
+            )
+            for replicates, routes in ((False, self.brokers), (True, self.leaders))
+        ]
         self._topic_ids = TopicIds(self.brokers, self.engine.topics.names, now_ms, login=login, tls=tls)
         self._source = (
             ReplicationSource(
@@ -125,9 +136,8 @@ class App:
             self.stats, self.engine, series_max, sluice_version(), view, self._leases.view, others
         )
         page = None if moves is None else moves.page
-        self._admin = AdminServer(
-            Site(metrics, self.engine, self.not_ready, now_ms, page).handlers(), config.admin.hosts
-        )
+        site = Site(metrics, self.engine, self.not_ready, now_ms, page)
+        self._admin = AdminServer(site.handlers(), config.admin.hosts)
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._ask
         self._mirror = (
@@ -144,15 +154,19 @@ class App:
         """Serve until a signal asks to stop, then drain.
 
         Raises:
-            StartError: a port can not be bound.
+            StartError: a port can not be bound, or a broker behind a sidecar does not advertise it.
         """
         self._handle_signals()  # first: until then every one of them would kill the process
         supervisor = self._supervisor
-        supervisor.watch_callbacks()
+        supervisor.watch_callbacks(end_owner)
         if self._map_file is not None:
             for broker, address in (await asyncio.to_thread(self._map_file.read)).items():
                 self.brokers.learn(broker, *address)
-        await supervisor.attempt("poller", self.poller.once(), _FIRST_ANSWER_SECONDS_MAX)
+        await supervisor.attempt("poller", self.poller.poll(), _FIRST_ANSWER_SECONDS_MAX)
+        for advertised in self._advertised:
+            await supervisor.attempt("advertised", advertised.ask(), _FIRST_ANSWER_SECONDS_MAX)
+            if advertised.problem:
+                raise StartError(advertised.problem)
         if self._source is not None:
             self._source.configure(self._config.replication)
             # Or a follower's first fetches would pass unthrottled.
@@ -180,6 +194,8 @@ class App:
         """Begin all background work."""
         keep = self._supervisor.keep
         keep("poller", self.poller.run)
+        for advertised in self._advertised:
+            keep("advertised", advertised.run)
         keep("topic_ids", self._topic_ids.run)
         keep("reloader", self._reloader.run)
         keep("certificates", self._certificates.run)
@@ -209,7 +225,7 @@ class App:
         """Say why clients can not be served; "" when they can."""
         if self._stopping.is_set():
             return "draining"
-        return self.poller.problem
+        return self.poller.problem or next(filter(None, (one.problem for one in self._advertised)), "")
 
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Take what a reload changed: quotas, policy, mode. No connection is touched; whoever waits is asked again."""

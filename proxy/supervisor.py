@@ -49,6 +49,7 @@ class Supervisor:
         self._stats = stats
         self._tasks: set[asyncio.Task[object]] = set()
         self._causes: dict[str, set[str]] = {}  # of tasks that fail now
+        self._raised: Callable[[BaseException], object] = _end_nothing
 
     def keep(self, name: str, run: Callable[[], Work]) -> asyncio.Task[object]:
         """Run something for ever, until it is cancelled or returns."""
@@ -56,13 +57,13 @@ class Supervisor:
 
     def once(self, name: str, work: Work) -> asyncio.Task[object]:
         """Run something to its end, in the background."""
-        return self._start(self._caught(name, work))
+        return self._start(self._single(name, work))
 
     async def attempt(self, name: str, work: Work, seconds_max: float) -> None:
         """Run something to its end here; given up after `seconds_max`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
-                await self._caught(name, work)
+                await self._single(name, work)
 
     def run(self, name: str, act: Callable[[], object]) -> bool:
         """Call something; False where it has failed."""
@@ -71,10 +72,12 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001 - the edge of a callback
             self._failed(name, error)
             return False
+        self._works(name)
         return True
 
-    def watch_callbacks(self) -> None:
-        """Count and log what the loop's callbacks raise; without this each one would be logged each time."""
+    def watch_callbacks(self, raised: Callable[[BaseException], object]) -> None:
+        """Count and log what the loop's callbacks raise, and hand it on: whose callback it was may have to end."""
+        self._raised = raised
         self._loop.set_exception_handler(self._callback_failed)
 
     async def end(self) -> None:
@@ -105,6 +108,10 @@ class Supervisor:
                 pause_seconds = PAUSE_SECONDS_MIN
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
+
+    async def _single(self, name: str, work: Work) -> None:
+        if await self._caught(name, work):
+            self._works(name)
 
     async def _caught(self, name: str, work: Work) -> bool:
         """Run to the end; False where that was an exception."""
@@ -140,9 +147,16 @@ class Supervisor:
         error = context.get("exception")
         if isinstance(error, BaseException):
             self._failed(_CALLBACK, error)
+            try:
+                self._raised(error)
+            except Exception as further:  # noqa: BLE001 - the edge of the edge
+                self._failed(_CALLBACK, further)
             return
         self._stats.task_failures[_CALLBACK] += 1
         event(logger, logging.ERROR, "the event loop reports a problem", problem=str(context.get("message")))
+
+
+def _end_nothing(_: BaseException) -> None: ...
 
 
 def _cause(error: BaseException) -> str:

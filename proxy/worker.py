@@ -8,6 +8,7 @@ themselves, as loops of ours do (`proxy.quota_store.pace`): they are functions o
 Addresses take turns, whatever each of them has waiting; of too many, the last one of the address with the most goes.
 """
 
+import logging
 import sys
 from asyncio import AbstractEventLoop, to_thread
 from collections import OrderedDict, deque
@@ -20,6 +21,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 __all__ = ["AT_ONCE_BYTES_MAX", "JOBS_MAX", "TURN_SECONDS", "Worker", "decoded"]
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.0002
 JOBS_MAX: Final = 256
@@ -94,8 +97,9 @@ class Worker:
         if dropped is not None:
             self._loop.call_soon(dropped.done, False)
         if self._thread is None:
-            self._thread = Thread(target=self._work, name="worker", daemon=True)
-            self._thread.start()
+            thread = Thread(target=self._work, name="worker", daemon=True)
+            thread.start()  # or there is none, and the next job tries again
+            self._thread = thread
 
     def close(self) -> None:
         """Begin no further job; nothing more is told."""
@@ -132,11 +136,16 @@ class Worker:
     def _work(self) -> None:
         while (task := self._next()) is not None:
             began = thread_time()
-            with _TURNS.shortened():
-                task.run()
+            ran = True
+            try:
+                with _TURNS.shortened():
+                    task.run()
+            except Exception:  # the edge of the thread: the next jobs are done all the same
+                logger.exception("a bug of ours: a job has failed")
+                ran = False
             spent = thread_time() - began
             try:
-                self._loop.call_soon_threadsafe(task.done, True)
+                self._loop.call_soon_threadsafe(task.done, ran)
             except RuntimeError:  # the loop has ended
                 return
             del task

@@ -1,5 +1,6 @@
 """Sluice's own view of the cluster: which broker listens where, and the connection that asks."""
 
+from proxy.cluster.advertised import Advertised
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.dialling import Tls
 from proxy.cluster.login import Login, login_of
@@ -10,6 +11,7 @@ from proxy.cluster.replication_source import ReplicationSource
 from proxy.cluster.topic_ids import TopicIds
 
 __all__ = [
+    "Advertised",
     "BrokerMap",
     "Login",
     "MapFile",

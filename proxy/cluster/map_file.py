@@ -8,6 +8,7 @@ import json
 import logging
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +22,7 @@ __all__ = ["MapFile"]
 
 _NAME: Final = "brokers.json"
 _BYTES_MAX: Final = 4 * 1024 * 1024
+_MODE: Final = 0o644
 _ID_CHARACTERS_MAX: Final = 11
 
 logger = logging.getLogger(__name__)
@@ -58,7 +60,10 @@ class MapFile:
         temporary = self._path.with_suffix(".tmp")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("w", encoding="utf-8") as file:
+            with suppress(FileNotFoundError):
+                temporary.unlink()  # whatever it is: to open a FIFO would wait for a reader
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())

@@ -1,9 +1,8 @@
 """Sluice's own Metadata connection: asks for the brokers every few seconds, and says why it can not be served
 from here.
 
-One short connection a round: Metadata version 1 with an empty topic list, which every broker since 0.10
-answers with the brokers alone. While no broker answers it asks again with a growing pause, and the listeners
-stay bound.
+One short connection a round (`broker_list`). While no broker answers it asks again with a growing pause, and the
+listeners stay bound.
 """
 
 import asyncio
@@ -13,12 +12,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from protocol.api import METADATA
-from protocol.errors import WireError
-from protocol.messages import metadata
-from proxy.cluster.asking import ask
+from proxy.cluster.broker_list import Broker, list_brokers
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.dialling import Tls, dial
+from proxy.cluster.dialling import Tls
 from proxy.cluster.login import ASKING_FAILS, Login
 from proxy.cluster.map_file import MapFile
 from proxy.errors import reason
@@ -33,9 +29,6 @@ _LOOKUPS_MAX: Final = (
     16  # names that are looked up at a time; one may take as long as the system's resolver likes
 )
 _PORTION: Final = 200  # brokers taken in one turn of the loop
-_METADATA_VERSION: Final = 1
-_METADATA_BYTES_MAX: Final = 2 * 1024 * 1024  # 10,000 brokers with names of 150 characters
-_NO_TOPICS: Final = bytes(4)
 
 logger = logging.getLogger(__name__)
 
@@ -84,18 +77,14 @@ class Poller:
             for lookup in self._lookups.values():
                 lookup.cancel()
 
-    async def once(self) -> None:
-        """Ask once, whenever the next time may be."""
-        await self.poll()
-
     async def poll(self) -> float:
         """Ask once; gives the seconds to wait before the next time."""
-        await self._resolve()
+        await self.resolve()
         problems = []
         for host, port in self._brokers.targets():
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    found = await self._ask(host, port)
+                    found = await list_brokers(self._brokers, host, port, self._login, self._tls)
             except ASKING_FAILS as error:
                 problems.append(f"{host}:{port}: {_reason(error)}")
                 continue
@@ -105,7 +94,7 @@ class Poller:
         self._failures += 1
         return _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS)) - 1]
 
-    async def _found(self, found: list[tuple[int, str, int]]) -> None:
+    async def _found(self, found: Sequence[Broker]) -> None:
         if self.problem:
             event(logger, logging.INFO, "cluster found", brokers=len(found))
         self.problem = ""
@@ -116,7 +105,7 @@ class Poller:
                 self._brokers.learn(broker, host, port)
                 if index % _PORTION == _PORTION - 1:
                     await asyncio.sleep(0)
-            await self._resolve()
+            await self.resolve()
         if self._brokers.changed and self._map_file is not None:
             self._brokers.changed = False
             if not await asyncio.to_thread(self._map_file.write, dict(self._brokers.addresses())):
@@ -127,7 +116,7 @@ class Poller:
             event(logger, logging.WARNING, "cluster unreachable", detail=problem)
         self.problem = f"cluster unreachable: {problem}"
 
-    async def _resolve(self) -> None:
+    async def resolve(self) -> None:
         """Look up every name; those that take too long go on meanwhile, and are not begun twice."""
         hosts = {host for brokers in (self._brokers, *self._others) for host in brokers.hosts()}
         self._unknown &= hosts
@@ -152,36 +141,6 @@ class Poller:
                 brokers.resolved(host, str(found[0][4][0]))
         finally:
             del self._lookups[host]
-
-    async def _ask(self, host: str, port: int) -> list[tuple[int, str, int]]:
-        """Ask one broker for all brokers: (id, host, port) each.
-
-        Raises:
-            OSError: it can not be reached.
-            LoginError: it does not know Sluice.
-            WireError: what came back is no Metadata answer.
-        """
-        reader, writer = await dial(self._brokers, host, port, self._tls)
-        try:
-            if self._login is not None:
-                await self._login(reader, writer)
-            frame = await ask(reader, writer, METADATA, _METADATA_VERSION, _NO_TOPICS, _METADATA_BYTES_MAX)
-        finally:
-            writer.close()
-        return await asyncio.to_thread(_brokers_of, frame)
-
-
-def _brokers_of(frame: bytes) -> list[tuple[int, str, int]]:
-    found: list[tuple[int, str, int]] = []
-
-    def note(broker: int, broker_host: str, broker_port: int) -> tuple[str, int]:
-        found.append((broker, broker_host, broker_port))
-        return broker_host, broker_port
-
-    replaced, _ = metadata.rewrite_head(frame, _METADATA_VERSION, note)
-    if not replaced:
-        raise WireError("a Metadata answer that ends before its brokers do")
-    return found
 
 
 def _reason(error: Exception) -> str:

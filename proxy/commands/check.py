@@ -51,6 +51,11 @@ def run(options: argparse.Namespace) -> int:
     if problem:
         raise SluiceError(problem)
     print("\n".join(cluster(config, found)))
+    unknown, problem = advertised(config)
+    for broker, why in unknown.items():
+        print(f"warning: broker {broker} does not say what it advertises: {why}")
+    if problem:
+        raise SluiceError(problem)
     return 0
 
 
@@ -238,6 +243,35 @@ def ask(config: Config) -> tuple[Mapping[int, Address], str]:
     poller = Poller(brokers, None, follow=True, login=login_of(config.cluster), tls=context)
     asyncio.run(poller.poll())
     return brokers.addresses(), poller.problem
+
+
+def advertised(config: Config) -> tuple[Mapping[int, str], str]:
+    """Ask the brokers behind sidecars what they advertise; give those that do not say, and what is wrong."""
+    # Imported late: as above.
+    from proxy.cluster import Advertised, BrokerMap, Poller, login_of
+    from proxy.stats import Stats
+
+    side = tls(config).brokers
+    context = None if side is None else lambda: side.context
+    login = login_of(config.cluster)
+    unknown: dict[int, str] = {}
+    problems: list[str] = []
+
+    async def ask_all() -> None:
+        for replicates in (False, True):
+            listeners = [listener for listener in config.listeners if listener.replicates is replicates]
+            brokers = BrokerMap((), Stats())
+            for listener in listeners:
+                for broker, address in listener.upstreams.items():
+                    brokers.learn(broker, *address)
+            await Poller(brokers, None, follow=False).resolve()
+            looked = Advertised(listeners, brokers, login, context)
+            await looked.ask()
+            unknown.update(looked.unknown)
+            problems.append(looked.problem)
+
+    asyncio.run(ask_all())
+    return unknown, "; ".join(filter(None, problems))
 
 
 def cluster(config: Config, found: Mapping[int, Address]) -> Iterator[str]:

@@ -216,7 +216,10 @@ def upstreams(path: str, value: object) -> Mapping[int, Address]:
 
 def file_path(path: str, value: object) -> Path:
     """Read a path; whoever knows where the configuration file lies makes it absolute."""
-    return Path(text(path, value))
+    found = text(path, value)
+    if "\0" in found:
+        raise ConfigError(path, "no path has a NUL in it", value)
+    return Path(found)
 
 
 def optional_file_path(path: str, value: object) -> Path | None:

@@ -1,7 +1,8 @@
 """The lease holder's port: asyncio streams around `quotas.leases`.
 
 It may share the event loop with the traffic, so everything is bounded: connections, the bytes of a message, the time it
-may take to come, how often one connection is answered. Whoever is not understood or not known gets one sentence why,
+may take to come, how often one connection is answered. Where there are too many connections the oldest one gives way
+that was never answered, so idle ones keep no peer out. Whoever is not understood or not known gets one sentence why,
 and is closed and counted. What it knows is not kept anywhere: a holder that was started again asks nobody, and waits
 until all leases are over.
 """
@@ -60,7 +61,8 @@ class LeaseHolder:
         # Between two requests of a peer lies a period.
         self._request_seconds_max = request_seconds_max + terms.period_ms / 1000
         self._connections_max = _CONNECTIONS_A_PEER * len(terms.peers) + _CONNECTIONS_MORE
-        self._writers: set[asyncio.StreamWriter] = set()
+        # In the order in which they came, and whether they were ever answered.
+        self._writers: dict[asyncio.StreamWriter, bool] = {}
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
@@ -96,9 +98,12 @@ class LeaseHolder:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._writers) >= self._connections_max:
             self._stats.lease_requests["connections_max"] += 1
-            writer.transport.abort()
-            return
-        self._writers.add(writer)
+            last = next((one for one, answered in self._writers.items() if not answered), writer)
+            self._writers.pop(last, None)
+            last.transport.abort()
+            if last is writer:
+                return
+        self._writers[writer] = False
         try:
             await self._converse(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError):
@@ -106,7 +111,7 @@ class LeaseHolder:
         except Exception:  # the edge of a connection: one peer must not end the holder
             logger.exception("a connection at the lease port failed")
         finally:
-            self._writers.discard(writer)
+            self._writers.pop(writer, None)
             writer.close()
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -127,6 +132,8 @@ class LeaseHolder:
                 await self._refuse(writer, secret, error.cause, str(error))
                 return
             await self._write(writer, write_frame(answer, secret))
+            if writer in self._writers:
+                self._writers[writer] = True
             await asyncio.sleep(_GAP_SECONDS)
 
     def _answer(self, message: bytes) -> bytes:

@@ -9,11 +9,13 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from proxy.net.arrival import Arrival
 from proxy.net.connection import Connection
 from proxy.net.holdings import Holdings
+from proxy.net.pump import Pump
 from proxy.net.shared import Arriving, now_ms
 
-__all__ = ["Connections", "give_way"]
+__all__ = ["Connections", "end_owner", "give_way"]
 
 _PORTION: Final = 200  # connections visited in one turn of the loop
 _LOOKED_AT_MAX: Final = 1000  # connections of one address, of which the longest idle one is sought
@@ -84,3 +86,29 @@ def give_way(connections: Connections, arrivals: Holdings[Arriving], host: str, 
     problem = f"limits.connections_max is reached, and its address has {connections.most} connections"
     idlest.close("address_share", problem)
     return True
+
+
+def end_owner(error: BaseException) -> None:
+    """End the connection whose callback has raised this, if it was one's."""
+    found = owner(error)
+    if isinstance(found, Connection):
+        found.close("internal", type(error).__name__)
+    elif found is not None:
+        found.close()
+
+
+def owner(error: BaseException) -> Connection | Arrival | None:
+    """Give the connection whose callback has raised this; None where it was no connection's.
+
+    The event loop tells nothing but the exception, and a socket that stays readable would have it raised for ever.
+    Edges of their own would have to stand in every callback, the hot ones included; the frames know whose they are.
+    """
+    place = error.__traceback__
+    while place is not None:
+        found = place.tb_frame.f_locals.get("self")
+        if isinstance(found, Pump):
+            found = found.owner
+        if isinstance(found, Connection | Arrival):
+            return found
+        place = place.tb_next
+    return None

@@ -67,6 +67,7 @@ class Listener:
         self._shared = shared
         self._connections = connections
         self._sockets: dict[int, socket.socket] = {}
+        self._starved = ""  # why accepts fail now
         self._another: AnotherWay = partial(self._way, ANY_BROKER)
         self._door = Door(options.proxy_protocol, tls) if options.proxy_protocol or tls else None
 
@@ -121,6 +122,9 @@ class Listener:
             except OSError as error:
                 self._out_of_descriptors(broker, sock, error)
                 return
+            if self._starved:
+                self._starved = ""
+                event(logger, logging.INFO, "accepting again", listener=self._options.name)
             try:
                 self._welcome(client, address, broker)
             except Exception as error:
@@ -222,9 +226,16 @@ class Listener:
         """Leave the port alone for a moment: what waits in its queue stays there."""
         cause = "descriptors" if error.errno in _NO_DESCRIPTOR else "accept"
         self._shared.stats.refused[cause] += 1
-        event(
-            logger, logging.WARNING, "accept failed, pausing", cause=cause, detail=error.strerror, port=broker
-        )
+        if cause != self._starved:  # said once, whatever the number of ports and pauses
+            self._starved = cause
+            event(
+                logger,
+                logging.WARNING,
+                "accept failed, pausing",
+                cause=cause,
+                detail=error.strerror,
+                listener=self._options.name,
+            )
         loop = self._shared.loop
         loop.remove_reader(sock.fileno())
         loop.call_later(_NO_DESCRIPTOR_PAUSE_SECONDS, self._listen_again, broker, sock)

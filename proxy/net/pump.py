@@ -79,6 +79,11 @@ class Pump(Splicer):
         self.update_reading()
 
     @property
+    def owner(self) -> Owner:
+        """Whose it is."""
+        return self._owner
+
+    @property
     def blocked(self) -> bool:
         """Whether something read waits to be written."""
         return bool(self._unsent) or self._piped > 0

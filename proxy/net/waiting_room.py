@@ -8,6 +8,7 @@ client learns of it by the close alone, as from a broker, and comes back after i
 import asyncio
 import heapq
 import socket
+from contextlib import suppress
 from typing import Final
 
 from proxy.stats import Stats
@@ -49,7 +50,9 @@ class WaitingRoom:
         self._set_timer(due_ms)
 
     def _close_first(self) -> None:
-        heapq.heappop(self._waiting)[2].close()
+        sock = heapq.heappop(self._waiting)[2]
+        with suppress(OSError):  # its descriptor is free whatever the system says
+            sock.close()
         self._stats.connections_waiting = len(self._waiting)
 
     def _set_timer(self, now_ms: int) -> None:

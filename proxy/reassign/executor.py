@@ -105,8 +105,11 @@ class Executor:
                 try:
                     pause = await self.round()
                 except Exception as error:
-                    logger.error("a bug of ours stops a round of reassignments", exc_info=error)
-                    self.problem, pause = f"a bug: {error!r}", _RETRY_SECONDS_MAX
+                    self._stats.task_failures["reassignments"] += 1
+                    problem = f"a bug: {error!r}"
+                    if problem != self.problem:
+                        logger.error("a bug of ours stops a round of reassignments", exc_info=error)
+                    self.problem, pause = problem, _RETRY_SECONDS_MAX
                     self._failed()
                 rest = min(_REST * (loop.time() - began), _RETRY_SECONDS_MAX)
                 with suppress(TimeoutError):

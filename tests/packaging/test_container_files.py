@@ -161,6 +161,7 @@ def test_pod_advertises_the_port_that_its_sidecar_binds(node: int, tmp_path: Pat
     pod = manifests["StatefulSet"]["spec"]["template"]["spec"]
     (sluice,), (kafka,) = pod["initContainers"], pod["containers"]
     downward = {"NODE_ID": str(node), "KAFKA_NODE_ID": str(node), "POD_NAME": f"kafka-{node}"}
+    downward["BROKER_PASSWORD"] = "secret"
 
     environment = _expanded(sluice, downward)
     override = re.search(r'env "([^=]+)=([^"]+)"', sluice["args"][0].replace("${NODE_ID}", str(node)))
@@ -174,6 +175,41 @@ def test_pod_advertises_the_port_that_its_sidecar_binds(node: int, tmp_path: Pat
     assert _listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["CLIENTS"] == (f"kafka-{node}.kafka", port)
     assert _listeners(broker["KAFKA_LISTENERS"])["CLIENTS"] == ("127.0.0.1", int(override[2].split(":")[1]))
     assert port in {entry["port"] for entry in manifests["Service"]["spec"]["ports"]}
+
+
+def test_listeners_that_no_sidecar_stands_before_ask_for_the_brokers_password() -> None:
+    (kafka,) = _manifests()["StatefulSet"]["spec"]["template"]["spec"]["containers"]
+    downward = {"KAFKA_NODE_ID": "0", "POD_NAME": "kafka-0", "BROKER_PASSWORD": "secret"}
+    pod = _expanded(kafka, downward)
+
+    for broker in (pod, *(broker for _, broker in _sidecars().values())):
+        protocols = dict(one.split(":") for one in broker["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(","))
+        for name, (host, _) in _listeners(broker["KAFKA_LISTENERS"]).items():
+            assert host == "127.0.0.1" or protocols[name] == "SASL_PLAINTEXT", name
+            if host != "127.0.0.1":
+                jaas = broker[f"KAFKA_LISTENER_NAME_{name}_PLAIN_SASL_JAAS_CONFIG"]
+                assert re.search(r'password="([^"]+)"', jaas)
+                assert re.search(r'user_broker="([^"]+)"', jaas)
+
+
+def test_policy_lets_brokers_alone_reach_their_listeners() -> None:
+    manifests = _manifests()
+    policy = manifests["NetworkPolicy"]["spec"]
+    ports = {entry["name"]: entry["port"] for entry in manifests["Service"]["spec"]["ports"]}
+    labels = manifests["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
+    free = {
+        port
+        for rule in policy["ingress"]
+        if "from" not in rule
+        for entry in rule["ports"]
+        for port in range(entry["port"], entry.get("endPort", entry["port"]) + 1)
+    }
+
+    assert policy["podSelector"]["matchLabels"] == labels
+    assert free == {port for name, port in ports.items() if name == "clients" or name.startswith("broker-")}
+    (brokers,) = [rule for rule in policy["ingress"] if {"port": ports["internal"]} in rule["ports"]]
+    assert brokers["from"] == [{"podSelector": {"matchLabels": labels}}]
+    assert {"port": ports["controller"]} in brokers["ports"]
 
 
 def test_pods_run_as_ordinary_users_and_have_time_to_drain() -> None:

@@ -2,24 +2,34 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import pytest
 
 from proxy.app import App
 from proxy.config import Address, Config
 from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
+from proxy.errors import StartError
 from proxy.quota_store import QuotaStore
 from tests.cluster import HOST, free_ports
+from tests.unit.proxy.cluster.test_poller import broker, metadata
 
 
-def app() -> App:
-    """A gateway without an admin port, in front of a cluster that is not there."""
-    first = free_ports(3)[0]
+def app(upstreams: Mapping[int, Address] = MappingProxyType({})) -> App:
+    """A gateway or a sidecar without an admin port, in front of a cluster that is not there."""
+    first = free_ports(4)[0]
     listener = ListenerOptions(
-        bind=HOST, advertised_host=HOST, bootstrap_port=first, first_broker_port=first + 1, broker_id_max=0
+        bind=HOST,
+        advertised_host=HOST,
+        bootstrap_port=first,
+        first_broker_port=first + 1,
+        advertised_first_broker_port=first + 1,
+        broker_id_max=1,
+        upstreams=upstreams,
     )
     config = Config(
-        cluster=ClusterOptions((Address(HOST, first + 2),)), listeners=(listener,), admin=AdminOptions(None)
+        cluster=ClusterOptions((Address(HOST, first + 3),)), listeners=(listener,), admin=AdminOptions(None)
     )
     made = App(config, QuotaStore(config.quotas), asyncio.get_running_loop())
     made._handle_signals = lambda: None  # type: ignore[method-assign]  # they are the test run's own
@@ -39,13 +49,26 @@ async def fail() -> None:
 async def test_process_whose_task_fails_serves_on(caplog: pytest.LogCaptureFixture) -> None:
     made = app()
     made.poller.run = fail  # type: ignore[method-assign]  # the bug
-    made.poller.once = fail  # type: ignore[method-assign]  # it is asked once before the ports are bound
+    made.poller.poll = fail  # type: ignore[assignment, method-assign]  # it is asked once before the ports are bound
     asyncio.get_running_loop().call_later(0.5, made.stop)
     with caplog.at_level(logging.ERROR):
         await served(made)
     # Once at the start, then at 0, 0.1 and 0.3 s; the next time is at 0.7 s.
     assert made.stats.task_failures == {"poller": 4}
     assert [record.message for record in caplog.records] == ["a background task has failed"]
+
+
+async def test_sidecar_whose_broker_advertises_itself_does_not_start() -> None:
+    async with broker(metadata((1, "127.0.0.1", 29392))) as upstream:
+        with pytest.raises(StartError, match=r"broker 1 .* advertises 127\.0\.0\.1:29392"):
+            await served(app(upstreams={1: upstream}))
+
+
+async def test_sidecar_whose_broker_turns_out_to_advertise_itself_is_not_ready() -> None:
+    made = app(upstreams={1: Address(HOST, free_ports(1)[0])})
+    made.poller.problem = ""
+    made._advertised[0].problem = "broker 1 advertises itself"
+    assert made.not_ready() == "broker 1 advertises itself"
 
 
 async def test_stopping_process_is_not_ready() -> None:

@@ -9,6 +9,7 @@ import pytest
 from proxy import cli
 from proxy.commands import check
 from proxy.config import Address, Config
+from tests.cluster import free_ports
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\nbroker_id_max = 3\n'
 
@@ -158,3 +159,23 @@ def test_reassignments_in_batches_are_described(tmp_path: Path, capsys: pytest.C
         "journal in /shared"
     )
     assert said in capsys.readouterr().out.splitlines()
+
+
+SIDECAR = '[[listeners]]\nadvertised_host = "kafka-1"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
+
+
+def test_sidecar_whose_broker_advertises_itself_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster_of(monkeypatch, {1: Address("kafka-1", 29391)})
+    monkeypatch.setattr(check, "advertised", lambda _: ({}, "broker 1 advertises itself"))
+    assert checked(tmp_path, SIDECAR) == 1
+    assert "sluice: broker 1 advertises itself" in capsys.readouterr().err
+
+
+def test_sidecar_whose_broker_does_not_answer_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster_of(monkeypatch, {1: Address("kafka-1", 19101)})
+    assert checked(tmp_path, SIDECAR.replace("29391", str(free_ports(1)[0]))) == 0
+    assert "warning: broker 1 does not say what it advertises: " in capsys.readouterr().out

@@ -140,3 +140,13 @@ def test_budget_remembers_a_bounded_number_of_messages() -> None:
     for index in range(3 * logs.MESSAGES_MAX):
         assert budget.filter(record(f"message {index}"))
     assert len(budget._seen) <= logs.MESSAGES_MAX
+
+
+def test_clock_that_is_set_back_holds_no_lines_back() -> None:
+    budget = Budget(1)
+    passed = []
+    for created in (1000.0, 1000.5, 500.0, 500.5, 501.0):
+        record = logging.LogRecord("name", logging.INFO, "", 0, "message", (), None)
+        record.created = created
+        passed.append(budget.filter(record))
+    assert passed == [True, False, True, False, True]

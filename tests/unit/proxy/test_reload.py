@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -225,3 +226,12 @@ async def test_change_while_the_proxy_starts_is_not_missed(site: Site) -> None:
     site.quotas_file.write_text(QUOTA.format(8))  # after Reloader was made, before its first look
     await site.steps()
     assert site.rates() == [8]
+
+
+@pytest.mark.parametrize("hours", [-48, 48], ids=["set back", "set forward"])
+async def test_file_changed_under_another_clock_applies_once(site: Site, hours: int) -> None:
+    site.quotas_file.write_text(QUOTA.format(2222))
+    changed = site.quotas_file.stat().st_mtime + 3600 * hours
+    os.utime(site.quotas_file, (changed, changed))
+    await site.steps(4)
+    assert (site.rates(), site.stats.reloads) == ([2222], {"ok": 1})

@@ -156,6 +156,21 @@ def test_single_work_that_fails_is_counted_and_not_run_again(
     assert said(caplog) == ["a background task has failed"]
 
 
+def test_single_work_that_succeeds_after_one_that_failed_is_said(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def succeed() -> None: ...
+
+    def work(supervisor: Supervisor) -> None:
+        for _ in range(2):
+            supervisor.once("reconsider", Fails(loop, RuntimeError("a bug")).run())
+        supervisor.once("reconsider", succeed())
+
+    with caplog.at_level(logging.INFO):
+        supervised(loop, work, 1)
+    assert said(caplog) == ["a background task has failed", "a background task works again"]
+
+
 def test_attempt_is_given_up_in_time(loop: Loop) -> None:
     task = Fails(loop)
     began = loop.time()
@@ -173,16 +188,18 @@ def test_attempt_that_fails_is_counted(loop: Loop) -> None:
 def test_callbacks_of_the_loop_that_raise_are_counted_and_said_once(
     loop: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
+    handed_on: list[BaseException] = []
+
     def callback() -> None:
         raise RuntimeError("a bug")
 
     def work(supervisor: Supervisor) -> None:
-        supervisor.watch_callbacks()
+        supervisor.watch_callbacks(handed_on.append)
         for _ in range(3):
             loop.call_soon(callback)
 
     stats = supervised(loop, work, 1)
-    assert stats.task_failures == {"callback": 3}
+    assert (stats.task_failures, len(handed_on)) == ({"callback": 3}, 3)
     assert said(caplog) == ["a background task has failed"]
 
 

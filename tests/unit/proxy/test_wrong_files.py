@@ -1,7 +1,7 @@
 """Files of operators that are no files, or hold what no reader takes: an error, never an end, and the old holds on."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -11,8 +11,7 @@ from proxy.cluster import MapFile
 from proxy.cluster.login import Login, LoginError
 from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
-from proxy.config import QuotaSettings, load
-from proxy.config.options import ListenerTls
+from proxy.config import Address, ListenerTls, QuotaSettings, load
 from proxy.errors import ConfigError
 from proxy.leases.frames import read_secret
 from proxy.net.tls import ServerTls
@@ -49,7 +48,7 @@ def wrong(path: Path, kind: str) -> None:
 
 
 @pytest.fixture
-async def site(tmp_path: Path) -> "Iterator[Site]":
+async def site(tmp_path: Path) -> AsyncIterator[Site]:
     level = logging.getLogger().level
     made = Site(tmp_path)
     with closing(made.desk):
@@ -176,3 +175,18 @@ def test_broker_map_that_is_none_is_empty(
 def test_broker_map_that_is_no_file_is_empty(tmp_path: Path, kind: str) -> None:
     wrong(tmp_path / "brokers.json", kind)
     assert MapFile(tmp_path, Stats()).read() == {}
+
+
+async def test_path_that_can_not_be_is_refused_at_reload(site: Site) -> None:
+    site.config_file.write_text(SMALL + '[quotas]\nfile = "a\\u0000b"\n')
+    await site.steps(3)
+    assert (site.applied, site.stats.reloads) == ([], {"refused": 1})
+
+
+@pytest.mark.parametrize("kind", ["fifo", "endless"])
+def test_broker_map_is_written_whatever_stands_in_its_way(tmp_path: Path, kind: str) -> None:
+    put(tmp_path / "brokers.tmp", kind)
+    put(tmp_path / "brokers.json", kind)
+    file = MapFile(tmp_path, Stats())
+    assert file.write({1: Address("a", 1)})
+    assert file.read() == {1: Address("a", 1)}

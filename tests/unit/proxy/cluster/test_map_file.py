@@ -44,8 +44,14 @@ def test_damaged_map_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     assert [record.getMessage() for record in caplog.records] == ["broker map not read"]
 
 
-def test_map_that_can_not_be_written_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_map_that_can_not_be_written_is_counted_and_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "state").write_text("a file where the directory should be")
+    stats = Stats()
+    file = MapFile(tmp_path / "state", stats)
     with caplog.at_level(logging.WARNING):
-        MapFile(tmp_path / "state", Stats()).write(MAP)
+        for _ in range(3):
+            assert not file.write(MAP)
     assert [record.getMessage() for record in caplog.records] == ["broker map not written"]
+    assert stats.broker_map_writes == {"failed": 3}

@@ -209,6 +209,33 @@ async def test_handshakes_under_way_are_bounded(papers: Papers) -> None:
         await let_in(rig, papers.client_context())
 
 
+async def test_idle_arrivals_of_one_address_keep_no_other_one_out(papers: Papers) -> None:
+    async with TlsRig(papers.listener(), limits=LimitOptions(handshakes_max=20)).running() as rig:
+        idle = [await rig.client() for _ in range(20)]
+        await until(lambda: len(rig.shared.arrivals) == 20, "one address has them all")
+        for number in range(2, 7):
+            await rig.client(papers.client_context(), source=f"127.0.0.{number}")
+        await until(lambda: len(rig.connections) == 5, "all others are let in")
+        for client in idle[:1]:
+            assert await closed(client) == b""
+        # Each handshake that is done makes room again, so one or a few have given way: never more than came.
+        assert 1 <= rig.stats.errors["address_share"] <= 5
+        assert rig.stats.refused == {}
+
+
+async def test_address_behind_a_balancer_has_its_own_share(papers: Papers) -> None:
+    limits = LimitOptions(connections_max=3)
+    async with TlsRig(papers.listener(), sources=LOOPBACK, limits=limits).running() as rig:
+        for _ in range(3):
+            _, writer = await rig.client()
+            writer.write(b"PROXY TCP4 192.0.2.1 192.0.2.9 1234 9092\r\n")
+        await until(lambda: rig.shared.arrivals.held("192.0.2.1") == 3, "one address has them all")
+        _, writer = await rig.client()
+        writer.write(b"PROXY TCP4 192.0.2.2 192.0.2.9 1234 9092\r\n")
+        await until(lambda: rig.shared.arrivals.held("192.0.2.2") == 1, "another address is let in")
+        assert (rig.stats.errors, rig.shared.arrivals.held("192.0.2.1")) == ({"address_share": 1}, 2)
+
+
 async def test_arrivals_count_as_connections(papers: Papers) -> None:
     async with TlsRig(papers.listener(), limits=LimitOptions(connections_max=1)).running() as rig:
         await rig.client()

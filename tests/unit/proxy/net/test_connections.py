@@ -6,10 +6,11 @@ from typing import cast
 import pytest
 
 from proxy.net.connection import Connection
-from proxy.net.connections import Connections, give_way
+from proxy.net.connections import Connections, end_owner, give_way
 from proxy.net.holdings import Holdings
+from proxy.net.pump import Pump
 from proxy.net.shared import Arriving
-from tests.unit.proxy.net.rig import Rig
+from tests.unit.proxy.net.rig import Rig, until
 
 
 class Fake:
@@ -86,6 +87,33 @@ async def test_closed_connection_takes_any_visit(rig: Rig, act: str) -> None:
     connection.close("client_closed")
     getattr(connection, act)(10_000_000)
     assert rig.stats.errors == {}
+
+
+async def test_connection_whose_callback_raises_ends_and_spins_no_loop(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raised: list[BaseException] = []
+
+    def handle(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        error = context["exception"]
+        assert isinstance(error, Exception)
+        raised.append(error)
+        end_owner(error)
+
+    def fail(_: Pump) -> None:
+        raise RuntimeError("a bug")
+
+    asyncio.get_running_loop().set_exception_handler(handle)
+    client, other = rig.connect(), rig.connect()
+    failing = next(iter(rig.connections))
+    monkeypatch.setattr(Pump, "_end", fail)
+    (client if failing.peer.endswith(str(client.sock.getsockname()[1])) else other).close()
+    await until(lambda: len(rig.connections) == 1, "it has ended")
+    assert (rig.stats.errors, len(raised)) == ({"internal": 1}, 1)
+
+
+def test_exception_of_no_connection_ends_none() -> None:
+    end_owner(RuntimeError("never raised"))
 
 
 class Coming:

@@ -1,6 +1,7 @@
 """Ports: who is let in, and what happens when the machine has no more to give."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import Collection, Iterator
 from contextlib import closing, contextmanager
@@ -205,13 +206,15 @@ async def test_out_of_descriptors_is_counted_and_does_not_spin() -> None:
         assert port.stats.refused["descriptors"] <= 2 + turns // 10
 
 
-async def test_client_is_let_in_when_descriptors_are_free_again() -> None:
+async def test_client_is_let_in_when_descriptors_are_free_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     with opened() as port, closing(socket.socket()) as client:
         client.setblocking(False)
         with no_descriptor_left():
             client.connect_ex((HOST, port.options.bootstrap_port))
-            await until(lambda: port.stats.refused["descriptors"] >= 1, "the accept has failed")
+            await until(lambda: port.stats.refused["descriptors"] >= 2, "the accept has failed twice")
         await until(lambda: len(port.connections) == 1, "the client is let in")
+    assert [record.getMessage() for record in caplog.records] == ["accept failed, pausing", "accepting again"]
 
 
 async def test_listener_may_close_while_it_waits_for_descriptors() -> None:

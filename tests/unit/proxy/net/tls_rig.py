@@ -146,11 +146,11 @@ class TlsRig:
         assert (broker, target) == (-1, self._target)
         return self._broker_host
 
-    async def client(self, context: ssl.SSLContext | None = None) -> Streams:
+    async def client(self, context: ssl.SSLContext | None = None, *, source: str = HOST) -> Streams:
         """Connect a client to the bootstrap port."""
         async with asyncio.timeout(SECONDS_MAX):
             streams = await asyncio.open_connection(
-                HOST, self.options.bootstrap_port, ssl=context, limit=1 << 22
+                HOST, self.options.bootstrap_port, ssl=context, limit=1 << 22, local_addr=(source, 0)
             )
         self._writers.append(streams[1])
         return streams

@@ -1,0 +1,141 @@
+"""A process whose files can not grow: what each writer of Sluice's makes of it, then whether it goes on.
+
+    python -m tests.support.full_disk DIRECTORY     writes outcome.json there
+
+The kernel refuses each write beyond RLIMIT_FSIZE, as a full disk does (EFBIG in place of ENOSPC).
+"""
+
+import json
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from proxy.capture.directory import Directory
+from proxy.capture.recorder import Recorder
+from proxy.capture.tables import Tables
+from proxy.capture.writer import Writer
+from proxy.cluster import MapFile
+from proxy.config import Address, QuotaSettings
+from proxy.quota_store import QuotaStore, StoreError
+from proxy.reassign.entries import Entry
+from proxy.reassign.journal import Journal, JournalError
+from proxy.stats import CaptureStats, Stats
+from tests.unit.proxy.capture.rows import row
+
+_BYTES_MAX: Final = 40
+_QUOTAS: Final = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 1000\n'
+
+Answer = dict[str, object]
+
+
+@contextmanager
+def full() -> Iterator[None]:
+    """Let no file grow meanwhile."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_BYTES_MAX, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def quotas(directory: Path) -> Answer:
+    """Alter a quota."""
+    path = directory / "quotas.toml"
+    path.write_text(_QUOTAS)
+    store = QuotaStore(QuotaSettings(file=path))
+    problem = ""
+
+    def alter() -> None:
+        store.alter([([("client-id", "a")], [("producer_byte_rate", 2000.0)])], validate_only=False)
+
+    with full():
+        try:
+            alter()
+        except StoreError as error:
+            problem = str(error)
+    kept = path.read_text() == _QUOTAS and store.definitions.limit("producer_byte_rate", "", "a")[0] == 1000
+    alter()
+    return {"problem": problem, "kept": kept, "later": "= 2000" in path.read_text()}
+
+
+def broker_map(directory: Path) -> Answer:
+    """Write the broker map."""
+    stats = Stats()
+    file = MapFile(directory, stats)
+    brokers = {number: Address("broker.example", 9092) for number in range(10)}
+    file.write({1: Address("a", 1)})
+    with full():
+        for _ in range(3):
+            file.write(brokers)
+    kept = file.read() == {1: Address("a", 1)}
+    file.write(brokers)
+    return {"counted": dict(stats.broker_map_writes), "kept": kept, "later": file.read() == brokers}
+
+
+def journal(directory: Path) -> Answer:
+    """Append to the journal of reassignments."""
+    kept = Journal(directory / "journal")
+    one, two = Entry("t", 0, "id", (1, 2), (3, 4)), Entry("t", 1, "id", (1, 2), (3, 4))
+    kept.append([one])
+    problem = ""
+    with full():
+        try:
+            kept.append([two])
+        except JournalError as error:
+            problem = str(error)
+    before = list(Journal(directory / "journal").read().entries.values())
+    kept.append([two])
+    after = list(Journal(directory / "journal").read().entries.values())
+    return {"problem": problem, "kept": before == [one], "later": after == [one, two]}
+
+
+def capture(directory: Path) -> Answer:
+    """Write captured rows."""
+    stats = CaptureStats()
+    recorder = Recorder("p", 1.0, stats)
+    kept = Directory(directory / "capture", 10**9)
+    kept.prepare()
+    writer = Writer(recorder, kept, Tables("p", _nameless), stats, "p", 10**9, 3600.0, _Nameless(), _ask)
+
+    def record(count: int) -> None:
+        recorder.rows += [row(number) for number in range(count)]
+        recorder.full()
+        batch = recorder.queue.get_nowait()
+        assert batch is not None, "there are rows"
+        writer._take(batch)
+        writer._rotate()
+
+    with full():
+        record(5)
+    dropped = dict(stats.dropped)
+    writer._silent_until = 0.0  # its five seconds of silence are over
+    record(3)
+    return {"dropped": dropped["disk"], "rows": stats.rows, "later": stats.files == 1}
+
+
+class _Nameless:
+    def known(self, topic_id: bytes) -> str | None:
+        return _nameless(topic_id)
+
+
+def _nameless(_: bytes) -> str | None:
+    return None
+
+
+def _ask(_: object) -> None: ...
+
+
+def main() -> None:
+    """Try them all."""
+    directory = Path(sys.argv[1])
+    writers: tuple[Callable[[Path], Answer], ...] = (quotas, broker_map, journal, capture)
+    outcome = {write.__name__: write(directory) for write in writers}
+    (directory / "outcome.json").write_text(json.dumps(outcome))
+
+
+if __name__ == "__main__":
+    main()
