@@ -9,8 +9,9 @@ broker's business. Answers with records are walked by `protocol.messages.fetch_w
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from protocol.errors import MalformedFieldError, TruncatedError, UnknownVersionError
+from protocol.errors import MalformedFieldError, OversizedError, TruncatedError, UnknownVersionError
 from protocol.primitives import (
+    ELEMENTS_MAX,
     Buffer,
     count,
     count_bytes,
@@ -23,6 +24,8 @@ from protocol.primitives import (
 )
 
 VERSION_MAX: Final = 18
+# That a consumer's request names and forgets; the largest known consumers have 10,000.
+PARTITIONS_MAX: Final = 20_000
 FLEXIBLE: Final = 12
 REPLICA_TAG_SINCE: Final = 15
 _TOPIC_IDS: Final = 13
@@ -133,15 +136,20 @@ class ReadRequest(bytes):
         return read
 
 
-def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
+def read_ahead(
+    frame: bytes, body_pos: int, version: int, partitions_max: int = PARTITIONS_MAX
+) -> ReadRequest:
     """Read a whole request's topics, beside the loop if it is a large one.
 
     Raises:
-        WireError: it is malformed, or names more partitions than any client does.
+        WireError: it is malformed, or names and forgets more partitions than may be.
     """
     read = ReadRequest(frame)
-    read.topics = _topics(frame, body_pos, version)
+    read.topics = topics = _topics(frame, body_pos, version)
     read.read_as = (body_pos, version)
+    named = len(topics.partitions) + len(topics.forgotten)
+    if named > partitions_max:
+        raise OversizedError(f"{named} partitions in a Fetch, at most {partitions_max} are taken")
     return read
 
 
@@ -151,7 +159,7 @@ def read_follower(frame: bytes, body_pos: int, version: int) -> tuple[int, ReadR
     Raises:
         WireError: it is malformed.
     """
-    read = read_ahead(frame, body_pos, version)
+    read = read_ahead(frame, body_pos, version, ELEMENTS_MAX)
     return replica_id(read, body_pos, version), read
 
 

@@ -60,7 +60,7 @@ class Talk(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """One API's worst frame; `make` is given how large it is to be, `ends` is why it ends its connection, if it does."""
+    """One API's worst frame; `make` is given how large it is to be, `ends` is why it ends its connection if it does."""
 
     name: str
     what: str
