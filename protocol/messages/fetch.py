@@ -6,12 +6,13 @@ broker's business. Answers with records are walked by `protocol.messages.fetch_w
 `fetch_session`.
 """
 
+from collections.abc import Iterable
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
-from protocol.errors import MalformedFieldError, OversizedError, TruncatedError, UnknownVersionError
+from protocol.errors import MalformedFieldError, TruncatedError, UnknownVersionError
 from protocol.primitives import (
-    ELEMENTS_MAX,
     Buffer,
     count,
     count_bytes,
@@ -24,8 +25,6 @@ from protocol.primitives import (
 )
 
 VERSION_MAX: Final = 18
-# That a consumer's request names and forgets; the largest known consumers have 10,000.
-PARTITIONS_MAX: Final = 20_000
 FLEXIBLE: Final = 12
 REPLICA_TAG_SINCE: Final = 15
 _TOPIC_IDS: Final = 13
@@ -136,20 +135,15 @@ class ReadRequest(bytes):
         return read
 
 
-def read_ahead(
-    frame: bytes, body_pos: int, version: int, partitions_max: int = PARTITIONS_MAX
-) -> ReadRequest:
+def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
     """Read a whole request's topics, beside the loop if it is a large one.
 
     Raises:
-        WireError: it is malformed, or names and forgets more partitions than may be.
+        WireError: it is malformed.
     """
     read = ReadRequest(frame)
-    read.topics = topics = _topics(frame, body_pos, version)
+    read.topics = _topics(frame, body_pos, version)
     read.read_as = (body_pos, version)
-    named = len(topics.partitions) + len(topics.forgotten)
-    if named > partitions_max:
-        raise OversizedError(f"{named} partitions in a Fetch, at most {partitions_max} are taken")
     return read
 
 
@@ -159,7 +153,7 @@ def read_follower(frame: bytes, body_pos: int, version: int) -> tuple[int, ReadR
     Raises:
         WireError: it is malformed.
     """
-    read = read_ahead(frame, body_pos, version, ELEMENTS_MAX)
+    read = read_ahead(frame, body_pos, version)
     return replica_id(read, body_pos, version), read
 
 
@@ -278,33 +272,49 @@ def _read_forgotten(buf: Buffer, pos: int, end: int, version: int, forgotten: li
 
 def _topics_bytes(partitions: dict[TopicPartition, bytes], version: int) -> bytes:
     """Neighbours of one topic share an entry, as in Kafka's own client: order is priority (KIP-74)."""
-    runs: list[tuple[bytes, list[bytes]]] = []
-    for (topic, _), entry in partitions.items():
-        if not runs or runs[-1][0] != topic:
-            runs.append((topic, []))
-        runs[-1][1].append(entry)
-    return _array_bytes(runs, version)
+    return _array_bytes(((topic, entry) for (topic, _), entry in partitions.items()), version)
 
 
 def _forgotten_bytes(forgotten: list[TopicPartition], version: int) -> bytes:
-    topics: dict[bytes, list[bytes]] = {}
-    for topic, partition in forgotten:
-        topics.setdefault(topic, []).append(_INT32.pack(partition))
-    return _array_bytes(list(topics.items()), version)
+    """As they stand, neighbours of one topic in one entry."""
+    pack = _INT32.pack
+    return _array_bytes(((topic, pack(partition)) for topic, partition in forgotten), version)
 
 
-def _array_bytes(topics: list[tuple[bytes, list[bytes]]], version: int) -> bytes:
+def _array_bytes(partitions: Iterable[tuple[bytes, bytes]], version: int) -> bytes:
+    """Topics with their partitions' bytes. Thousands are written while others wait: in one loop, which makes nothing that
+    the garbage collector would look at.
+    """
     compact = version >= FLEXIBLE
-    out = [count_bytes(len(topics), compact)]
-    for topic, entries in topics:
-        if version < FLEXIBLE:
-            out.append(len(topic).to_bytes(2, "big"))
-        elif version < _TOPIC_IDS:
-            out.append(count_bytes(len(topic), compact))
-        out += (topic, count_bytes(len(entries), compact), *entries)
-        if compact:
-            out.append(_ZERO)
+    named = version < _TOPIC_IDS
+    tags = _ZERO if compact else b""
+    out: list[bytes] = [b""]  # for the count of topics
+    topics = count_at = first = 0
+    last = None
+    for topic, raw in partitions:
+        if topic != last:
+            last = topic
+            if topics:
+                out[count_at] = _count_bytes(len(out) - first, compact)
+                out.append(tags)
+            topics += 1
+            if named:
+                out.append(count_bytes(len(topic), True) if compact else len(topic).to_bytes(2, "big"))
+            out.append(topic)
+            count_at = len(out)
+            first = count_at + 1
+            out.append(b"")
+        out.append(raw)
+    if topics:
+        out[count_at] = _count_bytes(len(out) - first, compact)
+        out.append(tags)
+    out[0] = count_bytes(topics, compact)
     return b"".join(out)
+
+
+@lru_cache(maxsize=256)
+def _count_bytes(size: int, compact: bool) -> bytes:
+    return count_bytes(size, compact)
 
 
 def replica_id(frame: Buffer, body_pos: int, version: int) -> int:
