@@ -282,8 +282,8 @@ def _forgotten_bytes(forgotten: list[TopicPartition], version: int) -> bytes:
 
 
 def _array_bytes(partitions: Iterable[tuple[bytes, bytes]], version: int) -> bytes:
-    """Topics with their partitions' bytes. Thousands are written while others wait: in one loop, which makes nothing that
-    the garbage collector would look at.
+    """Topics with their partitions' bytes. Thousands are written while others wait: in one loop, without lists that the
+    garbage collector would look at.
     """
     compact = version >= FLEXIBLE
     named = version < _TOPIC_IDS
