@@ -219,8 +219,10 @@ class Connection:
             return
         if not done:
             self.close("parser_overload", "too many large frames of this address wait to be read")
-        elif not (pump is self.requests and self._waiting):
+        elif pump is self.responses or not self._waiting:
             pump.resume(now_ms())
+        elif self._waiting == "full":
+            self._resume(now_ms())
 
     def unconnected(self) -> None:
         """The first request is here: connect the broker."""
