@@ -147,16 +147,6 @@ def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
     return read
 
 
-def read_follower(frame: bytes, body_pos: int, version: int) -> tuple[int, ReadRequest]:
-    """Read a follower's whole request: the id that it says in its tags, -1 for none, and its topics.
-
-    Raises:
-        WireError: it is malformed.
-    """
-    read = read_ahead(frame, body_pos, version)
-    return replica_id(read, body_pos, version), read
-
-
 def full_topics(
     frame: Buffer, body_pos: int, version: int
 ) -> tuple[dict[TopicPartition, bytes], list[TopicPartition]]:
