@@ -38,7 +38,8 @@ class SlowWorker:
     def __init__(self) -> None:
         self.jobs: list[tuple[str, Callable[[], None], Callable[[bool], None]]] = []
 
-    def submit(self, whose: str, run: Callable[[], None], done: Callable[[bool], None]) -> None:
+    def submit(self, whose: str, size: int, run: Callable[[], None], done: Callable[[bool], None]) -> None:
+        assert size > AT_ONCE_BYTES_MAX
         self.jobs.append((whose, run, done))
 
     def close(self) -> None:
