@@ -83,7 +83,13 @@ def bytes_size(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, in
 
 def streamed_count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int, int]:
     """An array's length, -1 for null; its elements may be still to come."""
-    value, after = bytes_size(buf, pos, end, flexible)
+    if flexible:
+        value, after = uvarint(buf, pos, end)
+        value -= 1
+    else:
+        value, after = int32(buf, pos, end), pos + 4
+        if value < -1:
+            raise MalformedFieldError(f"length {value} at byte {pos}")
     if value > ELEMENTS_MAX:
         raise OversizedError(f"an array of {value} elements at byte {pos}, at most {ELEMENTS_MAX} are taken")
     return value, after

@@ -5,7 +5,8 @@ the interpreter away at every system call, has it back within TURN_SECONDS; and 
 long as it has worked, so that no stream of large frames has more than half of the processor. Jobs can not pause by
 themselves, as loops of ours do (`proxy.quota_store.pace`): they are functions of packages that know no clock.
 
-Addresses take turns, whatever each of them has waiting; of too many, the last one of the address with the most goes.
+Addresses take turns, whatever each of them has waiting. Of too many, or too large ones, those go that came last of the
+address whose jobs have most bytes.
 """
 
 import logging
@@ -18,7 +19,7 @@ from threading import Condition, Lock, Thread
 from time import sleep, thread_time
 from typing import Any, Final, NamedTuple, TypeVar
 
-__all__ = ["AT_ONCE_BYTES_MAX", "JOBS_MAX", "TURN_SECONDS", "Worker", "decoded"]
+__all__ = ["AT_ONCE_BYTES_MAX", "BYTES_MAX", "JOBS_MAX", "TURN_SECONDS", "Worker", "decoded"]
 
 T = TypeVar("T")
 
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.0002
 JOBS_MAX: Final = 256
+BYTES_MAX: Final = 64 * 1024 * 1024  # of the frames that wait: each is kept by its connection as well
 # An answer to a question of Sluice's own that is larger is not read on the loop.
 AT_ONCE_BYTES_MAX: Final = 16 * 1024
 
@@ -59,6 +61,7 @@ _TURNS: Final = _Turns()
 
 
 class _Task(NamedTuple):
+    size: int
     run: Callable[[], None]
     done: Callable[[bool], None]
 
@@ -77,25 +80,28 @@ class Worker:
             OrderedDict()
         )  # the address whose turn is next comes first
         self._count = 0
+        self._bytes = 0
         self._closed = False
         self._thread: Thread | None = None
 
-    def submit(self, whose: str, run: Callable[[], None], done: Callable[[bool], None]) -> None:
+    def submit(self, whose: str, size: int, run: Callable[[], None], done: Callable[[bool], None]) -> None:
         """Have `run` called in the thread, then `done` on the loop: with True, or with False where it never will be.
 
         Args:
             run: raises nothing.
             whose: the address that it is for.
+            size: bytes that it keeps.
         """
-        dropped: _Task | None = None
+        dropped: list[_Task] = []
         with self._changed:
-            self._waiting.setdefault(whose, deque()).append(_Task(run, done))
+            self._waiting.setdefault(whose, deque()).append(_Task(size, run, done))
             self._count += 1
-            if self._count > JOBS_MAX:
-                dropped = self._drop()
+            self._bytes += size
+            while self._count > JOBS_MAX or (self._bytes > BYTES_MAX and self._count > 1):
+                dropped.append(self._drop())
             self._changed.notify()
-        if dropped is not None:
-            self._loop.call_soon(dropped.done, False)
+        for task in dropped:
+            self._loop.call_soon(task.done, False)
         if self._thread is None:
             thread = Thread(target=self._work, name="worker", daemon=True)
             thread.start()  # or there is none, and the next job tries again
@@ -106,18 +112,22 @@ class Worker:
         with self._changed:
             self._closed = True
             self._waiting.clear()
-            self._count = 0
+            self._count = self._bytes = 0
             self._changed.notify()
 
     def _drop(self) -> _Task:
-        """Take away the last job of the address that has most of them."""
-        whose = max(self._waiting, key=lambda address: len(self._waiting[address]))
+        """Take away the last job of the address whose jobs have most bytes."""
+        whose = max(self._waiting, key=self._bytes_of)
         tasks = self._waiting[whose]
         dropped = tasks.pop()
         self._count -= 1
+        self._bytes -= dropped.size
         if not tasks:
             del self._waiting[whose]
         return dropped
+
+    def _bytes_of(self, whose: str) -> int:
+        return sum(task.size for task in self._waiting[whose])
 
     def _next(self) -> _Task | None:
         """Wait for a job and take it; None at the end."""
@@ -129,6 +139,7 @@ class Worker:
             whose, tasks = self._waiting.popitem(last=False)
             task = tasks.popleft()
             self._count -= 1
+            self._bytes -= task.size
             if tasks:
                 self._waiting[whose] = tasks
             return task

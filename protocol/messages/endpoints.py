@@ -26,6 +26,9 @@ _ENDPOINTS_TAG: Final = 0
 _FILL_TAG: Final = 127
 # No Kafka message has more than four; the bound keeps the count of tags one byte long.
 _TAGS_MAX: Final = 64
+# Endpoints that are rewritten into a frame that passes; one takes about 5 us, and the loop waits. More of them, of
+# which a cluster would need that many brokers, are left out.
+FITTED_MAX: Final = 500
 _INT32 = Struct(">i")
 _NULL_RACK: Final = b"\x00"
 
@@ -56,6 +59,20 @@ def read_endpoints(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> 
             rack, tags = bytes(buf[rack_pos:tags_pos]), bytes(buf[tags_pos:pos])
             endpoints.append(Endpoint(node_id, address[0], address[1], rack, tags))
     return endpoints, pos
+
+
+def _skip_endpoints(buf: Buffer, pos: int, end: int) -> int:
+    """The position after the array at `pos`."""
+    entries, pos = uvarint(buf, pos, end)
+    for _ in range(entries - 1):
+        pos = skip(skip_string(buf, skip(pos, 4, end), end, True), 4, end)
+        pos = skip_tags(buf, skip_string(buf, pos, end, True), end)
+    return pos
+
+
+def _fit(buf: Buffer, pos: int, end: int) -> bool:
+    """Whether the array at `pos` has no more entries than are rewritten."""
+    return uvarint(buf, pos, end)[0] - 1 <= FITTED_MAX
 
 
 def endpoints_bytes(endpoints: list[Endpoint], racks: bool = True) -> bytes:
@@ -93,9 +110,10 @@ def fit_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes 
     tags, rest = _read_tags(buf, pos, end)
     for index, (tag, raw) in enumerate(tags):
         if tag == _ENDPOINTS_TAG:
-            endpoints, _ = read_endpoints(raw, 0, len(raw), address_map)
+            fits = _fit(raw, 0, len(raw))
+            endpoints = read_endpoints(raw, 0, len(raw), address_map)[0] if fits else []
             others = tags[:index] + tags[index + 1 :]
-            for racks in (True, False):
+            for racks in (True, False) if fits else ():
                 array = (tag, endpoints_bytes(endpoints, racks))
                 fitted = _fill([*tags[:index], array, *tags[index + 1 :]], rest - pos)
                 if fitted is not None:
@@ -112,7 +130,10 @@ def fit_array(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes
     """
     if pos < end and buf[pos] == 1:
         return None
-    endpoints, tags_pos = read_endpoints(buf, pos, end, address_map)
+    if _fit(buf, pos, end):
+        endpoints, tags_pos = read_endpoints(buf, pos, end, address_map)
+    else:
+        endpoints, tags_pos = [], _skip_endpoints(buf, pos, end)
     tags, rest = _read_tags(buf, tags_pos, end)
     for array in (endpoints_bytes(endpoints), endpoints_bytes(endpoints, False), endpoints_bytes([])):
         fitted = _fill(tags, rest - pos - len(array))

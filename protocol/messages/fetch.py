@@ -6,6 +6,8 @@ broker's business. Answers with records are walked by `protocol.messages.fetch_w
 `fetch_session`.
 """
 
+from collections.abc import Iterable
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
@@ -137,22 +139,12 @@ def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
     """Read a whole request's topics, beside the loop if it is a large one.
 
     Raises:
-        WireError: it is malformed, or names more partitions than any client does.
+        WireError: it is malformed.
     """
     read = ReadRequest(frame)
     read.topics = _topics(frame, body_pos, version)
     read.read_as = (body_pos, version)
     return read
-
-
-def read_follower(frame: bytes, body_pos: int, version: int) -> tuple[int, ReadRequest]:
-    """Read a follower's whole request: the id that it says in its tags, -1 for none, and its topics.
-
-    Raises:
-        WireError: it is malformed.
-    """
-    read = read_ahead(frame, body_pos, version)
-    return replica_id(read, body_pos, version), read
 
 
 def full_topics(
@@ -270,33 +262,49 @@ def _read_forgotten(buf: Buffer, pos: int, end: int, version: int, forgotten: li
 
 def _topics_bytes(partitions: dict[TopicPartition, bytes], version: int) -> bytes:
     """Neighbours of one topic share an entry, as in Kafka's own client: order is priority (KIP-74)."""
-    runs: list[tuple[bytes, list[bytes]]] = []
-    for (topic, _), entry in partitions.items():
-        if not runs or runs[-1][0] != topic:
-            runs.append((topic, []))
-        runs[-1][1].append(entry)
-    return _array_bytes(runs, version)
+    return _array_bytes(((topic, entry) for (topic, _), entry in partitions.items()), version)
 
 
 def _forgotten_bytes(forgotten: list[TopicPartition], version: int) -> bytes:
-    topics: dict[bytes, list[bytes]] = {}
-    for topic, partition in forgotten:
-        topics.setdefault(topic, []).append(_INT32.pack(partition))
-    return _array_bytes(list(topics.items()), version)
+    """As they stand, neighbours of one topic in one entry."""
+    pack = _INT32.pack
+    return _array_bytes(((topic, pack(partition)) for topic, partition in forgotten), version)
 
 
-def _array_bytes(topics: list[tuple[bytes, list[bytes]]], version: int) -> bytes:
+def _array_bytes(partitions: Iterable[tuple[bytes, bytes]], version: int) -> bytes:
+    """Topics with their partitions' bytes. Thousands are written while others wait: in one loop, without lists that the
+    garbage collector would look at.
+    """
     compact = version >= FLEXIBLE
-    out = [count_bytes(len(topics), compact)]
-    for topic, entries in topics:
-        if version < FLEXIBLE:
-            out.append(len(topic).to_bytes(2, "big"))
-        elif version < _TOPIC_IDS:
-            out.append(count_bytes(len(topic), compact))
-        out += (topic, count_bytes(len(entries), compact), *entries)
-        if compact:
-            out.append(_ZERO)
+    named = version < _TOPIC_IDS
+    tags = _ZERO if compact else b""
+    out: list[bytes] = [b""]  # for the count of topics
+    topics = count_at = first = 0
+    last = None
+    for topic, raw in partitions:
+        if topic != last:
+            last = topic
+            if topics:
+                out[count_at] = _count_bytes(len(out) - first, compact)
+                out.append(tags)
+            topics += 1
+            if named:
+                out.append(count_bytes(len(topic), True) if compact else len(topic).to_bytes(2, "big"))
+            out.append(topic)
+            count_at = len(out)
+            first = count_at + 1
+            out.append(b"")
+        out.append(raw)
+    if topics:
+        out[count_at] = _count_bytes(len(out) - first, compact)
+        out.append(tags)
+    out[0] = count_bytes(topics, compact)
     return b"".join(out)
+
+
+@lru_cache(maxsize=256)
+def _count_bytes(size: int, compact: bool) -> bytes:
+    return count_bytes(size, compact)
 
 
 def replica_id(frame: Buffer, body_pos: int, version: int) -> int:

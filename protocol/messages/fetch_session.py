@@ -18,7 +18,7 @@ Kafka adds and updates what a request names first, then forgets (FetchSession.up
 `protocol.messages.fetch.empty_response`.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from struct import Struct
 from typing import Final, TypeAlias
 
@@ -41,6 +41,9 @@ BYTES_MAX: Final = 64 * 1024 * 1024
 SESSION_BYTES_MAX: Final = 8 * 1024 * 1024
 # A request whose topics are longer is not read: 10,000 partitions are 0.4 MB.
 REQUEST_BYTES_MAX: Final = 1024 * 1024
+# Of one request, and of one session: more are not merged or told, since the loop would be held for it. The largest
+# known consumers have 10,000.
+PARTITIONS_MAX: Final = 12_000
 # A partition's entry has 40 bytes, and tags that no client known fills.
 ENTRY_BYTES_MAX: Final = 256
 TOPIC_BYTES_MAX: Final = 249
@@ -76,29 +79,35 @@ class _Session:
 
     def merge(self, partitions: dict[TopicPartition, bytes], forgotten: list[TopicPartition]) -> None:
         """Put a later request's changes on top: one request must do what the two would have done."""
-        for key, entry in partitions.items():
-            if key in self.forgotten:
-                del self.forgotten[key]
-                self.kept_bytes -= CHANGE_BYTES + len(key[0])
-            before = self.partitions.get(key)
-            self.kept_bytes += len(entry)
-            self.kept_bytes += CHANGE_BYTES + len(key[0]) if before is None else -len(before)
-            self.partitions[key] = entry
-        for key in forgotten:
-            gone = self.partitions.pop(key, None)
-            if gone is not None:
-                self.kept_bytes -= CHANGE_BYTES + len(key[0]) + len(gone)
-            if key not in self.forgotten:
-                self.kept_bytes += CHANGE_BYTES + len(key[0])
-                self.forgotten[key] = None
+        # Thousands at once, while others wait: whatever can be is done of all of them in one step.
+        for key in self.forgotten.keys() & partitions.keys():
+            del self.forgotten[key]
+        self.partitions.update(partitions)
+        if forgotten:
+            for key in self.partitions.keys() & set(forgotten):
+                del self.partitions[key]
+            self.forgotten.update(dict.fromkeys(forgotten))
+        self.kept_bytes = SESSION_BYTES + _kept_bytes(self.partitions) + _kept_bytes(self.forgotten)
+        self.kept_bytes += sum(map(len, self.partitions.values()))
 
     def told(self) -> None:
         """The broker hears of all changes now."""
         self.partitions, self.forgotten = {}, {}
         self.kept_bytes = SESSION_BYTES
 
+    def too_large(self) -> bool:
+        """Whether it is more than is kept of one session, or than can be told at once."""
+        return (
+            self.kept_bytes > SESSION_BYTES_MAX or len(self.partitions) + len(self.forgotten) > PARTITIONS_MAX
+        )
+
     def changed(self) -> bool:
         return bool(self.partitions or self.forgotten)
+
+
+def _kept_bytes(changes: Mapping[TopicPartition, object]) -> int:
+    """What changes take in memory, but for the partitions' entries."""
+    return CHANGE_BYTES * len(changes) + sum([len(topic) for topic, _ in changes])
 
 
 class _Share:
@@ -118,9 +127,13 @@ def must_forward(fields: FetchFields) -> bool:
 
 def _may_be_kept(partitions: dict[TopicPartition, bytes], forgotten: list[TopicPartition]) -> bool:
     """Whether all of this is as small as a consumer's."""
-    return all(
-        len(key[0]) <= TOPIC_BYTES_MAX and len(entry) <= ENTRY_BYTES_MAX for key, entry in partitions.items()
-    ) and all(len(topic) <= TOPIC_BYTES_MAX for topic, _ in forgotten)
+    if len(partitions) + len(forgotten) > PARTITIONS_MAX:
+        return False
+    topics = {topic for topic, _ in partitions} | {topic for topic, _ in forgotten}
+    return (
+        max(map(len, topics), default=0) <= TOPIC_BYTES_MAX
+        and max(map(len, partitions.values()), default=0) <= ENTRY_BYTES_MAX
+    )
 
 
 class SessionTable:
@@ -196,7 +209,7 @@ class SessionTable:
         if not _may_be_kept(partitions, forgotten):
             return 0
         session.merge(partitions, forgotten)
-        if session.kept_bytes > SESSION_BYTES_MAX or not self._make_room(session.kept_bytes, address, now_ms):
+        if session.too_large() or not self._make_room(session.kept_bytes, address, now_ms):
             return 0
         session.ahead += 1
         session.address = address
@@ -236,6 +249,8 @@ class SessionTable:
         if changed:
             partitions, forgotten = full_topics(frame, body_pos, version)
             self._drop(key)
+            if not _may_be_kept(partitions, forgotten):
+                return None  # as above
             session.merge(partitions, forgotten)
             out = encode_request(
                 frame, body_pos, version, broker_epoch, session.partitions, list(session.forgotten)

@@ -24,9 +24,12 @@ from protocol.messages.fetch import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     FetchFields,
+    ReadRequest,
     TopicPartition,
     encode_request,
     full_topics,
+    read_ahead,
+    replica_id,
 )
 from protocol.primitives import Buffer
 
@@ -82,6 +85,25 @@ class Replica:
         """Its entry, asking for less."""
         entry = self.entry
         return entry[:_LIMIT_AT] + _INT32.pack(max_bytes) + entry[_LIMIT_AT + 4 :]
+
+
+class FollowerRequest(ReadRequest):
+    """A whole request that is read already, with what its follower wants of each partition that it names."""
+
+    replicas: dict[TopicPartition, Replica]
+
+
+def read_follower(frame: bytes, body_pos: int, version: int) -> tuple[int, FollowerRequest]:
+    """Read a follower's whole request, beside the loop if it is a large one: the id that it says in its tags, -1 for
+    none, and itself.
+
+    Raises:
+        WireError: it is malformed.
+    """
+    read = FollowerRequest(frame)
+    read.topics, read.read_as = read_ahead(frame, body_pos, version).topics, (body_pos, version)
+    read.replicas = {key: Replica(entry, None) for key, entry in read.topics.partitions.items()}
+    return replica_id(read, body_pos, version), read
 
 
 class ReplicaSession:
@@ -149,7 +171,8 @@ class ReplicaSession:
         self.full = session_id == 0 or epoch in (INITIAL_EPOCH, FINAL_EPOCH)
         self._asked_id = session_id
         if self.full:
-            self._begin(partitions, session_id)
+            made = frame.replicas if isinstance(frame, FollowerRequest) else {}
+            self._begin(partitions, session_id, made)
             self._asks_for_session = epoch == INITIAL_EPOCH
             self._version = version
             return 0
@@ -239,16 +262,22 @@ class ReplicaSession:
         assert not self.full, "a full request is answered with everything it names"
         return self.session_id
 
-    def _begin(self, partitions: dict[TopicPartition, bytes], session_id: int) -> None:
-        """Everything anew; where a replica stands is still known if its leader is the same."""
+    def _begin(
+        self,
+        partitions: dict[TopicPartition, bytes],
+        session_id: int,
+        made: dict[TopicPartition, Replica],
+    ) -> None:
+        """Everything anew; where a replica stands is still known if its leader is the same.
+
+        Args:
+            made: the replicas, where the request was read ahead; what is there of them takes over what was known.
+        """
         before = self.replicas
-        self.replicas = {}
-        for key, entry in partitions.items():
-            replica = before.get(key)
-            if replica is None:
-                replica = Replica(entry, None)
-            else:
-                replica.take(entry)
+        self.replicas = made or {key: Replica(entry, None) for key, entry in partitions.items()}
+        for key in before.keys() & partitions.keys():
+            replica = before[key]
+            replica.take(partitions[key])
             self.replicas[key] = replica
         self.added = list(self.replicas)
         self.removed = [key for key in before if key not in self.replicas]

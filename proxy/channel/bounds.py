@@ -17,6 +17,7 @@ __all__ = [
     "AUTO_CREATED_ANSWER_BYTES_MAX",
     "BROKERS_BYTES_MAX",
     "FRONT_BYTES_MAX",
+    "KEPT_BYTES_MAX",
     "REPLICA_FETCH_BYTES_MAX",
     "REQUEST_BYTES_MAX",
     "RESPONSE_BYTES_MAX",
@@ -77,3 +78,8 @@ BROKERS_BYTES_MAX: Final = _MIB
 SIZES_ANSWER_BYTES_MAX: Final = 8 * _MIB
 # A Metadata answer that is looked through for created topics; a longer one passes unlooked.
 AUTO_CREATED_ANSWER_BYTES_MAX: Final = _MIB
+
+# The largest of all: what a direction of a connection keeps at most, beside one read.
+KEPT_BYTES_MAX: Final = max(
+    *REQUEST_BYTES_MAX.values(), *RESPONSE_BYTES_MAX.values(), REPLICA_FETCH_BYTES_MAX, SIZES_ANSWER_BYTES_MAX
+)

@@ -6,6 +6,7 @@ from protocol.errors import WireError
 from protocol.messages import topic_mutations
 from proxy.channel.captured_state import INT32_MAX
 from proxy.channel.in_flight import Buffer
+from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.side import skip_header_tags
 from quotas.engine import Engine
 
@@ -17,11 +18,11 @@ Head = tuple[int, int, int, int, int]
 def mutations_asked(
     engine: Engine, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int
 ) -> int:
-    """Partition mutations that are asked for."""
+    """Partition mutations that are asked for; NONE of a request that is not at hand, or takes too long to read here."""
     length, key, version, _, _ = head
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, min(end, frame_end), flexible=flexible(key, version))
-    if end < frame_end or fields_at is None:
+    if end < frame_end or fields_at is None or length + 4 > AT_ONCE_BYTES_MAX:
         return NONE
     try:
         asked = topic_mutations.read_request(bytes(buf[pos:frame_end]), fields_at - pos, key, version)

@@ -48,6 +48,11 @@ class Job:
         """Whether it is this function with these arguments."""
         return self._function is function and self._arguments == arguments
 
+    @property
+    def kept_bytes(self) -> int:
+        """How long the frame is that it keeps."""
+        return len(self._arguments[0]) if self._arguments else 0
+
     def run(self) -> None:
         """Run the function, in whatever thread; nothing is raised."""
         try:

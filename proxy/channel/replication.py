@@ -23,7 +23,7 @@ from protocol.api import FETCH
 from protocol.header import REQUEST_HEAD
 from protocol.messages import fetch
 from protocol.messages.fetch_session import SessionTable
-from protocol.messages.replica_session import VERSION_MIN
+from protocol.messages.replica_session import VERSION_MIN, read_follower
 from protocol.messages.replica_walk import ReplicaWalk
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.channel import Channel
@@ -145,7 +145,7 @@ class ReplicaRequests(RequestSide):
             raise PeerError(
                 "malformed", f"Fetch version {version} of {length} bytes ends before its fields do"
             )
-        read = self.parse(fetch.read_follower, bytes(buf[pos:frame_end]), fields_at - pos, version)
+        read = self.parse(read_follower, bytes(buf[pos:frame_end]), fields_at - pos, version)
         if read is None:
             return None
         replica_id, frame = read

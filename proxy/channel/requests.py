@@ -183,7 +183,9 @@ class RequestSide(Side):
             produced(self.state, walk, now_ms, answered=self.walk_answered)
         elif not walk.unseen:
             self.unseen = SHOWN
-            if pos < end:
+            if walk.resting:
+                self.next_turn()
+            elif pos < end:
                 self.need = end - pos + 1
                 self.order = MORE
         return pos

@@ -211,7 +211,9 @@ class Side(ABC):
         return REFUSE
 
     def wait(self, until_ms: int, *, held: bool) -> int:
-        """Order WAIT until `until_ms`."""
+        """Order WAIT until `until_ms`; what was parsed meanwhile is not kept for so long, and parsed again then."""
+        if until_ms:
+            self._parsing = None
         self.wait_until_ms = until_ms
         self.held = held
         self.order = WAIT

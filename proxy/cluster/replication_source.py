@@ -31,6 +31,7 @@ from proxy.cluster.login import ASKING_FAILS, Login
 from proxy.config import ReplicationSettings
 from proxy.errors import reason
 from proxy.logs import event
+from proxy.worker import decoded
 from quotas.replication import TOPIC_IDS_MAX, BrokerLimits, ReplicationQuotas
 from quotas.throttled_replicas import ReplicaList, ThrottledReplicas, parse_replicas
 
@@ -175,7 +176,8 @@ class ReplicationSource:
         for chunk in _chunks(wanted):
             topics = b"".join(topic + b"\0\0" for topic in chunk)
             body = count_bytes(len(chunk), True) + topics + bytes(3)
-            for seen in read_topics(await self._ask_any(METADATA, BY_ID_VERSION, body), BY_ID_VERSION):
+            frame = await self._ask_any(METADATA, BY_ID_VERSION, body)
+            for seen in (await decoded(read_topics, frame, BY_ID_VERSION))[: len(chunk)]:
                 if seen.name:
                     names[seen.topic_id] = seen.name
                     nameless.pop(seen.topic_id, None)
@@ -216,7 +218,8 @@ class ReplicationSource:
             keys = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
             body = describe_configs.request_body(describe_configs.TOPIC, chunk, keys)
             frame = await self._ask_any(describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
-            for topic in describe_configs.read_answer(frame):
+            for topic in (await decoded(describe_configs.read_answer, frame))[: len(chunk)]:
+                await asyncio.sleep(0)  # a list has up to 32 kB, and is read on the loop
                 for key, lists, before in (
                     (LEADER_REPLICAS, leaders, self._quotas.lists.leaders),
                     (FOLLOWER_REPLICAS, followers, self._quotas.lists.followers),
@@ -231,7 +234,8 @@ class ReplicationSource:
     async def _reassigned(self) -> _Found:
         """Ask for the reassignments under way."""
         api_key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.VERSION
-        found = reassignments.read_answer(await self._ask_any(api_key, version, reassignments.EVERYTHING))
+        frame = await self._ask_any(api_key, version, reassignments.EVERYTHING)
+        found = await decoded(reassignments.read_answer, frame)
         if found.error_code:
             raise OSError(
                 f"ListPartitionReassignments: error {found.error_code} {found.error_message or ''}".strip()
@@ -281,7 +285,7 @@ class ReplicationSource:
     ) -> list[Described]:
         body = describe_configs.request_body(kind, names, keys)
         frame = await self._ask(target, describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
-        return describe_configs.read_answer(frame)
+        return await decoded(describe_configs.read_answer, frame)
 
     async def _ask_any(self, api_key: int, version: int, body: bytes) -> bytes:
         """Ask the first broker that answers; the one that answered last first."""

@@ -211,7 +211,7 @@ class Connection:
             self._shared.loop.call_soon(self._go_on, pump, True)
         elif job is not None:
             host, _, _ = self.peer.rpartition(":")
-            self._shared.worker.submit(host, job.run, partial(self._go_on, pump))
+            self._shared.worker.submit(host, job.kept_bytes, job.run, partial(self._go_on, pump))
 
     def _go_on(self, pump: Pump, done: bool) -> None:
         """A job is done, or there are too many before it; the client may be gone, or muted by now."""
@@ -219,8 +219,10 @@ class Connection:
             return
         if not done:
             self.close("parser_overload", "too many large frames of this address wait to be read")
-        elif not (pump is self.requests and self._waiting):
+        elif pump is self.responses or not self._waiting:
             pump.resume(now_ms())
+        elif self._waiting == "full":
+            self._resume(now_ms())
 
     def unconnected(self) -> None:
         """The first request is here: connect the broker."""

@@ -35,6 +35,7 @@ from proxy.cluster.asking import ask
 from proxy.cluster.dialling import Tls, dial
 from proxy.cluster.login import ASKING_FAILS
 from proxy.errors import reason
+from proxy.worker import decoded
 from quotas.reassignment_step import PartitionNow, TopicPartition
 
 __all__ = ["Cluster", "ClusterError", "Seen"]
@@ -250,7 +251,7 @@ class Cluster:
                 raise
             frame = await self._ask(api_key, version, body)  # of the next broker
         try:
-            return await asyncio.to_thread(read, frame)
+            return await decoded(read, frame)
         except WireError as error:
             raise ClusterError(f"an answer that can not be read: {error}") from error
 

@@ -33,6 +33,7 @@ from proxy.reassign.judge import Kind
 from proxy.reassign.keeper import Keeper
 from proxy.reassign.planning import OF_ITS_OWN, REQUEST_TIMED_OUT, Plan, outcomes_of, plan_request, records_of
 from proxy.stats import Stats
+from proxy.worker import decoded
 from quotas.reassignment_step import TopicPartition
 
 __all__ = ["Answered", "ReassignmentDesk"]
@@ -128,12 +129,13 @@ class ReassignmentDesk:
     async def _go_on(self, question: Question, asked: _Asked) -> bytes | Forward:
         """The broker has said whether the caller may: if so judge the request, and write down what of it is taken."""
         request = asked.request
-        answer = alter_reassignments.read_answer(question.frame, question.version)
+        answer = await decoded(alter_reassignments.read_answer, question.frame, question.version)
         if not request.wanted:
             return question.frame
         if answer.outcome.error_code:
             self._stats.reassignment_requests["refused"] += 1
-            return _answer_of(question, request, answer._replace(partitions=_all(request, answer.outcome)))
+            refused = answer._replace(partitions=_all(request, answer.outcome))
+            return await asyncio.to_thread(_answer_of, question, request, refused)
         try:
             plan = await self._planned(request)
             if plan.sent:
@@ -141,10 +143,10 @@ class ReassignmentDesk:
                 if not plan.entries:
                     # Nothing of ours: the caller's own words about what factor may be changed hold.
                     sent = sent._replace(allow_factor_change=request.allow_factor_change)
-                return _forward(asked.question, sent, plan)
+                return await asyncio.to_thread(_forward, asked.question, sent, plan)
             return await self._settled(question, plan, answer)
         except (ClusterError, JournalError) as error:
-            return self._failed(question, request, error)
+            return await self._failed(question, request, error)
 
     async def _planned(self, request: AlterRequest) -> Plan:
         """Look, judge, choose first steps and journal; once more where another process was faster.
@@ -178,11 +180,11 @@ class ReassignmentDesk:
         """The broker has judged the first steps."""
         plan = question.plan
         assert isinstance(plan, Plan), "the plan of the request that was sent"
-        answer = alter_reassignments.read_answer(question.frame, question.version)
+        answer = await decoded(alter_reassignments.read_answer, question.frame, question.version)
         try:
             return await self._settled(question, plan, answer)
         except JournalError as error:
-            return self._failed(question, plan.asked, error)
+            return await self._failed(question, plan.asked, error)
 
     async def _settled(self, question: Question, plan: Plan, answer: AlterAnswer) -> bytes:
         """Accept or strike out, and answer.
@@ -205,14 +207,15 @@ class ReassignmentDesk:
         self._wake()
         return await asyncio.to_thread(_settled_answer, question, plan, told, answer)
 
-    def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
+    async def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
         """It could not be taken or written down: a caller that tries again may find it well."""
         code = _KAFKA_STORAGE_ERROR if isinstance(error, JournalError) else REQUEST_TIMED_OUT
         where = "use its journal" if isinstance(error, JournalError) else "ask the cluster"
         outcome = Outcome(code, f"Sluice can not {where}: {error}")
         event(logger, logging.ERROR, "reassignment not taken", principal=question.user, problem=str(error))
         self._stats.reassignment_requests["failed"] += 1
-        return _answer_of(question, asked, AlterAnswer(0, True, outcome, _all(asked, outcome)))
+        answer = AlterAnswer(0, True, outcome, _all(asked, outcome))
+        return await asyncio.to_thread(_answer_of, question, asked, answer)
 
     def _count(self, plan: Plan, told: Mapping[TopicPartition, Outcome]) -> None:
         refused = sum(one.kind is Kind.REFUSED or told[one.key].error_code != 0 for one in plan.verdicts)

@@ -1,4 +1,4 @@
-"""`python -m tests.bench.loop_table [KiB]`: what the worst frame of each API takes of the loop, in ms of CPU.
+"""`python -m tests.bench.loop_table [KiB]`: what the worst frame of each API takes of the loop, in ms of CPU time.
 
 With a size in KiB all frames have that; without, each is as large as its bound allows.
 """

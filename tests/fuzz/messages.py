@@ -101,7 +101,7 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("find_coordinator.rewrite", lambda frame, v: find_coordinator.rewrite(frame, v, gateway_address)),
     (
         "metadata.rewrite_head",
-        lambda frame, v: metadata.rewrite_head(frame, 0, len(frame), v, gateway_address),
+        lambda frame, v: metadata.rewrite_head(frame, v, gateway_address),
     ),
     ("produce.rewrite_response", lambda frame, v: produce.rewrite_response(frame, v, gateway_address, 5)),
     ("produce.acks", lambda frame, v: produce.acks(frame, _BODY, len(frame), v)),

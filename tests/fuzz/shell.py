@@ -7,7 +7,7 @@ from collections import deque
 from typing import Final
 
 from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Question, Side
-from proxy.channel.settings import WHOLE_FRAME_BYTES_MAX
+from proxy.channel.bounds import KEPT_BYTES_MAX
 from tests.fuzz.stopwatch import timed
 
 __all__ = ["Shell"]
@@ -64,6 +64,10 @@ class _Direction:
             count = timed(self.label, side.receive, buf, start, len(buf), now_ms)
             assert 0 <= count <= len(buf) - start, "more is passed than was shown"
             start += count
+            job = side.take_job() if side.order == WAIT else None
+            if job is not None:
+                job.run()  # beside the loop: not its time
+                continue
             if side.order != REPLACE:
                 break
             assert 0 <= side.drop <= len(buf) - start, "more is left out than was shown"
@@ -74,7 +78,7 @@ class _Direction:
         assert side.order != PASS or start == len(buf), "PASS leaves nothing over"
         assert side.order != MORE or side.need > len(buf) - start, "what is needed is there"
         self.kept = buf[start:]
-        assert len(self.kept) <= WHOLE_FRAME_BYTES_MAX + READ_BYTES_MAX, "what is kept is bounded"
+        assert len(self.kept) <= KEPT_BYTES_MAX + READ_BYTES_MAX, "what is kept is bounded"
         self.waiting = side.order == WAIT
 
 

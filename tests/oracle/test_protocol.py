@@ -88,6 +88,8 @@ def test_fetch_scalars_are_those_kafka_wrote(judge: Judge, version: int) -> None
         names += ["sessionId", "sessionEpoch"] if version >= 7 else []
         names.insert(0, "replicaState.replicaId" if version >= 15 else "replicaId")
         seen = [judge.number("request", api.FETCH, version, name, frame) for name in names]
+        if version >= 15:
+            fields = fields._replace(replica_id=fetch.replica_id(frame, body, version))
         assert list(fields[: len(names)]) == seen
 
 

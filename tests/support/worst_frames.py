@@ -4,12 +4,13 @@ Each case is a channel, what goes before, and one frame for one of its sides. `r
 of 64 KiB, runs its jobs, and says what each step took of the thread's CPU time.
 """
 
+import gc
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import thread_time_ns
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from protocol import api
 from protocol.errors import WireError
@@ -28,6 +29,8 @@ KIB: Final = 1024
 MIB: Final = 1024 * 1024
 READ_BYTES: Final = 64 * KIB
 _LIMIT: Final = 1 << 30
+
+Limits = dict[str, float]
 
 
 @dataclass
@@ -58,21 +61,26 @@ class Talk(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """One API's worst frame; `make` is given how large it is to be."""
+    """One API's worst frame; `make` is given how large it is to be, `ends` is why it ends its connection if it does."""
 
     name: str
     what: str
     bytes_max: int
     make: Callable[[int], Talk] = field(repr=False)
+    ends: str = ""
 
 
 def run(talk: Talk) -> Taken:
-    """Show everything, and time the last frame."""
+    """Show everything, and time the last frame; the garbage of the whole process is not its own."""
     for who, data in talk.before:
         _show(talk.channel, who, data, Taken())
     taken = Taken()
-    with suppress(PeerError, WireError):
-        _show(talk.channel, talk.side, talk.frame, taken)
+    gc.disable()
+    try:
+        with suppress(PeerError, WireError):
+            _show(talk.channel, talk.side, talk.frame, taken)
+    finally:
+        gc.enable()
     return taken
 
 
@@ -116,12 +124,10 @@ def _shown(side: Side, kept: bytearray, taken: Taken) -> bytearray:
         taken.beside_ms = max(taken.beside_ms, (thread_time_ns() - began) / 1e6)
 
 
-def _engine(**limits: float) -> Engine:
-    return Engine(EngineOptions(), Definitions({Entity(client_id=DEFAULT): limits}))
-
-
-def _channel(*, gateway: bool = False, moves: bool = False, **limits: float) -> Channel:
-    made = channel_machine(_engine(**limits), gateway=gateway)
+def _channel(limits: Limits | None = None, *, gateway: bool = False, moves: bool = False) -> Channel:
+    """A channel whose client ids have these quotas."""
+    engine = Engine(EngineOptions(), Definitions({Entity(client_id=DEFAULT): limits} if limits else {}))
+    made = channel_machine(engine, gateway=gateway)
     settings = replace(
         made.state.settings,
         frame_bytes_max=_LIMIT,
@@ -146,7 +152,7 @@ def _answered(fields: bytes, *, tags: bool = True) -> bytes:
 
 
 _FETCH_HEAD: Final = struct.pack(">iiiibii", -1, 500, 1, 1 << 20, 0, 7, 5)
-_MUTATING: Final = {"controller_mutation_rate": 1e9}
+_MUTATIONS: Final = {"controller_mutation_rate": 1e9}
 
 
 def _join(size: int) -> Talk:
@@ -155,34 +161,45 @@ def _join(size: int) -> Talk:
 
 
 def _fetch(version: int, fields: Callable[[int], bytes]) -> Callable[[int], Talk]:
+    """An incremental Fetch over the quota, which is answered here and merged into its session's changes."""
+
     def make(size: int) -> Talk:
-        asked = _asked(api.FETCH, version, _FETCH_HEAD[4 * (version >= 15) :] + fields(size))
-        channel = _channel(consumer_byte_rate=1000.0)
-        return Talk(channel, [], "client", asked)
+        head = _FETCH_HEAD[4 * (version >= 15) :]
+        over = _channel({"consumer_byte_rate": 1000.0})
+        _show(over, "client", _asked(api.FETCH, version, head + bytes(8)), Taken())
+        _show(over, "broker", _answered(bytes(100_000)), Taken())
+        state = over.state
+        channel = Channel(state.settings, state.engine, state.sessions, state.stats)
+        return Talk(channel, [], "client", _asked(api.FETCH, version, head + fields(size)))
 
     return make
 
 
-def _mutation(key: int, version: int, rest: bytes, tail: bytes = bytes(6)) -> Any:
+def _mutation(key: int, version: int, rest: bytes, tail: bytes = bytes(6)) -> Callable[[int], Talk]:
     """Topics of different names, as many as are taken, each with this behind its name."""
 
     def make(size: int) -> Talk:
         names = [b"\x05%04x" % index for index in range(min(size // 6, 10_000))]
         topics = b"".join(name + rest for name in names)
         asked = _asked(key, version, uvarint_bytes(len(names) + 1) + topics + tail)
-        return Talk(_channel(**_MUTATING), [], "client", asked)
+        return Talk(_channel(_MUTATIONS), [], "client", asked)
 
     return make
 
 
 def _created_configs(size: int) -> Talk:
     topic = b"\x02t" + struct.pack(">ih", 1, 1) + b"\x01" + _array(b"\x01\x01\0", size) + b"\0"
-    return Talk(_channel(**_MUTATING), [], "client", _asked(api.CREATE_TOPICS, 7, b"\x02" + topic + bytes(6)))
+    return Talk(
+        _channel(_MUTATIONS),
+        [],
+        "client",
+        _asked(api.CREATE_TOPICS, 7, b"\x02" + topic + bytes(6)),
+    )
 
 
 def _gateway(
     key: int, version: int, answer: Callable[[int], bytes], *, tags: bool = True, asked: bytes = b""
-) -> Any:
+) -> Callable[[int], Talk]:
     def make(size: int) -> Talk:
         before = [("client", _asked(key, version, asked))]
         return Talk(_channel(gateway=True), before, "broker", _answered(answer(size), tags=tags))
@@ -190,7 +207,7 @@ def _gateway(
     return make
 
 
-def _mutated(key: int, version: int, element: bytes, **limits: float) -> Any:
+def _mutated(key: int, version: int, element: bytes, limits: Limits) -> Callable[[int], Talk]:
     """An answer to a request of as many topics as are taken, each of another name."""
 
     def make(size: int) -> Talk:
@@ -199,7 +216,7 @@ def _mutated(key: int, version: int, element: bytes, **limits: float) -> Any:
         answered = b"".join(name + element[2:] for name in names)
         count = uvarint_bytes(len(names) + 1)
         before = [("client", _asked(key, version, count + asked + bytes(6)))]
-        return Talk(_channel(**limits), before, "broker", _answered(bytes(4) + count + answered + b"\0"))
+        return Talk(_channel(limits), before, "broker", _answered(bytes(4) + count + answered + b"\0"))
 
     return make
 
@@ -221,11 +238,11 @@ def _listed_answer(size: int) -> Talk:
     return Talk(_channel(moves=True), [("client", asked)], "broker", answer)
 
 
-def _walked_fetch(version: int, fields: Callable[[int], bytes], **limits: float) -> Any:
+def _walked_fetch(version: int, fields: Callable[[int], bytes]) -> Callable[[int], Talk]:
     def make(size: int) -> Talk:
         before = [("client", _asked(api.FETCH, version, bytes(40)))]
         answer = _answered(bytes(10) + fields(size))
-        return Talk(_channel(gateway=True, **limits), before, "broker", answer)
+        return Talk(_channel(gateway=True), before, "broker", answer)
 
     return make
 
@@ -236,7 +253,7 @@ def _topic_quota() -> Channel:
     return Channel(settings, made, channel_machine().state.sessions, channel_machine().state.stats)
 
 
-def _walked_produce(fields: Callable[[int], bytes]) -> Any:
+def _walked_produce(fields: Callable[[int], bytes]) -> Callable[[int], Talk]:
     def make(size: int) -> Talk:
         asked = _asked(api.PRODUCE, 9, b"\0" + struct.pack(">hi", -1, 0) + fields(size))
         return Talk(_topic_quota(), [], "client", asked)
@@ -258,12 +275,12 @@ def _sized(size: int) -> Talk:
     answer = frame(
         b"\0\0\0\1" + bytes(4) + bytes(4) + b"\xff\xff" + bytes(4) + struct.pack(">i", count) + topics * count
     )
-    return Talk(_channel(**_MUTATING), [("client", asked)], "broker", answer)
+    return Talk(_channel(_MUTATIONS), [("client", asked)], "broker", answer)
 
 
 def _metadata_asked(size: int) -> Talk:
     asked = _asked(api.METADATA, 9, _array(b"\x01\0", size) + bytes(4))
-    return Talk(_channel(**_MUTATING), [], "client", asked)
+    return Talk(_channel(_MUTATIONS), [], "client", asked)
 
 
 def _rejected(size: int) -> Talk:
@@ -275,7 +292,7 @@ def _rejected(size: int) -> Talk:
     )
     answer = _answered(bytes(4) + b"\x02" + _CREATED + b"\0")
     return Talk(
-        _channel(controller_mutation_rate=1.0), [("client", first), ("broker", answer)], "client", asked
+        _channel({"controller_mutation_rate": 1.0}), [("client", first), ("broker", answer)], "client", asked
     )
 
 
@@ -285,7 +302,7 @@ def _about_topics(topic: Callable[[bytes], bytes], size: int) -> Talk:
     count = size // len(topic(b"\x06abcde"))
     topics = b"".join(topic(b"\x06%05x" % index) for index in range(count))
     answer = _answered(bytes(4) + b"\x01" + b"\0" + bytes(4) + uvarint_bytes(count + 1) + topics + bytes(5))
-    return Talk(_channel(**_MUTATING), [("client", asked)], "broker", answer)
+    return Talk(_channel(_MUTATIONS), [("client", asked)], "broker", answer)
 
 
 def _looked_through(size: int) -> Talk:
@@ -301,7 +318,7 @@ _NODE: Final = struct.pack(">i", 1) + b"\x02b" + struct.pack(">i", 9)
 _NO_PARTITIONS: Final = b"\x02t" + b"\x01" + b"\0"
 
 CASES: Final = (
-    Case("JoinGroup 9", "header tags", 16 * MIB, _join),
+    Case("JoinGroup 9", "header tags", 16 * MIB, _join, "malformed"),
     Case(
         "Fetch 12",
         "topics without partitions",
@@ -312,7 +329,7 @@ CASES: Final = (
         "Fetch 17",
         "forgotten partitions",
         2 * MIB,
-        _fetch(17, lambda n: b"\x01" + b"\x02" + bytes(16) + _array(bytes(4), n) + b"\0" + b"\x01\0"),
+        _fetch(17, lambda n: b"\x01" + b"\x02" + bytes(16) + _array(bytes(4), n, 12_000) + b"\0" + b"\x01\0"),
     ),
     Case(
         "Fetch 17",
@@ -323,8 +340,8 @@ CASES: Final = (
             lambda n: (
                 b"\x02"
                 + bytes(16)
-                + uvarint_bytes(n // 33 + 1)
-                + b"".join(i.to_bytes(4, "big") + bytes(29) for i in range(n // 33))
+                + uvarint_bytes(min(n // 33, 12_000) + 1)
+                + b"".join(i.to_bytes(4, "big") + bytes(29) for i in range(min(n // 33, 12_000)))
                 + b"\0\x01\x01\0"
             ),
         ),
@@ -381,7 +398,7 @@ CASES: Final = (
             api.METADATA, 12, lambda n: bytes(4) + _array(_NODE + b"\0\0", n) + b"\0" + bytes(4) + b"\x01\0"
         ),
     ),
-    Case("Metadata 4", "an answer to Sluice", 8 * MIB, _sized),
+    Case("Metadata 4", "an answer to Sluice", 8 * MIB, _sized, "malformed"),
     Case(
         "ApiVersions 3",
         "answer",
@@ -404,12 +421,17 @@ CASES: Final = (
             asked=b"\0\0\1" + bytes(6),
         ),
     ),
-    Case("CreateTopics 7", "answer", 8 * MIB, _mutated(api.CREATE_TOPICS, 7, _CREATED, **_MUTATING)),
+    Case(
+        "CreateTopics 7",
+        "answer",
+        8 * MIB,
+        _mutated(api.CREATE_TOPICS, 7, _CREATED, _MUTATIONS),
+    ),
     Case(
         "CreateTopics 7",
         "answer, half rejected",
         16 * MIB,
-        _mutated(api.CREATE_TOPICS, 7, _CREATED, controller_mutation_rate=5000.0 / 11),
+        _mutated(api.CREATE_TOPICS, 7, _CREATED, {"controller_mutation_rate": 5000.0 / 11}),
     ),
     Case("CreateTopics 7", "rejected topics", 4 * MIB, _rejected),
     Case("Metadata 9", "an answer looked through", MIB, _looked_through),
@@ -431,6 +453,18 @@ CASES: Final = (
         "topics without partitions",
         3 * MIB,
         _walked_produce(lambda n: _array(_NO_PARTITIONS, n) + b"\0"),
+    ),
+    Case(
+        "Produce 9 walk",
+        "topics of different names",
+        3 * MIB,
+        _walked_produce(
+            lambda n: (
+                uvarint_bytes(n // 8 + 1)
+                + b"".join(b"\x06%05x\1\0" % index for index in range(n // 8))
+                + b"\0"
+            )
+        ),
     ),
     Case(
         "Produce 9 walk",

@@ -7,7 +7,7 @@ from threading import Event, get_ident
 
 import pytest
 
-from proxy.worker import AT_ONCE_BYTES_MAX, JOBS_MAX, TURN_SECONDS, Worker, decoded
+from proxy.worker import AT_ONCE_BYTES_MAX, BYTES_MAX, JOBS_MAX, TURN_SECONDS, Worker, decoded
 
 
 @pytest.fixture
@@ -27,15 +27,15 @@ class Rig:
         self.told: list[tuple[str, bool]] = []
         self.go = Event()
         self.begun = Event()
-        self.worker.submit("first", self._hold, lambda _done: None)
+        self.worker.submit("first", 1, self._hold, lambda _done: None)
         assert self.begun.wait(10)
 
     def _hold(self) -> None:
         self.begun.set()
         assert self.go.wait(10)
 
-    def submit(self, whose: str, name: str) -> None:
-        self.worker.submit(whose, lambda: self.ran.append(name), lambda done: self.tell(name, done))
+    def submit(self, whose: str, name: str, size: int = 1) -> None:
+        self.worker.submit(whose, size, lambda: self.ran.append(name), lambda done: self.tell(name, done))
 
     def tell(self, name: str, done: bool) -> None:
         self.told.append((name, done))
@@ -71,6 +71,19 @@ def test_over_the_bound_the_last_job_of_the_address_with_most_goes(loop: asyncio
     assert [name for name, done in rig.told if not done] == [f"a{JOBS_MAX - 2}", f"a{JOBS_MAX - 3}"]
     assert ("b1", True) in rig.told
     assert ("c1", True) in rig.told
+
+
+def test_over_the_bound_of_bytes_the_last_of_the_address_with_most_go(
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    rig = Rig(loop)
+    half = BYTES_MAX // 2
+    rig.submit("a", "a1", half - 10)
+    rig.submit("b", "b1", 5)
+    rig.submit("a", "a2", half)
+    rig.submit("c", "c1", 10)
+    rig.finish()
+    assert sorted(rig.told) == [("a1", True), ("a2", False), ("b1", True), ("c1", True), ("last", True)]
 
 
 def test_turns_are_short_only_while_a_job_runs(loop: asyncio.AbstractEventLoop) -> None:

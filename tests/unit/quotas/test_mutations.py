@@ -169,3 +169,18 @@ def test_bucket_ends_with_its_last_client_but_not_in_debt() -> None:
 def test_options_that_cannot_be_are_our_fault(wrong: dict[str, float]) -> None:
     with pytest.raises(AssertionError):
         options(**wrong)
+
+
+@pytest.mark.parametrize("cluster_rate", [None, 1.0])
+@pytest.mark.parametrize("costs", [[], [0], [5, 5, 5], [30, 0, 1, 0], [21, 1], [20, 1, 1], [10_000, 3]])
+def test_tokens_are_taken_together_as_one_by_one(costs: list[int], cluster_rate: float | None) -> None:
+    together, alone = (
+        engine({Entity(client_id="a"): 2}, partition_mutations_rate=cluster_rate)
+        .client("u", "a", 1)
+        .mutations
+        for _ in range(2)
+    )
+    refused = [place for place, cost in enumerate(costs) if cost and not alone.take(cost, 0)]
+    assert together.take_each(costs, 0) == refused
+    assert left(together) == left(alone)
+    assert together.throttle_ms(0) == alone.throttle_ms(0)

@@ -73,3 +73,26 @@ def test_too_many_tags_are_malformed() -> None:
     section = b"\x7f" + b"\x05\x00" * 127
     with pytest.raises(MalformedFieldError):
         endpoints.rewrite_tags(section, 0, len(section), nobody)
+
+
+def _asked_of_nobody(_node_id: int, _host: str, _port: int) -> None:
+    raise AssertionError("more endpoints than are rewritten are not looked at")
+
+
+@pytest.mark.parametrize("count", [endpoints.FITTED_MAX, endpoints.FITTED_MAX + 1])
+def test_more_endpoints_than_are_rewritten_are_left_out(count: int) -> None:
+    array = uvarint_bytes(count + 1) + bytes.fromhex(BROKER) * count
+    section = b"\x02\x00" + uvarint_bytes(len(array)) + array + bytes.fromhex("05 01 aa")
+    tail = array + bytes.fromhex("01 05 01 aa")
+    few = count <= endpoints.FITTED_MAX
+    address_map = ours if few else _asked_of_nobody
+    fitted = endpoints.fit_tags(section, 0, len(section), address_map)
+    shared = endpoints.fit_array(tail, 0, len(tail), address_map)
+    assert fitted is not None
+    assert shared is not None
+    assert (len(fitted), len(shared)) == (len(section), len(tail))
+    if few:
+        assert (fitted.count(b"cd"), shared.count(b"cd")) == (count, count)
+    else:
+        assert fitted[:4] == bytes.fromhex("02 05 01 aa")
+        assert shared[:5] == bytes.fromhex("01 02 05 01 aa")

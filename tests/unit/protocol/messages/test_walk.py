@@ -4,7 +4,8 @@ import pytest
 
 from protocol.errors import OversizedError
 from protocol.messages.fetch_walk import FetchWalk
-from protocol.messages.walk import PART_MAX
+from protocol.messages.walk import PART_MAX, STEPS_MAX
+from protocol.primitives import uvarint_bytes
 
 
 def test_feed_of_nothing_passes_nothing() -> None:
@@ -35,3 +36,20 @@ def test_part_that_never_ends_is_refused() -> None:
     walk = FetchWalk(18, 0xFFFFFF)
     with pytest.raises(OversizedError):
         walk.feed(frame, 0, len(frame), None)
+
+
+def test_feed_rests_after_so_many_steps() -> None:
+    """The smallest topics, of which 64 KiB hold thousands: each is two steps."""
+    topics = STEPS_MAX
+    body = b"\0\0\0\1\0" + bytes(10) + uvarint_bytes(topics + 1) + b"\x01\x01\0" * topics + b"\0"
+    frame = bytearray(len(body).to_bytes(4, "big") + body)
+    walk = FetchWalk(12, len(body))
+    at = feeds = 0
+    while not walk.done:
+        count = walk.feed(frame, at, len(frame), None)
+        assert count > 0
+        at += count
+        feeds += 1
+        assert walk.resting == (not walk.done)
+    assert (at, walk.unseen) == (len(frame), 0)
+    assert feeds == 3  # one step for the head and one for the tail, two a topic

@@ -74,3 +74,14 @@ def test_next_turn_is_a_job_without_work() -> None:
     assert side.order == WAIT
     assert side.take_job() is AGAIN
     AGAIN.run()
+
+
+def test_what_was_parsed_is_not_kept_over_a_mute() -> None:
+    side = channel_machine().requests
+    assert side.parse(length, LARGE) is None
+    job = taken(side.take_job())
+    assert job.kept_bytes == len(LARGE)
+    job.run()
+    side.wait(1000, held=False)
+    assert side.parse(length, LARGE) is None
+    assert side.take_job() is not job

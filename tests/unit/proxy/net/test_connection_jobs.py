@@ -6,7 +6,11 @@ from typing import Any
 from protocol.api import FIND_COORDINATOR
 from protocol.messages import find_coordinator
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from quotas.definitions import Definitions
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import DEFAULT, Entity
 from tests.support.frames import LIST_OFFSETS, answer, frame, request
+from tests.support.mutation_frames import create
 from tests.support.playbook import gateway_address
 from tests.unit.proxy.net.rig import Rig, until
 
@@ -34,7 +38,8 @@ class SlowWorker:
     def __init__(self) -> None:
         self.jobs: list[tuple[str, Callable[[], None], Callable[[bool], None]]] = []
 
-    def submit(self, whose: str, run: Callable[[], None], done: Callable[[bool], None]) -> None:
+    def submit(self, whose: str, size: int, run: Callable[[], None], done: Callable[[bool], None]) -> None:
+        assert size > AT_ONCE_BYTES_MAX
         self.jobs.append((whose, run, done))
 
     def close(self) -> None:
@@ -104,3 +109,21 @@ async def test_job_that_finds_no_room_ends_its_connection(rig: Rig) -> None:
     done(False)
     assert await client.rest() == b""
     assert rig.stats.errors["parser_overload"] == 1
+
+
+async def test_request_that_is_looked_at_again_meanwhile_passes_in_the_end(rig: Rig) -> None:
+    rig.engine = Engine(
+        EngineOptions(), Definitions({Entity(client_id=DEFAULT): {"controller_mutation_rate": 1e6}})
+    )
+    worker = with_worker(rig)
+    client = rig.connect()
+    asked = create(7, {f"t{index}": 1 for index in range(2000)})
+    assert len(asked) > AT_ONCE_BYTES_MAX
+    await client.send(asked)
+    await until(lambda: len(worker.jobs) == 1, "a job is given")
+    rig.connection.requests.show_kept(0)  # whatever makes it look again
+    ((_, run, done),) = worker.jobs
+    run()
+    done(True)
+    broker = await rig.accept()
+    assert await broker.receive(len(asked)) == asked

@@ -49,3 +49,26 @@ async def test_large_answers_pass_and_are_charged(rig: Rig, pipes_max: int, vers
     assert await through(broker, client, answered) == answered
     await until(lambda: charged(rig) == [("Fetch", "t", 1000)], "the topic is charged")
     assert (rig.stats.spliced_bytes > 500_000) is (pipes_max > 0)
+
+
+@pytest.mark.parametrize("version", [8, 9, 13])
+async def test_request_of_thousands_of_topics_passes_turn_by_turn(rig: Rig, version: int) -> None:
+    """20,000 topics of one small partition each: a walk takes 1,500 steps in a turn of the loop."""
+    limited(rig, 64)
+    client, broker = await connected(rig)
+    topics = {"t": [10]} | {f"x{index}": [0] for index in range(20_000)}
+    asked = produce_to(version, topics, correlation_id=2)
+    behind = fetch(12, correlation_id=3)
+    assert await through(client, broker, asked + behind) == asked + behind
+    assert [view.bytes_total < 100 for view in rig.engine.topic_views(0)] == [True]
+
+
+@pytest.mark.parametrize("version", [11, 12, 16])
+async def test_answer_of_thousands_of_topics_passes_turn_by_turn(rig: Rig, version: int) -> None:
+    limited(rig, 64)
+    client, broker = await connected(rig)
+    assert await through(broker, client, answer()) == answer()
+    topics = {"t": [10]} | {f"x{index}": [0] for index in range(20_000)}
+    asked, answered = fetch(version, correlation_id=2), fetched_from(version, topics, correlation_id=2)
+    assert await through(client, broker, asked) == asked
+    assert await through(broker, client, answered) == answered

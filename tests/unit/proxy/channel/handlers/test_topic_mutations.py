@@ -8,6 +8,7 @@ import pytest
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.messages import metadata_topics
 from protocol.messages.topic_mutations import TOPICS_MAX
+from proxy.channel import AGAIN, PASS
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import DEFAULT, Entity
@@ -425,3 +426,23 @@ def test_request_of_too_many_topics_ends_the_connection() -> None:
     talk = Playbook(channel_machine(engine()))
     asked = create(STRICT, {f"t{index}": 1 for index in range(TOPICS_MAX + 1)})
     talk.client(0, asked, Ends("malformed"))
+
+
+def test_answer_about_many_topics_is_settled_in_parts() -> None:
+    """Each turn of the loop compares a part of them; the client hears nothing before all are."""
+    talk = dialogue(1e6)
+    names = [f"t{index}" for index in range(2500)]
+    talk.orders("client", 0, create(STRICT, dict.fromkeys(names, 1)))
+    side = talk.channel.responses
+    buf = bytearray(answer(CREATE_TOPICS, STRICT, [(name, EXISTS) for name in names]))
+    turns = 0
+    while True:
+        count = side.receive(buf, 0, len(buf), 0)
+        job = side.take_job()
+        if job is None:
+            break
+        job.run()
+        turns += job is AGAIN
+    assert (count, side.order) == (len(buf), PASS)
+    assert turns == 2
+    assert tokens(talk) == 1e7  # all of it was given back
