@@ -221,8 +221,16 @@ class Pump(Splicer):
         Raises:
             OSError: the destination has failed.
         """
-        if side.insert:
-            self._send(side.insert, len(side.insert), 0, ours=True)
+        insert = side.insert
+        if insert and self._unsent is not None:
+            self._write_behind(self._unsent, insert)
+        elif insert:
+            try:
+                sent = self._send_now(insert, 0)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            if sent < len(insert):
+                self._write_later(memoryview(insert)[sent:])  # not copied: it stays as it is
         return bool(side.drop or side.unseen or self._unsent is None)
 
     def _count_kept(self) -> None:
@@ -238,32 +246,33 @@ class Pump(Splicer):
             self._counted = size
             self._owner.kept(change)
 
-    def _send(
-        self, data: memoryview | bytes | bytearray, count: int, flags: int, *, ours: bool = False
-    ) -> None:
+    def _send(self, data: memoryview, count: int, flags: int) -> None:
         """Write the `count` bytes of `data`, or keep for when the destination can take them.
-
-        Args:
-            ours: whether `data` stays as it is, so that what is not written at once need not be copied.
 
         Raises:
             OSError: the destination has failed.
         """
-        unsent = self._unsent
-        if unsent is not None:
-            if not isinstance(unsent, bytearray):
-                self._unsent = unsent = bytearray(unsent)
-            unsent += data
+        if self._unsent is not None:
+            self._write_behind(self._unsent, data)
             return
         try:
             sent = self._send_now(data, flags)
         except (BlockingIOError, InterruptedError):
             sent = 0
-        if sent == count:
-            return
+        if sent != count:
+            self._write_later(bytearray(data[sent:]))
+
+    def _write_behind(self, unsent: bytearray | memoryview, data: memoryview | bytes | bytearray) -> None:
+        """Write behind what already waits for the destination."""
+        if not isinstance(unsent, bytearray):
+            self._unsent = unsent = bytearray(unsent)
+        unsent += data
+
+    def _write_later(self, unsent: bytearray | memoryview) -> None:
+        """Write when the destination takes more."""
+        self._unsent = unsent
         if self.dst is not None:
             self._shared.loop.add_writer(self.dst_fd, self._on_writable)
-        self._unsent = memoryview(data)[sent:] if ours else bytearray(data[sent:])
         self.update_reading()
         if self.dst is None:
             self._owner.unconnected()
