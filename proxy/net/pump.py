@@ -19,6 +19,7 @@ from proxy.channel import PASS, REPLACE, WAIT, Side
 from proxy.net.shared import Shared
 from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer
 from proxy.net.stream import Stream
+from proxy.net.tls_socket import RECORD_KEPT_BYTES
 
 __all__ = ["Owner", "Pump"]
 
@@ -149,6 +150,8 @@ class Pump(Splicer):
         try:
             count = self._recv_into(self._view, self._read_bytes)
         except (BlockingIOError, InterruptedError):
+            # OpenSSL keeps the part of a record that is here.
+            self._count_kept(RECORD_KEPT_BYTES * self._encrypted)
             return
         except OSError as error:
             self._owner.failed(self, error)
@@ -233,11 +236,14 @@ class Pump(Splicer):
                 self._write_later(memoryview(insert)[sent:])  # not copied: it stays as it is
         return bool(side.drop or side.unseen or self._unsent is None)
 
-    def _count_kept(self) -> None:
-        """Tell the owner how much is kept here by now; this may close the connection."""
+    def _count_kept(self, size: int = 0) -> None:
+        """Tell the owner how much is kept by now, `size` bytes elsewhere included; it may close the connection."""
         kept, unsent = self._kept, self._unsent
-        size = 0 if kept is None else kept.__alloc__()
+        if kept is not None:
+            size += kept.__alloc__()
         if unsent is not None:
+            if self._encrypted:
+                size += RECORD_KEPT_BYTES
             size += unsent.__alloc__() if isinstance(unsent, bytearray) else getsizeof(unsent.obj)
         if size < _COUNTED_BYTES_MIN:
             size = 0
