@@ -44,6 +44,7 @@ PART_MAX: Final = 65536
 # topic's name.
 TOPICS_MAX: Final = 1000
 NAME_BYTES_MAX: Final = 249
+TOPIC_SIZE_BYTES: Final = 512  # what a topic takes in memory while a frame that names it is walked
 OTHER_TOPICS: Final = b""
 
 Sizes = dict[bytes, int]
