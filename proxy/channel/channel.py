@@ -21,7 +21,6 @@ A mute begins at the next frame boundary: a frame that has begun to pass is pass
 from dataclasses import replace
 
 from protocol.messages.fetch_session import SessionTable
-from protocol.messages.walk import TOPIC_SIZE_BYTES
 from proxy.channel.in_flight import ENTRY_BYTES, LOCAL, Forward, Question, Shared
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
@@ -63,11 +62,7 @@ class Channel:
     @property
     def kept_bytes(self) -> int:
         """What is kept here for the client, beside an entry for each answer owed."""
-        kept = self.state.kept_bytes
-        for walk in (self.requests.walk, self.responses.walk):
-            if walk is not None and walk.sizes:
-                kept += len(walk.sizes) * TOPIC_SIZE_BYTES
-        return kept
+        return self.state.kept_bytes + self.requests.kept_bytes + self.responses.kept_bytes
 
     def take_question(self) -> Question | None:
         """Give a request that the shell is to answer with `answered`, once."""

@@ -5,6 +5,7 @@ import pytest
 from protocol.api import CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS
 from protocol.messages.walk import TOPIC_SIZE_BYTES
 from proxy.channel import Shared
+from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from quotas.definitions import Definitions
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, Engine, EngineOptions
 from quotas.entities import DEFAULT, Entity
@@ -69,6 +70,18 @@ def test_topics_of_a_request_count_until_the_broker_has_answered() -> None:
     assert talk.channel.kept_bytes == len(asked) + 2 * 512
     talk.orders("broker", 0, answer(CREATE_TOPICS, STRICT, [("one", 0), ("two", 0)]))
     assert talk.channel.kept_bytes == 0
+
+
+def test_frame_that_is_parsed_elsewhere_counts_until_its_result_is_taken() -> None:
+    side = dialogue().channel.requests
+    frame = bytes(AT_ONCE_BYTES_MAX + 1)
+    assert side.parse(len, frame) is None
+    assert side.kept_bytes == len(frame)
+    job = side.take_job()
+    assert job is not None
+    job.run()
+    assert side.kept_bytes == 25 * len(frame)
+    assert (side.parse(len, frame), side.kept_bytes) == (len(frame), 0)
 
 
 def test_topics_count_while_a_frame_that_names_them_is_walked() -> None:
