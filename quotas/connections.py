@@ -12,12 +12,12 @@ counts (max.connections, max.connections.per.ip); Sluice's own is limits.connect
 from typing import Final, NamedTuple
 
 from quotas.engine import GATEWAY, Engine
+from quotas.footprint import ADDRESS_BYTES
 from quotas.rate import SampledRate
 
 __all__ = ["ADDRESSES_MAX", "ConnectionRates", "Verdict"]
 
 ADDRESSES_MAX: Final = 20_000  # remembered at a time; the one that came longest ago is forgotten first
-ADDRESS_BYTES: Final = 1536  # what one takes in memory, its windows included
 _FORGET_AT_ONCE: Final = 2  # looked at with each connection: more than are added
 
 

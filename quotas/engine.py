@@ -19,6 +19,7 @@ from dataclasses import replace
 from sys import getsizeof
 from typing import Final, NamedTuple
 
+from quotas import footprint
 from quotas.client_bandwidth import FETCH, PRODUCE, Throttle
 from quotas.client_quota import ClientQuota
 from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Definitions
@@ -37,15 +38,6 @@ EXPIRE_MS: Final = 3_600_000  # Kafka's sensors live as long
 EXPIRE_AT_ONCE: Final = 1_000  # looked at in one call, about a millisecond's work
 EXPIRE_SOON_MS: Final = 60_000  # where room is short; never before all windows are empty
 _LOOKED_AT_FOR_ROOM: Final = 16  # clients that one new client may displace
-
-# What things take in memory, measured with all objects that belong to them (Python 3.11, 64 bits): a client without
-# its names, the limiter of one direction, of requests, of mutations; a topic with its limiter and its name.
-CLIENT_BYTES: Final = 1024
-LIMITER_BYTES: Final = 1792
-REQUEST_LIMITER_BYTES: Final = 2048
-MUTATION_LIMITER_BYTES: Final = 1024
-TOPIC_BYTES: Final = 2560
-USER_CONNECTIONS_BYTES: Final = 640
 
 
 __all__ = [
@@ -184,10 +176,10 @@ class Engine:
         """What clients take in memory, with all that limits them."""
         return (
             self._names_bytes
-            + len(self._clients) * CLIENT_BYTES
-            + len(self._limiters) * LIMITER_BYTES
-            + len(self.requests) * REQUEST_LIMITER_BYTES
-            + len(self.mutations) * MUTATION_LIMITER_BYTES
+            + len(self._clients) * footprint.CLIENT_BYTES
+            + len(self._limiters) * footprint.LIMITER_BYTES
+            + len(self.requests) * footprint.REQUEST_LIMITER_BYTES
+            + len(self.mutations) * footprint.MUTATION_LIMITER_BYTES
         )
 
     @property
@@ -195,8 +187,8 @@ class Engine:
         """What all that is told apart takes in memory: clients, topics, users."""
         return (
             self.client_bytes
-            + len(self.topics) * TOPIC_BYTES
-            + len(self.connections) * USER_CONNECTIONS_BYTES
+            + len(self.topics) * footprint.TOPIC_BYTES
+            + len(self.connections) * footprint.USER_CONNECTIONS_BYTES
         )
 
     def views(self, now_ms: int) -> Iterator[QuotaView]:

@@ -49,6 +49,7 @@ STEPS_MAX: Final = 1500
 # topic's name.
 TOPICS_MAX: Final = 1000
 NAME_BYTES_MAX: Final = 249
+TOPIC_SIZE_BYTES: Final = 512  # what a topic takes in memory while a frame that names it is walked
 OTHER_TOPICS: Final = b""
 
 _STEPS: Final = range(STEPS_MAX)

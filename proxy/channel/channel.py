@@ -62,7 +62,7 @@ class Channel:
     @property
     def kept_bytes(self) -> int:
         """What is kept here for the client, beside an entry for each answer owed."""
-        return self.state.kept_bytes
+        return self.state.kept_bytes + self.requests.kept_bytes + self.responses.kept_bytes
 
     def take_question(self) -> Question | None:
         """Give a request that the shell is to answer with `answered`, once."""

@@ -28,6 +28,10 @@ __all__ = ["AGAIN", "AT_ONCE_BYTES_MAX", "Job"]
 AT_ONCE_BYTES_MAX: Final = 16 * 1024
 
 
+# A frame that is parsed takes so many times the memory of its bytes: four bytes may become a tuple of two.
+_PARSED_TIMES: Final = 24
+
+
 class Job:
     """One function and its arguments, and in the end its result.
 
@@ -50,8 +54,9 @@ class Job:
 
     @property
     def kept_bytes(self) -> int:
-        """How long the frame is that it keeps."""
-        return len(self._arguments[0]) if self._arguments else 0
+        """What it takes in memory: the frame, its first argument; once it is done, what became of it too."""
+        size = sum(len(argument) for argument in self._arguments if isinstance(argument, bytes))
+        return size * (1 + _PARSED_TIMES) if self.done else size
 
     def run(self) -> None:
         """Run the function, in whatever thread; nothing is raised."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from protocol import header
 from protocol.errors import TruncatedError
-from protocol.messages.walk import Walk
+from protocol.messages.walk import TOPIC_SIZE_BYTES, Walk
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
 from proxy.channel.parsing import AGAIN, AT_ONCE_BYTES_MAX, Job
@@ -189,6 +189,14 @@ class Side(ABC):
         """Order to be shown the rest again in the loop's next turn: enough was done in this one."""
         self.job = AGAIN
         return self.wait(0, held=False)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What takes memory here beside the frame: a copy that is to be parsed, or what became of it; and a walk."""
+        kept = 0 if self._parsing is None else self._parsing.kept_bytes
+        if self.walk is not None and self.walk.sizes:
+            kept += len(self.walk.sizes) * TOPIC_SIZE_BYTES
+        return kept
 
     def take_job(self) -> Job | None:
         """Give what the shell has to do before it shows the rest again, once."""

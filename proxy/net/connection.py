@@ -212,6 +212,7 @@ class Connection:
         elif job is not None:
             host, _, _ = self.peer.rpartition(":")
             self._shared.worker.submit(host, job.kept_bytes, job.run, partial(self._go_on, pump))
+            self._count_channel()
 
     def _go_on(self, pump: Pump, done: bool) -> None:
         """A job is done, or there are too many before it; the client may be gone, or muted by now."""

@@ -19,6 +19,7 @@ from proxy.channel import PASS, REPLACE, WAIT, Side
 from proxy.net.shared import Shared
 from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer
 from proxy.net.stream import Stream
+from proxy.net.tls_socket import RECORD_KEPT_BYTES
 
 __all__ = ["Owner", "Pump"]
 
@@ -154,6 +155,8 @@ class Pump(Splicer):
         try:
             count = self._recv_into(self._view, self._read_bytes)
         except (BlockingIOError, InterruptedError):
+            # OpenSSL keeps the part of a record that is here.
+            self._count_kept(RECORD_KEPT_BYTES * self._encrypted)
             return
         except OSError as error:
             self._owner.failed(self, error)
@@ -226,15 +229,26 @@ class Pump(Splicer):
         Raises:
             OSError: the destination has failed.
         """
-        if side.insert:
-            self._send(side.insert, len(side.insert), 0, ours=True)
+        insert = side.insert
+        if insert and self._unsent is not None:
+            self._write_behind(self._unsent, insert)
+        elif insert:
+            try:
+                sent = self._send_now(insert, 0)
+            except (BlockingIOError, InterruptedError):
+                sent = 0
+            if sent < len(insert):
+                self._write_later(memoryview(insert)[sent:])  # not copied: it stays as it is
         return bool(side.drop or side.unseen or self._unsent is None)
 
-    def _count_kept(self) -> None:
-        """Tell the owner how much is kept here by now; this may close the connection."""
+    def _count_kept(self, size: int = 0) -> None:
+        """Tell the owner how much is kept by now, `size` bytes elsewhere included; it may close the connection."""
         kept, unsent = self._kept, self._unsent
-        size = 0 if kept is None else kept.__alloc__()
+        if kept is not None:
+            size += kept.__alloc__()
         if unsent is not None:
+            if self._encrypted:
+                size += RECORD_KEPT_BYTES
             size += unsent.__alloc__() if isinstance(unsent, bytearray) else getsizeof(unsent.obj)
         if size < _COUNTED_BYTES_MIN:
             size = 0
@@ -243,32 +257,33 @@ class Pump(Splicer):
             self._counted = size
             self._owner.kept(change)
 
-    def _send(
-        self, data: memoryview | bytes | bytearray, count: int, flags: int, *, ours: bool = False
-    ) -> None:
+    def _send(self, data: memoryview, count: int, flags: int) -> None:
         """Write the `count` bytes of `data`, or keep for when the destination can take them.
-
-        Args:
-            ours: whether `data` stays as it is, so that what is not written at once need not be copied.
 
         Raises:
             OSError: the destination has failed.
         """
-        unsent = self._unsent
-        if unsent is not None:
-            if not isinstance(unsent, bytearray):
-                self._unsent = unsent = bytearray(unsent)
-            unsent += data
+        if self._unsent is not None:
+            self._write_behind(self._unsent, data)
             return
         try:
             sent = self._send_now(data, flags)
         except (BlockingIOError, InterruptedError):
             sent = 0
-        if sent == count:
-            return
+        if sent != count:
+            self._write_later(bytearray(data[sent:]))
+
+    def _write_behind(self, unsent: bytearray | memoryview, data: memoryview | bytes | bytearray) -> None:
+        """Write behind what already waits for the destination."""
+        if not isinstance(unsent, bytearray):
+            self._unsent = unsent = bytearray(unsent)
+        unsent += data
+
+    def _write_later(self, unsent: bytearray | memoryview) -> None:
+        """Write when the destination takes more."""
+        self._unsent = unsent
         if self.dst is not None:
             self._shared.loop.add_writer(self.dst_fd, self._on_writable)
-        self._unsent = memoryview(data)[sent:] if ours else bytearray(data[sent:])
         self.update_reading()
         if self.dst is None:
             self._owner.unconnected()

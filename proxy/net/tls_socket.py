@@ -12,9 +12,10 @@ from typing import Final
 
 from proxy.net.stream import Buffer
 
-__all__ = ["RECORD_BYTES_MAX", "TlsSocket"]
+__all__ = ["RECORD_BYTES_MAX", "RECORD_KEPT_BYTES", "TlsSocket"]
 
 RECORD_BYTES_MAX: Final = 16 * 1024  # of one record, decrypted (RFC 8446 §5.1)
+RECORD_KEPT_BYTES: Final = 17 * 1024  # what OpenSSL takes for one that is not all here, or not all written
 
 _WANTS: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 

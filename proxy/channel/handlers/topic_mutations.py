@@ -49,6 +49,8 @@ _CHARGED_AHEAD_MAX: Final = 10_000
 
 # Topics that are compared with what the broker did of them in one turn of the loop: 1 to 2 us each.
 _SETTLED_AT_ONCE: Final = 1000
+# What a topic of a request takes in memory beside its bytes in the frame.
+_TOPIC_BYTES: Final = 512
 
 
 @dataclass(slots=True)
@@ -61,6 +63,7 @@ class _Charged:
         rejected: the same where that is enforced: those topics were not forwarded. Else none.
         read: the answer, as `read_merged` has it, once it was read.
         settled: how many topics were compared with it.
+        kept_bytes: what it takes in memory, as it is counted.
     """
 
     key: int
@@ -72,6 +75,7 @@ class _Charged:
     strict: bool
     read: tuple[int, Sequence[answers.TopicAnswer | None], bytes] | None = None
     settled: int = 0
+    kept_bytes: int = 0
 
 
 def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
@@ -189,6 +193,8 @@ def _forward(
         return side.replace(len(frame), b"")
     state.in_flight.append((correlation_id, _answer, version, charged))
     state.mutations_owed += 1
+    charged.kept_bytes = len(frame) + len(asked.topics) * _TOPIC_BYTES
+    state.kept_bytes += charged.kept_bytes
     if not rejected:
         return 0
     kept = [topic for index, topic in enumerate(asked.topics) if index not in rejected]
@@ -227,6 +233,7 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     if not _settle(state, charged, became, now_ms):
         return side.next_turn()
     state.mutations_owed -= 1
+    state.kept_bytes -= charged.kept_bytes
     throttle_ms = throttle.throttle_ms(now_ms) if rejected or not charged.strict else 0
     if throttle_ms and not throttle.enforcing:
         throttle.told(throttle_ms)

@@ -6,16 +6,9 @@ from dataclasses import replace
 import pytest
 
 from quotas.definitions import Definitions, StaticQuotas
-from quotas.engine import (
-    CLIENT_BYTES,
-    CLIENT_ID_CHARACTERS_MAX,
-    EXPIRE_MS,
-    EXPIRE_SOON_MS,
-    LIMITER_BYTES,
-    OTHER,
-    Engine,
-)
+from quotas.engine import CLIENT_ID_CHARACTERS_MAX, EXPIRE_MS, EXPIRE_SOON_MS, OTHER, Engine
 from quotas.entities import DEFAULT, Entity
+from quotas.footprint import CLIENT_BYTES, LIMITER_BYTES
 from quotas.options import EngineOptions, Policy
 
 MB = 1_000_000

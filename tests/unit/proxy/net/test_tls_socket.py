@@ -1,10 +1,13 @@
 """Bytes through TLS on one side or on both are the bytes that were sent, in whatever pieces they come."""
 
 import asyncio
+import os
 import ssl
 
 import pytest
 
+from proxy.config.options import LimitOptions
+from proxy.net.tls_socket import RECORD_KEPT_BYTES
 from tests.support.frames import LIST_OFFSETS, answer, produce, request
 from tests.unit.proxy.net.rig import SECONDS_MAX, until
 from tests.unit.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
@@ -127,3 +130,27 @@ async def test_bytes_that_are_no_record_end_the_connection_under_their_own_cause
         raw.close()
         await until(lambda: not rig.connections, "the connection has ended")
         assert rig.stats.errors == {"client_tls": 1}
+
+
+async def test_part_of_a_record_counts_as_kept_until_the_rest_is_here(papers: Papers) -> None:
+    async with site(papers, clients=True, brokers=False).running() as rig:
+        client, broker = await joined(rig, papers.client_context())
+        assert rig.shared.kept.bytes == 0
+        # The head of a record of 16 KiB, and a little of it.
+        os.write(client[1].get_extra_info("socket").fileno(), bytes.fromhex("1703034000") + bytes(100))
+        await until(lambda: rig.shared.kept.bytes == RECORD_KEPT_BYTES, "it is counted")
+        client[1].transport.abort()
+        broker[1].transport.abort()
+        await until(lambda: not rig.connections, "the connection has ended")
+        assert rig.shared.kept.bytes == 0
+
+
+async def test_many_parts_of_records_stay_within_the_budget(papers: Papers) -> None:
+    limits = LimitOptions(kept_bytes_max=1024 * 1024)
+    async with TlsRig(papers.listener(), limits=limits).running() as rig:
+        for number in range(1, 65):
+            client = await rig.client(papers.client_context())
+            await until(lambda wanted=number: rig.stats.handshakes["client"] == wanted, "it is let in")  # type: ignore[misc]  # a default
+            os.write(client[1].get_extra_info("socket").fileno(), bytes.fromhex("1703034000") + bytes(100))
+        await until(lambda: rig.stats.errors["kept_bytes"] >= 4, "64 x 17 KiB are more than 1 MiB")
+        assert rig.shared.kept.bytes <= 1024 * 1024

@@ -1,0 +1,313 @@
+"""What 10,000 connections that do their worst can make a proxy keep: resident memory against its bound (issue 14).
+
+    python -m tests.hostile.memory --connections 10000
+
+A scripted broker and the clients are this process, the proxy is one of its own; each has a descriptor or two for each
+connection. Of the connections a fifth each
+
+    idle         has had one request answered, and does nothing
+    half sent    sends a part of a request that is seen whole
+    sessions     sends throttled incremental Fetches, with the longest entries that are kept, and longer ones
+    unread       asks for all quotas and reads no answer
+    names        sends long client ids, and as many as a connection may have
+
+Who is closed connects again, for as many rounds as are asked for. The bound is what the issue asks for:
+
+    (start + connections x one that is idle + limits.kept_bytes_max) x 1.2
+"""
+
+import argparse
+import contextlib
+import re
+import resource
+import select
+import socket
+import ssl
+import struct
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from protocol.api import ALTER_CLIENT_QUOTAS, METADATA
+from protocol.messages.client_quotas_calls import describe_request
+from protocol.primitives import count_bytes
+from tests.bench.process import resident_kib
+from tests.cluster import HOST
+from tests.support.certificates import Authority
+from tests.support.frames import LIST_OFFSETS, fetch, filler, frame, request
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+
+MIB: Final = 1024 * 1024
+BUDGET: Final = 256 * MIB
+QUOTA_ENTITIES: Final = 5_000
+IDLE_MEASURED: Final = 1_000
+SLACK: Final = 1.2
+_ROUND_SECONDS_MAX: Final = 25.0
+_QUIET_SECONDS: Final = 1.0  # without progress a round is over
+_REPLY: Final = filler(60)
+
+PLAIN: Final = request(LIST_OFFSETS, 7, size=100)
+KINDS: Final = ("idle", "half sent", "sessions", "unread", "names")
+
+
+class Broker:
+    """Answers every request with something, and Metadata with itself."""
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server((HOST, 0), backlog=4096)
+        self.bootstrap = f"{HOST}:{self._listener.getsockname()[1]}"
+        self._poll = select.epoll()
+        self._poll.register(self._listener, select.EPOLLIN)
+        self._peers: dict[int, tuple[socket.socket, bytearray]] = {}
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End it, and all its connections."""
+        self._stopping = True
+        self._thread.join()
+        for peer, _ in self._peers.values():
+            peer.close()
+        self._listener.close()
+
+    def _run(self) -> None:
+        while not self._stopping:
+            for descriptor, _ in self._poll.poll(0.1):
+                if descriptor == self._listener.fileno():
+                    peer, _address = self._listener.accept()
+                    self._peers[peer.fileno()] = (peer, bytearray())
+                    self._poll.register(peer, select.EPOLLIN)
+                else:
+                    with contextlib.suppress(OSError):
+                        self._serve(*self._peers[descriptor])
+
+    def _serve(self, peer: socket.socket, unread: bytearray) -> None:
+        data = peer.recv(1 << 20)
+        if not data:
+            self._poll.unregister(peer)
+            del self._peers[peer.fileno()]
+            peer.close()
+            return
+        unread += data
+        while len(unread) >= 12 and len(unread) >= 4 + (length := int.from_bytes(unread[:4], "big")):
+            key, _, correlation_id = struct.unpack_from(">hhi", unread, 4)
+            del unread[: 4 + length]
+            body = self._metadata() if key == METADATA else _REPLY
+            peer.send(frame(struct.pack(">i", correlation_id) + body))
+
+    def _metadata(self) -> bytes:
+        """Version 1: this broker, the controller, no topics."""
+        host, port = self.bootstrap.encode().split(b":")
+        me = struct.pack(">ih", 1, len(host)) + host + struct.pack(">ih", int(port), -1)
+        return struct.pack(">i", 1) + me + struct.pack(">ii", 1, 0)
+
+
+def proxy(broker: Broker, directory: Path, *, tls: bool = False) -> SluiceProcess:
+    """A gateway with a budget, a consumers' quota that nobody is within, and quotas to ask for."""
+    directory.mkdir()
+    listener: dict[str, object] = {}
+    settings = SluiceSettings(
+        broker.bootstrap,
+        client_quotas={
+            f"client-{number:05d}": {"producer_byte_rate": 1e9} for number in range(QUOTA_ENTITIES)
+        }
+        | {"throttled": {"consumer_byte_rate": 1}},
+        quotas={"mute_seconds_max": 1},
+        sections={"limits": {"kept_bytes_max": BUDGET, "connections_max": 100_000}},
+        listener=listener,
+    )
+    path = settings.write(directory)
+    if tls:
+        issued = Authority.make(directory, "servers").issue("sluice")
+        text = path.read_text()
+        table = f'[listeners.tls]\ncert_file = "{issued.cert_file}"\nkey_file = "{issued.key_file}"\n'
+        path.write_text(text.replace("[quotas]", table + "[quotas]", 1))
+    return SluiceProcess(["--config", str(path)], settings.ports, directory)
+
+
+def requests_of(kind: str, number: int) -> bytes:
+    """All that one connection sends."""
+    if kind == "half sent":
+        return request(ALTER_CLIENT_QUOTAS, 1, size=4 * MIB - 4)[: MIB // 2]
+    if kind == "sessions":
+        worst = b"".join(throttled(number * 10 + session, 150, 200) for session in range(8))
+        return worst + throttled(number * 10 + 9, 4, 30_000)
+    if kind == "unread":
+        strict = bool(number & 1)
+        asked = describe_request([], strict=False, correlation_id=1, client_id="u", version=1)
+        other = describe_request(
+            [("client-id", 2, None)], strict=strict, correlation_id=1, client_id="u", version=1
+        )
+        return (asked + other) * 2
+    if kind == "names":
+        long = (f"{number}-{name}".ljust(32_000, "x") for name in range(4))
+        short = (f"{number}-{name}".ljust(1_000, "x") for name in range(28))
+        return b"".join(request(LIST_OFFSETS, 7, client_id=name) for name in (*long, *short))
+    return PLAIN
+
+
+def throttled(session_id: int, partitions: int, tag_bytes: int) -> bytes:
+    """An incremental Fetch of so many partitions, each with a tag section of so many bytes."""
+    tags = b"\1\0" + count_bytes(tag_bytes - 1, True) + bytes(tag_bytes)
+    entries = b"".join(struct.pack(">i", index) + bytes(28) + tags for index in range(partitions))
+    topics = b"\2" + b"\2t" + count_bytes(partitions, True) + entries + b"\0" + b"\1" + b"\1\0"
+    return fetch(12, client_id="throttled", session_id=session_id, session_epoch=5, topics=topics)
+
+
+class Crowd:
+    """The hostile connections."""
+
+    def __init__(self, port: int, connections: int) -> None:
+        self._port = port
+        self._count = connections
+        self._open: dict[int, socket.socket] = {}
+        self._pending: dict[int, memoryview] = {}
+        self.opened = 0
+
+    def round(self) -> None:
+        """Open those that are missing, and send until nothing goes any more."""
+        for number in range(self._count):
+            if number not in self._open:
+                self._connect(number)
+            if number % 100 == 99:
+                self._send_all()
+        deadline = time.monotonic() + _ROUND_SECONDS_MAX
+        moved = time.monotonic()
+        while self._pending and time.monotonic() < deadline and time.monotonic() - moved < _QUIET_SECONDS:
+            if self._send_all():
+                moved = time.monotonic()
+            time.sleep(0.02)
+
+    def closed(self) -> int:
+        """Notice who was closed, and how many."""
+        poll = select.poll()
+        numbers = {sock.fileno(): number for number, sock in self._open.items()}
+        for descriptor in numbers:
+            poll.register(descriptor, select.POLLRDHUP)
+        gone = [numbers[descriptor] for descriptor, _ in poll.poll(0)]
+        for number in gone:
+            self._open.pop(number).close()
+            self._pending.pop(number, None)
+        return len(gone)
+
+    def close(self) -> None:
+        """Close all."""
+        for sock in self._open.values():
+            sock.close()
+        self._open.clear()
+
+    def _connect(self, number: int) -> None:
+        sock = socket.create_connection((HOST, self._port))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sock.setblocking(False)
+        self._open[number] = sock
+        self._pending[number] = memoryview(requests_of(KINDS[number % len(KINDS)], number))
+        self.opened += 1
+
+    def _send_all(self) -> int:
+        moved = 0
+        for number, data in list(self._pending.items()):
+            try:
+                sent = self._open[number].send(data[: 1 << 16])
+            except BlockingIOError:
+                continue
+            except OSError:
+                sent = len(data)
+            moved += sent
+            if sent == len(data):
+                del self._pending[number]
+            else:
+                self._pending[number] = data[sent:]
+        return moved
+
+
+def idle_kib(broker: Broker, directory: Path, count: int, *, tls: bool) -> float:
+    """What one idle connection costs."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with proxy(broker, directory, tls=tls) as sluice, contextlib.ExitStack() as stack:
+        figures = []
+        for _ in range(2):  # the first ones find what is made once
+            for _ in range(count // 2):
+                sock: socket.socket = socket.create_connection((HOST, sluice.ports.bootstrap))
+                stack.callback(sock.close)
+                if tls:
+                    sock = context.wrap_socket(sock)
+                    stack.callback(sock.close)
+                sock.sendall(PLAIN)
+                sock.recv(1000)
+            figures.append(resident_kib(sluice.process_id))
+        return (figures[1] - figures[0]) / (count // 2)
+
+
+def peak_kib(process_id: int) -> int:
+    """The most memory that was ever resident."""
+    for line in Path(f"/proc/{process_id}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1])
+    raise RuntimeError("no VmHWM")
+
+
+def metrics(sluice: SluiceProcess) -> str:
+    """All that it counts."""
+    return sluice.get("/metrics")[1]
+
+
+def lines(connections: int, rounds: int) -> Iterator[str]:
+    """Measure, and tell line by line."""
+    broker = Broker()
+    with tempfile.TemporaryDirectory(prefix="memory-") as made:
+        directory = Path(made)
+        plain = idle_kib(broker, directory / "plain", IDLE_MEASURED, tls=False)
+        secured = idle_kib(broker, directory / "tls", IDLE_MEASURED, tls=True)
+        yield f"one idle connection: {plain:.1f} KiB plain, {secured:.1f} KiB with TLS"
+        with proxy(broker, directory / "worst") as sluice:
+            start = resident_kib(sluice.process_id)
+            crowd = Crowd(sluice.ports.bootstrap, connections)
+            for number in range(1, rounds + 1):
+                began = time.monotonic()
+                crowd.round()
+                closed = crowd.closed()
+                yield (
+                    f"round {number}: {time.monotonic() - began:.0f} s, {closed} closed, "
+                    f"{resident_kib(sluice.process_id) / 1024:.0f} MiB resident, "
+                    f"{sluice.metric('sluice_kept_bytes') / MIB:.0f} MiB kept"
+                )
+            peak = peak_kib(sluice.process_id)
+            causes = re.findall(
+                r'^sluice_connection_errors_total{cause="(\w+)"} (\d+)', metrics(sluice), re.MULTILINE
+            )
+            crowd.close()
+            bound = (start + connections * plain + BUDGET / 1024) * SLACK
+            yield f"start {start / 1024:.0f} MiB, peak {peak / 1024:.0f} MiB, bound {bound / 1024:.0f} MiB"
+            ends = ", ".join(f"{count} as {cause}" for cause, count in causes)
+            yield f"{crowd.opened} connections opened, closed {ends or 'none'}"
+            yield "within its bound" if peak <= bound else "OVER ITS BOUND"
+    broker.close()
+
+
+def main() -> int:
+    """Run it; 1 where memory went over its bound."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--connections", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    last = ""
+    for last in lines(arguments.connections, arguments.rounds):
+        print(last, flush=True)
+    return 0 if last == "within its bound" else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

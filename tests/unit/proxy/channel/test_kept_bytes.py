@@ -1,0 +1,93 @@
+"""What a channel counts as kept for its client, and that nothing of it is left when it is over."""
+
+import pytest
+
+from protocol.api import CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS
+from protocol.messages.walk import TOPIC_SIZE_BYTES
+from proxy.channel import Shared
+from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from quotas.definitions import Definitions
+from quotas.engine import CLIENT_ID_CHARACTERS_MAX, Engine, EngineOptions
+from quotas.entities import DEFAULT, Entity
+from tests.support.frames import LIST_OFFSETS, produce_to, request
+from tests.support.mutation_frames import answer, create
+from tests.support.playbook import Playbook, channel_machine
+
+STRICT = 7
+
+
+def dialogue(entity: Entity | None = None, **limits: float) -> Playbook:
+    definitions = Definitions({} if entity is None else {entity: limits})
+    return Playbook(channel_machine(Engine(EngineOptions(), definitions)))
+
+
+def test_answer_made_here_counts_until_it_is_given() -> None:
+    talk = dialogue()
+    state = talk.channel.state
+    state.answer_here(1, 0, b"answer")
+    state.answer_here(2, 0, b"another")
+    assert talk.channel.kept_bytes == 6 + 7
+    talk.orders("broker", 0, b"")
+    assert talk.channel.kept_bytes == 0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_question_counts_until_its_answer_does(shared: bool) -> None:
+    talk = dialogue()
+    state = talk.channel.state
+    asked = request(DESCRIBE_CLIENT_QUOTAS, 1, size=200)
+    object.__setattr__(state.settings, "answers_quotas", True)
+    talk.orders("client", 0, asked)
+    assert talk.channel.kept_bytes == len(asked)
+    talk.channel.answered(Shared(b"12345678", memoryview(b"the rest")) if shared else b"12345678the rest")
+    assert talk.channel.kept_bytes == 16
+    talk.orders("broker", 0, b"")
+    assert (talk.channel.kept_bytes, len(state.in_flight)) == (0, 0)
+
+
+def test_further_client_ids_count_by_their_length() -> None:
+    talk = dialogue()
+    talk.orders("client", 0, request(LIST_OFFSETS, 7, client_id="first"))
+    assert talk.channel.kept_bytes == 0, "what every connection has is not counted"
+    talk.orders("client", 0, request(LIST_OFFSETS, 7, client_id="x" * 1000))
+    assert 1000 < talk.channel.kept_bytes < 2000
+    talk.channel.close(0)
+    assert talk.channel.kept_bytes == 0
+
+
+def test_client_ids_that_are_too_long_are_one() -> None:
+    talk = dialogue()
+    for number in range(100):
+        name = str(number).ljust(CLIENT_ID_CHARACTERS_MAX + 1, "x")
+        talk.orders("client", 0, request(LIST_OFFSETS, 7, client_id=name))
+    assert talk.channel.kept_bytes == 0
+
+
+def test_topics_of_a_request_count_until_the_broker_has_answered() -> None:
+    talk = dialogue(Entity(client_id=DEFAULT), controller_mutation_rate=1000)
+    asked = create(STRICT, {"one": 1, "two": 1})
+    talk.orders("client", 0, asked)
+    assert talk.channel.kept_bytes == len(asked) + 2 * 512
+    talk.orders("broker", 0, answer(CREATE_TOPICS, STRICT, [("one", 0), ("two", 0)]))
+    assert talk.channel.kept_bytes == 0
+
+
+def test_frame_that_is_parsed_elsewhere_counts_until_its_result_is_taken() -> None:
+    side = dialogue().channel.requests
+    frame = bytes(AT_ONCE_BYTES_MAX + 1)
+    assert side.parse(len, frame) is None
+    assert side.kept_bytes == len(frame)
+    job = side.take_job()
+    assert job is not None
+    job.run()
+    assert side.kept_bytes == 25 * len(frame)
+    assert (side.parse(len, frame), side.kept_bytes) == (len(frame), 0)
+
+
+def test_topics_count_while_a_frame_that_names_them_is_walked() -> None:
+    talk = dialogue(Entity(topic=DEFAULT), producer_byte_rate=1e9)
+    asked = produce_to(9, {"a": [100], "b": [100], "c": [10_000]})
+    talk.orders("client", 0, asked[:-5_000])
+    assert talk.channel.kept_bytes == 2 * TOPIC_SIZE_BYTES, "the third one is under way"
+    talk.orders("client", 0, asked[-5_000:])
+    assert talk.channel.kept_bytes == 0
