@@ -6,6 +6,7 @@ a request; what is not said otherwise is 11,989 of records, so 12,000 in all: 2 
 """
 
 import struct
+from uuid import UUID
 
 import pytest
 
@@ -39,6 +40,7 @@ from tests.support.playbook import (
     channel_machine,
     gateway_address,
 )
+from tests.support.share_frames import share_fetch
 
 OVER = {"t": [11_989]}
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
@@ -230,12 +232,13 @@ def test_share_fetch_is_charged_too() -> None:
     quotas = engine(key=FETCH)
     quotas.topics.names.learn(topic_id("t"), "t")
     talk = limited(quotas, gateway=False)
-    asked = request(SHARE_FETCH, 1, size=60)
+    asked = request(SHARE_FETCH, 1, share_fetch(UUID(bytes=topic_id("t")), [0], version=1))
     # Throttle time, error, no message, lock timeout; one topic, one partition: index, error, no message twice, leader.
     body = struct.pack(">ixihxi", 1, 0, 0, 0) + b"\2" + topic_id("t") + b"\2"
     body += struct.pack(">ihxhxiix", 0, 0, 0, 0, 0) + bytes((0xE1, 0x5D)) + bytes(12_000)
     body += b"\1" + b"\0" + b"\0" + b"\1" + b"\0"  # acquired ranges, tags of both, endpoints, tags
     talk.client(0, asked, Pass(asked))
+    talk.client(0, asked, Wait(0))  # one at a time, since only its answer tells whose bytes it holds
     talk.broker(0, frame(body), Pass(frame(body)))
     assert 2000 < talk.channel.mute_left_ms(0) < 2100
 
