@@ -29,10 +29,10 @@ _VERSIONS: Final = range(1, 3)
 # Session epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size.
 _NUMBERS: Final = Struct(">6i")
 _WAIT_AT: Final = 4
-_MIN_BYTES_AT: Final = 8
 _MAX_RECORDS_AT: Final = 16
 _INT32: Final = Struct(">i")
 _TWO_INT32: Final = Struct(">ii")
+_THREE_INT32: Final = Struct(">iii")
 _ACQUIRE_MODE_SINCE: Final = 2
 _FINAL_EPOCH: Final = -1
 # Partitions that are looked at for acknowledgements: 2 ms. A request with more is taken for one that has some.
@@ -47,8 +47,9 @@ class ShareFetchFields(NamedTuple):
         acknowledges: whether it acknowledges, renews, or ends its session: whatever it may bring, it is to pass.
     """
 
-    max_bytes: int
+    max_wait_ms: int
     min_bytes: int
+    max_bytes: int
     numbers_at: int
     acknowledges: bool
 
@@ -72,19 +73,19 @@ def read_fetch(buf: Buffer, body_pos: int, end: int, version: int) -> ShareFetch
     """
     numbers_at = skip_string(buf, skip_string(buf, body_pos, end, True), end, True)
     pos = skip(numbers_at, _NUMBERS.size, end)
-    epoch, _, min_bytes, max_bytes, _, _ = _NUMBERS.unpack_from(buf, numbers_at)
+    epoch, max_wait_ms, min_bytes, max_bytes, _, _ = _NUMBERS.unpack_from(buf, numbers_at)
     renews = False
     if version >= _ACQUIRE_MODE_SINCE:
         pos = skip(pos, 2, end)
         renews = bool(buf[pos - 1])
     acknowledges = epoch == _FINAL_EPOCH or renews or _acknowledges(buf, pos, end)
-    return ShareFetchFields(max_bytes, min_bytes, numbers_at, acknowledges)
+    return ShareFetchFields(max_wait_ms, min_bytes, max_bytes, numbers_at, acknowledges)
 
 
-def limit(buf: bytearray, fields: ShareFetchFields, max_bytes: int) -> None:
-    """Have it ask for at most so many bytes."""
-    at = fields.numbers_at + _MIN_BYTES_AT
-    _TWO_INT32.pack_into(buf, at, min(fields.min_bytes, max_bytes), max_bytes)
+def limit(buf: bytearray, fields: ShareFetchFields, max_bytes: int, max_wait_ms: int) -> None:
+    """Have it ask for at most so many bytes, and wait no longer."""
+    min_bytes = min(fields.min_bytes, max_bytes)
+    _THREE_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, max_wait_ms, min_bytes, max_bytes)
 
 
 def leave_no_room(buf: bytearray, fields: ShareFetchFields) -> None:

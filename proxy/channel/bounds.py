@@ -30,6 +30,8 @@ _MIB: Final = 1024 * 1024
 FRONT_BYTES_MAX: Final = 128 * _KIB
 
 REQUEST_BYTES_MAX: Final[Mapping[int, int]] = {
+    # Where its client, or topics, are limited. 10,000 partitions are 0.1 MB; each run of acknowledged records is 19 B.
+    api.SHARE_FETCH: 2 * _MIB,
     # Where its client is limited, or a session was answered here: 10,000 partitions are 0.4 MB, with long names 0.7.
     api.FETCH: 2 * _MIB,
     # Under a partition mutation quota: whether it creates topics is said behind their names. 10,000 names are 0.3 MB.

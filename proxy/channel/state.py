@@ -87,7 +87,6 @@ class ChannelState:
         kept_bytes: of client ids, answers made here that wait for their turn, and the request that the shell answers.
         question: a request for the shell to answer, which takes it from here.
         shares: whether a ShareFetch or ShareAcknowledge was seen: then a mute is for all but acknowledgements.
-        share_under_way: whether a limited ShareFetch that may bring records is with the broker.
         share_held_until_ms: until when the ShareFetch that comes next waits at its header at most; 0 before that.
         forward: what the shell has to say to the broker, until the requests' side puts it in.
     """
@@ -125,7 +124,6 @@ class ChannelState:
         "sessions",
         "settings",
         "share_held_until_ms",
-        "share_under_way",
         "shares",
         "stats",
         "unmeasured",
@@ -160,7 +158,6 @@ class ChannelState:
         self.measured: Timed | None = None
         self.would_mute_until_ms = 0
         self.shares = False
-        self.share_under_way = False
         self.share_held_until_ms = 0
         self.user = settings.user
         self.authenticated = False

@@ -1,9 +1,9 @@
 """ShareFetch 1-2 and ShareAcknowledge 1-2 (KIP-932).
 
 Behavior: what a ShareFetch brings is charged to the consumer quota like a Fetch, is told in its answer and mutes the
-channel; its max_bytes are cut to what the budget allows, and one is under way on a channel at a time. Unlike a Fetch it
-is never answered here: its session's epoch and its acknowledgements belong to the broker. Over the quota it waits at
-its header until its slot, at most for as long as the longest mute; then it passes without room for records
+channel; its max_bytes are cut to what the budget allows, and one Fetch or ShareFetch is under way at a time. Unlike a
+Fetch it is never answered here: its session's epoch and its acknowledgements belong to the broker. Over the quota it
+waits at its header until its slot, at most for as long as the longest mute; then it passes without room for records
 (max_records 0), which a broker answers at once: it acquires nothing, and the session goes on.
 
 Acknowledgements are not to wait: records that are not acknowledged within their lock (30 s) are delivered again, which
@@ -23,10 +23,12 @@ from protocol.api import API_NAMES, MAX_VERSION, SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.header import REQUEST_HEAD
 from protocol.messages import share
 from protocol.messages.share import ShareFetchFields, ShareWalk
+from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry
 from proxy.channel.side import MORE, PASS, WALK, Side, skip_header_tags
 from proxy.channel.state import ChannelState
+from proxy.channel.topic_sizes import await_answers
 from quotas.decisions import ADMITTED
 
 __all__ = ["acknowledge_request", "fetch_request", "waits_muted"]
@@ -51,16 +53,15 @@ def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
     if not limited and state.mute_until_ms <= now_ms:
         return _owe(state, head, room=False)
     length = head[0]
-    if not side.whole(end - pos, length):
+    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[SHARE_FETCH]):
         return side.order
     fields = _fields(buf, body, pos + 4 + length, head)
     if state.mute_until_ms > now_ms:
         share.leave_no_room(buf, fields)
         return _owe(state, head, room=False)
-    if state.share_under_way:
+    if state.fetch_owed:
         if not fields.acknowledges:
-            state.full = True
-            return side.wait(0, held=False)
+            return await_answers(side)
         share.leave_no_room(buf, fields)
         return _owe(state, head, room=False)
     decision = throttle.fetch(identity.fetch, now_ms)
@@ -72,8 +73,9 @@ def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
         share.leave_no_room(buf, fields)
         return _owe(state, head, room=False)
     max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
-    if max_bytes < fields.max_bytes:
-        share.limit(buf, fields, max_bytes)
+    max_wait_ms = throttle.fetch_max_wait_ms(identity.fetch, fields.max_wait_ms, now_ms)
+    if max_bytes < fields.max_bytes or max_wait_ms < fields.max_wait_ms:
+        share.limit(buf, fields, max_bytes, max_wait_ms)
     return _owe(state, head, room=True)
 
 
@@ -103,7 +105,7 @@ def waits_muted(side: Side, buf: Buffer, pos: int, end: int) -> bool:
         if key == SHARE_ACKNOWLEDGE:
             return False
         if key == SHARE_FETCH:
-            if not side.whole(have, length):
+            if not side.whole(have, length, REQUEST_BYTES_MAX[SHARE_FETCH]):
                 return True
             body = pos + REQUEST_HEAD.size + max(client_id_length, 0)
             if _fields(buf, body, pos + 4 + length, head).acknowledges:
@@ -127,11 +129,11 @@ def _fields(buf: Buffer, body: int, frame_end: int, head: Head) -> ShareFetchFie
 
 
 def _owe(state: ChannelState, head: Head, *, room: bool) -> int:
-    """Owe an answer; with `room` it may hold records of a limited client, and is the only one that may."""
+    """Owe an answer; with `room` it may hold records of a limited client: one at a time may."""
     _, key, version, correlation_id, _ = head
     state.in_flight.append((correlation_id, _answer, version, (key, state.identity, room)))
     state.share_held_until_ms = 0
-    state.share_under_way |= room
+    state.fetch_owed |= room
     return 0
 
 
@@ -143,7 +145,7 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     key, identity, room = entry[3]
     state = side.state
     if room:
-        state.share_under_way = False
+        state.fetch_owed = False
     if key == SHARE_FETCH:
         throttle = identity.quota.fetch
         decision = throttle.fetched(identity.fetch, length - 1, now_ms)
