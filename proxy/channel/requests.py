@@ -181,6 +181,10 @@ class RequestSide(Side):
         if walk.done:
             self.walk = None
             produced(self.state, walk, now_ms, answered=self.walk_answered)
+        elif walk.full:
+            produced(self.state, walk, now_ms, answered=self.walk_answered)
+            self.unseen = SHOWN
+            self.next_turn()
         elif not walk.unseen:
             self.unseen = SHOWN
             if pos < end:

@@ -44,6 +44,27 @@ async def test_names_of_ids_are_learned() -> None:
     assert (names.take_wanted(0), asked.problem) == ([], "")
 
 
+async def test_ids_of_topics_that_have_limits_are_learned_beside_those_that_are_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    questions: list[bytes] = []
+
+    async def answered(_reader: object, _writer: object, question: bytes) -> bytes:
+        questions.append(question)
+        return metadata()
+
+    async with broker(metadata()) as address:
+        asked, names = asker(address)
+        names.limited = lambda: ("orders",)
+        names.name(GONE.bytes, 0)
+        monkeypatch.setattr(topic_ids, "exchange", answered)
+        await asked.ask()
+    assert names.known(KNOWN.bytes) == "orders"
+    by_id, by_name = questions
+    assert (GONE.bytes in by_id, b"orders" in by_id) == (True, False)
+    assert bytes(16) + b"\x07orders" in by_name
+
+
 async def test_next_address_is_asked_where_the_first_is_down() -> None:
     async with broker(metadata()) as address:
         asked, names = asker(unused(), address)
