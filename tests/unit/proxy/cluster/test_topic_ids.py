@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from unittest.mock import Mock
 
 import pytest
 
@@ -49,16 +50,19 @@ async def test_ids_of_topics_that_have_limits_are_learned_beside_those_that_are_
 ) -> None:
     questions: list[bytes] = []
 
+    async def dialled(*_: object) -> tuple[None, Mock]:
+        return None, Mock()
+
     async def answered(_reader: object, _writer: object, question: bytes) -> bytes:
         questions.append(question)
         return metadata()
 
-    async with broker(metadata()) as address:
-        asked, names = asker(address)
-        names.limited = lambda: ("orders",)
-        names.name(GONE.bytes, 0)
-        monkeypatch.setattr(topic_ids, "exchange", answered)
-        await asked.ask()
+    monkeypatch.setattr(topic_ids, "dial", dialled)
+    monkeypatch.setattr(topic_ids, "exchange", answered)
+    asked, names = asker(unused())
+    names.limited = lambda: ("orders",)
+    names.name(GONE.bytes, 0)
+    await asked.ask()
     assert names.known(KNOWN.bytes) == "orders"
     by_id, by_name = questions
     assert (GONE.bytes in by_id, b"orders" in by_id) == (True, False)
