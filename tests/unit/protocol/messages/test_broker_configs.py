@@ -1,5 +1,6 @@
 """Brokers' configs without the addresses in them, as kafka-python writes and reads them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ def config(version: int, name: str, value: str | None) -> Message:
     return made
 
 
-def answer(version: int, configs: dict[str, str | None]) -> bytes:
+def answer(version: int, configs: Mapping[str, str | None]) -> bytes:
     entries = [config(version, name, value) for name, value in configs.items()]
     results = [
         struct(

@@ -212,6 +212,15 @@ def spoken(talk: Playbook, who: str, data: bytes) -> bytes:
     return passed
 
 
+def test_one_fetch_at_a_time_is_with_the_broker_where_topics_are_limited() -> None:
+    quotas = engine(key=FETCH)
+    talk = limited(quotas, gateway=False)
+    asked = fetch(11)
+    talk.client(0, asked * 3, Pass(asked), Wait(0))
+    talk.broker(0, fetched_from(11, OVER), Pass(fetched_from(11, OVER)))
+    assert 2000 < talk.channel.mute_left_ms(0) < 2100
+
+
 JUNK: dict[str, list[int]] = {f"junk-{index}": [] for index in range(1000)}
 
 

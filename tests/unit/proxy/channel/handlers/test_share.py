@@ -44,13 +44,13 @@ def asked(
     *,
     correlation_id: int = 1,
     version: int = 2,
-    **fields: int,
+    **fields: Any,
 ) -> bytes:
     body = share_fetch(TOPIC, partitions, acknowledged, version=version, **fields)
     return request(SHARE_FETCH, version, body, correlation_id=correlation_id)
 
 
-def acknowledging(correlation_id: int = 1, **fields: int) -> bytes:
+def acknowledging(correlation_id: int = 1, **fields: Any) -> bytes:
     return asked({0: [(0, 9)]}, correlation_id=correlation_id, **fields)
 
 
