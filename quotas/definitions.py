@@ -114,7 +114,7 @@ class Definitions:
     as it is now. A new limit counts for clients when `Engine.update` was told.
     """
 
-    __slots__ = ("_codes", "_defaults", "_overrides", "_rates", "_static", "_topics", "_users")
+    __slots__ = ("_codes", "_defaults", "_limited", "_overrides", "_rates", "_static", "_topics", "_users")
 
     def __init__(
         self,
@@ -130,6 +130,7 @@ class Definitions:
         self._codes: dict[str, None] = {}  # in the order of definition
         self._users: dict[str, int] = {}  # how many entities name each
         self._topics: dict[str, int] = dict.fromkeys(TOPIC_KEYS, 0)  # topics that each key limits
+        self._limited: tuple[str, ...] | None = None  # as long as no topic's entry has changed
         self._rates: dict[str, dict[str, float]] = {key: {} for key in _KEYS}
         for entity, values in (entries or {}).items():
             self.put(entity, values, str(entity))
@@ -170,6 +171,7 @@ class Definitions:
         if text not in self._codes and len(self._codes) >= ENTITIES_MAX:
             raise DefinitionError(path, f"more than {ENTITIES_MAX} entities")
         if entity.topic is not None:
+            self._limited = None
             for key in TOPIC_KEYS:
                 self._topics[key] += (key in values) - (text in self._rates[key])
         for key, rates in self._rates.items():
@@ -280,6 +282,18 @@ class Definitions:
     def limits_topics(self, key: str) -> bool:
         """Whether this key limits any topic."""
         return self._topics[key] > 0
+
+    @property
+    def limited_topics(self) -> tuple[str, ...]:
+        """The topics that entries name.
+
+        >>> Definitions({Entity(topic=name): {"producer_byte_rate": 9} for name in (DEFAULT, "a", "b")}).limited_topics
+        ('a', 'b')
+        """
+        if self._limited is None:
+            found = (entity_of(text).topic for text in self._codes) if any(self._topics.values()) else ()
+            self._limited = tuple(name for name in found if isinstance(name, str))
+        return self._limited
 
     def names_topic(self, key: str, topic: str) -> bool:
         """Whether an entry gives this topic itself a limit."""

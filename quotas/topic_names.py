@@ -1,10 +1,11 @@
 """Names of topics by their ids (KIP-516): requests since Fetch 13 and Produce 13 name topics by id, quotas by name.
 
 A topic's id never gets another name, so what is known stays true; a topic that is made anew has a new id. Ids that
-traffic shows and nobody knows are collected here, and whoever can ask the cluster is woken (`proxy.cluster`).
+traffic shows and nobody knows are collected here, and whoever can ask the cluster is woken (`proxy.cluster`), who asks
+for the ids of topics that have limits of their own as well: a client may show more ids than can be asked for.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from quotas.recent import Recent
@@ -26,15 +27,18 @@ class TopicNames:
 
     Attributes:
         wake: called when there is something to ask.
+        limited: the names of all topics that have limits of their own.
     """
 
-    __slots__ = ("_asked", "_names", "_wanted", "wake")
+    __slots__ = ("_asked", "_names", "_next", "_wanted", "limited", "wake")
 
     def __init__(self) -> None:
         self._names: dict[bytes, str] = {}
         self._wanted: dict[bytes, None] = {}
         self._asked = Recent[bytes, bool](ASKED_AT_ONCE_MAX, ASK_AGAIN_MS)
         self.wake: Callable[[], None] = _nobody
+        self.limited: Callable[[], Sequence[str]] = tuple
+        self._next = 0  # of the limited ones, when there are too many to ask for at once
 
     def name(self, topic_id: bytes, now_ms: int) -> str | None:
         """The topic's name; None where it is not known, and then it will be asked for."""
@@ -54,6 +58,15 @@ class TopicNames:
         for topic_id in wanted:
             self._asked.put(topic_id, True, now_ms)
         return wanted
+
+    def take_limited(self) -> list[str]:
+        """Names of topics that have limits, for whose ids to ask now: in turn, where they are many."""
+        names = self.limited()
+        if self._next >= len(names):
+            self._next = 0
+        taken = list(names[self._next : self._next + ASKED_AT_ONCE_MAX])
+        self._next += len(taken)
+        return taken
 
     def learn(self, topic_id: bytes, name: str) -> None:
         """This is its name."""

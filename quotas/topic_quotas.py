@@ -11,6 +11,12 @@ throttles of topics that an entry names are bounded by those entries; of the oth
 there are at most `TOPICS_MAX`: what is beyond them shares one, `<other>`. Who walks through requests is
 `proxy.channel.topic_charges`.
 
+Topics are limited by their names, and newer requests name them by ids. What passes for an id before its name is known
+counts against the default topic's limit, all of them together as `<other>`, if there is one; else it is kept, and
+charged as soon as the name is known (`charge_unnamed`, `expire`): what has passed is owed all the same. The ids of
+topics that entries name are asked for by those names (`TopicNames.limited`), so none can be hidden behind many ids that
+no topic has.
+
 Requests may name topics that do not exist; answers show real ones. So a throttle of the others that owes nothing is
 forgotten after a minute without traffic (or the time of all windows, if that is longer: then nothing is lost)
 where only requests charge it, and whoever charges it where there is no room left.
@@ -31,7 +37,10 @@ TOPICS_MAX: Final = 20_000
 _EXPIRE_MS: Final = 3_600_000  # as clients: Kafka's sensors live as long
 _EXPIRE_SOON_MS: Final = 60_000
 _EXPIRE_AT_ONCE: Final = 1000  # a second, so that a round takes 20 s at most
-_MAKE_ROOM_MS: Final = 1000  # all are looked at no more often
+_MAKE_ROOM_MS: Final = 50  # where there is no room, some are looked at that may be idle, no more often
+_MAKE_ROOM_AT_ONCE: Final = 500  # a millisecond's work, and 10,000 a second
+UNNAMED_MAX: Final = 1000  # ids whose bytes wait for a name, in each direction and at each broker
+_UNNAMED_MS_MAX: Final = 20_000  # an id that nobody knows by then is no topic's
 _EVERYWHERE: Final = -1  # in place of a broker, where one budget spans all
 
 
@@ -130,14 +139,18 @@ class TopicQuotas:
         names: of topics that traffic names by id.
     """
 
-    __slots__ = ("_made_room_ms", "_source", "_throttles", "_visits", "names")
+    __slots__ = ("_made_room_ms", "_rooms", "_source", "_throttles", "_unnamed", "_visits", "names")
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.names = TopicNames()
+        self.names.limited = lambda: source.definitions.limited_topics
         self._throttles: dict[tuple[str, str, int], TopicThrottle] = {}
         self._visits: list[tuple[str, str, int]] = []  # of the round of expiry under way
         self._made_room_ms: int | None = None
+        self._rooms: list[tuple[str, str, int]] = []  # what is still to be looked at for room
+        # Bytes, and when the first of them passed, by direction, broker and id.
+        self._unnamed: dict[tuple[str, int, bytes], tuple[int, int]] = {}
 
     def charge(
         self, key: str, broker: int, sizes: Mapping[str, int], now_ms: int
@@ -164,12 +177,33 @@ class TopicQuotas:
                 longest = throttle, wait_ms
         return longest
 
+    def charge_unnamed(self, key: str, broker: int, topic_id: bytes, size: int, now_ms: int) -> str | None:
+        """So many bytes pass for a topic whose name is not known: to whom they are to be charged now.
+
+        Returns:
+            OTHER where the default topic has a limit; "" where they are kept until the name is known; None where too
+            many are.
+        """
+        if self._source.definitions.topic_limit(key, OTHER) is not None:
+            return OTHER
+        place = (key, broker, topic_id)
+        before = self._unnamed.get(place)
+        if before is None:
+            if len(self._unnamed) >= UNNAMED_MAX:
+                return None
+            before = 0, now_ms
+        self._unnamed[place] = before[0] + size, before[1]
+        return ""
+
     def throttles(self) -> Iterator[TopicThrottle]:
         """Every topic that is charged, in each direction and at each broker."""
         return iter(list(self._throttles.values()))
 
     def expire(self, now_ms: int) -> None:
-        """Forget topics without traffic; call it about once a second, since it looks at a bounded number of them."""
+        """Forget topics without traffic, and charge what has a name by now; call it about once a second, since it looks
+        at a bounded number of them.
+        """
+        self._name(now_ms)
         if not self._visits:
             self._visits = list(self._throttles)
         for _ in range(min(len(self._visits), _EXPIRE_AT_ONCE)):
@@ -184,21 +218,32 @@ class TopicQuotas:
     def __len__(self) -> int:
         return len(self._throttles)
 
+    def _name(self, now_ms: int) -> None:
+        """Charge the bytes whose topic has a name now, and forget those that will not have one."""
+        for place, (size, since_ms) in list(self._unnamed.items()):
+            key, broker, topic_id = place
+            name = self.names.known(topic_id)
+            if name is not None:
+                self.charge(key, broker, {name: size}, now_ms)
+            if name is not None or now_ms - since_ms >= _UNNAMED_MS_MAX:
+                del self._unnamed[place]
+
     def _names(self, place: tuple[str, str, int]) -> bool:
         """Whether an entry names this topic."""
         return self._source.definitions.names_topic(place[0], place[1])
 
     def _has_room(self, now_ms: int) -> bool:
-        """Whether one more is to be kept; where there are too many, those that are idle are forgotten."""
+        """Whether one more is to be kept; where there are too many, some that are idle are forgotten."""
         if len(self._throttles) < TOPICS_MAX:
             return True
         if self._made_room_ms is None or now_ms - self._made_room_ms >= _MAKE_ROOM_MS:
             self._made_room_ms = now_ms
-            idle = [
-                place for place, one in self._throttles.items() if one.idle(now_ms) and not self._names(place)
-            ]
-            for place in idle:
-                del self._throttles[place]
+            self._rooms = self._rooms or list(reversed(self._throttles))
+            for _ in range(min(len(self._rooms), _MAKE_ROOM_AT_ONCE)):
+                place = self._rooms.pop()
+                throttle = self._throttles.get(place)
+                if throttle is not None and throttle.idle(now_ms) and not self._names(place):
+                    del self._throttles[place]
         return len(self._throttles) < TOPICS_MAX
 
     def _throttle(self, key: str, topic: str, broker: int, now_ms: int) -> TopicThrottle | None:

@@ -12,7 +12,17 @@ from typing import Final, NamedTuple
 from protocol.api import MAX_VERSION, METADATA, flexible
 from protocol.errors import OversizedError, UnknownVersionError
 from protocol.header import REQUEST_HEAD, response_body_start
-from protocol.primitives import Buffer, count, count_bytes, int16, skip, skip_string, skip_tags, string
+from protocol.primitives import (
+    Buffer,
+    count,
+    count_bytes,
+    int16,
+    skip,
+    skip_string,
+    skip_tags,
+    string,
+    string_bytes,
+)
 
 __all__ = [
     "BY_ID_VERSION",
@@ -24,6 +34,7 @@ __all__ = [
     "read_topics",
     "request_by_id",
     "request_by_name",
+    "request_ids",
 ]
 
 # The first version that can forbid auto-creation: every broker since 0.11 speaks it.
@@ -79,6 +90,14 @@ def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: by
     # Each: its id, a null name, no tags. Then: create none, no authorized operations, no tags; a header's tags first.
     topics = b"".join(topic_id + b"\0\0" for topic_id in topic_ids)
     body = head + client_id + b"\0" + count_bytes(len(topic_ids), True) + topics + bytes(3)
+    return _INT32.pack(len(body)) + body
+
+
+def request_ids(names: Sequence[str], correlation_id: int, client_id: bytes) -> bytes:
+    """A whole request for the topics of these names, in the version whose answer tells ids."""
+    head = REQUEST_HEAD.pack(0, METADATA, BY_ID_VERSION, correlation_id, len(client_id))[4:]
+    topics = b"".join(bytes(16) + string_bytes(name, True) + b"\0" for name in names)
+    body = head + client_id + b"\0" + count_bytes(len(names), True) + topics + bytes(3)
     return _INT32.pack(len(body)) + body
 
 

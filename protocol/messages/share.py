@@ -1,5 +1,6 @@
 """The walk through ShareFetch and ShareAcknowledge answers, to the addresses behind their topics (KIP-932), and for
-what each topic measures; and for how long a ShareFetch may wait.
+what each topic measures; and what a ShareFetch asks for: how much, for how long it may wait, and whether it has to
+reach its broker for what it says beside that.
 
 Both are flexible and use topic ids. Records are passed by their length, unseen; the acquired ranges that
 follow them are read for their tags' sake. NodeEndpoints is an array of its own here, just before the body's
@@ -9,7 +10,8 @@ How to feed it: `protocol.messages.walk`. Share sessions are not kept: a share f
 locally.
 """
 
-from typing import Final
+from struct import Struct
+from typing import Final, NamedTuple
 
 from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.errors import UnknownVersionError
@@ -24,6 +26,33 @@ _ACQUIRED, _ACQUIRED_RANGES = 6, 7
 _LOCK_TIMEOUT_SINCE: Final = {SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 2}
 _VERSIONS: Final = range(1, 3)
 
+# Session epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size.
+_NUMBERS: Final = Struct(">6i")
+_WAIT_AT: Final = 4
+_MAX_RECORDS_AT: Final = 16
+_INT32: Final = Struct(">i")
+_TWO_INT32: Final = Struct(">ii")
+_THREE_INT32: Final = Struct(">iii")
+_ACQUIRE_MODE_SINCE: Final = 2
+_FINAL_EPOCH: Final = -1
+# Partitions that are looked at for acknowledgements: 2 ms. A request with more is taken for one that has some.
+PARTITIONS_MAX: Final = 10_000
+
+
+class ShareFetchFields(NamedTuple):
+    """What a ShareFetch asks for.
+
+    Attributes:
+        numbers_at: where its numbers stand, which `limit` and `leave_no_room` change.
+        acknowledges: whether it acknowledges, renews, or ends its session: whatever it may bring, it is to pass.
+    """
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    numbers_at: int
+    acknowledges: bool
+
 
 def fetch_waits(buf: Buffer, body_pos: int, end: int) -> tuple[int, int]:
     """The max_wait_ms and min_bytes of a ShareFetch request whose body begins at `body_pos`.
@@ -34,6 +63,53 @@ def fetch_waits(buf: Buffer, body_pos: int, end: int) -> tuple[int, int]:
     # Group, member, session epoch; the same in every version.
     pos = skip_string(buf, skip_string(buf, body_pos, end, True), end, True)
     return int32(buf, pos + 4, end), int32(buf, pos + 8, end)
+
+
+def read_fetch(buf: Buffer, body_pos: int, end: int, version: int) -> ShareFetchFields:
+    """Read a whole ShareFetch request whose fields begin at `body_pos`.
+
+    Raises:
+        WireError: the frame ends before them.
+    """
+    numbers_at = skip_string(buf, skip_string(buf, body_pos, end, True), end, True)
+    pos = skip(numbers_at, _NUMBERS.size, end)
+    epoch, max_wait_ms, min_bytes, max_bytes, _, _ = _NUMBERS.unpack_from(buf, numbers_at)
+    renews = False
+    if version >= _ACQUIRE_MODE_SINCE:
+        pos = skip(pos, 2, end)
+        renews = bool(buf[pos - 1])
+    acknowledges = epoch == _FINAL_EPOCH or renews or _acknowledges(buf, pos, end)
+    return ShareFetchFields(max_wait_ms, min_bytes, max_bytes, numbers_at, acknowledges)
+
+
+def limit(buf: bytearray, fields: ShareFetchFields, max_bytes: int, max_wait_ms: int) -> None:
+    """Have it ask for at most so many bytes, and wait no longer."""
+    min_bytes = min(fields.min_bytes, max_bytes)
+    _THREE_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, max_wait_ms, min_bytes, max_bytes)
+
+
+def leave_no_room(buf: bytearray, fields: ShareFetchFields) -> None:
+    """Have it ask for no record, and not wait for one: a broker acquires none for it, and does all else it says."""
+    _TWO_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, 0, 0)  # max_wait_ms, min_bytes
+    _INT32.pack_into(buf, fields.numbers_at + _MAX_RECORDS_AT, 0)
+
+
+def _acknowledges(buf: Buffer, pos: int, end: int) -> bool:
+    """Whether any of the partitions named from `pos` on has acknowledgements."""
+    topics, pos = uvarint(buf, pos, end)
+    left = PARTITIONS_MAX
+    for _ in range(topics - 1):
+        partitions, pos = uvarint(buf, skip(pos, 16, end), end)
+        left -= max(partitions, 1)
+        if left < 0:
+            return True
+        for _ in range(partitions - 1):
+            batches, pos = uvarint(buf, skip(pos, 4, end), end)
+            if batches > 1:
+                return True
+            pos = skip_tags(buf, pos, end)
+        pos = skip_tags(buf, pos, end)
+    return False
 
 
 class ShareWalk(Walk):

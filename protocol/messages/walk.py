@@ -22,7 +22,7 @@ sent.
 
 With `sizes` given it notes there how many bytes each topic's part has: name or id, partitions, records, tags. The
 sum is the same however the stream is cut. A topic's is complete when its last byte is passed, all of them when
-`done`.
+`done`. With `full` set, a feed has ended early: whoever relays takes what is noted (`take_sizes`) and goes on.
 """
 
 from collections.abc import Callable
@@ -44,10 +44,10 @@ PART_MAX: Final = 65536
 # brokers send, a few hundred.
 STEPS_MAX: Final = 1500
 
-# Topics whose sizes are noted of one frame: a frame of 100 MB could name millions. What is beyond, and what no
-# topic can be called for its length (Kafka: 249 characters of ASCII), is noted under OTHER_TOPICS, which is no
+# Topics that are noted before they have to be taken away: a frame of 100 MB could name millions.
+TOPICS_MAX: Final = 250
+# What no topic can be called for its length (Kafka: 249 characters of ASCII) is noted under OTHER_TOPICS, which is no
 # topic's name.
-TOPICS_MAX: Final = 1000
 NAME_BYTES_MAX: Final = 249
 TOPIC_SIZE_BYTES: Final = 512  # what a topic takes in memory while a frame that names it is walked
 OTHER_TOPICS: Final = b""
@@ -58,6 +58,10 @@ Sizes = dict[bytes, int]
 """Bytes by the topic's name as it stands, or its id."""
 
 
+class _FullError(Exception):
+    """So many topics are noted that they have to be taken away first."""
+
+
 class Walk:
     """The common part: counts off the frame's bytes and runs the steps of a subclass."""
 
@@ -66,6 +70,7 @@ class Walk:
         "_compact",
         "_frame_end",
         "_left",
+        "_noted",
         "_partitions",
         "_state",
         "_topic_key",
@@ -73,6 +78,7 @@ class Walk:
         "_topics",
         "by_id",
         "done",
+        "full",
         "resting",
         "sizes",
         "unseen",
@@ -97,9 +103,11 @@ class Walk:
             None  # the topic under way, and what was left of the frame at its begin
         )
         self._topic_left = 0
+        self._noted = 0
         self.unseen = 0
         self.done = False
         self.resting = False
+        self.full = False
         self._compact = compact
         self._left = frame_length + 4
         self._state = HEAD
@@ -131,6 +139,8 @@ class Walk:
                 pos = steps[self._state](self, buf, pos, limit)
             else:
                 self.resting = pos < limit and not self.done
+        except _FullError:
+            self.full = True
         except TruncatedError:
             if limit == frame_end:
                 raise
@@ -144,6 +154,15 @@ class Walk:
             return pos - start
         self.unseen = pos - limit
         return limit - start
+
+    def take_sizes(self) -> Sizes:
+        """What is noted by now, for whoever relays to act on; noting begins anew."""
+        taken = self.sizes or {}
+        if self.sizes is not None:
+            self.sizes = {}
+        self._noted = 0
+        self.full = False
+        return taken
 
     @property
     def left(self) -> int:
@@ -194,7 +213,14 @@ class Walk:
         return pos
 
     def _topic_begins(self, buf: bytearray | memoryview, start: int, stop: int, pos: int) -> None:
-        """From `pos` on the bytes are the topic's whose name or id lies there; to be called where `sizes` is given."""
+        """From `pos` on the bytes are the topic's whose name or id lies there.
+
+        Raises:
+            _FullError: too many are noted; nothing has changed.
+        """
+        if self._noted >= TOPICS_MAX and self.sizes is not None:
+            raise _FullError
+        self._noted += 1
         self._topic_over(pos)
         self._topic_key = bytes(buf[start:stop]) if stop - start <= NAME_BYTES_MAX else OTHER_TOPICS
         self._topic_left = self._frame_end - pos
@@ -204,8 +230,6 @@ class Walk:
         key, sizes = self._topic_key, self.sizes
         if key is None or sizes is None:
             return
-        if key not in sizes and len(sizes) >= TOPICS_MAX:
-            key = OTHER_TOPICS
         sizes[key] = sizes.get(key, 0) + self._topic_left - (self._frame_end - pos)
         self._topic_key = None
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from protocol import api
+from protocol.messages.describe_configs import DESCRIBE_CONFIGS
 
 __all__ = [
     "AUTO_CREATED_ANSWER_BYTES_MAX",
@@ -31,6 +32,8 @@ _MIB: Final = 1024 * 1024
 FRONT_BYTES_MAX: Final = 128 * _KIB
 
 REQUEST_BYTES_MAX: Final[Mapping[int, int]] = {
+    # Where its client, or topics, are limited. 10,000 partitions are 0.1 MB; each run of acknowledged records is 19 B.
+    api.SHARE_FETCH: 2 * _MIB,
     # Where its client is limited, or a session was answered here: 10,000 partitions are 0.4 MB, with long names 0.7.
     api.FETCH: 2 * _MIB,
     # Under a partition mutation quota: whether it creates topics is said behind their names. 10,000 names are 0.3 MB.
@@ -45,6 +48,8 @@ REQUEST_BYTES_MAX: Final[Mapping[int, int]] = {
     # Where reassignments are carried out in steps. 100,000 partitions are 3 MB, as numbers alone 0.4 MB.
     api.ALTER_PARTITION_REASSIGNMENTS: 4 * _MIB,
     api.LIST_PARTITION_REASSIGNMENTS: _MIB,
+    # In a gateway, for the brokers that it names: 10,000 topics are 0.3 MB, and 3 MB with ten keys each.
+    DESCRIBE_CONFIGS: 4 * _MIB,
     # A mechanism's name; a token, as Kafka has it (sasl.server.max.receive.size).
     api.SASL_HANDSHAKE: FRONT_BYTES_MAX,
     api.SASL_AUTHENTICATE: 512 * _KIB,
@@ -56,6 +61,10 @@ RESPONSE_BYTES_MAX: Final[Mapping[int, int]] = {
     # With addresses: 10,000 groups are 1 MB; 1,000 brokers 0.1 MB.
     api.FIND_COORDINATOR: 2 * _MIB,
     api.DESCRIBE_CLUSTER: _MIB,
+    # To a request that names a broker: one's configs with synonyms and documentation are 0.2 MB.
+    DESCRIBE_CONFIGS: 8 * _MIB,
+    # With listeners: 1,000 replicas are 0.1 MB.
+    api.DESCRIBE_QUORUM: _MIB,
     # A hundred APIs are 0.7 kB.
     api.API_VERSIONS: 64 * _KIB,
     # To requests that were counted. CreateTopics tells 35 configs of each topic: 1.6 kB of 5,000, which make 10,000

@@ -15,6 +15,7 @@ from protocol.header import REQUEST_HEAD
 from proxy.channel.errors import PeerError, unreadable_length
 from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import OVER, raw_token
+from proxy.channel.handlers.share import waits_muted
 from proxy.channel.in_flight import Buffer
 from proxy.channel.request_time import measure
 from proxy.channel.settings import ANONYMOUS, RAW_TOKENS, RAW_TOKENS_MAX
@@ -60,8 +61,7 @@ class RequestSide(Side):
         in_flight = state.in_flight
         version_of_quotas = state.engine.version
         while True:
-            if state.mute_until_ms > now_ms:  # KIP-219: no further request is handled before the time is over
-                self.wait(state.mute_until_ms, held=False)
+            if state.mute_until_ms > now_ms and self._muted(buf, pos, end):
                 return pos - start
             if len(in_flight) >= state.in_flight_max:
                 size = self._no_request(buf, pos, end)
@@ -181,6 +181,10 @@ class RequestSide(Side):
         if walk.done:
             self.walk = None
             produced(self.state, walk, now_ms, answered=self.walk_answered)
+        elif walk.full:
+            produced(self.state, walk, now_ms, answered=self.walk_answered)
+            self.unseen = SHOWN
+            self.next_turn()
         elif not walk.unseen:
             self.unseen = SHOWN
             if walk.resting:
@@ -189,6 +193,13 @@ class RequestSide(Side):
                 self.need = end - pos + 1
                 self.order = MORE
         return pos
+
+    def _muted(self, buf: Buffer, pos: int, end: int) -> bool:
+        """Whether what comes next waits for the mute's end (KIP-219), as all does but acknowledgements (KIP-932)."""
+        if self.state.shares:
+            return waits_muted(self, buf, pos, end)
+        self.wait(self.state.mute_until_ms, held=False)
+        return True
 
     def _no_request(self, buf: Buffer, pos: int, end: int) -> int:
         """No request may be handled: too many answers are owed, or a SASL exchange is under way. But one of ours may.

@@ -168,6 +168,10 @@ class ResponseSide(Side):
             self.walk = None
             if walk.sizes and fetched(self.state, walk, now_ms):
                 self.signal = True
+        elif walk.full:
+            if fetched(self.state, walk, now_ms):
+                self.signal = True
+            self.next_turn()
         elif walk.resting:
             self.next_turn()
         elif not walk.unseen and pos < end:

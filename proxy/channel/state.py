@@ -86,6 +86,8 @@ class ChannelState:
             ones would all be forwarded before the first one is charged.
         kept_bytes: of client ids, answers made here that wait for their turn, and the request that the shell answers.
         question: a request for the shell to answer, which takes it from here.
+        shares: whether a ShareFetch or ShareAcknowledge was seen: then a mute is for all but acknowledgements.
+        share_held_until_ms: until when the ShareFetch that comes next waits at its header at most; 0 before that.
         forward: what the shell has to say to the broker, until the requests' side puts it in.
     """
 
@@ -121,6 +123,8 @@ class ChannelState:
         "sasl",
         "sessions",
         "settings",
+        "share_held_until_ms",
+        "shares",
         "stats",
         "unmeasured",
         "user",
@@ -153,6 +157,8 @@ class ChannelState:
         self.requests_version: object = None
         self.measured: Timed | None = None
         self.would_mute_until_ms = 0
+        self.shares = False
+        self.share_held_until_ms = 0
         self.user = settings.user
         self.authenticated = False
         self.sasl: Conversation | None = None
@@ -246,6 +252,11 @@ class ChannelState:
             self._muted_at = self._limit(throttle)
         return told_ms
 
+    def hold_ms_max(self, now_ms: int) -> int:
+        """For how long a request may wait at its header that is not to wait for ever: as long as the longest mute."""
+        longest_ms = self.told(HOLD_MS_UNBOUNDED)
+        return min(longest_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else longest_ms
+
     def count_connection(self, now_ms: int) -> None:
         """Count the connection, once, against its user's rate; over it the channel is muted (`user_connections`).
 
@@ -257,6 +268,11 @@ class ChannelState:
         )
         if over is not None:
             self.mute(*over, now_ms)
+
+    @property
+    def mutes_all(self) -> bool:
+        """Whether the mute is for a quota that every request counts against, acknowledgements of records too."""
+        return isinstance(self._muted_by, RequestThrottle | UserThrottle)
 
     def muted_by(self, throttle: AnyThrottle, now_ms: int) -> int:
         """How long the channel is still muted because of this very throttle."""

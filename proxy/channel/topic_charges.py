@@ -4,9 +4,11 @@ Kafka has no quotas on topics; the rest is KIP-219: the channel is muted at the 
 A Produce's answer, which is yet to come, tells the time; it gives nothing back, though the broker may have refused
 the records: with acks=0 there is none, and until it comes every request's topics would have to be kept. A Fetch's
 answer has told its throttle time at its head, long before it was known: there the mute alone holds back the next
-request. Not charged, but counted, are topics that are named by an id nobody knows the name of (yet), by a name no
-topic can have, and those beyond `walk.TOPICS_MAX` in one frame. Where nothing limits topics no walk is begun
-(`Engine.charges_produced_topics`, `charges_fetched_topics`).
+request. A frame of many topics is charged in parts while it passes, so where a topic stands in it does not matter.
+
+Named by an id whose name is not known yet, a topic is charged when its name is (`TopicQuotas.charge_unnamed`). Not
+charged, but counted, are topics named as none can be, which brokers refuse, and ids beyond what can be asked for at
+once. Where nothing limits topics no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topics`).
 """
 
 import string
@@ -46,19 +48,20 @@ def fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:
 def _charge(state: ChannelState, key: str, walk: Walk, now_ms: int) -> int:
     """Charge all topics; until when the channel is muted for them, 0 for not at all."""
     topics = state.engine.topics
+    broker = state.settings.broker
     found: dict[str, int] = {}
-    for raw, size in (walk.sizes or {}).items():
+    for raw, size in walk.take_sizes().items():
         if raw == OTHER_TOPICS:
             name = None
         elif walk.by_id:
-            name = topics.names.name(raw, now_ms)
+            name = topics.names.name(raw, now_ms) or topics.charge_unnamed(key, broker, raw, size, now_ms)
         elif raw.translate(None, _NAME_BYTES):
             name = None
         else:
             name = raw.decode("ascii")
         if name is None:
             state.stats.topic_bytes_uncharged += size
-        else:
+        elif name:
             found[name] = found.get(name, 0) + size
-    longest = topics.charge(key, state.settings.broker, found, now_ms)
+    longest = topics.charge(key, broker, found, now_ms)
     return 0 if longest is None else now_ms + state.mute(*longest, now_ms)

@@ -1,7 +1,8 @@
 """Asks the cluster for the names of topics that traffic names by id, where topics have quotas (KIP-516).
 
-Only what traffic has shown is asked for, at most a thousand ids in one question and one question a second: an id
-never gets another name, so nothing has to be asked for again. It needs Describe on the topics where brokers have
+Only when traffic has shown an id is anything asked for: it, at most a thousand ids in one question and one question a
+second, and the ids of topics that have limits of their own, since a client may show more ids than can be asked for. An
+id never gets another name, so nothing has to be asked for again. It needs Describe on the topics where brokers have
 ACLs. A cluster that does not answer is no reason not to serve: the ids are asked for again when they are seen again,
 and until then their topics are not charged, which is counted (`sluice_topic_bytes_uncharged_total`).
 """
@@ -92,14 +93,20 @@ class TopicIds:
         self.problem = problem
 
     async def _ask(self, host: str, port: int, wanted: list[bytes]) -> list[metadata_topics.TopicSeen]:
+        limited = self._names.take_limited()
+        # Two questions: who is asked for ids does not look at names.
+        questions = [(metadata_topics.request_by_id(wanted, CORRELATION_ID, CLIENT_ID), len(wanted))]
+        if limited:
+            questions.append((metadata_topics.request_ids(limited, CORRELATION_ID, CLIENT_ID), len(limited)))
         reader, writer = await dial(self._brokers, host, port, self._tls)
+        found = []
         try:
             if self._login is not None:
                 await self._login(reader, writer)
-            frame = await exchange(
-                reader, writer, metadata_topics.request_by_id(wanted, CORRELATION_ID, CLIENT_ID)
-            )
+            for question, topics in questions:
+                frame = await exchange(reader, writer, question)
+                seen = await decoded(metadata_topics.read_topics, frame, metadata_topics.BY_ID_VERSION)
+                found += seen[:topics]  # a broker may say anything
         finally:
             writer.close()
-        seen = await decoded(metadata_topics.read_topics, frame, metadata_topics.BY_ID_VERSION)
-        return seen[: len(wanted)]  # a broker may say anything
+        return found

@@ -310,6 +310,8 @@ class Connection:
         if not self._closed and self._waiting in ("muted", "held"):
             self.channel.reconsider()
             self._resume(now)
+        elif not self._waiting:  # muted, and read all the same for acknowledgements
+            self.channel.reconsider()
 
     def sweep(self, now: int) -> None:
         """Close the connection if it is idle for too long, or if a frame is too long under way."""

@@ -26,6 +26,7 @@ VERIFIABLE_PRODUCER: Final = "org.apache.kafka.tools.VerifiableProducer"
 VERIFIABLE_CONSUMER: Final = "org.apache.kafka.tools.VerifiableConsumer"
 FEATURES: Final = "org.apache.kafka.tools.FeatureCommand"
 CONFIGS: Final = "kafka.admin.ConfigCommand"
+METADATA_QUORUM: Final = "org.apache.kafka.tools.MetadataQuorumCommand"
 DELEGATION_TOKENS: Final = "org.apache.kafka.tools.DelegationTokenCommand"
 
 _TOOL_SECONDS_MAX: Final = 120.0

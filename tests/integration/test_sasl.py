@@ -4,9 +4,11 @@ The cluster's users and listeners are in `tests.cluster.sasl`. Sluice itself aut
 kip13 arithmetic for one request of S bytes in a fresh window: X = S/T - 10 s.
 """
 
+import json
 import secrets
 import struct
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -218,6 +220,28 @@ def test_what_is_pipelined_behind_a_token_passes_in_its_name(
         wire.receive()
     assert moved(sluice, "bob", client_id) > 1000
     assert moved(sluice, "ANONYMOUS", client_id) == 0
+
+
+def test_bearer_token_behind_a_refused_one_names_its_user(
+    sluice: SluiceProcess, stock: Topic, client_id: str
+) -> None:
+    # A broker takes another token in place of the acknowledgement that RFC 7628 asks for.
+    head, claims = (
+        urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=")
+        for part in (
+            {"alg": "none"},
+            {"sub": "alice", "iat": int(time.time()) - 10, "exp": int(time.time()) + 600},
+        )
+    )
+    with wired(through(sluice), client_id) as wire:
+        handshake(wire, "OAUTHBEARER")
+        refused = response(SASL_AUTHENTICATE, 2, authenticate(wire, b"n,,\x01auth=Bearer opaque\x01\x01"))
+        assert (refused.error_code, bool(refused.auth_bytes)) == (0, True)
+        token = b"n,,\x01auth=Bearer " + head + b"." + claims + b".\x01\x01"
+        accepted = response(SASL_AUTHENTICATE, 2, authenticate(wire, token))
+        assert (accepted.error_code, bool(accepted.auth_bytes)) == (0, False), str(accepted)
+        told_ms(wire, stock, 10_000)
+    assert moved(sluice, "alice", client_id) > 10_000
 
 
 def test_secrets_are_in_no_log(sluice: SluiceProcess) -> None:

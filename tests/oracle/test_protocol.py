@@ -13,7 +13,9 @@ import pytest
 from protocol import api, header, throttle
 from protocol.messages import (
     api_versions,
+    broker_configs,
     describe_cluster,
+    describe_quorum,
     fetch,
     find_coordinator,
     groups,
@@ -21,6 +23,7 @@ from protocol.messages import (
     produce,
     share,
 )
+from protocol.messages.describe_configs import DESCRIBE_CONFIGS
 from protocol.messages.fetch_walk import FetchWalk
 from protocol.messages.share import ShareWalk
 from protocol.messages.walk import Walk
@@ -30,7 +33,9 @@ from tests.unit.protocol.relay import relay
 
 SEEDS: Final = range(4)
 # The oldest versions that Kafka 4 still has.
-OLDEST: Final = {api.PRODUCE: 3, api.FETCH: 4, api.SHARE_FETCH: 1, api.SHARE_ACKNOWLEDGE: 1}
+OLDEST: Final = {
+    api.PRODUCE: 3, api.FETCH: 4, DESCRIBE_CONFIGS: 1, api.SHARE_FETCH: 1, api.SHARE_ACKNOWLEDGE: 1,
+}  # fmt: skip
 # No throttle time of Kafka's own can be larger.
 LARGEST: Final = 2**31 - 1
 
@@ -100,6 +105,14 @@ def test_share_fetch_may_wait_as_kafka_wrote(judge: Judge, version: int) -> None
         names = ("maxWaitMs", "minBytes")
         seen = tuple(judge.number("request", api.SHARE_FETCH, version, name, frame) for name in names)
         assert share.fetch_waits(frame, body, len(frame)) == seen
+        fields = share.read_fetch(frame, body, len(frame), version)
+        assert (fields.max_wait_ms, fields.min_bytes) == seen
+        assert fields.max_bytes == judge.number("request", api.SHARE_FETCH, version, "maxBytes", frame)
+        without_room = bytearray(frame)
+        share.leave_no_room(without_room, fields)
+        for name in (*names, "maxRecords"):
+            frame = judge.frame("set", "request", api.SHARE_FETCH, version, name, 0, frame)
+        assert without_room == frame
 
 
 @pytest.mark.parametrize("version", range(7, api.MAX_VERSION[api.FETCH] + 1))
@@ -222,3 +235,18 @@ def test_walked_answers_differ_in_addresses_alone(
 
 def _versions(judge: Judge, api_key: int) -> list[int]:
     return [int(mark[:-1]) for mark in judge.apis()[api_key][2]]
+
+
+@pytest.mark.parametrize("version", served(DESCRIBE_CONFIGS))
+def test_configs_without_addresses_stay_as_kafka_wrote_them(judge: Judge, version: int) -> None:
+    for seed in SEEDS:
+        frame = judge.response(DESCRIBE_CONFIGS, version, seed)
+        assert broker_configs.without_addresses(frame, version) == frame
+
+
+def test_voters_that_lost_their_listeners_can_be_read_by_kafka(judge: Judge) -> None:
+    for seed in SEEDS:
+        frame = judge.response(api.DESCRIBE_QUORUM, 2, seed)
+        without = describe_quorum.without_addresses(frame, 2)
+        judge.number("response", api.DESCRIBE_QUORUM, 2, "errorCode", without)
+        assert describe_quorum.without_addresses(without, 2) == without

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from protocol import api
+from protocol.messages.describe_configs import DESCRIBE_CONFIGS
 from proxy.channel.handlers import (
     addresses,
     client_quotas,
+    descriptions,
     fetch,
     groups,
     produce,
@@ -32,6 +34,8 @@ REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.METADATA: addresses.metadata_request,
     api.FIND_COORDINATOR: addresses.find_coordinator_request,
     api.DESCRIBE_CLUSTER: addresses.describe_cluster_request,
+    DESCRIBE_CONFIGS: descriptions.configs_request,
+    api.DESCRIBE_QUORUM: descriptions.quorum_request,
     api.API_VERSIONS: addresses.api_versions_request,
     api.SHARE_FETCH: share.fetch_request,
     api.SHARE_ACKNOWLEDGE: share.acknowledge_request,

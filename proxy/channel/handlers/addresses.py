@@ -4,16 +4,16 @@ brokers.
 Behavior: in a gateway every broker address becomes Sluice's own, or a client would find its way round the
 proxy; a sidecar's answers already lead to sidecars and pass as they are. ApiVersions is cut to what Sluice
 can serve in both. Metadata's brokers stand before its topics, so only the frame's head is rewritten and
-thousands of partitions pass unseen. Ignored: DescribeQuorum and DescribeConfigs, which name addresses that no
-client connects to. Metadata requests that may create topics are also `proxy.channel.auto_created`'s.
+thousands of partitions pass unseen. DescribeQuorum and DescribeConfigs are `descriptions`'. Metadata requests
+that may create topics are also `proxy.channel.auto_created`'s.
 
 Version notes: a later version of the three would be answered in a layout we do not know, so it ends the
 connection (ApiVersions never offered it). ApiVersions of any version passes: a broker answers what it does
 not know in version 0.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
 from protocol.api import (
     API_NAMES,
@@ -32,14 +32,20 @@ from protocol.messages import (
     reassignments,
 )
 from proxy.channel import auto_created
-from proxy.channel.bounds import AUTO_CREATED_ANSWER_BYTES_MAX, BROKERS_BYTES_MAX, RESPONSE_BYTES_MAX
+from proxy.channel.bounds import AUTO_CREATED_ANSWER_BYTES_MAX, BROKERS_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Responder
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
+from proxy.channel.rewriting import whole_answer
 from proxy.channel.settings import AddressMap
 from proxy.channel.side import Side, copied
 
-__all__ = ["api_versions_request", "describe_cluster_request", "find_coordinator_request", "metadata_request"]
+__all__ = [
+    "api_versions_request",
+    "describe_cluster_request",
+    "find_coordinator_request",
+    "metadata_request",
+]
 
 Head = tuple[int, int, int, int, int]
 
@@ -130,16 +136,6 @@ def _metadata_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, 
     raise PeerError(side.too_long, f"more than {BROKERS_BYTES_MAX} bytes of brokers")
 
 
-def _whole_answer(
-    side: Side, buf: Buffer, pos: int, end: int, key: int, rewrite: Callable[..., bytes], *arguments: Any
-) -> int:
-    length = side.frame_bytes - 4
-    if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
-        return side.order
-    rewritten = side.parse(rewrite, copied(buf, pos, pos + 4 + length), *arguments)
-    return side.order if rewritten is None else side.replace(length + 4, rewritten)
-
-
 def _map(side: Side) -> AddressMap:
     address_map = side.state.settings.address_map
     assert address_map is not None, "only a gateway rewrites"
@@ -148,14 +144,14 @@ def _map(side: Side) -> AddressMap:
 
 def _find_coordinator_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
     rewrite = find_coordinator.rewrite
-    return _whole_answer(side, buf, pos, end, FIND_COORDINATOR, rewrite, entry[2], _map(side))
+    return whole_answer(side, buf, pos, end, FIND_COORDINATOR, rewrite, entry[2], _map(side))
 
 
 def _describe_cluster_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
     rewrite = describe_cluster.rewrite
-    return _whole_answer(side, buf, pos, end, DESCRIBE_CLUSTER, rewrite, entry[2], _map(side))
+    return whole_answer(side, buf, pos, end, DESCRIBE_CLUSTER, rewrite, entry[2], _map(side))
 
 
 def _api_versions_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
     offered = _OFFERED if side.state.settings.reassignments is not None else _NOTHING
-    return _whole_answer(side, buf, pos, end, API_VERSIONS, api_versions.rewrite, entry[2], offered)
+    return whole_answer(side, buf, pos, end, API_VERSIONS, api_versions.rewrite, entry[2], offered)

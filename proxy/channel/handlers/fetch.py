@@ -57,6 +57,12 @@ def request(  # noqa: C901 - a call a frame costs 5 %
     assert identity is not None, "the request side identifies before it asks"
     throttle = identity.quota.fetch
     if not throttle.limits(now_ms) and not state.sessions.shifted:
+        if (
+            state.engine.charges_fetched_topics and state.engine.enforcing
+        ):  # its answer tells whose bytes it holds
+            if state.fetch_owed:
+                return await_answers(side)
+            state.fetch_owed = True
         state.in_flight.append((correlation_id, _answer, version, (identity, 0)))
         return 0
     if not side.whole(end - pos, length, REQUEST_BYTES_MAX[FETCH]):

@@ -1,58 +1,140 @@
 """ShareFetch 1-2 and ShareAcknowledge 1-2 (KIP-932).
 
-Behavior: what a ShareFetch brings is charged to the consumer quota like a Fetch, is told in its answer and
-mutes the channel. Unlike a Fetch it is never answered here: its session's epoch and its acknowledgements
-belong to the broker. In a gateway the NodeEndpoints behind the records are rewritten. Where topics have quotas
-they are charged as a Fetch's are.
+Behavior: what a ShareFetch brings is charged to the consumer quota like a Fetch, is told in its answer and mutes the
+channel; its max_bytes are cut to what the budget allows, and one Fetch or ShareFetch is under way at a time. Unlike a
+Fetch it is never answered here: its session's epoch and its acknowledgements belong to the broker. Over the quota it
+waits at its header until its slot, at most for as long as the longest mute; then it passes without room for records
+(max_records 0), which a broker answers at once: it acquires nothing, and the session goes on.
+
+Acknowledgements are not to wait: records that are not acknowledged within their lock (30 s) are delivered again, which
+would cost more than it saves. So a ShareFetch that acknowledges, renews, or ends its session, and every
+ShareAcknowledge, pass at once, mutes included; over the quota, muted, or behind one that is under way, without room for
+records. Whether a client makes its acknowledgements up does not matter then: no record comes for them. Only a mute for
+a quota that is not about bytes (`ChannelState.mutes_all`) holds them too, or they would be a way round it.
+
+In a gateway the NodeEndpoints behind the records are rewritten. Where topics have quotas they are charged as a Fetch's
+are. Ignored: what is acknowledged, and how. Version 0 (4.0's preview) has no max_records, and is not served.
 """
 
 from struct import pack_into, unpack_from
+from typing import Final
 
-from protocol.api import API_NAMES, MAX_VERSION, SHARE_FETCH
-from protocol.messages.share import ShareWalk
+from protocol.api import API_NAMES, MAX_VERSION, SHARE_ACKNOWLEDGE, SHARE_FETCH
+from protocol.header import REQUEST_HEAD
+from protocol.messages import share
+from protocol.messages.share import ShareFetchFields, ShareWalk
+from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry
-from proxy.channel.side import WALK, Side
+from proxy.channel.side import MORE, PASS, WALK, Side, skip_header_tags
+from proxy.channel.state import ChannelState
+from proxy.channel.topic_sizes import await_answers
 from quotas.decisions import ADMITTED
 
-__all__ = ["acknowledge_request", "fetch_request"]
+__all__ = ["acknowledge_request", "fetch_request", "waits_muted"]
 
-_THROTTLE_AT = 9  # length, correlation id, an empty tag section; both APIs are flexible in every version
+Head = tuple[int, int, int, int, int]
 
-
-def _request(side: Side, head: tuple[int, int, int, int, int]) -> int:
-    _, key, version, correlation_id, _ = head
-    state = side.state
-    if not 0 <= version <= MAX_VERSION[key]:
-        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    state.in_flight.append((correlation_id, _answer, version, (key, state.identity)))
-    return 0
+_THROTTLE_AT: Final = (
+    9  # length, correlation id, an empty tag section; both APIs are flexible in every version
+)
+_VERSION_MIN: Final = 1
 
 
-def fetch_request(
-    side: Side,
-    _buf: Buffer,
-    _pos: int,
-    _end: int,
-    _body: int,
-    head: tuple[int, int, int, int, int],
-    _now_ms: int,
-) -> int:
-    """Owe a ShareFetch answer."""
-    return _request(side, head)
+def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
+    """Forward a ShareFetch: with what it may bring, or without room for records; or have it wait."""
+    _check_version(head)
+    state: ChannelState = side.state
+    state.shares = True
+    identity = state.identity
+    assert identity is not None, "the request side identifies before it asks"
+    throttle = identity.quota.fetch
+    limited = throttle.limits(now_ms) or (state.engine.charges_fetched_topics and state.engine.enforcing)
+    if not limited and state.mute_until_ms <= now_ms:
+        return _owe(state, head, room=False)
+    length = head[0]
+    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[SHARE_FETCH]):
+        return side.order
+    fields = _fields(buf, body, pos + 4 + length, head)
+    if state.mute_until_ms > now_ms:
+        share.leave_no_room(buf, fields)
+        return _owe(state, head, room=False)
+    if state.fetch_owed:
+        if not fields.acknowledges:
+            return await_answers(side)
+        share.leave_no_room(buf, fields)
+        return _owe(state, head, room=False)
+    decision = throttle.fetch(identity.fetch, now_ms)
+    if decision is not ADMITTED:
+        longest_ms = state.share_held_until_ms or now_ms + state.hold_ms_max(now_ms)
+        if longest_ms > now_ms and not fields.acknowledges:
+            state.share_held_until_ms = longest_ms
+            return side.wait(min(longest_ms, now_ms + decision.throttle_ms), held=True)
+        share.leave_no_room(buf, fields)
+        return _owe(state, head, room=False)
+    max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
+    max_wait_ms = throttle.fetch_max_wait_ms(identity.fetch, fields.max_wait_ms, now_ms)
+    if max_bytes < fields.max_bytes or max_wait_ms < fields.max_wait_ms:
+        share.limit(buf, fields, max_bytes, max_wait_ms)
+    return _owe(state, head, room=True)
 
 
 def acknowledge_request(
-    side: Side,
-    _buf: Buffer,
-    _pos: int,
-    _end: int,
-    _body: int,
-    head: tuple[int, int, int, int, int],
-    _now_ms: int,
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
 ) -> int:
     """Owe a ShareAcknowledge answer."""
-    return _request(side, head)
+    _check_version(head)
+    side.state.shares = True
+    return _owe(side.state, head, room=False)
+
+
+def waits_muted(side: Side, buf: Buffer, pos: int, end: int) -> bool:
+    """Whether what comes next on a muted channel that shares has to wait for the mute's end; if so, orders it.
+
+    Nothing of it here is no order to wait: it is read on, until it is clear what comes.
+    """
+    have = end - pos
+    if have < REQUEST_HEAD.size:
+        side.need = REQUEST_HEAD.size
+        side.order = MORE if have else PASS
+        return True
+    state: ChannelState = side.state
+    head: Head = REQUEST_HEAD.unpack_from(buf, pos)
+    length, key, version, _, client_id_length = head
+    if not state.mutes_all and version >= _VERSION_MIN and length <= state.settings.frame_bytes_max:
+        if key == SHARE_ACKNOWLEDGE:
+            return False
+        if key == SHARE_FETCH:
+            if not side.whole(have, length, REQUEST_BYTES_MAX[SHARE_FETCH]):
+                return True
+            body = pos + REQUEST_HEAD.size + max(client_id_length, 0)
+            if _fields(buf, body, pos + 4 + length, head).acknowledges:
+                return False
+    side.wait(state.mute_until_ms, held=False)
+    return True
+
+
+def _check_version(head: Head) -> None:
+    _, key, version, _, _ = head
+    if not _VERSION_MIN <= version <= MAX_VERSION[key]:
+        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+
+
+def _fields(buf: Buffer, body: int, frame_end: int, head: Head) -> ShareFetchFields:
+    """What a ShareFetch asks for that is all here."""
+    fields_at = skip_header_tags(buf, body, frame_end)
+    if fields_at is None:
+        raise PeerError("malformed", f"ShareFetch version {head[2]} of {head[0]} bytes ends in its header")
+    return share.read_fetch(buf, fields_at, frame_end, head[2])
+
+
+def _owe(state: ChannelState, head: Head, *, room: bool) -> int:
+    """Owe an answer; with `room` it may hold records of a limited client: one at a time may."""
+    _, key, version, correlation_id, _ = head
+    state.in_flight.append((correlation_id, _answer, version, (key, state.identity, room)))
+    state.share_held_until_ms = 0
+    state.fetch_owed |= room
+    return 0
 
 
 def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
@@ -60,8 +142,10 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     length = side.frame_bytes - 4
     if end - pos < _THROTTLE_AT + 4:
         return side.more(end - pos, length)
-    key, identity = entry[3]
+    key, identity, room = entry[3]
     state = side.state
+    if room:
+        state.fetch_owed = False
     if key == SHARE_FETCH:
         throttle = identity.quota.fetch
         decision = throttle.fetched(identity.fetch, length - 1, now_ms)

@@ -35,6 +35,14 @@ def test_id_without_an_answer_is_asked_for_again_later() -> None:
     assert names.take_wanted(ASK_AGAIN_MS) == [A]
 
 
+def test_ids_of_limited_topics_are_asked_for_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_names, "ASKED_AT_ONCE_MAX", 2)
+    names = TopicNames()
+    assert names.take_limited() == []
+    names.limited = lambda: ("a", "b", "c")
+    assert [names.take_limited() for _ in range(3)] == [["a", "b"], ["c"], ["a", "b"]]
+
+
 def test_names_and_questions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_names, "NAMES_MAX", 1)
     monkeypatch.setattr(topic_names, "ASKED_AT_ONCE_MAX", 1)

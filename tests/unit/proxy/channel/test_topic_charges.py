@@ -6,13 +6,15 @@ a request; what is not said otherwise is 11,989 of records, so 12,000 in all: 2 
 """
 
 import struct
+from uuid import UUID
 
 import pytest
 
 from protocol.api import SHARE_FETCH
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import Channel, ChannelSettings
+from proxy.channel import AGAIN, Channel, ChannelSettings
 from proxy.stats import Stats
+from quotas import topic_quotas
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import DEFAULT, Entity, Name
@@ -39,6 +41,7 @@ from tests.support.playbook import (
     channel_machine,
     gateway_address,
 )
+from tests.support.share_frames import share_fetch
 
 OVER = {"t": [11_989]}
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
@@ -168,16 +171,77 @@ def test_held_request_is_charged_once_it_passes() -> None:
     assert [throttle.bytes_total for throttle in quotas.topics.throttles()] == [12_000]
 
 
-def test_unknown_id_is_not_charged_and_is_asked_for() -> None:
+def test_unknown_id_is_asked_for_and_charged_when_its_name_is_known() -> None:
     quotas = engine()
     talk = limited(quotas)
     asked = produce_to(13, OVER)
+    size = 16 + 1 + 4 + 2 + 11_989 + 2
     talk.client(0, asked, Pass(asked))
-    assert talk.channel.state.stats.topic_bytes_uncharged == 16 + 1 + 4 + 2 + 11_989 + 2
     assert quotas.topics.names.take_wanted(0) == [topic_id("t")]
     quotas.topics.names.learn(topic_id("t"), "t")
+    quotas.expire(0)
+    assert [throttle.bytes_total for throttle in quotas.topics.throttles()] == [size]
     talk.orders("client", 0, asked)
-    assert talk.channel.mute_left_ms(0) == 2014  # 12,014 bytes
+    assert talk.channel.mute_left_ms(0) == 2 * size - 10_000
+    assert not talk.channel.state.stats.topic_bytes_uncharged
+
+
+def test_unknown_ids_count_against_the_default_topics_limit_together() -> None:
+    quotas = engine(DEFAULT)
+    talk = limited(quotas)
+    talk.orders("client", 0, produce_to(13, {"a": [6000], "b": [6000]}))
+    assert [(one.topic, one.bytes_total) for one in quotas.topics.throttles()] == [("<other>", 12_050)]
+    assert talk.channel.mute_left_ms(0) == 2050
+
+
+def test_ids_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topic_quotas, "UNNAMED_MAX", 1)
+    talk = limited(engine())
+    talk.orders("client", 0, produce_to(13, {"a": [6000], "b": [6000]}))
+    assert talk.channel.state.stats.topic_bytes_uncharged == 16 + 1 + 4 + 2 + 6000 + 2
+
+
+def spoken(talk: Playbook, who: str, data: bytes) -> bytes:
+    """What passes of it, over as many turns of the loop as it takes."""
+    orders = talk.orders(who, 0, data)
+    passed = b"".join(order.data for order in orders if isinstance(order, Pass))
+    side = talk.channel.requests if who == "client" else talk.channel.responses
+    while side.take_job() is AGAIN:
+        orders = talk.orders(who, 0, b"")
+        passed += b"".join(order.data for order in orders if isinstance(order, Pass))
+    return passed
+
+
+def test_one_fetch_at_a_time_is_with_the_broker_where_topics_are_limited() -> None:
+    quotas = engine(key=FETCH)
+    talk = limited(quotas, gateway=False)
+    asked = fetch(11)
+    talk.client(0, asked * 3, Pass(asked), Wait(0))
+    talk.broker(0, fetched_from(11, OVER), Pass(fetched_from(11, OVER)))
+    assert 2000 < talk.channel.mute_left_ms(0) < 2100
+
+
+JUNK: dict[str, list[int]] = {f"junk-{index}": [] for index in range(1000)}
+
+
+@pytest.mark.parametrize("version", [3, 9, 13])
+def test_thousand_topics_in_front_leave_none_uncharged(version: int) -> None:
+    quotas = engine()
+    quotas.topics.names.learn(topic_id("t"), "t")
+    talk = limited(quotas)
+    asked = produce_to(version, JUNK | OVER)
+    assert spoken(talk, "client", asked) == asked
+    assert 2000 <= talk.channel.mute_left_ms(0) <= 2014
+
+
+def test_thousand_topics_in_front_of_an_answers_leave_none_uncharged() -> None:
+    quotas = engine(key=FETCH)
+    talk = limited(quotas, gateway=False)
+    asked = fetch(11)
+    talk.client(0, asked, Pass(asked))
+    answered = fetched_from(11, JUNK | OVER)
+    assert spoken(talk, "broker", answered) == answered
+    assert 2000 < talk.channel.mute_left_ms(0) < 2100
 
 
 @pytest.mark.parametrize("name", ["", "a b", "\u00e4", "<other>", "a\0", "a/b", "t" * 250, "t" * 9000])
@@ -230,12 +294,13 @@ def test_share_fetch_is_charged_too() -> None:
     quotas = engine(key=FETCH)
     quotas.topics.names.learn(topic_id("t"), "t")
     talk = limited(quotas, gateway=False)
-    asked = request(SHARE_FETCH, 1, size=60)
+    asked = request(SHARE_FETCH, 1, share_fetch(UUID(bytes=topic_id("t")), [0], version=1))
     # Throttle time, error, no message, lock timeout; one topic, one partition: index, error, no message twice, leader.
     body = struct.pack(">ixihxi", 1, 0, 0, 0) + b"\2" + topic_id("t") + b"\2"
     body += struct.pack(">ihxhxiix", 0, 0, 0, 0, 0) + bytes((0xE1, 0x5D)) + bytes(12_000)
     body += b"\1" + b"\0" + b"\0" + b"\1" + b"\0"  # acquired ranges, tags of both, endpoints, tags
     talk.client(0, asked, Pass(asked))
+    talk.client(0, asked, Wait(0))  # one at a time, since only its answer tells whose bytes it holds
     talk.broker(0, frame(body), Pass(frame(body)))
     assert 2000 < talk.channel.mute_left_ms(0) < 2100
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from unittest.mock import Mock
 
 import pytest
 
@@ -42,6 +43,30 @@ async def test_names_of_ids_are_learned() -> None:
         await asked.ask()
     assert (names.name(KNOWN.bytes, 0), names.name(GONE.bytes, 0)) == ("orders", None)
     assert (names.take_wanted(0), asked.problem) == ([], "")
+
+
+async def test_ids_of_topics_that_have_limits_are_learned_beside_those_that_are_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    questions: list[bytes] = []
+
+    async def dialled(*_: object) -> tuple[None, Mock]:
+        return None, Mock()
+
+    async def answered(_reader: object, _writer: object, question: bytes) -> bytes:
+        questions.append(question)
+        return metadata()
+
+    monkeypatch.setattr(topic_ids, "dial", dialled)
+    monkeypatch.setattr(topic_ids, "exchange", answered)
+    asked, names = asker(unused())
+    names.limited = lambda: ("orders",)
+    names.name(GONE.bytes, 0)
+    await asked.ask()
+    assert names.known(KNOWN.bytes) == "orders"
+    by_id, by_name = questions
+    assert (GONE.bytes in by_id, b"orders" in by_id) == (True, False)
+    assert bytes(16) + b"\x07orders" in by_name
 
 
 async def test_next_address_is_asked_where_the_first_is_down() -> None:

@@ -1,14 +1,24 @@
 """ShareFetch and ShareAcknowledge (KIP-932): charged like a Fetch, told, muted, and never answered here."""
 
 import struct
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
-from tests.support.frames import frame, request, told
+from protocol.messages.share import PARTITIONS_MAX
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import EngineOptions
+from quotas.options import Policy
+from tests.support.frames import LIST_OFFSETS, frame, request, told
 from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.support.share_frames import Acknowledged, share_acknowledge, share_fetch
 
 THROTTLE_AT = 9
+TOPIC = UUID(int=7)
+MAX_BYTES_AT, MAX_RECORDS_AT = 12, 16  # behind the session epoch
 
 
 def share_answer(key: int, version: int, size: int = 0, host: bytes = b"broker-2.example.com") -> bytes:
@@ -26,6 +36,61 @@ def share_answer(key: int, version: int, size: int = 0, host: bytes = b"broker-2
 
 def _varint3(value: int) -> bytes:
     return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+
+
+def asked(
+    acknowledged: Acknowledged | None = None,
+    partitions: Sequence[int] = (),
+    *,
+    correlation_id: int = 1,
+    version: int = 2,
+    **fields: Any,
+) -> bytes:
+    body = share_fetch(TOPIC, partitions, acknowledged, version=version, **fields)
+    return request(SHARE_FETCH, version, body, correlation_id=correlation_id)
+
+
+def acknowledging(correlation_id: int = 1, **fields: Any) -> bytes:
+    return asked({0: [(0, 9)]}, correlation_id=correlation_id, **fields)
+
+
+def acknowledge(correlation_id: int = 1) -> bytes:
+    return request(
+        SHARE_ACKNOWLEDGE, 2, share_acknowledge(TOPIC, {0: [(0, 9)]}), correlation_id=correlation_id
+    )
+
+
+def without_room(sent: bytes) -> bytes:
+    """The same request that asks for no record and does not wait."""
+    found = bytearray(sent)
+    numbers_at = sent.index(b"\2g\2m") + 4
+    struct.pack_into(">ii", found, numbers_at + 4, 0, 0)
+    struct.pack_into(">i", found, numbers_at + MAX_RECORDS_AT, 0)
+    return bytes(found)
+
+
+def limited_to(sent: bytes, max_bytes: int) -> bytes:
+    found = bytearray(sent)
+    struct.pack_into(">i", found, sent.index(b"\2g\2m") + 4 + MAX_BYTES_AT, max_bytes)
+    return bytes(found)
+
+
+def answered(size: int = 101, correlation_id: int = 1) -> bytes:
+    frame_ = bytearray(share_answer(SHARE_FETCH, 2, size))
+    struct.pack_into(">i", frame_, 4, correlation_id)
+    return bytes(frame_)
+
+
+def sidecar(rate: float = 1000, **options: Any) -> Playbook:
+    """kip13 unless told otherwise: at 1,000 B/s the windows hold 10 s, 10,000 B."""
+    return Playbook(channel_machine(consumer_default=rate, gateway=False, options=EngineOptions(**options)))
+
+
+def muted(talk: Playbook, until_ms: int = 2000) -> None:
+    """One answer of 12,000 B: 12 s - 10 s = 2 s."""
+    sent = asked()
+    talk.client(0, sent, Pass(limited_to(sent, 10_000)))
+    talk.broker(0, answered(12_001), Pass(told(answered(12_001), THROTTLE_AT, until_ms)))
 
 
 @pytest.mark.parametrize(("key", "version"), [(SHARE_FETCH, 1), (SHARE_FETCH, 2), (SHARE_ACKNOWLEDGE, 2)])
@@ -47,12 +112,9 @@ def test_sidecar_passes_the_answer_untouched(key: int) -> None:
 
 
 def test_answer_over_the_quota_tells_the_time_and_mutes() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
-    asked = request(SHARE_FETCH, 2, size=60)
-    talk.client(0, asked, Pass(asked))
-    answered = share_answer(SHARE_FETCH, 2, 12_001)  # without the header's empty tag section 12,000: 2 s
-    talk.broker(0, answered, Pass(told(answered, THROTTLE_AT, 2000)))
-    talk.client(0, b"", Wait(2000))
+    talk = sidecar()
+    muted(talk)  # without the header's empty tag section 12,000 B: 2 s
+    talk.client(0, request(LIST_OFFSETS, 7, size=60), Wait(2000))
 
 
 def test_acknowledgement_costs_nothing() -> None:
@@ -61,16 +123,6 @@ def test_acknowledgement_costs_nothing() -> None:
     talk.client(0, asked, Pass(asked))
     answered = share_answer(SHARE_ACKNOWLEDGE, 2, 12_001)
     talk.broker(0, answered, Pass(answered))
-
-
-def test_share_fetch_is_forwarded_over_the_quota() -> None:
-    talk = Playbook(channel_machine(consumer_default=1000, gateway=False))
-    asked = request(SHARE_FETCH, 2, size=60)
-    talk.client(0, asked, Pass(asked))
-    answered = share_answer(SHARE_FETCH, 2, 12_001)
-    talk.broker(0, answered, Pass(told(answered, THROTTLE_AT, 2000)))
-    again = request(SHARE_FETCH, 2, size=60, correlation_id=2)
-    talk.client(2000, again, Pass(again))
 
 
 def test_cut_head_is_kept_until_the_throttle_time_is_there() -> None:
@@ -93,3 +145,154 @@ def test_answer_without_a_throttle_time_ends_the_connection() -> None:
     asked = request(SHARE_FETCH, 2, size=60)
     talk.client(0, asked, Pass(asked))
     talk.broker(0, frame(struct.pack(">ixh", 1, 0)), Ends("malformed"))
+
+
+def test_max_bytes_are_cut_to_what_the_windows_hold() -> None:
+    talk = sidecar()
+    sent = asked(max_bytes=50_000_000, min_bytes=1)
+    talk.client(0, sent, Pass(limited_to(sent, 10_000)))
+
+
+def test_max_bytes_and_min_bytes_are_cut_together() -> None:
+    talk = sidecar()
+    sent = asked(max_bytes=50_000_000, min_bytes=20_000)
+    cut = bytearray(limited_to(sent, 10_000))
+    struct.pack_into(">i", cut, sent.index(b"\2g\2m") + 4 + 8, 10_000)
+    talk.client(0, sent, Pass(bytes(cut)))
+
+
+def test_client_without_a_quota_is_not_looked_at() -> None:
+    talk = Playbook(channel_machine(gateway=False))
+    sent = request(SHARE_FETCH, 2, size=60)  # no fields at all
+    talk.client(0, sent * 2, Pass(sent * 2))
+
+
+def test_share_fetch_over_the_quota_waits_at_its_header_until_its_slot() -> None:
+    talk = sidecar()
+    muted(talk)
+    sent = asked(correlation_id=2)
+    talk.client(0, sent, Wait(2000))
+    # Taken for one of 12,000 B again: over until the sample at 0 is gone, at 11,000 ms.
+    talk.client(2000, b"", Wait(11_000, held=True))
+    talk.client(11_000, b"", Pass(limited_to(sent, 10_000)))
+
+
+def test_hold_ends_with_the_longest_mute_and_the_request_passes_without_room() -> None:
+    talk = sidecar(mute_seconds_max=3)
+    muted(talk)
+    sent = asked(correlation_id=2)
+    talk.client(2000, sent, Wait(5000, held=True))
+    talk.client(5000, b"", Pass(without_room(sent)))
+    small = answered(correlation_id=2)  # 100 B: 12,100 / 1,000 - 10 s
+    talk.broker(5000, small, Pass(told(small, THROTTLE_AT, 2100)))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_acknowledgements_over_the_quota_pass_without_room_for_records(version: int) -> None:
+    talk = sidecar()
+    muted(talk)
+    sent = acknowledging(2, version=version)
+    talk.client(2000, sent, Pass(without_room(sent)))
+
+
+def test_acknowledgements_pass_a_mute() -> None:
+    talk = sidecar()
+    muted(talk)
+    talk.client(500, b"")  # nothing waits: what comes is to be looked at
+    sent = acknowledging(2)
+    talk.client(500, sent[:9], More(14))
+    talk.client(500, sent[9:20], More(len(sent)))
+    talk.client(500, sent[20:], Pass(without_room(sent)))
+    talk.client(500, acknowledge(3), Pass(acknowledge(3)))
+    talk.client(500, asked(correlation_id=4), Wait(2000))
+
+
+def test_whatever_else_comes_waits_for_the_end_of_the_mute() -> None:
+    talk = sidecar()
+    muted(talk)
+    sent = request(LIST_OFFSETS, 7, size=60, correlation_id=2)
+    talk.client(500, sent + acknowledge(3), Wait(2000))
+    talk.client(2000, b"", Pass(sent + acknowledge(3)))
+
+
+def test_acknowledgements_wait_for_a_mute_of_the_request_quota() -> None:
+    talk = sidecar()
+    sent = acknowledge()
+    talk.client(0, sent, Pass(sent))
+    state = talk.channel.state
+    assert state.identity is not None
+    state.mute(state.identity.quota.requests, 2000, 0)
+    talk.client(500, acknowledge(2), Wait(2000))
+
+
+@pytest.mark.parametrize("fields", [{"epoch": -1}, {"renews": 1}])
+def test_end_of_a_session_and_a_renewal_pass_without_room(fields: dict[str, int]) -> None:
+    talk = sidecar()
+    muted(talk)
+    sent = asked(correlation_id=2, epoch=fields.get("epoch", 1))
+    if "renews" in fields:
+        at = sent.index(b"\2g\2m") + 4 + 25
+        sent = sent[:at] + b"\1" + sent[at + 1 :]
+    talk.client(500, sent, Pass(without_room(sent)))
+
+
+def test_acknowledgements_are_found_behind_many_partitions_without_any() -> None:
+    talk = sidecar()
+    muted(talk)
+    sent = asked({5000: [(0, 1)]}, range(5001), correlation_id=2)
+    talk.client(500, sent, Pass(without_room(sent)))
+
+
+def test_more_partitions_than_are_looked_at_pass_without_room() -> None:
+    talk = sidecar()
+    muted(talk)
+    talk.client(500, asked(partitions=range(PARTITIONS_MAX - 1), correlation_id=2), Wait(2000))
+    talk = sidecar()
+    muted(talk)
+    sent = asked(partitions=range(PARTITIONS_MAX), correlation_id=2)
+    talk.client(500, sent, Pass(without_room(sent)))
+
+
+@pytest.mark.parametrize("policy", ["kip13", "schedule"])
+def test_one_share_fetch_at_a_time_may_bring_records(policy: Policy) -> None:
+    talk = sidecar(1_000_000, policy=policy)
+    first, second, third = (asked(correlation_id=number, max_bytes=10_000) for number in (1, 2, 3))
+    talk.client(0, first + second + third, Pass(first), Wait(0))
+    talk.broker(0, answered(), Pass(answered()))
+    talk.client(0, b"", Pass(second), Wait(0))
+
+
+def test_acknowledgements_behind_a_share_fetch_pass_without_room() -> None:
+    talk = sidecar(1_000_000)
+    first, second = asked(correlation_id=1, max_bytes=10_000), acknowledging(2)
+    talk.client(0, first + second, Pass(first + without_room(second)))
+    talk.client(0, acknowledge(3), Pass(acknowledge(3)))
+
+
+def test_made_up_acknowledgements_bring_nothing_round_the_quota() -> None:
+    talk = sidecar()
+    muted(talk)
+    for number in range(2, 30):
+        sent = acknowledging(number)
+        talk.client(number, sent, Pass(without_room(sent)))
+
+
+@pytest.mark.parametrize("sent", [acknowledging(version=1), acknowledge()])
+def test_version_0_is_not_served(sent: bytes) -> None:
+    talk = sidecar()
+    talk.client(0, sent[:6] + b"\0\0" + sent[8:], Ends("unsupported_version"))
+
+
+def test_share_fetch_that_ends_too_early_is_malformed() -> None:
+    talk = sidecar()
+    talk.client(0, request(SHARE_FETCH, 2, b"\2g\2m" + bytes(20)), Ends("malformed"))
+
+
+def test_raised_quota_ends_a_mute_that_nothing_waits_for() -> None:
+    talk = sidecar()
+    muted(talk)
+    engine = talk.channel.state.engine
+    engine.update(engine.options, Definitions(static=StaticQuotas(consumer_default=1_000_000)), 100)
+    talk.channel.reconsider()
+    sent = request(LIST_OFFSETS, 7, size=60, correlation_id=2)
+    talk.client(100, sent, Pass(sent))

@@ -1,0 +1,72 @@
+"""DescribeConfigs 0-4 and DescribeQuorum 0-2: what tells in passing where brokers and controllers listen.
+
+Behavior: in a gateway a broker's configs that hold addresses are told as Kafka tells a secret, without a value, and
+voters without their listeners: what a client could do with them is to go round the proxy. All else passes, a sidecar's
+answers as they are, and answers that are not about a broker unseen. Ignored: what the configs say.
+"""
+
+from protocol.api import API_NAMES, DESCRIBE_QUORUM, MAX_VERSION, flexible
+from protocol.messages import broker_configs, describe_quorum
+from protocol.messages.describe_configs import DESCRIBE_CONFIGS
+from proxy.channel.bounds import REQUEST_BYTES_MAX
+from proxy.channel.errors import PeerError
+from proxy.channel.in_flight import Buffer, Entry
+from proxy.channel.rewriting import whole_answer
+from proxy.channel.side import Side, copied, skip_header_tags
+
+__all__ = ["configs_request", "quorum_request"]
+
+Head = tuple[int, int, int, int, int]
+
+
+def configs_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int) -> int:
+    """Owe an answer, which is looked through in a gateway if a broker's configs are asked for."""
+    length, key, version, correlation_id, _ = head
+    responder = None
+    if side.state.settings.address_map is not None:
+        _check_version(head)
+        if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
+            return side.order
+        frame_end = pos + 4 + length
+        fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
+        if fields_at is None:
+            raise PeerError(
+                "malformed", f"DescribeConfigs version {version} of {length} bytes ends in its header"
+            )
+        asks = side.parse(
+            broker_configs.asks_of_broker, copied(buf, pos, frame_end), fields_at - pos, version
+        )
+        if asks is None:
+            return side.order
+        responder = _configs_answer if asks else None
+    side.state.in_flight.append((correlation_id, responder, version, None))
+    return 0
+
+
+def quorum_request(
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
+) -> int:
+    """Owe an answer, which loses its addresses in a gateway."""
+    _, _, version, correlation_id, _ = head
+    responder = None
+    if side.state.settings.address_map is not None:
+        _check_version(head)
+        responder = _quorum_answer if version >= describe_quorum.ENDPOINTS_SINCE else None
+    side.state.in_flight.append((correlation_id, responder, version, None))
+    return 0
+
+
+def _check_version(head: Head) -> None:
+    _, key, version, _, _ = head
+    if not 0 <= version <= MAX_VERSION[key]:
+        raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
+
+
+def _configs_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
+    rewrite = broker_configs.without_addresses
+    return whole_answer(side, buf, pos, end, DESCRIBE_CONFIGS, rewrite, entry[2])
+
+
+def _quorum_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
+    rewrite = describe_quorum.without_addresses
+    return whole_answer(side, buf, pos, end, DESCRIBE_QUORUM, rewrite, entry[2])

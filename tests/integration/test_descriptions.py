@@ -1,0 +1,58 @@
+"""What Kafka's own tools show of the brokers through a gateway: everything but where they listen."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cluster import Cluster, tools
+from tests.support.proxy_process import SluiceProcess, SluiceSettings
+
+
+@pytest.fixture(scope="module")
+def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
+    with SluiceProcess.configured(
+        SluiceSettings(kafka.bootstrap()), tmp_path_factory.mktemp("described")
+    ) as process:
+        yield process
+
+
+def ports(text: str) -> set[int]:
+    """What may be a port of this machine in it."""
+    return {int(number) for number in re.findall(r"(?:127\.0\.0\.1|localhost):(\d+)", text)}
+
+
+def described(bootstrap: str) -> str:
+    return tools.run(
+        tools.CONFIGS,
+        *("--bootstrap-server", bootstrap, "--describe", "--all"),
+        *("--entity-type", "brokers", "--entity-name", "1"),
+    )
+
+
+def test_brokers_configs_are_shown_without_addresses(kafka: Cluster, sluice: SluiceProcess) -> None:
+    direct, through = described(kafka.bootstrap()), described(sluice.bootstrap)
+    assert kafka.address(1)[1] in ports(direct), "Kafka itself tells"
+    assert not ports(through)
+    assert "advertised.listeners=null sensitive=true" in through
+    names = [{line.split("=")[0] for line in text.splitlines()} for text in (direct, through)]
+    assert names[0] == names[1], "every config is there"
+
+
+def test_quorum_is_shown_without_addresses(kafka: Cluster, sluice: SluiceProcess) -> None:
+    for words in (("--status",), ("--replication",)):
+        direct, through = (
+            tools.run(tools.METADATA_QUORUM, "--bootstrap-server", bootstrap, "describe", *words)
+            for bootstrap in (kafka.bootstrap(), sluice.bootstrap)
+        )
+        assert not ports(through), words
+        assert len(through.splitlines()) == len(direct.splitlines())
+
+
+def test_topics_configs_pass(sluice: SluiceProcess, topic: str) -> None:
+    shown = tools.run(
+        tools.CONFIGS,
+        *("--bootstrap-server", sluice.bootstrap, "--describe", "--all"),
+        *("--entity-type", "topics", "--entity-name", topic),
+    )
+    assert "max.message.bytes" in shown

@@ -1,0 +1,62 @@
+"""A muted connection that shares, on real sockets: it is read for acknowledgements, and for nothing else."""
+
+from uuid import UUID
+
+from protocol.api import SHARE_ACKNOWLEDGE
+from proxy.net import now_ms
+from quotas.definitions import Definitions, StaticQuotas
+from quotas.engine import EngineOptions
+from tests.support.frames import LIST_OFFSETS, produce, request
+from tests.support.share_frames import share_acknowledge
+from tests.unit.proxy.net.rig import Rig, until
+
+ACKNOWLEDGED = share_acknowledge(UUID(int=7), {0: [(0, 9)]})
+
+
+def acknowledge(correlation_id: int) -> bytes:
+    return request(SHARE_ACKNOWLEDGE, 2, ACKNOWLEDGED, correlation_id=correlation_id)
+
+
+async def test_acknowledgement_that_comes_within_a_mute_passes_at_once(rig: Rig) -> None:
+    rig.quota(producer=10_000)
+    client = rig.connect()
+    first, over = acknowledge(1), produce(9, 300_000, correlation_id=2)  # 20 s
+    await client.send(first + over)
+    broker = await rig.accept()
+    await broker.receive(len(first) + len(over))
+    assert rig.connection.channel.mute_left_ms(now_ms()) > 10_000
+    await client.send(acknowledge(3)[:20])
+    await client.send(acknowledge(3)[20:])
+    assert await broker.receive(len(acknowledge(3))) == acknowledge(3)
+    assert rig.stats.muted == 0
+    await client.send(request(LIST_OFFSETS, 7, correlation_id=4, size=60))
+    await until(lambda: rig.stats.muted == 1, "what is no acknowledgement waits")
+    rig.engine.update(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1e9)), now_ms())
+    rig.connection.reconsider(now_ms())
+    await broker.receive(64)
+
+
+async def test_raised_quota_ends_a_mute_that_nothing_waits_for(rig: Rig) -> None:
+    rig.quota(producer=10_000)
+    client = rig.connect()
+    first, over = acknowledge(1), produce(9, 300_000, correlation_id=2)
+    await client.send(first + over)
+    broker = await rig.accept()
+    await broker.receive(len(first) + len(over))
+    rig.engine.update(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1e9)), now_ms())
+    rig.connection.reconsider(now_ms())
+    await client.send(request(LIST_OFFSETS, 7, correlation_id=4, size=60))
+    await broker.receive(64)
+
+
+async def test_client_that_closes_while_it_is_read_muted_is_noticed(rig: Rig) -> None:
+    rig.quota(producer=10_000)
+    client = rig.connect()
+    first, over = acknowledge(1), produce(9, 300_000, correlation_id=2)
+    await client.send(first + over)
+    broker = await rig.accept()
+    await broker.receive(len(first) + len(over))
+    client.close()
+    assert await broker.rest() == b""
+    broker.close()
+    await until(lambda: not rig.connections, "the connection has ended")
