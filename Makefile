@@ -59,7 +59,7 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 .PHONY: test
 test: jars languages ## Every test: unit, then all that need real brokers, then what is shipped
 	$(MAKE) --no-print-directory unit spark
-	$(PYTEST) --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
+	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
 	$(PYTEST) --numprocesses 2 --dist loadfile tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
 
 .PHONY: unit
@@ -91,7 +91,7 @@ packaging: $(VENV)/.stamp ## The wheel in a bare environment, container files, d
 	$(PYTEST) tests/packaging $(ARGS)
 
 .PHONY: hostile
-hostile: jars ## Every attack in its long form, an hour; writes the table in docs/security.md
+hostile: jars ## Every attack in its long form, half an hour; writes the table in docs/security.md
 	$(BIN)/python -m tests.hostile $(ARGS)
 
 .PHONY: demo

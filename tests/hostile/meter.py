@@ -64,7 +64,7 @@ def as_kafka(
     That is Kafka's own arithmetic for connections that stay; one that is made anew has no more.
 
     >>> as_kafka(2_000_000, 1_000_000, 10, connections=4, mute_seconds_max=20)
-    Allowance(in_second=26000000.0, in_run=46400000.0)
+    Allowance(in_second=26000000, in_run=46400000.0)
     """
     windows = rate * WINDOWS
     each = request_bytes * connections

@@ -96,7 +96,7 @@ def fetch(
     body += count_bytes(0, compact) if version >= 7 else b""
     body += string_bytes("", compact) if version >= 11 else b""
     if version >= 15 and replica_id >= 0:
-        state = struct.pack(">iqx", replica_id, 1)
+        state = struct.pack(">iqx", replica_id, -1)  # of any epoch
         body += b"\1\1" + uvarint(len(state)) + state
     elif compact:
         body += b"\0"
