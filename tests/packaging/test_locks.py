@@ -8,7 +8,7 @@ import pytest
 
 from tests.packaging.conftest import ROOT
 
-_LOCKS = tuple(ROOT / "requirements" / name for name in ("run.txt", "build.txt", "dev.txt"))
+_LOCKS = tuple(ROOT / "requirements" / name for name in ("run.txt", "build.txt", "dev.txt", "fuzz.txt"))
 _PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", re.MULTILINE)
 
 
