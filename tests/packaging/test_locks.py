@@ -50,7 +50,8 @@ def test_build_lock_has_the_backend() -> None:
     assert {_name(requirement) for requirement in backend} <= _pins(_LOCKS[1]).keys()
 
 
-def test_dev_lock_agrees_with_the_others() -> None:
-    run, build, dev = map(_pins, _LOCKS)
+def test_locks_agree() -> None:
+    run, build, dev, fuzz = map(_pins, _LOCKS)
 
     assert run.items() | build.items() <= dev.items()
+    assert run.items() <= fuzz.items()
