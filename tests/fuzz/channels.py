@@ -10,6 +10,7 @@ from proxy.stats import Stats
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import DEFAULT, Entity
+from quotas.options import UnknownUsers
 from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.throttled_replicas import ThrottledReplicas, parse_replicas
 from tests.fuzz.draw import Draw
@@ -22,13 +23,15 @@ FRAME_BYTES_MAX: Final = 100 * 1024 * 1024
 _SESSIONS_MAX: Final = 20
 _FRAMES_BYTES_MAX: Final = 64 * 1024 * 1024
 _TOPICS: Final = ("t", "u", "free")
+_FRAMES: Final = ("off", "blank", KEEP)
+_UNKNOWN_USERS: Final[tuple[UnknownUsers, ...]] = ("none", "default", "refuse")
 _MOVES: Final = {("t", 0): Shown(Ongoing((3, 4, 1, 2), (3, 4), (1, 2)), None)}
 
 # Bits of the first two bytes, the lowest first.
 _GATEWAY, _SCHEDULE, _OBSERVE, _BANDWIDTH, _REQUESTS, _MUTATIONS, _TOPICS_LIMITED, _SASL = (
     1 << bit for bit in range(8)
 )
-_QUOTA_API, _REASSIGNMENTS, _TRUSTED, _CONNECTIONS, _SAMPLED, _BOOTSTRAP, _UNUSED, _SCOPE = (
+_QUOTA_API, _REASSIGNMENTS, _TRUSTED, _CONNECTIONS, _SAMPLED, _BOOTSTRAP, _AS_KAFKA, _SCOPE = (
     1 << bit for bit in range(8, 16)
 )
 
@@ -76,6 +79,8 @@ def _engine(bits: int) -> Engine:
         policy="schedule" if bits & _SCHEDULE else "kip13",
         mode="observe" if bits & _OBSERVE else "enforce",
         scope="gateway" if bits & _SCOPE else "broker",
+        unknown_users=_UNKNOWN_USERS[(bits >> 16) % len(_UNKNOWN_USERS)],
+        new_connections="as-kafka" if bits & _AS_KAFKA else "held",
         charge_auto_created=bool(bits & _MUTATIONS),
     )
     engine = Engine(options, _definitions(bits))
@@ -135,4 +140,6 @@ def channel(kind: str, draw: Draw) -> Channel:
     """Make a channel; its first three bytes say how it is configured."""
     bits = draw.byte()
     bits |= draw.byte() << 8
-    return KINDS[kind](bits, draw.pick(("off", "blank", KEEP)))
+    choices = draw.byte()
+    bits |= choices // len(_FRAMES) << 16
+    return KINDS[kind](bits, _FRAMES[choices % len(_FRAMES)])

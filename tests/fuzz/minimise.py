@@ -21,7 +21,7 @@ __all__ = ["cover", "main"]
 
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
 _PACKAGES: Final = tuple(f"{_ROOT}/{name}/" for name in ("protocol", "quotas", "proxy", "offline"))
-_FILE_BYTES_MAX: Final = 24 * 1024
+_FILE_BYTES_MAX: Final = 28 * 1024
 _INPUT_BYTES_MAX: Final = 2000
 _SLOW_SECONDS: Final = 0.02
 _FOUND: Final = Path("build/fuzz/corpus")

@@ -6,14 +6,23 @@ What goes out is thrown away. Time stands still but where a script moves it, or 
 from collections import deque
 from typing import Final
 
-from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Question, Side
-from proxy.channel.bounds import KEPT_BYTES_MAX
+from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Channel, Question, Side, bounds
 from tests.fuzz.stopwatch import timed
 
 __all__ = ["Shell"]
 
 READ_BYTES_MAX: Final = 64 * 1024
 _CUT_BYTES_MAX: Final = 512  # of what is sent at once: what follows is the same again, and would take time
+# The largest frame that is kept whole, its prefix, and a read.
+_KEPT_BYTES_MAX: Final = (
+    max(
+        *bounds.REQUEST_BYTES_MAX.values(),
+        *bounds.RESPONSE_BYTES_MAX.values(),
+        bounds.REPLICA_FETCH_BYTES_MAX,
+    )
+    + 4
+    + READ_BYTES_MAX
+)
 _ORDERS_MAX: Final = 50_000  # of one read: an empty bare token has four bytes
 _RESUMED_MAX: Final = 100
 
@@ -26,7 +35,7 @@ class _Direction:
         self.label = label
         self.kept = bytearray()
         self.source: deque[bytes] = deque()
-        self.waiting = False
+        self.waiting = self.refused = False
         self.piece_bytes = READ_BYTES_MAX
 
     def read(self, now_ms: int) -> None:
@@ -66,20 +75,21 @@ class _Direction:
             start += count
             job = side.take_job() if side.order == WAIT else None
             if job is not None:
-                job.run()  # beside the loop: not its time
-                continue
-            if side.order != REPLACE:
+                job.run()  # beside the loop: its time is not bounded
+            elif side.order == REPLACE:
+                assert 0 <= side.drop <= len(buf) - start, "more is left out than was shown"
+                start += side.drop
+            else:
                 break
-            assert 0 <= side.drop <= len(buf) - start, "more is left out than was shown"
-            start += side.drop
         else:
             raise AssertionError("a side orders for ever")
-        assert side.order in (PASS, MORE, WAIT), "there is no such order"
+        assert side.order in (PASS, MORE, WAIT, REFUSE), "there is no such order"
         assert side.order != PASS or start == len(buf), "PASS leaves nothing over"
         assert side.order != MORE or side.need > len(buf) - start, "what is needed is there"
         self.kept = buf[start:]
-        assert len(self.kept) <= KEPT_BYTES_MAX + READ_BYTES_MAX, "what is kept is bounded"
-        self.waiting = side.order == WAIT
+        assert len(self.kept) <= _KEPT_BYTES_MAX, "what is kept is bounded"
+        self.waiting = side.order in (WAIT, REFUSE)
+        self.refused = side.order == REFUSE
 
 
 class Shell:
@@ -128,6 +138,8 @@ class Shell:
     def _go_on(self) -> None:
         requests, responses = self._requests, self._responses
         for _ in range(_RESUMED_MAX):
+            if requests.refused:
+                return
             if requests.waiting and requests.side.wait_until_ms <= self.now_ms:
                 requests.waiting = False
                 requests.show(self.now_ms)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.packaging.conftest import ROOT
 
-_LOCKS = tuple(ROOT / "requirements" / name for name in ("run.txt", "build.txt", "dev.txt"))
+_LOCKS = tuple(ROOT / "requirements" / name for name in ("run.txt", "build.txt", "dev.txt", "fuzz.txt"))
 _PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", re.MULTILINE)
 
 
@@ -50,7 +50,8 @@ def test_build_lock_has_the_backend() -> None:
     assert {_name(requirement) for requirement in backend} <= _pins(_LOCKS[1]).keys()
 
 
-def test_dev_lock_agrees_with_the_others() -> None:
-    run, build, dev = map(_pins, _LOCKS)
+def test_locks_agree() -> None:
+    run, build, dev, fuzz = map(_pins, _LOCKS)
 
     assert run.items() | build.items() <= dev.items()
+    assert run.items() <= fuzz.items()

@@ -4,10 +4,13 @@ The time is the thread's own, at its best of three, and ten times what a call ma
 found here, one that costs 6 ms by `make fuzz`.
 """
 
+from pathlib import Path
+
 import pytest
 
 from protocol.primitives import uvarint_bytes
 from tests.fuzz import corpus, minimise, stopwatch
+from tests.fuzz.findings import Findings
 from tests.fuzz.targets import TARGETS
 
 SLOWER = 10
@@ -50,3 +53,29 @@ def test_what_fails_is_left_out_of_the_corpus() -> None:
             raise AssertionError
 
     assert b"bad" not in minimise.cover(run, [b"bad"])
+
+
+@pytest.mark.parametrize(("times_ms", "found"), [((9, 6, 7), 0.006), ((9, 4, 7), 0.0)])
+def test_call_is_slow_that_is_slow_every_time(
+    monkeypatch: pytest.MonkeyPatch, times_ms: tuple[int, ...], found: float
+) -> None:
+    now = 0.0
+    left = list(times_ms)
+
+    def call() -> None:
+        nonlocal now
+        now += left.pop(0) / 1000
+
+    monkeypatch.setattr(stopwatch, "thread_time", lambda: now)
+    slowest = stopwatch.confirm(lambda _: stopwatch.timed("a call", call), b"", 0.005)
+    assert slowest.seconds == pytest.approx(found)
+    assert slowest.label == ("a call" if found else "")
+
+
+def test_finding_of_a_kind_is_kept_at_its_smallest(tmp_path: Path) -> None:
+    findings = Findings(tmp_path)
+    for data in (b"larger", b"small", b"largest"):
+        findings.slow(data, "request plain Fetch version 12", 0.06)
+    (kept,) = tmp_path.glob("*.bin")
+    assert kept.read_bytes() == b"small"
+    assert kept.with_suffix(".txt").read_text().startswith("request plain Fetch version 12\n60.0 ms")
