@@ -25,7 +25,7 @@ import uvloop
 from protocol.header import body_start
 from protocol.messages import client_quotas_calls
 from protocol.messages.client_quotas import Alteration, Component
-from proxy.channel import Question
+from proxy.channel import Question, Shared
 from proxy.config import QuotaSettings
 from proxy.quota_store import QuotaDesk, QuotaStore
 from proxy.stats import Stats
@@ -173,11 +173,11 @@ class Bench:
         self._row(name, seconds, longest_ns)
 
     async def _ask(self, asked: Question) -> int:
-        answered: asyncio.Future[bytes | bytearray] = self._loop.create_future()
+        answered: asyncio.Future[bytes] = self._loop.create_future()
 
-        def take(answer: bytes | bytearray | Exception) -> None:
+        def take(answer: bytes | bytearray | Shared | Exception) -> None:
             assert not isinstance(answer, Exception), f"no answer: {answer!r}"
-            answered.set_result(answer)
+            answered.set_result(bytes(answer))
 
         self._desk.ask(asked, take)
         return len(await answered)

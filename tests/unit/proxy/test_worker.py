@@ -119,7 +119,7 @@ def test_job_that_fails_is_told_and_the_next_one_is_done(
     loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = Rig(loop)
-    rig.worker.submit("a", lambda: rig.ran.append(str(1 // 0)), lambda done: rig.tell("a1", done))
+    rig.worker.submit("a", 1, lambda: rig.ran.append(str(1 // 0)), lambda done: rig.tell("a1", done))
     rig.finish()
     assert (rig.ran, rig.told) == (["last"], [("a1", False), ("last", True)])
     assert [record.getMessage() for record in caplog.records] == ["a bug of ours: a job has failed"]
