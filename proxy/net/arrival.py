@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from proxy.logs import event
 from proxy.net.handshakes import Handshake, handshake_problem
-from proxy.net.linger import Linger
+from proxy.net.linger import close_softly
 from proxy.net.proxy_header import V2_BYTES_MAX, ProxyHeaderError, parse
 from proxy.net.shared import Shared
 from proxy.net.stream import Stream
@@ -185,13 +185,8 @@ class Arrival:
     def _linger(self) -> None:
         """Let the alert reach the client."""
         self._let_go()
-        plain = socket.socket(fileno=self._sock.detach())
-        try:
-            plain.shutdown(socket.SHUT_WR)
-        except OSError:
-            plain.close()
-            return
-        Linger(plain, self._shared, self._peer[0])
+        # The plain one again: TLS has nothing more to say.
+        close_softly(socket.socket(fileno=self._sock.detach()), self._shared, self._peer[0])
 
     # The end.
 

@@ -6,13 +6,8 @@ health check costs no broker anything. A connection ends as a whole, with one ca
 once and logged once.
 """
 
-import asyncio
-import fcntl
 import logging
 import socket
-import ssl
-import struct
-import termios
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -22,22 +17,21 @@ from proxy.channel import AGAIN, KEEP, REFUSE, ChannelSettings, Forward, Job, Pe
 from proxy.channel import Shared as SharedAnswer
 from proxy.logs import event
 from proxy.net.dial import AnotherWay, Dial, Way
+from proxy.net.ends import QUIET_CAUSES, cause_of, unread_bytes
 from proxy.net.kept import CAUSE as KEPT_BYTES
-from proxy.net.linger import Linger
+from proxy.net.linger import close_softly
+from proxy.net.progress import Progress
 from proxy.net.pump import Pump
 from proxy.net.shared import Answer, Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
+from proxy.net.wait import FULL, HELD, MUTED, REFUSED, Wait
 
 __all__ = ["Connection"]
 
-_BYTES_PER_SECOND_MIN: Final = (
-    1024  # a request slower than this for limits.frame_seconds is nobody's slow network
-)
 _COUNTED_STEP_BYTES: Final = 4096  # what a channel keeps and need not be counted at once
 _IN_FLIGHT_COUNTED_MIN: Final = 16  # answers owed, from which on their entries count as kept bytes
 _LINGER_MS: Final = 1000  # a drained client that does not close by itself is closed after this time
-_QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
 
 logger = logging.getLogger(__name__)
 
@@ -54,8 +48,6 @@ class Connection:
 
     __slots__ = (
         "_account",
-        "_active_bytes",
-        "_active_ms",
         "_another",
         "_broker",
         "_client",
@@ -64,11 +56,9 @@ class Connection:
         "_dial",
         "_finished_ms",
         "_on_closed",
+        "_progress",
         "_shared",
-        "_since_ms",
-        "_timer",
-        "_under_way",
-        "_waiting",
+        "_wait",
         "_way",
         "channel",
         "peer",
@@ -94,12 +84,8 @@ class Connection:
         self._way = way
         self._another = another
         self._on_closed = on_closed
-        self._timer: asyncio.TimerHandle | None = None
-        self._waiting = ""  # "", "muted", "held", "full" or "refused"
-        self._since_ms = 0  # since when it waits
-        self._under_way: tuple[int, int] | None = (
-            None  # since when a request is mid-frame at every sweep, and bytes then
-        )
+        self._wait = Wait(shared, client.fileno(), self._client_gone, self._resume)
+        self._progress = Progress(now_ms())
         self._finished_ms = 0  # since when all is answered and the client has been told the end (drain)
         self._closed = False
         self.peer = peer
@@ -111,8 +97,6 @@ class Connection:
         seen = encrypted or (tap is not None and tap.frames == KEEP)
         self.requests = Pump(self, shared, self.channel.requests, seen)
         self.responses = Pump(self, shared, self.channel.responses, encrypted)
-        self._active_ms = now_ms()
-        self._active_bytes = 0
         self.responses.write_to(client)
         self.requests.read_from(client)
 
@@ -124,7 +108,7 @@ class Connection:
     @property
     def active_ms(self) -> int:
         """When bytes were last seen to have moved: to within one sweep."""
-        return self._active_ms
+        return self._progress.active_ms
 
     # What the pumps tell.
 
@@ -145,10 +129,10 @@ class Connection:
             if self.channel.has_local_answer() and not self.responses.blocked:
                 self.responses.show_kept(now)
             return
-        if self._waiting:
-            if self._waiting == "full":
+        if self._wait.kind:
+            if self._wait.kind == FULL:
                 self._resume(now)
-            elif self._waiting == "refused":
+            elif self._wait.kind == REFUSED:
                 self._end_refused()
             return
         if (
@@ -170,36 +154,21 @@ class Connection:
             self._step_aside(shown, job)
             return
         side = self.channel.requests
-        if side.order == REFUSE:
-            self._refuse()
-            return
-        stats = self._shared.stats
-        if side.wait_until_ms == 0:
-            self._waiting = "full"
+        self.requests.paused = True
+        self.requests.update_reading()
+        if side.order == REFUSE:  # the client sends all of it again
+            self._wait.begin(REFUSED, now)
+            self.channel.take_no_more()
+            self._end_refused()
+        elif side.wait_until_ms == 0:
+            self._wait.begin(FULL, now)
         elif side.held:
-            self._waiting = "held"
-            stats.held += 1
-            stats.held_bytes += self.requests.kept_bytes
+            self._wait.begin(HELD, now, side.wait_until_ms, self.requests.kept_bytes)
         else:
-            self._waiting = "muted"
-            stats.muted += 1
-        self._since_ms = now
-        self.requests.paused = True
-        self.requests.update_reading()
-        self._shared.hangups.watch(self._client.fileno(), self._client_gone)
-        if side.wait_until_ms:
-            self._timer = self._shared.loop.call_later((side.wait_until_ms - now) / 1000, self._time_is_over)
-
-    def _refuse(self) -> None:
-        """Handle no further request, and end softly when what is owed is answered: the client sends it all again."""
-        self._waiting = "refused"
-        self.requests.paused = True
-        self.requests.update_reading()
-        self.channel.take_no_more()
-        self._shared.hangups.watch(self._client.fileno(), self._client_gone)
-        self._end_refused()
+            self._wait.begin(MUTED, now, side.wait_until_ms)
 
     def _end_refused(self) -> None:
+        """End softly, once what is owed is answered."""
         if self.channel.all_answered() and not self.responses.blocked:
             self.close("produce_refused", "its turn did not come within the longest hold", softly=True)
 
@@ -220,9 +189,9 @@ class Connection:
             return
         if not done:
             self.close("parser_overload", "too many large frames of this address wait to be read")
-        elif pump is self.responses or not self._waiting:
+        elif pump is self.responses or not self._wait.kind:
             pump.resume(now_ms())
-        elif self._waiting == "full":
+        elif self._wait.kind == FULL:
             self._resume(now_ms())
 
     def unconnected(self) -> None:
@@ -274,9 +243,9 @@ class Connection:
             logger.error("a bug of ours ends a connection", exc_info=error)
             self.close("internal", type(error).__name__)
         elif (pump is self.requests) is not writing:
-            self.close(_cause("client", error), str(error))
+            self.close(cause_of("client", error), str(error))
         else:
-            self.close(_cause("broker", error), str(error))
+            self.close(cause_of("broker", error), str(error))
 
     def _answered(self, answer: Answer) -> None:
         """A question was answered, away from the loop; the client may be gone."""
@@ -293,9 +262,9 @@ class Connection:
         """Give the channel an answer, and let it go on."""
         if isinstance(answer, Forward):
             self.channel.ask_first(answer)
-            if self._waiting == "full":
+            if self._wait.kind == FULL:
                 self._resume(now_ms())
-            elif not self._waiting:
+            elif not self._wait.kind:
                 self.requests.show_kept(now_ms())
             return
         self.channel.answered(answer)
@@ -307,10 +276,10 @@ class Connection:
 
     def reconsider(self, now: int) -> None:
         """Quotas have changed or enforcement was switched: whoever waits is asked again."""
-        if not self._closed and self._waiting in ("muted", "held"):
+        if not self._closed and self._wait.kind in (MUTED, HELD):
             self.channel.reconsider()
             self._resume(now)
-        elif not self._waiting:  # muted, and read all the same for acknowledgements
+        elif not self._wait.kind:  # muted, and read all the same for acknowledgements
             self.channel.reconsider()
 
     def sweep(self, now: int) -> None:
@@ -321,27 +290,19 @@ class Connection:
         if self._dial is not None and self._dial.overdue(now):
             self.close("broker_unreachable", f"no connection within {limits.connect_seconds} s")
             return
-        moved = self.requests.bytes_total + self.responses.bytes_total
-        if moved != self._active_bytes:
-            self._active_ms, self._active_bytes = now, moved
-        elif now - self._active_ms > limits.idle_seconds * 1000:
+        progress = self._progress
+        if progress.idle(now, self.requests.bytes_total + self.responses.bytes_total, limits):
             self.close("idle")
             return
-        if self._waiting == "refused":
+        if self._wait.kind == REFUSED:
             self._end_refused()  # the client may not have taken the last answer before
-        elif self._waiting or self.requests.blocked or not self.requests.mid_frame:
-            self._under_way = None
-        elif self._under_way is None:
-            self._under_way = (now, self.requests.bytes_total + _unread_bytes(self._client))
+        elif self._wait.kind or self.requests.blocked or not self.requests.mid_frame:
+            progress.between_frames()
         else:
-            since_ms, bytes_then = self._under_way
-            elapsed_ms = now - since_ms
-            bytes_now = self.requests.bytes_total + _unread_bytes(self._client)
-            if elapsed_ms > limits.frame_seconds * 1000:
-                if bytes_now - bytes_then < elapsed_ms * _BYTES_PER_SECOND_MIN / 1000:
-                    self.close("slow_client", f"a request hardly moved for {elapsed_ms // 1000} s")
-                    return
-                self._under_way = (now, bytes_now)  # what came fast before is no excuse for what follows
+            slow_ms = progress.slow_ms(now, self.requests.bytes_total + unread_bytes(self._client), limits)
+            if slow_ms:
+                self.close("slow_client", f"a request hardly moved for {slow_ms // 1000} s")
+                return
         self._count_channel()
 
     def _count_channel(self) -> None:
@@ -369,7 +330,7 @@ class Connection:
         if self._closed:
             return True
         self.reconsider(now)
-        if not self._waiting and not self.requests.blocked:  # what it was let go of has been passed on
+        if not self._wait.kind and not self.requests.blocked:  # what it was let go of has been passed on
             self.channel.take_no_more()
         if self._finished_ms:
             if now - self._finished_ms > _LINGER_MS:
@@ -398,16 +359,16 @@ class Connection:
         if self._finished_ms:  # however it reacts to that
             cause = "drained"
         shared = self._shared
-        if cause not in _QUIET_CAUSES:
+        if cause not in QUIET_CAUSES:
             shared.stats.errors[cause] += 1
             event(logger, logging.INFO, "connection ended", peer=self.peer, cause=cause, detail=detail)
-        self._end_wait()
+        self._wait.end()
         self.requests.close()
         self.responses.close()
         shared.stats.bytes_from_clients += self.requests.bytes_total
         shared.stats.bytes_from_brokers += self.responses.bytes_total
         if softly:
-            self._linger()
+            close_softly(self._client, self._shared, self.peer.rpartition(":")[0])
         else:
             self._client.close()
         if self._dial is not None:
@@ -418,69 +379,21 @@ class Connection:
         self._account.end()
         self._on_closed(self)
 
-    def _linger(self) -> None:
-        try:
-            self._client.shutdown(socket.SHUT_WR)
-        except OSError:
-            self._client.close()
-            return
-        host, _, _ = self.peer.rpartition(":")
-        Linger(socket.socket(fileno=self._client.detach()), self._shared, host)
-
     # Waiting.
 
-    def _time_is_over(self) -> None:
-        self._timer = None
-        now = now_ms()
-        until = self.channel.requests.wait_until_ms
-        if now < until:  # a loop's timers are coarser than ours: never early
-            self._timer = self._shared.loop.call_later((until - now) / 1000, self._time_is_over)
-        else:
-            self._resume(now)
-
     def _resume(self, now: int) -> None:
-        self._end_wait()
+        self._wait.end()
         self.requests.resume(now)
-
-    def _end_wait(self) -> None:
-        if not self._waiting:
-            return
-        stats = self._shared.stats
-        if self._waiting == "held":
-            stats.held -= 1
-            stats.held_ms_total += now_ms() - self._since_ms
-            stats.held_bytes -= self.requests.kept_bytes
-        elif self._waiting == "muted":
-            stats.muted -= 1
-        self._waiting = ""
-        self._shared.hangups.unwatch(self._client.fileno())
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
 
     def _client_gone(self, reset: bool) -> None:
         """The client closed while it waits; what it sent with acks=0 is still delivered, after its time."""
-        if self._waiting == "muted":
+        if self._wait.kind == MUTED:
             self._shared.stats.client_closed_muted += 1
         if (
-            self._waiting != "refused"
+            self._wait.kind != REFUSED
             and self.channel.state.acks_zero
             and not reset
-            and (self.requests.kept_bytes or self.requests.blocked or _unread_bytes(self._client))
+            and (self.requests.kept_bytes or self.requests.blocked or unread_bytes(self._client))
         ):
             return
         self.close("client_closed")
-
-
-def _cause(peer: str, error: OSError) -> str:
-    """Name how a socket failed; a broken pipe is a peer that closed while something was on its way to it."""
-    if isinstance(error, ssl.SSLError):
-        return f"{peer}_tls"
-    if isinstance(error, BrokenPipeError):
-        return f"{peer}_closed"
-    return f"{peer}_reset" if isinstance(error, ConnectionResetError) else f"{peer}_socket"
-
-
-def _unread_bytes(sock: Stream) -> int:
-    buffer = fcntl.ioctl(sock.fileno(), termios.FIONREAD, struct.pack("i", 0))
-    return int(struct.unpack("i", buffer)[0])

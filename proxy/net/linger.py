@@ -9,18 +9,32 @@ import socket
 from typing import Final
 
 from proxy.net.shared import READ_BYTES_MAX, Shared
+from proxy.net.stream import Stream
 
-__all__ = ["LINGER_SECONDS", "Linger"]
+__all__ = ["LINGER_SECONDS", "close_softly"]
 
 LINGER_SECONDS: Final = 1.0
 
 
-class Linger:
+def close_softly(client: Stream, shared: Shared, host: str) -> None:
+    """Tell the peer the end, and close when it has closed, or after LINGER_SECONDS.
+
+    Args:
+        host: the peer's, for which the socket counts as a connection until it is closed.
+    """
+    try:
+        client.shutdown(socket.SHUT_WR)
+    except OSError:
+        client.close()
+        return
+    _Linger(socket.socket(fileno=client.detach()), shared, host)
+
+
+class _Linger:
     """Drops what comes until the peer has closed, for LINGER_SECONDS at most.
 
     Args:
         sock: a plain socket whose own direction has been shut down; below TLS what comes is not decrypted.
-        host: the peer's, for which the socket counts as a connection until it is closed.
     """
 
     __slots__ = ("_shared", "_sock", "_timer")
