@@ -301,6 +301,21 @@ def test_share_fetch_that_can_not_be_read_counts_nothing() -> None:
     assert spent_us(talk) == 0
 
 
+def test_fetch_cut_in_its_front_is_taken_once_where_topics_have_quotas() -> None:
+    limits = {
+        Entity(client_id=DEFAULT): {"request_percentage": 1.0},
+        Entity(topic="t"): {"consumer_byte_rate": 1000.0},
+    }
+    talk = Playbook(channel_machine(Engine(EngineOptions(), Definitions(limits)), gateway=False))
+    asked, other = fetch(12), fetch(12, correlation_id=2)
+    # 20 bytes: header, client id, tags, and the replica's id; the times follow, which are waited for.
+    talk.client(0, asked[:20], More(len(asked)))
+    talk.client(0, asked[20:] + other, Pass(asked), Wait(0))
+    answered = fetch_answer(12, 40)
+    talk.broker(1, answered, Pass(answered))
+    talk.client(1, b"", Pass(other))
+
+
 def test_fetch_over_the_byte_quota_tells_the_larger_and_counts_for_its_kind() -> None:
     # 15,105 bytes at 1,000/s in 10.105 s are 5 s; 5 ms more than is free are 0.5 s.
     talk = dialogue(1.0, {"consumer_byte_rate": 1000})
