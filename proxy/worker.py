@@ -44,9 +44,10 @@ class _Turns:
     def shortened(self) -> Iterator[None]:
         """Shorten the turns for as long as the block takes."""
         with self._lock:
+            now = sys.getswitchinterval()
             if not self._running:
-                self._before = sys.getswitchinterval()
-                sys.setswitchinterval(min(self._before, TURN_SECONDS))
+                self._before = now
+            sys.setswitchinterval(min(now, TURN_SECONDS))
             self._running += 1
         try:
             yield

@@ -4,8 +4,9 @@ import logging
 import os
 import tempfile
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Final
 
@@ -26,10 +27,24 @@ __all__ = ["broker_map", "configuration", "journal_line", "quotas_file", "tool_f
 _MEMORY: Final = Path("/dev/shm")
 
 
+def _silent(target: Callable[[bytes], None]) -> Callable[[bytes], None]:
+    """A target without its log lines: each damaged file is told in one."""
+
+    @wraps(target)
+    def run(data: bytes) -> None:
+        before = logging.root.manager.disable
+        logging.disable(logging.CRITICAL)
+        try:
+            target(data)
+        finally:
+            logging.disable(before)
+
+    return run
+
+
 @cache
 def directory() -> Path:
     """A directory of this process's own, in memory where that is possible."""
-    logging.disable(logging.CRITICAL)  # a damaged file is told in a log line
     base = _MEMORY if os.access(_MEMORY, os.W_OK) else None
     return Path(tempfile.mkdtemp(prefix="sluice-fuzz-", dir=base))
 
@@ -49,6 +64,7 @@ def _written(name: str, data: bytes) -> Path:
     return path
 
 
+@_silent
 def quotas_file(data: bytes) -> None:
     """The quotas file: read at start, read again by the store, written again."""
     path = _written("quotas.toml", data)
@@ -59,6 +75,7 @@ def quotas_file(data: bytes) -> None:
         QuotaStore(QuotaSettings(file=path))
 
 
+@_silent
 def configuration(data: bytes) -> None:
     """The configuration: read, and compared with the one that runs."""
     path = _written("sluice.toml", data)
@@ -67,6 +84,7 @@ def configuration(data: bytes) -> None:
         compare(found, found)
 
 
+@_silent
 def broker_map(data: bytes) -> None:
     """`brokers.json`: whatever it holds, there is a map, and names in it that can be asked for."""
     _written("brokers.json", data)
@@ -80,6 +98,7 @@ def broker_map(data: bytes) -> None:
         host.encode("idna")  # as the resolver does
 
 
+@_silent
 def journal_line(data: bytes) -> None:
     """A line of the reassignments' journal; with a right checksum where the first byte is odd."""
     line = data[1:]
@@ -92,6 +111,7 @@ def journal_line(data: bytes) -> None:
         )
 
 
+@_silent
 def tool_file(data: bytes) -> None:
     """Files of Kafka's own tools: a reassignment, a client's properties."""
     path = _written("tool.json", data[1:])
