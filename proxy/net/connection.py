@@ -19,7 +19,7 @@ from proxy.logs import event
 from proxy.net.dial import AnotherWay, Dial, Way
 from proxy.net.ends import QUIET_CAUSES, cause_of, unread_bytes
 from proxy.net.kept import CAUSE as KEPT_BYTES
-from proxy.net.linger import close_softly
+from proxy.net.linger import BRIEF_SECONDS, LINGER_SECONDS, close_softly
 from proxy.net.progress import Progress
 from proxy.net.pump import Pump
 from proxy.net.shared import Answer, Shared, now_ms
@@ -368,7 +368,8 @@ class Connection:
         shared.stats.bytes_from_clients += self.requests.bytes_total
         shared.stats.bytes_from_brokers += self.responses.bytes_total
         if softly:
-            close_softly(self._client, self._shared, self.peer.rpartition(":")[0])
+            seconds = BRIEF_SECONDS if self.channel.state.acks_zero else LINGER_SECONDS
+            close_softly(self._client, self._shared, self.peer.rpartition(":")[0], seconds)
         else:
             self._client.close()
         if self._dial is not None:

@@ -11,13 +11,15 @@ from typing import Final
 from proxy.net.shared import READ_BYTES_MAX, Shared
 from proxy.net.stream import Stream
 
-__all__ = ["LINGER_SECONDS", "close_softly"]
+__all__ = ["BRIEF_SECONDS", "LINGER_SECONDS", "close_softly"]
 
 LINGER_SECONDS: Final = 1.0
+# Of a client that reads nothing (acks=0): what it sends meanwhile is lost, and it notices the close alone.
+BRIEF_SECONDS: Final = 0.1
 
 
-def close_softly(client: Stream, shared: Shared, host: str) -> None:
-    """Tell the peer the end, and close when it has closed, or after LINGER_SECONDS.
+def close_softly(client: Stream, shared: Shared, host: str, seconds: float = LINGER_SECONDS) -> None:
+    """Tell the peer the end, and close when it has closed, or after a while.
 
     Args:
         host: the peer's, for which the socket counts as a connection until it is closed.
@@ -27,11 +29,11 @@ def close_softly(client: Stream, shared: Shared, host: str) -> None:
     except OSError:
         client.close()
         return
-    _Linger(socket.socket(fileno=client.detach()), shared, host)
+    _Linger(socket.socket(fileno=client.detach()), shared, host, seconds)
 
 
 class _Linger:
-    """Drops what comes until the peer has closed, for LINGER_SECONDS at most.
+    """Drops what comes until the peer has closed, for so many seconds at most.
 
     Args:
         sock: a plain socket whose own direction has been shut down; below TLS what comes is not decrypted.
@@ -39,10 +41,10 @@ class _Linger:
 
     __slots__ = ("_shared", "_sock", "_timer")
 
-    def __init__(self, sock: socket.socket, shared: Shared, host: str) -> None:
+    def __init__(self, sock: socket.socket, shared: Shared, host: str, seconds: float) -> None:
         self._sock = sock
         self._shared = shared
-        self._timer = shared.loop.call_later(LINGER_SECONDS, self.close)
+        self._timer = shared.loop.call_later(seconds, self.close)
         shared.arrivals.add(self, host)
         shared.loop.add_reader(sock.fileno(), self._drop)
 
