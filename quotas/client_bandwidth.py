@@ -144,6 +144,8 @@ class Throttle:
             self.bytes_total -= missing  # it was counted when its header was seen
             turn.lost = 0
             self.announce(turn, missing, now_ms)
+        else:
+            turn.lost = missing  # also at another limiter, which knows nothing of it
         return decision
 
     def arrived(self, turn: Turn) -> None:
@@ -198,6 +200,22 @@ class Throttle:
             self.bytes_total -= size
             return self._observe(limiter, turn, size, now_ms, consumes=True)
         decision = limiter.fetched(turn, size, now_ms)
+        if decision is not ADMITTED:
+            self.throttled_total += 1
+            self.throttle_ms_total += decision.throttle_ms
+        return decision
+
+    def delivered(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """An answer passes that was not weighed beforehand; what is under way stays so. Else as `fetched`."""
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        limiter = self._limiter
+        if limiter is not None and not self._source.enforcing:
+            return self._observe(limiter, turn, size, now_ms, consumes=True)
+        self.bytes_total += size
+        if limiter is None:
+            return ADMITTED
+        decision = limiter.delivered(size, now_ms)
         if decision is not ADMITTED:
             self.throttled_total += 1
             self.throttle_ms_total += decision.throttle_ms

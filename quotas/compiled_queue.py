@@ -28,7 +28,8 @@ WAITED: Final = 11
 HOLD_MS_MAX: Final = 12
 GRANTED: Final = 13
 EXPOSED: Final = 14
-TURN_FIELDS: Final = 15
+RETURNED_MS: Final = 15
+TURN_FIELDS: Final = 16
 
 # The queue's scalars.
 COUNT: Final = 0

@@ -1,5 +1,7 @@
 """The `schedule` policy once more, for the backtest alone: `schedule.ScheduledThrottle` on arrays.
 
+No Fetch is with its broker for FETCH_MS_MAX here, no request is announced, and no channel leaves.
+
 The one permitted second form of a rule: the same arithmetic in the same order, so that every decision is the engine's
 to the millisecond; tests/property/test_backtest.py holds the two together. What it means stands in `schedule`. Beside
 the arrays of `compiled_queue` there are `clock`, the scalars that are fractions, and `marks`, the whole ones.
@@ -26,7 +28,8 @@ __all__ = ["CLOCK_FIELDS", "MARK_FIELDS", "begin", "fetch", "fetch_max_bytes", "
 
 PAID_MS: Final = 0
 RATE: Final = 1
-CLOCK_FIELDS: Final = 2
+RETURNED_MS: Final = 2
+CLOCK_FIELDS: Final = 3
 
 GUESS: Final = 0
 SWEEP_AT_MS: Final = 1
@@ -64,6 +67,7 @@ def begin(state: State, limit: float, now_ms: int, burst_ms: int, mute_ms_max: i
     rate = limit / 1000.0
     clock[PAID_MS] = float(now_ms)
     clock[RATE] = rate
+    clock[RETURNED_MS] = 0.0
     marks[:] = 0
     marks[SWEEP_AT_MS] = now_ms
     marks[BURST_MS] = burst_ms
@@ -167,7 +171,7 @@ def _expose(state: State, channel: int, expected: int) -> None:
     clock, marks, queue, _, turns = state
     turn = turns[channel]
     turn[ADMITTED] = expected
-    turn[UNTIL_MS] = int(clock[PAID_MS])
+    _note(clock, turn)
     if turn[EXPECTED] or marks[GUESS]:
         quantum = int(clock[RATE] * FETCH_QUANTUM_MS) // (queue[COUNT] + 1)
         idle = min(int(clock[RATE] * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
@@ -188,11 +192,20 @@ def _release(state: State, channel: int, now_ms: int) -> None:
     clock, marks, _, _, turns = state
     turn = turns[channel]
     if turn[ADMITTED] >= 0:
-        if turn[UNTIL_MS] > now_ms:
-            clock[PAID_MS] -= min(turn[ADMITTED] / clock[RATE], float(turn[UNTIL_MS] - now_ms))
+        left_ms = turn[UNTIL_MS] - (math.ceil(clock[RETURNED_MS]) - turn[fair.RETURNED_MS]) - now_ms
+        if left_ms > 0:
+            returned_ms = min(turn[ADMITTED] / clock[RATE], float(left_ms))
+            clock[PAID_MS] -= returned_ms
+            clock[RETURNED_MS] += returned_ms
         marks[EXPOSED_BYTES] -= turn[EXPOSED]
         turn[EXPOSED] = 0
         turn[ADMITTED] = -1
+
+
+@inlined
+def _note(clock: Floats, turn: Ints) -> None:
+    turn[UNTIL_MS] = int(clock[PAID_MS])
+    turn[fair.RETURNED_MS] = int(clock[RETURNED_MS])
 
 
 @compiled
@@ -237,7 +250,7 @@ def _plain(state: State, channel: int, start: int, size: int, now_ms: int, ahead
     if paid_ms - ahead_ms > now_ms:
         return False
     clock[PAID_MS] = paid_ms
-    turns[channel, UNTIL_MS] = int(paid_ms)
+    _note(clock, turns[channel])
     queue[VIRTUAL] = max(start, queue[VIRTUAL])
     turns[channel, TAG] = queue[VIRTUAL] + size
     turns[channel, WAITED] = 0
@@ -251,7 +264,7 @@ def _pass(state: State, channel: int, start: int, size: int, now_ms: int, ahead_
     fair.remove(places, queue, turns, channel)
     turn[HELD_SINCE_MS] = -1
     clock[PAID_MS] = max(clock[PAID_MS], float(now_ms)) + size / clock[RATE]
-    turn[UNTIL_MS] = int(clock[PAID_MS])
+    _note(clock, turn)
     fair.started(places, queue, turns, channel, start, size)
     _, back_ms = _slot(state, channel, fair.behind(places, queue, turns, channel), ahead_ms)
     wait_ms = math.ceil(back_ms - now_ms)

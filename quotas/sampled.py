@@ -23,6 +23,8 @@ from quotas.turn import Place, Turn
 
 # The first Fetch of an identity, as long as there is no answer to judge by.
 FIRST_FETCH_BYTES: Final = 65_536
+# A Fetch that is with its broker for longer than this counts as delivered. Clients ask for half a second to five.
+FETCH_MS_MAX: Final = 6_000
 _REFUSED: Final = Decision(refused=True, reason="new connection of a client far over its quota")
 # One partition's default (max.partition.fetch.bytes): a consumer that had nothing to fetch may always begin with it.
 FETCH_BYTES_MIN: Final = 1_048_576
@@ -34,6 +36,7 @@ class SampledThrottle:
     __slots__ = (
         "_announcements",
         "_expected",
+        "_fetching",
         "_held",
         "_holds",
         "_in_flight",
@@ -55,6 +58,7 @@ class SampledThrottle:
         self.enforced = True
         self.place: Place | None = None
         self._in_flight = 0  # bytes expected of Fetches that are with the broker
+        self._fetching: dict[Turn, None] = {}  # whose those are, the oldest first
         self._expected = FIRST_FETCH_BYTES  # what a Fetch of a channel without history is taken for
         self._samples = options.window_samples
         self._window_ms = int(options.window_seconds * 1000)
@@ -144,9 +148,8 @@ class SampledThrottle:
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
         """Admission control: throttle as if the last answer were returned again (KIP-219), else forward."""
-        if turn.admitted >= 0:
-            self._in_flight -= turn.admitted
-            turn.admitted = -1
+        self._release_fetch(turn)
+        self._record_late(now_ms)
         rate = self._rate
         expected = turn.expected or self._expected
         throttle_ms = 0
@@ -161,8 +164,27 @@ class SampledThrottle:
             if throttle_ms > 0:
                 return Decision(throttle_ms=throttle_ms, reason="fetch over quota")
         turn.admitted = expected
+        turn.forwarded_ms = now_ms
+        self._fetching[turn] = None
         self._in_flight += expected
         return ADMITTED
+
+    def _release_fetch(self, turn: Turn) -> None:
+        """No Fetch of this channel is with the broker any more."""
+        if turn.admitted >= 0:
+            self._in_flight -= turn.admitted
+            turn.admitted = -1
+            self._fetching.pop(turn, None)
+
+    def _record_late(self, now_ms: int) -> None:
+        """Record Fetches that are with their broker for too long, or they would fill the window for ever."""
+        while self._fetching:
+            turn = next(iter(self._fetching))
+            if now_ms < turn.forwarded_ms + FETCH_MS_MAX:
+                return
+            turn.exposed = turn.admitted  # so much of the answer is recorded
+            self._release_fetch(turn)
+            self._rate.record(turn.exposed, now_ms)
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
         """KAFKA-9677: no answer larger than N - 1 samples of quota, and none larger than what is left of the window.
@@ -180,26 +202,27 @@ class SampledThrottle:
             turn.admitted = granted
         return granted
 
+    def delivered(self, size: int, now_ms: int) -> Decision:
+        """Record what passes."""
+        return self._record(size, now_ms)
+
     def fetch_max_wait_ms(self, requested: int, now_ms: int) -> int:  # noqa: ARG002 - the schedule needs it
         """A Fetch waits at its broker for as long as it asked for."""
         return requested
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Record what was delivered; over the quota, this very answer says so."""
-        if turn.admitted >= 0:
-            self._in_flight -= turn.admitted
-            turn.admitted = -1
+        self._release_fetch(turn)
+        recorded, turn.exposed = turn.exposed, 0
         # One empty answer is no sign that there is nothing to fetch; ten in a row are.
         turn.expected = self._expected = max(size, turn.expected // 2)
-        return self._record(size, now_ms)
+        return self._record(max(0, size - recorded), now_ms)
 
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
         """Kafka's own order, since nothing is withheld here: record, compare, and un-record a Fetch that is
         over.
         """
-        if turn.admitted >= 0:
-            self._in_flight -= turn.admitted
-            turn.admitted = -1
+        self._release_fetch(turn)
         self._release(turn)
         turn.expected = size
         self._rate.record(size, now_ms)
@@ -211,9 +234,8 @@ class SampledThrottle:
     def leave(self, turn: Turn, now_ms: int) -> None:
         """The channel is gone: a Fetch that was with the broker counts as delivered; what did not arrive does not."""
         if turn.admitted >= 0:
-            self._in_flight -= turn.admitted
             self._rate.record(turn.admitted, now_ms)
-            turn.admitted = -1
+            self._release_fetch(turn)
         missing = self._announcements.end(turn)
         if missing:
             self._rate.take_back(missing, turn.announced_ms)

@@ -1,8 +1,5 @@
 """The `schedule` policy: one virtual schedule per identity (design.md, "Quota policies").
 
-It closes the two caveats that KIP-219 names: throttling reaches this request, not the next one; and the client is
-known, and held, before its whole request has been read.
-
 Rate. GCRA: `_paid_ms` is the time at which everything that passed will have been paid for at the rate T. A request
 may pass while that is at most `burst_seconds` ahead; passing moves it by size / T. So at most burst + T·t + one
 request pass in any t, a request of any size passes in the end, and being late costs nothing up to the burst: the
@@ -12,11 +9,10 @@ Order. `fair_queue` says which bytes are ahead of a request. Its slot is when th
 for. It passes when its slot has come, even if those ahead have not come for theirs: their bytes stay set aside for a
 moment.
 
-Waiting. A channel that passed is muted until its next slot: that is its reservation (KIP-219: "as if a non-empty
-response were returned"). A Produce before its slot is held at its header, at most `hold_seconds_max`; a Fetch before
-its slot is answered empty with the time that is left. Nothing here can wake a channel. So no channel is muted longer
-than what is certain to pass before it plus one burst; and a held one is told to ask again after half a burst at the
-latest. Then what others give back is found before the burst overflows, and no capacity is lost.
+Waiting. A channel that passed is muted until its next slot: that is its reservation (KIP-219). A Produce before its
+slot is held at its header, at most `hold_seconds_max`; a Fetch before its slot is answered empty with the time that is
+left. Nothing here can wake a channel: so no channel is muted longer than what is certain to pass before it plus one
+burst, and a held one asks again after half a burst at the latest. Then no capacity is lost that others give back.
 
 Beyond the bounds. A mute ends after `mute_seconds_max`. A Produce whose slot has not come within `hold_seconds_max` is
 refused, and charged nothing: n producers of s bytes find room for each request while n·s <= T·(hold + mute), and
@@ -24,14 +20,13 @@ beyond that send some of them again. A Fetch needs no such end: its empty answer
 
 Produce: what a header announces is charged at once, and holds while its bytes come (`announced`).
 
-Fetch: what it may bring is known before its answer. It is charged beforehand with what the last one brought, and what
-it may bring beyond that (what it was granted, or the largest batch seen: a broker returns one whole batch whatever
-max_bytes says) is *exposed*: the exposed bytes of all Fetches under way count as passed when another one is admitted.
-So many idle Fetches that one batch answers at once bring no more than the burst. A part of the burst (EXPOSED_SHARE)
-is kept for them, or one idle Fetch would keep busy ones waiting for its whole max_wait; and where they wait for each
-other max_wait is cut. A Fetch whose channel closes is charged with all it may bring.
+Fetch: it is charged beforehand with what the last one brought. What it may bring beyond that (what it was granted,
+or the largest batch seen: a broker returns one whole batch whatever max_bytes says) is *exposed*, and counts as passed
+when another one is admitted: so idle Fetches that one batch answers at once bring no more than the burst. A part of
+it (EXPOSED_SHARE) is kept for them, or an idle one would keep busy ones waiting; where they wait for each other
+max_wait is cut. One whose channel closes, or that is with its broker for too long, is charged with all it may bring.
 
-It knows no clock and no socket. What the limit is comes from `definitions`, and who is asked from `client_bandwidth`.
+What the limit is comes from `definitions`, and who is asked from `client_bandwidth`.
 """
 
 from math import ceil
@@ -45,25 +40,23 @@ from quotas.turn import Place, Turn
 
 SWEEP_MS: Final = 100
 POLL_MS_MIN: Final = 100
-# A Fetch whose answer nobody can guess yet is taken for what is left of the burst, and at least for this much time of
-# the rate: such Fetches go out one by one, and each is corrected by its answer before many others have gone out.
+# A Fetch without history is taken for what is left of the burst, and at least for this much time of the rate: such
+# Fetches go out one by one, and each is corrected by its answer.
 FIRST_FETCH_MS: Final = 50
-# A forwarded Fetch may ask for its share of this much time of the rate. Smaller answers cost more requests, larger
-# ones make the others wait longer.
+# A forwarded Fetch may ask for its share of this much time of the rate.
 FETCH_QUANTUM_MS: Final = 500
-# An idle channel's Fetch may ask for this much time of the rate, and for this many bytes at most: one partition's
-# default (max.partition.fetch.bytes).
+# An idle channel's Fetch may ask for this much time of the rate, and for max.partition.fetch.bytes' default at most.
 IDLE_FETCH_MS: Final = 100
 IDLE_FETCH_BYTES_MAX: Final = 1_048_576
-# The burst's part that is kept for what idle Fetches may bring: one in so many.
-EXPOSED_SHARE: Final = 4
+EXPOSED_SHARE: Final = 4  # the burst's part that is kept for what idle Fetches may bring: one in so many
 # Where Fetches wait for each other's exposed bytes, one waits at its broker no longer than this.
 CROWDED_WAIT_MS: Final = 100
 CROWDED_MS: Final = 1_000
 # And never longer than this: what it may bring is kept for it. Clients ask for half a second to five seconds.
 FETCH_WAIT_MS_MAX: Final = 5_000
-# The largest batch that was more than its Fetch had asked for is remembered for one to two of these.
-BATCH_MS: Final = 300_000
+# A Fetch that is with its broker for longer than this is charged with all it may bring.
+FETCH_MS_MAX: Final = 6_000
+BATCH_MS: Final = 300_000  # the largest batch beyond what was asked for is remembered for one to two of these
 
 
 class ScheduledThrottle:
@@ -79,11 +72,13 @@ class ScheduledThrottle:
         "_expected",
         "_exposed",
         "_fetch_ahead_ms",
+        "_fetching",
         "_hold_ms_max",
         "_mute_ms_max",
         "_paid_ms",
         "_queue",
         "_rate",
+        "_returned_ms",
         "_sweep_ms",
         "enforced",
         "place",
@@ -100,6 +95,8 @@ class ScheduledThrottle:
         self._paid_ms = float(now_ms)
         self._expected = 0  # what a Fetch of a channel without history is taken for
         self._exposed = 0  # bytes that the Fetches under way may bring beyond those charged
+        self._fetching: dict[Turn, None] = {}  # whose those are, the oldest first
+        self._returned_ms = 0.0  # how much of the schedule was given back so far
         self._batch = self._batch_before = (
             0  # the largest response that was more than its Fetch had asked for
         )
@@ -117,6 +114,8 @@ class ScheduledThrottle:
         ahead_ms = self._paid_ms - now_ms
         if ahead_ms > 0:
             self._paid_ms = now_ms + ahead_ms * self._rate / rate
+            if rate != self._rate:
+                self._returned_ms += ahead_ms  # what was charged at another rate is not given back
         self._rate = rate
         self._burst_ms = int(options.burst_seconds * 1000)
         self._fetch_ahead_ms = self._burst_ms - self._burst_ms // EXPOSED_SHARE
@@ -140,8 +139,8 @@ class ScheduledThrottle:
             return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
-        if self._announcements:
-            self._give_back_overdue(now_ms)
+        for late in self._announcements.overdue(now_ms):
+            self._give_back(late, late.lost, now_ms)
         slot_ms, _ = self._slot(turn, self._queue.enter(turn), self._burst_ms)
         if slot_ms <= now_ms:
             return self._pass(turn, turn.tag, size, now_ms, self._burst_ms)
@@ -161,16 +160,12 @@ class ScheduledThrottle:
         return Decision(hold_until_ms=turn.due_ms, reason="held to its slot")
 
     def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
-        """The request that passed now is still to come, but for its first bytes."""
+        """The request that passed now is still to come."""
         self._announcements.begin(turn, missing, now_ms)
 
     def arrived(self, turn: Turn) -> None:
         """All of it is here."""
         self._announcements.end(turn)
-
-    def _give_back_overdue(self, now_ms: int) -> None:
-        for turn in self._announcements.overdue(now_ms):
-            self._give_back(turn.lost, turn.until_ms, now_ms)
 
     # -- fetch
 
@@ -182,11 +177,12 @@ class ScheduledThrottle:
             if paid_ms - self._fetch_ahead_ms <= now_ms:
                 self._paid_ms = paid_ms + expected / self._rate
                 turn.start = max(turn.tag, self._queue.virtual)
-                self._expose(turn, expected)
+                self._expose(turn, expected, now_ms)
                 return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
         self._release(turn, now_ms)
+        self._charge_late(now_ms)
         slot_ms, back_ms = self._slot(turn, self._queue.enter(turn), self._fetch_ahead_ms)
         expected = expected or self._expected or self._first_fetch_bytes(now_ms)
         if slot_ms > now_ms:
@@ -201,7 +197,7 @@ class ScheduledThrottle:
         self._queue.remove(turn)
         self._charge(expected, now_ms)
         turn.start = turn.tag
-        self._expose(turn, expected)
+        self._expose(turn, expected, now_ms)
         return ADMITTED
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
@@ -237,10 +233,12 @@ class ScheduledThrottle:
         left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
         return ceil(min(max(left_ms, FIRST_FETCH_MS), FETCH_QUANTUM_MS) * self._rate)
 
-    def _expose(self, turn: Turn, expected: int) -> None:
+    def _expose(self, turn: Turn, expected: int, now_ms: int) -> None:
         """Note what a Fetch that was charged as `expected` may bring beyond that."""
         turn.admitted = expected
-        turn.until_ms = int(self._paid_ms)
+        self._note(turn)
+        turn.forwarded_ms = now_ms
+        self._fetching[turn] = None
         if turn.expected or self._expected:
             quantum = int(self._rate * FETCH_QUANTUM_MS) // (len(self._queue.turns) + 1)
             idle = min(int(self._rate * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
@@ -256,19 +254,41 @@ class ScheduledThrottle:
     def _release(self, turn: Turn, now_ms: int) -> None:
         """The Fetch under way is over: give back what it was charged with beforehand."""
         if turn.admitted >= 0:
-            self._give_back(turn.admitted, turn.until_ms, now_ms)
-            self._exposed -= turn.exposed
-            turn.exposed = 0
-            turn.admitted = -1
+            self._give_back(turn, turn.admitted, now_ms)
+            self._conceal(turn)
+
+    def _conceal(self, turn: Turn) -> None:
+        self._exposed -= turn.exposed
+        turn.exposed = 0
+        turn.admitted = -1
+        self._fetching.pop(turn, None)
+
+    def _charge_late(self, now_ms: int) -> None:
+        """Charge all that a Fetch may bring which is with its broker for too long: or it would keep it for ever."""
+        for turn in self._fetching:
+            if now_ms < turn.forwarded_ms + FETCH_MS_MAX:
+                return
+            if turn.exposed:
+                self._charge(turn.exposed, now_ms)
+                turn.admitted += turn.exposed
+                self._exposed -= turn.exposed
+                turn.exposed = 0
+                self._note(turn)
+            del self._fetching[turn]
+            return  # one at a time: the others' turn comes with the next Fetch
+
+    def delivered(self, size: int, now_ms: int) -> Decision:
+        """Charge what passes; the next Fetch is weighed."""
+        self._charge(size, now_ms)
+        return ADMITTED
 
     # -- both
 
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - both cost alike
         """Record what passes anyway; the wait it would have had, at most one hold and one mute."""
         self._queue.remove(turn)
-        self._exposed -= turn.exposed
-        turn.exposed = 0
-        turn.held_since_ms = turn.admitted = -1
+        self._conceal(turn)
+        turn.held_since_ms = -1
         turn.expected = size
         self._charge(size, now_ms)
         ceiling_ms = now_ms + self._burst_ms + self._hold_ms_max + self._mute_ms_max
@@ -283,10 +303,8 @@ class ScheduledThrottle:
         self._queue.remove(turn)
         if turn.admitted >= 0:
             self._charge(turn.exposed, now_ms)
-            self._exposed -= turn.exposed
-            turn.exposed = 0
-            turn.admitted = -1
-        self._give_back(self._announcements.end(turn), turn.until_ms, now_ms)
+            self._conceal(turn)
+        self._give_back(turn, self._announcements.end(turn), now_ms)
         turn.held_since_ms = -1
 
     def debt_bytes(self, now_ms: int) -> float:
@@ -319,7 +337,7 @@ class ScheduledThrottle:
         if paid_ms - ahead_ms > now_ms:
             return False
         self._paid_ms = paid_ms
-        turn.until_ms = int(paid_ms)
+        self._note(turn)
         queue.virtual = start = max(start, queue.virtual)
         turn.tag = start + size
         turn.waited = False
@@ -329,10 +347,21 @@ class ScheduledThrottle:
         """Move the schedule by `size` bytes; credit older than the burst is lost."""
         self._paid_ms = max(self._paid_ms, now_ms) + size / self._rate
 
-    def _give_back(self, size: int, until_ms: int, now_ms: int) -> None:
-        """Take back a charge that ends at `until_ms`, but for what time has paid of it: that is no credit."""
-        if until_ms > now_ms:
-            self._paid_ms -= min(size / self._rate, until_ms - now_ms)
+    def _note(self, turn: Turn) -> None:
+        """Remember where the turn's charge has moved the schedule to."""
+        turn.until_ms = int(self._paid_ms)
+        turn.returned_ms = int(self._returned_ms)
+
+    def _give_back(self, turn: Turn, size: int, now_ms: int) -> None:
+        """Take back a turn's charge, but for what time has paid of it: that is no credit.
+
+        What was given back since then has moved the end of this charge as well.
+        """
+        left_ms = turn.until_ms - (ceil(self._returned_ms) - turn.returned_ms) - now_ms
+        if left_ms > 0:
+            returned_ms = min(size / self._rate, left_ms)
+            self._paid_ms -= returned_ms
+            self._returned_ms += returned_ms
 
     def _pass(self, turn: Turn, start: int, size: int, now_ms: int, ahead_ms: int) -> Decision:
         """Charge a request that passes now, reserve its channel's next slot, and mute the channel until then."""
@@ -340,7 +369,7 @@ class ScheduledThrottle:
         queue.remove(turn)
         turn.held_since_ms = -1
         self._charge(size, now_ms)
-        turn.until_ms = int(self._paid_ms)
+        self._note(turn)
         queue.started(turn, start, size)
         _, back_ms = self._slot(turn, queue.behind(turn), ahead_ms)
         wait_ms = ceil(back_ms - now_ms)

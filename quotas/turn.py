@@ -28,6 +28,7 @@ class Turn:
         "due_ms",
         "expected",
         "exposed",
+        "forwarded_ms",
         "granted",
         "held_since_ms",
         "hold_end_ms",
@@ -36,6 +37,7 @@ class Turn:
         "lost",
         "passed",
         "queued",
+        "returned_ms",
         "size",
         "start",
         "tag",
@@ -52,6 +54,7 @@ class Turn:
         )
         self.expected = 0  # bytes of the last Fetch response: what the next one is taken for
         self.admitted = -1  # bytes charged for a Fetch that is with the broker; -1 = none is
+        self.forwarded_ms = 0  # since when it is
         self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits
         self.hold_end_ms = 0  # when its hold ends at the latest
         self.passed = False  # it has sent something before
@@ -61,6 +64,7 @@ class Turn:
         self.lost = 0  # bytes given back because they did not come in time: to be charged again when they do
         # The rest is the schedule's.
         self.until_ms = 0  # up to where the charge of the request under way has moved the schedule
+        self.returned_ms = 0  # how much of the schedule had been given back by then
         self.granted = 0  # bytes that the Fetch under way may ask for
         self.exposed = 0  # bytes that its response may bring beyond those charged
         self.tag = 0  # the identity's virtual time, in bytes, at which this channel's next request begins
@@ -106,6 +110,9 @@ class Limiter(Protocol):
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """As `Throttle.fetched`."""
+
+    def delivered(self, size: int, now_ms: int) -> Decision:
+        """As `Throttle.delivered`."""
 
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
         """Record what passes without enforcement; the throttle time there would have been."""

@@ -47,6 +47,7 @@ class Visit:
         host: its client's.
         since: when the stage began.
         unsent: bytes of the answer that is not taken yet.
+        task: what answers it.
     """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -54,6 +55,7 @@ class Visit:
         peer = writer.get_extra_info("peername")
         self.host = str(peer[0]) if peer else ""
         self.unsent = 0
+        self.task: asyncio.Task[None] | None = None
         self.enter(Stage.IDLE)
 
     def enter(self, stage: Stage) -> None:
@@ -115,10 +117,14 @@ class AdminServer:
         while len(self._visits) >= CONNECTIONS_MAX:
             self._give_way(self._visits.values())
         self._visits[writer] = visit
+        visit.task = asyncio.current_task()
         writer.transport.set_write_buffer_limits(high=0)  # an answer is taken when all of it is
         try:
             while await self._answer(reader, visit):
                 pass
+        except asyncio.CancelledError:
+            if writer in self._visits:  # else it has given way
+                raise
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
             pass  # the other side's business: nothing of ours depends on it
         except Exception:  # the edge of a connection: one bad page must not end the server
@@ -133,6 +139,8 @@ class AdminServer:
         last = min(visits, key=lambda visit: (-having[visit.host], visit.stage, visit.since))
         del self._visits[last.writer]
         last.writer.transport.abort()
+        if last.task is not None and last.task is not asyncio.current_task():
+            last.task.cancel()  # no page is made for a visitor that is gone
 
     async def _answer(self, reader: asyncio.StreamReader, visit: Visit) -> bool:
         """Answer one request; tell whether another may follow on this connection."""

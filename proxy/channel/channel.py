@@ -95,7 +95,7 @@ class Channel:
 
     def all_answered(self) -> bool:
         """Whether all that can be answered is: not the request under way, of which no more passes."""
-        owed = len(self.state.in_flight) - (self.requests.unseen != 0)
+        owed = len(self.state.in_flight) - (self.requests.unseen != 0 and self.requests.walk_answered)
         return owed <= 0 and not self.responses.mid_frame()
 
     def take_no_more(self) -> None:

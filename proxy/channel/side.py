@@ -64,7 +64,7 @@ class Side(ABC):
             broker was connected: from then on it can be busy with the next request.
         frame_bytes: size of the answer that is being decided on, its prefix included.
         walk: the walk through the frame under way; None where it is none that is walked.
-        walk_answered: whether an answer is owed to the request that is walked.
+        walk_answered: whether an answer is owed to the Produce that is walked, or whose bytes are still to come.
         arriving: the turn that was charged for a request whose bytes are still to come; None where none was. Where its
             `lost` is above 0, no more passes before `receive` was called again.
         job: with WAIT: what the shell has to do first (`proxy.channel.parsing`), which it takes from here; on the

@@ -33,6 +33,7 @@ _IDENTITY_BYTES: Final = 512
 _LONG: Final = bytes(
     CLIENT_ID_CHARACTERS_MAX + 1
 )  # stands for all client ids that are longer than is told apart
+_SESSION_TIMEOUT_MS_MIN: Final = 6_000
 # A session's last part, in which nobody is muted: what was sent in it has to reach the broker before it is over.
 # Clients authenticate again when 85 to 95 % are over (Java), or later still.
 _SESSION_END_SHARE: Final = 10
@@ -347,7 +348,12 @@ class ChannelState:
         return limit
 
     def named_session_timeout(self, session_timeout_ms: int) -> None:
-        """A group request has passed; 0 where it names no session timeout."""
+        """A group request has passed; 0 where it names no session timeout.
+
+        Brokers take none below 6 s (group.min.session.timeout.ms): who names less ends no mute by it.
+        """
+        if session_timeout_ms:
+            session_timeout_ms = max(session_timeout_ms, _SESSION_TIMEOUT_MS_MIN)
         known = self.group_session_timeout_ms
         if known is None or known == 0:
             self.group_session_timeout_ms = session_timeout_ms

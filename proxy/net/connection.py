@@ -1,5 +1,4 @@
-"""One client's connection and the broker connection that belongs to it: two pumps, one channel, at most one
-timer.
+"""One client's connection and the broker connection that belongs to it: two pumps, one channel, at most one timer.
 
 The broker is connected when the client's first request has been seen, so that a port scan, a TLS hello or a
 health check costs no broker anything. A connection ends as a whole, with one cause: what ended it is counted
@@ -44,6 +43,9 @@ class Connection:
         on_closed: called once, when both sockets are closed.
         another: gives another one, where that one can not be reached and any will do.
         tap: where its requests are recorded; None where they are not.
+
+    Attributes:
+        closed: whether it has ended.
     """
 
     __slots__ = (
@@ -51,7 +53,6 @@ class Connection:
         "_another",
         "_broker",
         "_client",
-        "_closed",
         "_counted",
         "_dial",
         "_finished_ms",
@@ -61,6 +62,7 @@ class Connection:
         "_wait",
         "_way",
         "channel",
+        "closed",
         "peer",
         "requests",
         "responses",
@@ -87,7 +89,7 @@ class Connection:
         self._wait = Wait(shared, client.fileno(), self._client_gone, self._resume)
         self._progress = Progress(now_ms())
         self._finished_ms = 0  # since when all is answered and the client has been told the end (drain)
-        self._closed = False
+        self.closed = False
         self.peer = peer
         self._account = shared.kept.open(settings.address, self._close_for_bytes)
         self._counted = 0  # bytes that the channel keeps, as they were counted last
@@ -101,11 +103,6 @@ class Connection:
         self.requests.read_from(client)
 
     @property
-    def closed(self) -> bool:
-        """Whether it has ended."""
-        return self._closed
-
-    @property
     def active_ms(self) -> int:
         """When bytes were last seen to have moved: to within one sweep."""
         return self._progress.active_ms
@@ -114,7 +111,7 @@ class Connection:
 
     def signalled(self, pump: object, now: int) -> None:
         """Act on what one direction has for the other."""
-        if self._closed:  # passing them on has ended the connection
+        if self.closed:  # passing them on has ended the connection
             return
         question = self.channel.take_question()
         if question is not None:
@@ -146,7 +143,7 @@ class Connection:
         """Stop reading until the side's time has come, or its job is done; while it waits for a time, notice if the
         client goes.
         """
-        if self._closed:
+        if self.closed:
             return
         shown = self.requests if pump is self.requests else self.responses
         job = shown.side.take_job()
@@ -179,13 +176,14 @@ class Connection:
         if job is AGAIN:
             self._shared.loop.call_soon(self._go_on, pump, True)
         elif job is not None:
-            host, _, _ = self.peer.rpartition(":")
-            self._shared.worker.submit(host, job.kept_bytes, job.run, partial(self._go_on, pump))
+            self._shared.worker.submit(
+                self.channel.state.settings.address, job.kept_bytes, job.run, partial(self._go_on, pump)
+            )
             self._count_channel()
 
     def _go_on(self, pump: Pump, done: bool) -> None:
         """A job is done, or there are too many before it; the client may be gone, or muted by now."""
-        if self._closed:
+        if self.closed:
             return
         if not done:
             self.close("parser_overload", "too many large frames of this address wait to be read")
@@ -196,7 +194,7 @@ class Connection:
 
     def unconnected(self) -> None:
         """The first request is here: connect the broker."""
-        if self._broker is None and self._dial is None and not self._closed:
+        if self._broker is None and self._dial is None and not self.closed:
             self._dial = Dial(self._way, self._another, self._shared, self._joined, self.close)
             self._dial.begin()
 
@@ -211,7 +209,7 @@ class Connection:
 
     def ended(self, pump: object) -> None:
         """One peer has closed its direction, and what it sent is written."""
-        if self._closed:
+        if self.closed:
             return
         if pump is self.responses:
             if self.requests.at_end:  # a broker answers a client's close with its own, whatever is owed
@@ -230,7 +228,7 @@ class Connection:
 
     def kept(self, change: int) -> None:
         """A pump keeps so many more bytes, or fewer."""
-        if not self._closed:
+        if not self.closed:
             self._account.add(change)
 
     def failed(self, pump: object, error: Exception, *, writing: bool = False) -> None:
@@ -249,7 +247,7 @@ class Connection:
 
     def _answered(self, answer: Answer) -> None:
         """A question was answered, away from the loop; the client may be gone."""
-        if self._closed:
+        if self.closed:
             return
         try:
             if isinstance(answer, Exception):
@@ -276,7 +274,7 @@ class Connection:
 
     def reconsider(self, now: int) -> None:
         """Quotas have changed or enforcement was switched: whoever waits is asked again."""
-        if not self._closed and self._wait.kind in (MUTED, HELD):
+        if not self.closed and self._wait.kind in (MUTED, HELD):
             self.channel.reconsider()
             self._resume(now)
         elif not self._wait.kind:  # muted, and read all the same for acknowledgements
@@ -284,7 +282,7 @@ class Connection:
 
     def sweep(self, now: int) -> None:
         """Close the connection if it is idle for too long, or if a frame is too long under way."""
-        if self._closed:
+        if self.closed:
             return
         limits = self._shared.limits
         if self._dial is not None and self._dial.overdue(now):
@@ -306,11 +304,8 @@ class Connection:
         self._count_channel()
 
     def _count_channel(self) -> None:
-        """Count what the channel keeps; over the budget this may close the connection.
-
-        What is owed grows with every request, and only as fast as requests are read: a look a second is enough.
-        """
-        if self._closed:
+        """Count what the channel keeps; over the budget this may close the connection. A look a second is enough."""
+        if self.closed:
             return
         kept = self.channel.kept_bytes
         owed = len(self.channel.state.in_flight)
@@ -323,11 +318,9 @@ class Connection:
     def drain(self, now: int) -> bool:
         """The process stops: let go of mutes, take no further request, close when nothing is owed. True when closed.
 
-        Who pipelines always has another request on its way: waiting for a pause would be waiting for ever. And to
-        close over unread bytes is to reset, which may cost the client answers that are still on their way. So it is
-        told the end first and closes by itself; if it does not, its time is over.
+        A client that pipelines is never idle: it is told the end first, and closes by itself, or after a while.
         """
-        if self._closed:
+        if self.closed:
             return True
         self.reconsider(now)
         if not self._wait.kind and not self.requests.blocked:  # what it was let go of has been passed on
@@ -341,7 +334,7 @@ class Connection:
                 self._client.shutdown(socket.SHUT_WR)
             except OSError:
                 self.close("drained")
-        return self._closed
+        return self.closed
 
     def _close_for_bytes(self, detail: str) -> None:
         """Of all that is kept for peers, this connection is to give its part back."""
@@ -353,15 +346,24 @@ class Connection:
         Args:
             softly: let the client read what it was sent before (`linger`).
         """
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         if self._finished_ms:  # however it reacts to that
             cause = "drained"
         shared = self._shared
         if cause not in QUIET_CAUSES:
             shared.stats.errors[cause] += 1
             event(logger, logging.INFO, "connection ended", peer=self.peer, cause=cause, detail=detail)
+        try:
+            self._end(softly)
+        finally:  # or what it kept would count for ever
+            self._account.end()
+            self._on_closed(self)
+
+    def _end(self, softly: bool) -> None:
+        """Give back sockets, pipes and turns."""
+        shared = self._shared
         self._wait.end()
         self.requests.close()
         self.responses.close()
@@ -369,7 +371,7 @@ class Connection:
         shared.stats.bytes_from_brokers += self.responses.bytes_total
         if softly:
             seconds = BRIEF_SECONDS if self.channel.state.acks_zero else LINGER_SECONDS
-            close_softly(self._client, self._shared, self.peer.rpartition(":")[0], seconds)
+            close_softly(self._client, shared, self.peer.rpartition(":")[0], seconds)
         else:
             self._client.close()
         if self._dial is not None:
@@ -377,8 +379,6 @@ class Connection:
         if self._broker is not None:
             self._broker.close()
         self.channel.close(now_ms())
-        self._account.end()
-        self._on_closed(self)
 
     # Waiting.
 

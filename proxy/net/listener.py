@@ -24,6 +24,7 @@ from proxy.net.arrival import Arrival, Door, Peer
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, give_way
 from proxy.net.dial import AnotherWay, Upstream, Way
+from proxy.net.holdings import holder
 from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls import ServerTls
@@ -210,7 +211,7 @@ class Listener:
         shared = self._shared
         name = self._options.name
         settings = self._settings(way.broker)
-        settings = replace(settings, address=peer[0], user=settings.user if user is None else user)
+        settings = replace(settings, address=holder(peer[0]), user=settings.user if user is None else user)
         where = f"{peer[0]}:{peer[1]}"
         tap = None if shared.recorder is None else shared.recorder.tap(peer[0], name)
         connection = Connection(client, where, way, settings, shared, self._ended, another, tap)

@@ -150,7 +150,7 @@ class Pump(Splicer):
         if side.unseen >= SPLICE_BYTES_MIN:
             if side.arriving is not None and side.arriving.lost:
                 self.show_kept(monotonic_ns() // 1_000_000)  # it is charged again, and may have to wait
-            if self.paused or self._splice():
+            if self.paused or self.src is None or self._splice():
                 return
         try:
             count = self._recv_into(self._view, self._read_bytes)
@@ -230,6 +230,7 @@ class Pump(Splicer):
             OSError: the destination has failed.
         """
         insert = side.insert
+        side.insert = b""  # it is counted here from now on, or written
         if insert and self._unsent is not None:
             self._write_behind(self._unsent, insert)
         elif insert:

@@ -149,8 +149,8 @@ class Splicer(ABC):
             self._end()
             return True
         self._state.now_ns = now_ns = monotonic_ns()
+        self._piped = count  # first: whatever happens, the pipe has bytes in it
         side.passed(count)
-        self._piped = count
         self.bytes_total += count
         shared.stats.spliced_bytes += count
         try:

@@ -11,8 +11,8 @@ from tests.soak.crowd import Options, play
 CONNECTIONS = 400
 MIB_MAX = 64
 """Over the memory that the process has alone: 400 connections of 25 kB are 10 MiB, and what they sent may be kept."""
-P99_MS_MAX = 1000.0
-"""On two cores with three brokers and the crowd itself; alone it is below 10 ms."""
+P99_MS_MAX = 5000.0
+"""On two cores with three brokers, the crowd itself and another test beside it; alone it is below 10 ms."""
 
 
 def test_honest_clients_are_served_beside_a_hostile_crowd(kafka: Cluster, tmp_path: Path) -> None:

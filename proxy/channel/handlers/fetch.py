@@ -57,13 +57,12 @@ def request(  # noqa: C901 - a call a frame costs 5 %
     assert identity is not None, "the request side identifies before it asks"
     throttle = identity.quota.fetch
     if not throttle.limits(now_ms) and not state.sessions.shifted:
-        if (
-            state.engine.charges_fetched_topics and state.engine.enforcing
-        ):  # its answer tells whose bytes it holds
+        alone = state.engine.charges_fetched_topics and state.engine.enforcing
+        if alone:  # its answer tells whose bytes it holds
             if state.fetch_owed:
                 return await_answers(side)
             state.fetch_owed = True
-        state.in_flight.append((correlation_id, _answer, version, (identity, 0)))
+        state.in_flight.append((correlation_id, _answer, version, (identity, 0, alone)))
         return 0
     if not side.whole(end - pos, length, REQUEST_BYTES_MAX[FETCH]):
         return side.order
@@ -96,8 +95,9 @@ def request(  # noqa: C901 - a call a frame costs 5 %
         side.signal = True
         return side.replace(length + 4, b"")
     _cut(buf, fields, throttle, identity.fetch, now_ms)
-    state.fetch_owed = throttle.limits(now_ms)
-    state.in_flight.append((correlation_id, _answer, version, (identity, fields.session_id)))
+    alone = throttle.limits(now_ms) or (state.engine.charges_fetched_topics and state.engine.enforcing)
+    state.fetch_owed = alone
+    state.in_flight.append((correlation_id, _answer, version, (identity, fields.session_id, alone)))
     if fields.session_id and state.sessions.knows(state.settings.broker, fields.session_id):
         frame = bytes(buf[pos:frame_end]) if read is None else read.now(buf[pos:frame_end])
         return _translate(side, frame, fields_at - pos, head, fields, now_ms)
@@ -121,7 +121,7 @@ def _end_session(side: Side, frame: bytes, fields_at: int, head: Head, fields: f
     state = side.state
     forwarded = fetch.encode_request(frame, fields_at, version, fields.session_epoch, {}, [])
     state.sessions.broker_error(state.settings.broker, fields.session_id)  # it ends there, and so here
-    state.in_flight.append((correlation_id, _answer, version, (state.identity, fields.session_id)))
+    state.in_flight.append((correlation_id, _answer, version, (state.identity, fields.session_id, False)))
     if forwarded == frame:  # it names none, as clients' own do
         return 0
     state.stats.requests[FETCH] += 1
@@ -153,8 +153,12 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     state = side.state
     # Kafka records 4 + the body (reference §1.4): the frame without a flexible header's empty tag section.
     throttle = identity.quota.fetch
-    state.fetch_owed = False
-    decision = throttle.fetched(identity.fetch, length - 1 if flexible else length, now_ms)
+    size = length - 1 if flexible else length
+    if entry[3][2]:
+        state.fetch_owed = False
+        decision = throttle.fetched(identity.fetch, size, now_ms)
+    else:  # it was not the one that is weighed beforehand, and that one may be under way
+        decision = throttle.delivered(identity.fetch, size, now_ms)
     throttle_at = pos + 9 if flexible else pos + 8
     if decision is not ADMITTED:
         told_ms = state.mute(throttle, decision.throttle_ms, now_ms)

@@ -77,6 +77,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
     if missing > 0 and throttle.announce(turn, missing, now_ms):
         side.arriving = turn
+        side.walk_answered = bool(acks)
     if state.charges.charges_produced_topics:
         side.walk_answered = bool(acks)
         side.walk = state.produce_walk(buf, pos, end, body, head)

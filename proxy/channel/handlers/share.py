@@ -148,7 +148,8 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
         state.fetch_owed = False
     if key == SHARE_FETCH:
         throttle = identity.quota.fetch
-        decision = throttle.fetched(identity.fetch, length - 1, now_ms)
+        told = throttle.fetched if room else throttle.delivered
+        decision = told(identity.fetch, length - 1, now_ms)
         if decision is not ADMITTED:
             told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
             side.signal = True

@@ -249,6 +249,43 @@ def test_fetch_that_asks_for_little_is_charged_with_little_when_its_channel_leav
     assert mute_ms(throttle.produce(Turn(), 2 * MB, 0)) == 3  # 5,000 bytes make 2.5 ms
 
 
+def test_what_was_given_back_before_is_no_credit_for_others() -> None:
+    # Two announce 2 MB each at 0: 2 s. The first is given back at 1 s, so the end of the second one moves to 1 s.
+    throttle, first, second = schedule(), Turn(), Turn()
+    throttle.produce(first, 2 * MB, 0)
+    throttle.announce(first, 2 * MB, 0)
+    throttle.produce(second, 2 * MB, 0)
+    throttle.announce(second, 2 * MB, 0)
+    throttle.leave(first, 1000)
+    throttle.leave(second, 1000)  # time has paid for it: nothing to give back
+    assert (
+        mute_ms(throttle.produce(Turn(), 4 * MB, 1000)) == 1000
+    )  # 2 s, less the burst: no more than that is there
+
+
+def test_fetch_that_does_not_end_keeps_its_part_of_the_burst_for_a_while_only() -> None:
+    throttle, turns = schedule(), idle(12)
+    for turn in turns[:11]:
+        throttle.fetch(turn, 0)
+    assert throttle.fetch(turns[11], 5999).throttle_ms == 100
+    now_ms = 6000
+    while throttle.fetch(turns[11], now_ms).throttle_ms:
+        now_ms += 100
+    assert now_ms < 8000
+
+
+def test_answer_that_was_not_weighed_leaves_the_fetch_under_way_as_it_is() -> None:
+    throttle, turn = schedule(), Turn()
+    turn.expected, turn.passed = 1000, True
+    throttle.fetch(turn, 0)
+    exposed = turn.exposed
+    throttle.delivered(MB, 0)
+    assert (turn.admitted, turn.exposed) == (1000, exposed)
+    assert throttle.debt_bytes(0) == 0
+    throttle.delivered(2 * MB, 0)
+    assert throttle.debt_bytes(0) == MB + 1000
+
+
 def idle(count: int) -> list[Turn]:
     turns = [Turn() for _ in range(count)]
     for turn in turns:

@@ -258,6 +258,21 @@ def test_second_limited_fetch_waits_for_the_answer_to_the_first() -> None:
     talk.client(1, b"", Pass(second))
 
 
+def test_answer_to_a_fetch_that_ends_a_session_lets_no_other_pass() -> None:
+    talk = muted(11)
+    ends = fetch(11, correlation_id=2, session_id=SESSION, session_epoch=-1)
+    second, third = (fetch(11, correlation_id=one, max_bytes=1000) for one in (3, 4))
+    talk.client(2000, ends, Pass(ends))
+    talk.orders("client", 13_000, second)
+    turn = talk.channel.state.identity.fetch  # type: ignore[union-attr]  # somebody has spoken
+    admitted = turn.admitted
+    assert admitted >= 0
+    answered = fetch_answer(11, 50, correlation_id=2)
+    talk.broker(13_000, answered, Pass(answered))
+    assert turn.admitted == admitted
+    talk.client(13_001, third, Wait(0))
+
+
 def test_fetch_that_ends_a_session_brings_no_records_over_the_quota() -> None:
     talk = muted(11)
     topics = bytes.fromhex("00000001 0001 74 00000001 00000003 ffffffff") + bytes(20) + bytes(4) + bytes(2)
