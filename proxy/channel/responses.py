@@ -190,5 +190,7 @@ class ResponseSide(Side):
         if length < _LENGTH_MIN:
             return PeerError("broker_frame_length", f"an answer of {length} bytes")
         in_flight = self.state.in_flight
-        owed = f"correlation id {in_flight[0][0]} is owed" if in_flight else "none is owed"
+        owed = "none is owed"
+        if in_flight:
+            owed = f"correlation id {in_flight[0][0]} is owed, of {len(in_flight)} up to {in_flight[-1][0]}"
         return PeerError("broker_out_of_order", f"an answer with correlation id {correlation_id}, {owed}")
