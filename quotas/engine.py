@@ -292,6 +292,8 @@ class Engine:
         limits = self._definitions.limits_topics
         self.charges_produced_topics = self._switched_on and limits(PRODUCE)
         self.charges_fetched_topics = self._switched_on and limits(FETCH)
+        if self.charges_produced_topics or self.charges_fetched_topics:
+            self.topics.names.wake()  # for the ids of those that have limits now
 
     def _add(self, key: tuple[str, str, int]) -> ClientQuota:
         user, client_id, broker = key

@@ -10,6 +10,7 @@ and until then their topics are not charged, which is counted (`sluice_topic_byt
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from protocol.messages import metadata_topics
@@ -25,6 +26,7 @@ from quotas.topic_names import TopicNames
 __all__ = ["TopicIds"]
 
 _PAUSE_SECONDS: Final = 1.0
+_LIMITED_SECONDS: Final = 60.0
 _ANSWER_SECONDS_MAX: Final = 5.0
 
 logger = logging.getLogger(__name__)
@@ -62,9 +64,14 @@ class TopicIds:
         names.wake = self._wanted.set
 
     async def run(self) -> None:
-        """Ask whenever there is something to ask; the application cancels it."""
+        """Ask whenever there is something to ask, and now and then for the topics that have limits: those are to be
+        charged from their first bytes on. The application cancels it.
+        """
+        self._wanted.set()
         while True:
-            await self._wanted.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LIMITED_SECONDS):
+                    await self._wanted.wait()
             self._wanted.clear()
             await self.ask()
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -72,13 +79,14 @@ class TopicIds:
     async def ask(self) -> None:
         """Ask once, for everything that is wanted."""
         wanted = self._names.take_wanted(self._now_ms())
-        if not wanted:
+        limited = self._names.take_limited()
+        if not wanted and not limited:
             return
         problems = []
         for host, port in self._brokers.targets():
             try:
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    found = await self._ask(host, port, wanted)
+                    found = await self._ask(host, port, wanted, limited)
             except ASKING_FAILS as error:
                 problems.append(f"{host}:{port}: {reason(error)}")
                 continue
@@ -92,10 +100,13 @@ class TopicIds:
             event(logger, logging.WARNING, "names of topics can not be asked for", detail=problem)
         self.problem = problem
 
-    async def _ask(self, host: str, port: int, wanted: list[bytes]) -> list[metadata_topics.TopicSeen]:
-        limited = self._names.take_limited()
-        # Two questions: who is asked for ids does not look at names.
-        questions = [(metadata_topics.request_by_id(wanted, CORRELATION_ID, CLIENT_ID), len(wanted))]
+    async def _ask(
+        self, host: str, port: int, wanted: list[bytes], limited: list[str]
+    ) -> list[metadata_topics.TopicSeen]:
+        # Two questions: a broker that is asked for ids does not look at names.
+        questions = []
+        if wanted:
+            questions.append((metadata_topics.request_by_id(wanted, CORRELATION_ID, CLIENT_ID), len(wanted)))
         if limited:
             questions.append((metadata_topics.request_ids(limited, CORRELATION_ID, CLIENT_ID), len(limited)))
         reader, writer = await dial(self._brokers, host, port, self._tls)

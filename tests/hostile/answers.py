@@ -20,7 +20,7 @@ _TOPIC_KEPT: Final = "t"
 
 @dataclass(frozen=True, slots=True)
 class FetchFields:
-    """What matters of a Fetch or a ShareFetch."""
+    """What matters of a Fetch or a ShareFetch; `max_bytes` is 0 where it leaves no room for records (max_records)."""
 
     max_wait_ms: int
     max_bytes: int
@@ -91,8 +91,8 @@ def read_share_fetch(data: bytes, at: int, version: int) -> FetchFields:
     for _ in range(2):  # group, member
         length, at = varint(data, at)
         at += max(0, length - 1)
-    epoch, max_wait_ms, _, max_bytes = struct.unpack_from(">iiii", data, at)
-    return FetchFields(max_wait_ms, max_bytes, (0, epoch))
+    epoch, max_wait_ms, _, max_bytes, max_records = struct.unpack_from(">iiiii", data, at)
+    return FetchFields(max_wait_ms, max_bytes if max_records else 0, (0, epoch))
 
 
 def fetched(version: int, correlation_id: int, fields: FetchFields, size: int) -> Iterator[memoryview]:
@@ -144,7 +144,7 @@ def share_acknowledged(version: int, correlation_id: int) -> bytes:
 def metadata(
     version: int, correlation_id: int, data: bytes, at: int, brokers: Sequence[tuple[int, str, int]]
 ) -> bytes:
-    """Brokers (id, host, port); topics only where they were asked for by id (version 12)."""
+    """Brokers (id, host, port); topics only where their ids may be told (version 12)."""
     compact = version >= 9
     body = struct.pack(">i", correlation_id) + (b"\0" if compact else b"")
     body += struct.pack(">i", 0) if version >= 3 else b""
@@ -168,8 +168,11 @@ def _topics_by_id(data: bytes, at: int) -> bytes:
             break
         key = data[at : at + 16]
         length, at = varint(data, at + 16)
+        asked = data[at : at + max(0, length - 1)].decode()
         at = past_tags(data, at + max(0, length - 1))
-        name = string_bytes(key.rstrip(b"#").decode(errors="replace"), True)
+        if asked:
+            key = topic_id(asked)
+        name = string_bytes(asked or key.rstrip(b"#").decode(errors="replace"), True)
         found.append(struct.pack(">h", 0) + name + key + b"\0\1" + struct.pack(">i", -(1 << 31)) + b"\0")
     return count_bytes(len(found), True) + b"".join(found)
 

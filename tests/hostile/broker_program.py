@@ -182,7 +182,7 @@ class Peer:
         fields = read(head, at, version)
 
         def say(*, empty: bool = False) -> None:
-            size = 0 if empty else self.script.records(fields.max_bytes)
+            size = 0 if empty or not fields.max_bytes else self.script.records(fields.max_bytes)
             build = answers.fetched if key == FETCH else answers.share_fetched
             for piece in build(version, correlation_id, fields, size):
                 self._say(piece, client)
