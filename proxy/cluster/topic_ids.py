@@ -73,15 +73,15 @@ class TopicIds:
                 async with asyncio.timeout(_LIMITED_SECONDS):
                     await self._wanted.wait()
             self._wanted.clear()
-            await self.ask()
-            await asyncio.sleep(_PAUSE_SECONDS)
+            if await self.ask():
+                await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def ask(self) -> None:
-        """Ask once, for everything that is wanted."""
+    async def ask(self) -> bool:
+        """Ask once, for everything that is wanted; tell whether traffic wanted any of it."""
         wanted = self._names.take_wanted(self._now_ms())
         limited = self._names.take_limited()
         if not wanted and not limited:
-            return
+            return False
         problems = []
         for host, port in self._brokers.targets():
             try:
@@ -94,11 +94,12 @@ class TopicIds:
                 if topic.name and not topic.error_code:
                     self._names.learn(topic.topic_id, topic.name)
             self.problem = ""
-            return
+            return bool(wanted)
         problem = "; ".join(problems[:3]) or "no broker is known"
         if problem != self.problem:
             event(logger, logging.WARNING, "names of topics can not be asked for", detail=problem)
         self.problem = problem
+        return True
 
     async def _ask(
         self, host: str, port: int, wanted: list[bytes], limited: list[str]

