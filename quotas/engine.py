@@ -99,6 +99,7 @@ class Engine:
         "requests",
         "topics",
         "version",
+        "weighs_fetched_topics",
     )
 
     def __init__(self, options: EngineOptions, definitions: Definitions) -> None:
@@ -292,6 +293,8 @@ class Engine:
         limits = self._definitions.limits_topics
         self.charges_produced_topics = self._switched_on and limits(PRODUCE)
         self.charges_fetched_topics = self._switched_on and limits(FETCH)
+        # Whether a channel may have one Fetch with a broker at a time for topics' sake.
+        self.weighs_fetched_topics = self.charges_fetched_topics and self.enforcing
         if self.charges_produced_topics or self.charges_fetched_topics:
             self.topics.names.wake()  # for the ids of those that have limits now
 

@@ -10,7 +10,7 @@ session ends.
 Where the state cannot be kept, the session is ended instead, by an answer with session id 0, or by letting
 the broker refuse the epoch: clients then begin a new one with a full fetch. It never guesses.
 
-What is kept counts in bytes. Where there is no room, sessions that nobody used for a while go first, then those of the
+What is kept counts in bytes. Where there is no room, sessions unused for a while go first, then those of the
 address that keeps most, unless that is the one who asks. A partition with a long tag section, a name that no topic can
 have, or a request with more partitions than known consumers have is never kept.
 
@@ -51,7 +51,7 @@ TOPIC_BYTES_MAX: Final = 249
 # their places in dicts that have just grown.
 CHANGE_BYTES: Final = 352
 SESSION_BYTES: Final = 1024
-# A session nobody used for as long is forgotten. Kafka's own cache gives it up after the same time
+# A session unused for as long is forgotten. Kafka's own cache gives it up after the same time
 # (min.incremental.fetch.session.eviction.ms).
 IDLE_MS: Final = 120_000
 _EXPIRE_AT_ONCE: Final = 256  # looked at in one call

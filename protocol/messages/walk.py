@@ -1,7 +1,7 @@
 """A resumable walk through a message that is relayed while it arrives: through an answer up to the addresses that
 end it (KIP-951), and through an answer or a request for what each topic's part of it measures.
 
-How to walk, for whoever relays::
+How a relay walks::
 
     walk = FetchWalk(version, frame_length)
     while not walk.done:
@@ -22,7 +22,7 @@ sent.
 
 With `sizes` given it notes there how many bytes each topic's part has: name or id, partitions, records, tags. The
 sum is the same however the stream is cut. A topic's is complete when its last byte is passed, all of them when
-`done`. With `full` set, a feed has ended early: whoever relays takes what is noted (`take_sizes`) and goes on.
+`done`. With `full` set, a feed has ended early: the relay takes what is noted (`take_sizes`) and goes on.
 """
 
 from collections.abc import Callable
@@ -156,7 +156,7 @@ class Walk:
         return limit - start
 
     def take_sizes(self) -> Sizes:
-        """What is noted by now, for whoever relays to act on; noting begins anew."""
+        """What is noted by now, for the relay to act on; noting begins anew."""
         taken = self.sizes or {}
         if self.sizes is not None:
             self.sizes = {}

@@ -109,7 +109,7 @@ def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
         waits = _may_wait(measured, buf, pos, end, body, head)
         if waits is None and end - pos < head[0] + 4:
             in_flight.pop()  # the handlers of both only owe the answer of one that is not all here
-            if key == api.FETCH and state.engine.charges_fetched_topics and state.engine.enforcing:
+            if key == api.FETCH and state.engine.weighs_fetched_topics:
                 state.fetch_owed = False  # and this one, for its topics' sake, that no other is owed
             return side.more(end - pos, head[0])
         if not waits:

@@ -57,7 +57,7 @@ def request(  # noqa: C901 - a call a frame costs 5 %
     assert identity is not None, "the request side identifies before it asks"
     throttle = identity.quota.fetch
     if not throttle.limits(now_ms) and not state.sessions.shifted:
-        alone = state.engine.charges_fetched_topics and state.engine.enforcing
+        alone = state.engine.weighs_fetched_topics
         if alone:  # its answer tells whose bytes it holds
             if state.fetch_owed:
                 return await_answers(side)
@@ -95,7 +95,7 @@ def request(  # noqa: C901 - a call a frame costs 5 %
         side.signal = True
         return side.replace(length + 4, b"")
     _cut(buf, fields, throttle, identity.fetch, now_ms)
-    alone = throttle.limits(now_ms) or (state.engine.charges_fetched_topics and state.engine.enforcing)
+    alone = throttle.limits(now_ms) or state.engine.weighs_fetched_topics
     state.fetch_owed = alone
     state.in_flight.append((correlation_id, _answer, version, (identity, fields.session_id, alone)))
     if fields.session_id and state.sessions.knows(state.settings.broker, fields.session_id):

@@ -49,7 +49,7 @@ def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"
     throttle = identity.quota.fetch
-    limited = throttle.limits(now_ms) or (state.engine.charges_fetched_topics and state.engine.enforcing)
+    limited = throttle.limits(now_ms) or state.engine.weighs_fetched_topics
     if not limited and state.mute_until_ms <= now_ms:
         return _owe(state, head, room=False)
     length = head[0]
