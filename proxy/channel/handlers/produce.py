@@ -37,7 +37,7 @@ _NO_TAGS_NO_TRANSACTION: Final = Struct(">Hh").unpack_from
 _FIELDS_BYTES_MAX: Final = 128 * 1024
 
 # A header that announces more has no weight before so much of its frame is here: announcing costs the client something.
-_WEIGHED_BYTES: Final = 16 * 1024
+_WEIGHED_BYTES: Final = 4 * 1024
 
 # How an answer without tags and without a broker's own throttle time ends: throttle_time_ms, number of tags. With
 # NodeEndpoints these bytes would be the last one's port, rack and tags, and no broker listens at port 0.
