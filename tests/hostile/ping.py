@@ -28,12 +28,12 @@ class Latencies:
     lost: str = ""
 
     def longest(self, began: float, ended: float) -> float:
-        """The longest wait that fell into a time, in seconds; infinite where the connection had broken by then."""
+        """The longest wait that fell into a time, in seconds; infinite where it had broken by then, or never began."""
         last = max((due + waited for due, waited in self.latencies), default=0.0)
         if self.lost and last < ended:
             return float("inf")
         found = [waited for due, waited in self.latencies if due <= ended and due + waited >= began]
-        return max(found, default=0.0)
+        return max(found, default=float("inf"))
 
 
 @contextlib.contextmanager

@@ -32,10 +32,12 @@ def main(host: str, port: int) -> None:
     signal.signal(signal.SIGTERM, stop)
     latencies: list[tuple[float, float]] = []
     lost = ""
-    due = began = time.monotonic()
+    due = 0.0
     try:
         client = Client((host, port))
         request = api_versions("ping")
+        client.ask(request)  # the broker is connected for it
+        due = began = time.monotonic()
         while due - began < _SECONDS_MAX:
             client.ask(request)
             now = time.monotonic()
@@ -43,7 +45,8 @@ def main(host: str, port: int) -> None:
             due += _PAUSE_SECONDS
             time.sleep(max(0.0, due - now))
     except EndedError:
-        latencies.append((due, max(0.0, time.monotonic() - due)))
+        if due:
+            latencies.append((due, max(0.0, time.monotonic() - due)))
     except OSError as error:
         lost = f"{type(error).__name__}: {error}"
     print(json.dumps({"latencies": latencies, "lost": lost}), flush=True)

