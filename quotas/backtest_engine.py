@@ -16,7 +16,7 @@ from quotas.engine import Engine
 from quotas.mute import capped
 from quotas.options import EngineOptions
 from quotas.recording import ANSWER_BYTES_MIN, FETCH_BYTES_REQUESTED, Recording
-from quotas.turn import HOLD_MS_UNBOUNDED, Turn
+from quotas.turn import MS_UNBOUNDED, Turn
 
 __all__ = ["decisions_of_the_engine"]
 
@@ -74,7 +74,7 @@ class _Client:
         turn = self._throttle.turn()
         group_ms = int(recording.group_ms[number]) or None
         if group_ms is not None and not self._scheduled:
-            turn.hold_ms_max = capped(HOLD_MS_UNBOUNDED, self._mute_ms_max, group_ms)
+            turn.hold_ms_max = capped(MS_UNBOUNDED, self._mute_ms_max, group_ms)
         offsets = recording.offsets
         first_us = int(recording.first_us[number])
         return _Channel(number, turn, int(offsets[number]), int(offsets[number + 1]), first_us, group_ms)

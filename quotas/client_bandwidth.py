@@ -92,7 +92,7 @@ class Throttle:
         """A Produce header was seen; or its hold is over.
 
         Args:
-            turn: the channel's place.
+            turn: the channel's place; `Turn.missing` says how much of the request is still to come.
             size: the frame's length without its prefix, known from the header (KIP-13 counts these bytes).
             now_ms: monotonic.
 
@@ -104,11 +104,11 @@ class Throttle:
         if self._version is not self._source.version:
             self._refresh(now_ms)
         limiter = self._limiter
+        if turn.limiter is not limiter:
+            self._rehome(turn, limiter, now_ms)
         if limiter is None:
             self.bytes_total += size
             return ADMITTED
-        if turn.limiter is not limiter:
-            self._rehome(turn, limiter, now_ms)
         if not self._source.enforcing:
             return self._observe(limiter, turn, size, now_ms, consumes=False)
         held_since_ms = turn.held_since_ms
@@ -138,7 +138,7 @@ class Throttle:
 
     def produce_rest(self, turn: Turn, now_ms: int) -> Decision:
         """Charge again what was given back because it did not arrive in time; as `produce`."""
-        missing = turn.lost
+        missing = turn.missing = turn.lost
         decision = self.produce(turn, missing, now_ms)
         if not decision.hold_until_ms and not decision.refused:
             self.bytes_total -= missing  # it was counted when its header was seen
@@ -154,15 +154,16 @@ class Throttle:
             turn.limiter.arrived(turn)
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
-        """A Fetch is about to be forwarded: ADMITTED, or throttle_ms: answer it empty at once, and mute."""
+        """A Fetch is about to be forwarded: ADMITTED, or throttle_ms: answer it empty at once, and mute.
+
+        Where it is admitted and `limits` holds, it may bring `fetch_max_bytes`, and wait for `Turn.wait_ms_max`.
+        """
         if self._version is not self._source.version:
             self._refresh(now_ms)
         limiter = self._limiter
-        if limiter is None:
-            return ADMITTED
         if turn.limiter is not limiter:
             self._rehome(turn, limiter, now_ms)
-        if not self._source.enforcing:
+        if limiter is None or not self._source.enforcing:
             return ADMITTED
         decision = limiter.fetch(turn, now_ms)
         if decision is not ADMITTED:
@@ -177,13 +178,6 @@ class Throttle:
             return requested
         return limiter.fetch_max_bytes(turn, requested, now_ms)
 
-    def fetch_max_wait_ms(self, turn: Turn, requested: int, now_ms: int) -> int:
-        """How long a Fetch that was admitted may wait at its broker: at most `requested`."""
-        limiter = self._limiter
-        if limiter is None or turn.limiter is not limiter or not self._source.enforcing:
-            return requested
-        return limiter.fetch_max_wait_ms(requested, now_ms)
-
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """A Fetch's answer of `size` bytes (4 + body) begins: ADMITTED, or throttle_ms for this answer and
         the channel.
@@ -192,10 +186,10 @@ class Throttle:
             self._refresh(now_ms)
         self.bytes_total += size
         limiter = self._limiter
-        if limiter is None:
-            return ADMITTED
         if turn.limiter is not limiter:
             self._rehome(turn, limiter, now_ms)
+        if limiter is None:
+            return ADMITTED
         if not self._source.enforcing:
             self.bytes_total -= size
             return self._observe(limiter, turn, size, now_ms, consumes=True)
@@ -263,8 +257,8 @@ class Throttle:
                 self._source.release(before)
         self._version = self._source.version
 
-    def _rehome(self, turn: Turn, limiter: Limiter, now_ms: int) -> None:
-        """This channel's limiter is another one now: its place at the old one is void."""
+    def _rehome(self, turn: Turn, limiter: Limiter | None, now_ms: int) -> None:
+        """This channel's limiter is another one now, or none: its place at the old one is void."""
         if turn.limiter is not None:
             turn.limiter.leave(turn, now_ms)
             turn.forget()

@@ -12,17 +12,8 @@ from typing import Final
 
 from quotas import compiled_queue as fair
 from quotas.compiled import Floats, Ints, compiled, inlined
-from quotas.schedule import (
-    BATCH_MS,
-    CROWDED_WAIT_MS,
-    EXPOSED_SHARE,
-    FETCH_QUANTUM_MS,
-    FIRST_FETCH_MS,
-    IDLE_FETCH_BYTES_MAX,
-    IDLE_FETCH_MS,
-    POLL_MS_MIN,
-    SWEEP_MS,
-)
+from quotas.schedule import CROWDED_WAIT_MS, EXPOSED_SHARE, FIRST_FETCH_MS, POLL_MS_MIN, SWEEP_MS
+from quotas.under_way import BATCH_MS, FETCH_QUANTUM_MS, IDLE_FETCH_BYTES_MAX, IDLE_FETCH_MS
 
 __all__ = ["CLOCK_FIELDS", "MARK_FIELDS", "begin", "fetch", "fetch_max_bytes", "fetched", "produce"]
 
@@ -171,7 +162,8 @@ def _expose(state: State, channel: int, expected: int) -> None:
     clock, marks, queue, _, turns = state
     turn = turns[channel]
     turn[ADMITTED] = expected
-    _note(clock, turn)
+    turn[UNTIL_MS] = int(clock[PAID_MS])
+    turn[fair.RETURNED_MS] = int(clock[RETURNED_MS])
     if turn[EXPECTED] or marks[GUESS]:
         quantum = int(clock[RATE] * FETCH_QUANTUM_MS) // (queue[COUNT] + 1)
         idle = min(int(clock[RATE] * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
@@ -200,12 +192,6 @@ def _release(state: State, channel: int, now_ms: int) -> None:
         marks[EXPOSED_BYTES] -= turn[EXPOSED]
         turn[EXPOSED] = 0
         turn[ADMITTED] = -1
-
-
-@inlined
-def _note(clock: Floats, turn: Ints) -> None:
-    turn[UNTIL_MS] = int(clock[PAID_MS])
-    turn[fair.RETURNED_MS] = int(clock[RETURNED_MS])
 
 
 @compiled
@@ -250,7 +236,6 @@ def _plain(state: State, channel: int, start: int, size: int, now_ms: int, ahead
     if paid_ms - ahead_ms > now_ms:
         return False
     clock[PAID_MS] = paid_ms
-    _note(clock, turns[channel])
     queue[VIRTUAL] = max(start, queue[VIRTUAL])
     turns[channel, TAG] = queue[VIRTUAL] + size
     turns[channel, WAITED] = 0
@@ -264,7 +249,6 @@ def _pass(state: State, channel: int, start: int, size: int, now_ms: int, ahead_
     fair.remove(places, queue, turns, channel)
     turn[HELD_SINCE_MS] = -1
     clock[PAID_MS] = max(clock[PAID_MS], float(now_ms)) + size / clock[RATE]
-    _note(clock, turn)
     fair.started(places, queue, turns, channel, start, size)
     _, back_ms = _slot(state, channel, fair.behind(places, queue, turns, channel), ahead_ms)
     wait_ms = math.ceil(back_ms - now_ms)

@@ -76,12 +76,14 @@ class FairQueue:
         once = sum(self._sizes[:index])
         return once, max(once, index * turn.tag - sum(self._tags[:index]))
 
-    def started(self, turn: Turn, start: int, size: int) -> None:
-        """A request passed; its channel's next one has its tag now."""
+    def started(self, turn: Turn, start: int, size: int, doubtful: int) -> None:
+        """A request passed; its channel's next one has its tag now. What may never come moves no newcomers' mark."""
         self.virtual = max(self.virtual, start)
         if not turn.passed:
             turn.passed = True
-            self._newcomers = max(self._newcomers, self._now()) + size // (len(self.turns) + NEWCOMER_SHARE)
+            self._newcomers = max(self._newcomers, self._now()) + (size - doubtful) // (
+                len(self.turns) + NEWCOMER_SHARE
+            )
         turn.tag = start + size
         if not turn.waited:
             turn.tag = max(turn.tag, self.virtual - self.lag_bytes)

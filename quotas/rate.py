@@ -72,23 +72,29 @@ class SampledRate:
         self._lasts[current] = now_ms
         self.total += value
 
-    def take_back(self, value: int, recorded_ms: int) -> None:
-        """Take back bytes that were recorded then, where they were: what has left the window leaves no credit.
+    @property
+    def sample(self) -> tuple[int, int]:
+        """Which sample the last record went into: its place and its start, as `take_back` wants it."""
+        return self._current, self._starts[self._current]
+
+    def take_back(self, value: int, sample: tuple[int, int]) -> None:
+        """Take back bytes that were recorded there: what has left the window leaves no credit.
 
         >>> rate = SampledRate(11, 1000)
-        >>> rate.record(5_000_000, 0), rate.record(1_000_000, 2000)
-        (None, None)
-        >>> rate.take_back(4_000_000, 0)
+        >>> rate.record(5_000_000, 0)
+        >>> sample = rate.sample
+        >>> rate.record(1_000_000, 2000)
+        >>> rate.take_back(4_000_000, sample)
         >>> rate.total, rate.total_in(11_000)  # the first second has left the window
         (2000000, 1000000)
+        >>> rate.take_back(1_000_000, sample)
+        >>> rate.total
+        1000000
         """
-        holding = -1
-        for index, start_ms in enumerate(self._starts):
-            if start_ms <= recorded_ms and (holding < 0 or start_ms > self._starts[holding]):
-                holding = index
-        if holding >= 0:
-            taken = min(value, self._sums[holding])
-            self._sums[holding] -= taken
+        place, start_ms = sample
+        if self._starts[place] == start_ms:  # it has not begun anew since
+            taken = min(value, self._sums[place])
+            self._sums[place] -= taken
             self.total -= taken
 
     def window_ms(self, now_ms: int) -> int:

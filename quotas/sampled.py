@@ -79,6 +79,8 @@ class SampledThrottle:
             self._samples, self._window_ms = options.window_samples, window_ms
             self._rate = SampledRate(self._samples, window_ms)
             self._rate.record(recorded, now_ms)
+            for turn in self._announcements.turns:
+                turn.sample = self._rate.sample
         self._safe = limit * (self._samples - 1) * window_ms / 1000.0
 
     def settle(self, now_ms: int) -> None:
@@ -86,24 +88,29 @@ class SampledThrottle:
 
     def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Post-paid: record, then throttle for what is over. The first one of a connection waits until it is not."""
-        if self._announcements:
+        if self._announcements.turns:
             for late in self._announcements.overdue(now_ms):
-                self._rate.take_back(late.lost, late.announced_ms)
+                self._rate.take_back(late.lost, late.sample)
                 late.passed = False  # what comes of it after all waits as a new connection does
         if self._holds and not turn.passed:
             decision = self._hold(turn, size, now_ms)
             if decision is not ADMITTED:
                 return decision
         turn.passed = True
-        return self._record(size, now_ms)
+        rate = self._rate
+        rate.record(size, now_ms)
+        if rate.total <= self._safe and now_ms < rate.purge_at_ms:
+            return ADMITTED  # the smallest window allows as much, and no sample is due to be emptied
+        return self._throttled(now_ms)
 
     def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
         """The request that passed now is still to come, but for its first bytes."""
+        turn.sample = self._rate.sample
         self._announcements.begin(turn, missing, now_ms)
 
     def arrived(self, turn: Turn) -> None:
         """All of it is here."""
-        self._announcements.end(turn)
+        self._announcements.arrived(turn)
 
     def _hold(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Have a connection's first Produce wait, where its client is over the quota.
@@ -112,8 +119,11 @@ class SampledThrottle:
         all that wait before it were recorded, as theirs are. Where that is longer than a request may wait, it is
         refused in the end; or any number of connections would pass together then.
         """
+        announcements = self._announcements
+        if announcements.beyond_trust(turn, turn.missing):
+            return self._hold_doubtful(turn, now_ms)
         if turn.held_since_ms < 0:
-            left_ms = self._rate.throttle_ms(self._limit, now_ms, self._held)
+            left_ms = self._rate.throttle_ms(self._limit, now_ms, self._held - announcements.doubtful)
             if left_ms <= 0:
                 return ADMITTED
             hold_ms_max = min(self._mute_ms_max, turn.hold_ms_max)
@@ -129,27 +139,50 @@ class SampledThrottle:
         self._release(turn)
         return _REFUSED if turn.waited else ADMITTED
 
+    def _hold_doubtful(self, turn: Turn, now_ms: int) -> Decision:
+        """Have a connection's first Produce wait that announces more than it is trusted with.
+
+        It waits while the client is over the quota by what is charged, such announcements included, and has no place
+        among those that wait: so they pass one at a time, and take nothing from others.
+        """
+        announcements = self._announcements
+        left_ms = self._rate.throttle_ms(self._limit, now_ms, self._held)
+        waits = announcements.keeps_waiting(turn, now_ms)
+        if left_ms <= 0 and not waits:
+            turn.held_since_ms = -1
+            return ADMITTED
+        if turn.held_since_ms < 0:
+            turn.held_since_ms = now_ms
+            turn.hold_end_ms = now_ms + min(self._mute_ms_max, turn.hold_ms_max)
+            turn.size = 0
+        if now_ms >= turn.hold_end_ms:
+            turn.held_since_ms = -1
+            announcements.waits_no_longer(turn)
+            return _REFUSED
+        until_ms = announcements.ask_again_ms(now_ms) if waits or announcements.doubtful else now_ms + left_ms
+        return Decision(
+            hold_until_ms=min(until_ms, turn.hold_end_ms), reason="new connection that announces much"
+        )
+
     def _release(self, turn: Turn) -> None:
         """The first Produce of a connection waits no longer."""
         if turn.held_since_ms >= 0:
             self._held -= turn.size
             turn.held_since_ms = -1
 
-    def _record(self, size: int, now_ms: int) -> Decision:
-        """Record what passes, and throttle for what is over."""
-        rate = self._rate
-        rate.record(size, now_ms)
-        if rate.total <= self._safe and now_ms < rate.purge_at_ms:
-            return ADMITTED  # the smallest window allows as much, and no sample is due to be emptied
-        throttle_ms = rate.throttle_ms(self._limit, now_ms)
+    def _throttled(self, now_ms: int) -> Decision:
+        """Throttle for what is over, without what was announced and may not come."""
+        throttle_ms = self._rate.throttle_ms(self._limit, now_ms, -self._announcements.doubtful)
         if throttle_ms <= 0:
             return ADMITTED
         return Decision(throttle_ms=min(throttle_ms, self._mute_ms_max), reason="over quota")
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
         """Admission control: throttle as if the last answer were returned again (KIP-219), else forward."""
-        self._release_fetch(turn)
-        self._record_late(now_ms)
+        if turn.admitted >= 0:
+            self._release_fetch(turn)
+        if self._fetching:
+            self._record_late(now_ms)
         rate = self._rate
         expected = turn.expected or self._expected
         throttle_ms = 0
@@ -170,11 +203,10 @@ class SampledThrottle:
         return ADMITTED
 
     def _release_fetch(self, turn: Turn) -> None:
-        """No Fetch of this channel is with the broker any more."""
-        if turn.admitted >= 0:
-            self._in_flight -= turn.admitted
-            turn.admitted = -1
-            self._fetching.pop(turn, None)
+        """The Fetch of this channel is not with the broker any more."""
+        self._in_flight -= turn.admitted
+        turn.admitted = -1
+        self._fetching.pop(turn, None)
 
     def _record_late(self, now_ms: int) -> None:
         """Record Fetches that are with their broker for too long, or they would fill the window for ever."""
@@ -204,25 +236,28 @@ class SampledThrottle:
 
     def delivered(self, size: int, now_ms: int) -> Decision:
         """Record what passes."""
-        return self._record(size, now_ms)
-
-    def fetch_max_wait_ms(self, requested: int, now_ms: int) -> int:  # noqa: ARG002 - the schedule needs it
-        """A Fetch waits at its broker for as long as it asked for."""
-        return requested
+        self._rate.record(size, now_ms)
+        return self._throttled(now_ms)
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Record what was delivered; over the quota, this very answer says so."""
-        self._release_fetch(turn)
+        if turn.admitted >= 0:
+            self._release_fetch(turn)
         recorded, turn.exposed = turn.exposed, 0
         # One empty answer is no sign that there is nothing to fetch; ten in a row are.
         turn.expected = self._expected = max(size, turn.expected // 2)
-        return self._record(max(0, size - recorded), now_ms)
+        rate = self._rate
+        rate.record(max(0, size - recorded), now_ms)
+        if rate.total <= self._safe and now_ms < rate.purge_at_ms:
+            return ADMITTED
+        return self._throttled(now_ms)
 
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
         """Kafka's own order, since nothing is withheld here: record, compare, and un-record a Fetch that is
         over.
         """
-        self._release_fetch(turn)
+        if turn.admitted >= 0:
+            self._release_fetch(turn)
         self._release(turn)
         turn.expected = size
         self._rate.record(size, now_ms)
@@ -236,9 +271,9 @@ class SampledThrottle:
         if turn.admitted >= 0:
             self._rate.record(turn.admitted, now_ms)
             self._release_fetch(turn)
-        missing = self._announcements.end(turn)
+        missing = self._announcements.gone(turn, now_ms)
         if missing:
-            self._rate.take_back(missing, turn.announced_ms)
+            self._rate.take_back(missing, turn.sample)
         self._release(turn)
 
     def debt_bytes(self, now_ms: int) -> float:

@@ -37,26 +37,19 @@ from quotas.decisions import ADMITTED, Decision
 from quotas.fair_queue import FairQueue
 from quotas.options import EngineOptions
 from quotas.turn import Place, Turn
+from quotas.under_way import FETCH_QUANTUM_MS, FetchesUnderWay
 
 SWEEP_MS: Final = 100
 POLL_MS_MIN: Final = 100
 # A Fetch without history is taken for what is left of the burst, and at least for this much time of the rate: such
 # Fetches go out one by one, and each is corrected by its answer.
 FIRST_FETCH_MS: Final = 50
-# A forwarded Fetch may ask for its share of this much time of the rate.
-FETCH_QUANTUM_MS: Final = 500
-# An idle channel's Fetch may ask for this much time of the rate, and for max.partition.fetch.bytes' default at most.
-IDLE_FETCH_MS: Final = 100
-IDLE_FETCH_BYTES_MAX: Final = 1_048_576
 EXPOSED_SHARE: Final = 4  # the burst's part that is kept for what idle Fetches may bring: one in so many
 # Where Fetches wait for each other's exposed bytes, one waits at its broker no longer than this.
 CROWDED_WAIT_MS: Final = 100
 CROWDED_MS: Final = 1_000
 # And never longer than this: what it may bring is kept for it. Clients ask for half a second to five seconds.
 FETCH_WAIT_MS_MAX: Final = 5_000
-# A Fetch that is with its broker for longer than this is charged with all it may bring.
-FETCH_MS_MAX: Final = 6_000
-BATCH_MS: Final = 300_000  # the largest batch beyond what was asked for is remembered for one to two of these
 
 
 class ScheduledThrottle:
@@ -64,15 +57,11 @@ class ScheduledThrottle:
 
     __slots__ = (
         "_announcements",
-        "_batch",
-        "_batch_before",
-        "_batch_until_ms",
         "_burst_ms",
         "_crowded_until_ms",
         "_expected",
-        "_exposed",
         "_fetch_ahead_ms",
-        "_fetching",
+        "_fetches",
         "_hold_ms_max",
         "_mute_ms_max",
         "_paid_ms",
@@ -94,13 +83,8 @@ class ScheduledThrottle:
         self._rate = limit / 1000.0  # bytes per ms
         self._paid_ms = float(now_ms)
         self._expected = 0  # what a Fetch of a channel without history is taken for
-        self._exposed = 0  # bytes that the Fetches under way may bring beyond those charged
-        self._fetching: dict[Turn, None] = {}  # whose those are, the oldest first
+        self._fetches = FetchesUnderWay(now_ms)
         self._returned_ms = 0.0  # how much of the schedule was given back so far
-        self._batch = self._batch_before = (
-            0  # the largest response that was more than its Fetch had asked for
-        )
-        self._batch_until_ms = now_ms + BATCH_MS
         self._crowded_until_ms = now_ms
         self._sweep_ms = now_ms
         self._queue = FairQueue()
@@ -122,6 +106,7 @@ class ScheduledThrottle:
         self._hold_ms_max = max(int(options.hold_seconds_max * 1000), POLL_MS_MIN)
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
         self._queue.lag_bytes = int(rate * self._burst_ms / 2)
+        self._fetches.configure(rate)
 
     def settle(self, now_ms: int) -> None:
         """What passed while nothing was enforced is no debt, but the burst is used up."""
@@ -131,93 +116,99 @@ class ScheduledThrottle:
 
     def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Decide on a Produce whose header was seen: pass (and mute), hold, or refuse."""
+        announcements = self._announcements
         if (
             turn.passed
             and turn.held_since_ms < 0
+            and now_ms >= announcements.wary_until_ms
             and self._plain(turn, turn.tag, size, now_ms, self._burst_ms)
         ):
             return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
-        for late in self._announcements.overdue(now_ms):
+        for late in announcements.overdue(now_ms):
             self._give_back(late, late.lost, now_ms)
+        doubtful = announcements.beyond_trust(turn, turn.missing)
         slot_ms, _ = self._slot(turn, self._queue.enter(turn), self._burst_ms)
-        if slot_ms <= now_ms:
-            return self._pass(turn, turn.tag, size, now_ms, self._burst_ms)
+        wary = doubtful > 0 and announcements.keeps_waiting(turn, now_ms)
+        if slot_ms <= now_ms and not wary:
+            return self._pass(turn, turn.tag, size, now_ms, self._burst_ms, doubtful)
         if turn.held_since_ms < 0:
             turn.held_since_ms = now_ms
             turn.hold_end_ms = now_ms + min(self._hold_ms_max, max(turn.hold_ms_max, POLL_MS_MIN))
             turn.waited = True
         if now_ms >= turn.hold_end_ms:
             self._queue.remove(turn)
+            announcements.waits_no_longer(turn)
             turn.held_since_ms = -1
             return _REFUSED
-        self._queue.put(turn, size)
+        if wary:
+            self._queue.remove(turn)
+            turn.due_ms = min(announcements.ask_again_ms(now_ms), turn.hold_end_ms)
+            return Decision(hold_until_ms=turn.due_ms, reason="others announced what did not come")
+        self._queue.put(turn, size - doubtful)
         poll_ms = max(POLL_MS_MIN, self._burst_ms // 2, len(self._queue.turns))
-        if self._announcements:  # what they announce may be given back by then
+        if announcements.turns:  # what they announce may be given back by then
             poll_ms = min(poll_ms, ARRIVAL_MS)
         turn.due_ms = min(ceil(slot_ms), now_ms + poll_ms, turn.hold_end_ms)
         return Decision(hold_until_ms=turn.due_ms, reason="held to its slot")
 
     def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
         """The request that passed now is still to come."""
+        self._note(turn)
         self._announcements.begin(turn, missing, now_ms)
 
     def arrived(self, turn: Turn) -> None:
         """All of it is here."""
-        self._announcements.end(turn)
+        self._announcements.arrived(turn)
 
     # -- fetch
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
         """Decide on a Fetch before it is forwarded: its answer is charged beforehand, at its last size."""
         expected = turn.expected
-        if expected and turn.admitted < 0 and not self._queue.turns and not self._exposed:
+        if expected and turn.admitted < 0 and not self._queue.turns and not self._fetches.exposed:
             paid_ms = max(self._paid_ms, now_ms)
             if paid_ms - self._fetch_ahead_ms <= now_ms:
                 self._paid_ms = paid_ms + expected / self._rate
                 turn.start = max(turn.tag, self._queue.virtual)
-                self._expose(turn, expected, now_ms)
+                self._note(turn)
+                turn.wait_ms_max = FETCH_WAIT_MS_MAX if now_ms >= self._crowded_until_ms else CROWDED_WAIT_MS
+                self._fetches.begin(turn, expected, True, 0, now_ms)
                 return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
-        self._release(turn, now_ms)
+        if turn.admitted >= 0:
+            self._release(turn, now_ms)
         self._charge_late(now_ms)
         slot_ms, back_ms = self._slot(turn, self._queue.enter(turn), self._fetch_ahead_ms)
         expected = expected or self._expected or self._first_fetch_bytes(now_ms)
         if slot_ms > now_ms:
             wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
             return self._mute(turn, expected, ceil(wait_ms), now_ms, "fetch before its slot")
-        if (
-            max(self._paid_ms, now_ms) + self._exposed / self._rate - self._burst_ms > now_ms
-            and self._exposed
-        ):
+        exposed = self._fetches.exposed
+        if max(self._paid_ms, now_ms) + exposed / self._rate - self._burst_ms > now_ms and exposed:
             self._crowded_until_ms = now_ms + CROWDED_MS
             return self._mute(turn, expected, CROWDED_WAIT_MS, now_ms, "other fetches may bring the burst")
         self._queue.remove(turn)
         self._charge(expected, now_ms)
         turn.start = turn.tag
-        self._expose(turn, expected, now_ms)
+        self._note(turn)
+        turn.wait_ms_max = FETCH_WAIT_MS_MAX if now_ms >= self._crowded_until_ms else CROWDED_WAIT_MS
+        known = bool(turn.expected or self._expected)
+        self._fetches.begin(turn, expected, known, len(self._queue.turns), now_ms)
         return ADMITTED
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
         """What an admitted Fetch may ask for: its share of half a second's quota, so that turns stay short."""
         if requested < turn.granted:
-            turn.granted = max(1, requested)
-            exposed = self._beyond(turn, turn.admitted)
-            self._exposed += exposed - turn.exposed
-            turn.exposed = exposed
+            self._fetches.narrow(turn, requested)
         return max(1, turn.granted)
-
-    def fetch_max_wait_ms(self, requested: int, now_ms: int) -> int:
-        """How long a Fetch may wait at its broker for bytes to come."""
-        return min(requested, CROWDED_WAIT_MS if now_ms < self._crowded_until_ms else FETCH_WAIT_MS_MAX)
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Put the real size in place of the expected one, and reserve the next slot."""
         if turn.admitted >= 0:
-            if size > turn.granted:
-                self._batch = max(self._batch, size)
+            self._fetches.brought(turn, size)
             self._release(turn, now_ms)
         else:  # it was forwarded before this policy or this limit began
             self._queue.enter(turn)
@@ -233,49 +224,18 @@ class ScheduledThrottle:
         left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
         return ceil(min(max(left_ms, FIRST_FETCH_MS), FETCH_QUANTUM_MS) * self._rate)
 
-    def _expose(self, turn: Turn, expected: int, now_ms: int) -> None:
-        """Note what a Fetch that was charged as `expected` may bring beyond that."""
-        turn.admitted = expected
-        self._note(turn)
-        turn.forwarded_ms = now_ms
-        self._fetching[turn] = None
-        if turn.expected or self._expected:
-            quantum = int(self._rate * FETCH_QUANTUM_MS) // (len(self._queue.turns) + 1)
-            idle = min(int(self._rate * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
-            turn.granted = max(1, min(quantum, max(2 * expected, idle)))
-        else:
-            turn.granted = max(1, expected)
-        turn.exposed = exposed = self._beyond(turn, expected)
-        self._exposed += exposed
-
-    def _beyond(self, turn: Turn, expected: int) -> int:
-        return max(turn.granted, self._batch, self._batch_before, expected) - expected
-
     def _release(self, turn: Turn, now_ms: int) -> None:
         """The Fetch under way is over: give back what it was charged with beforehand."""
-        if turn.admitted >= 0:
-            self._give_back(turn, turn.admitted, now_ms)
-            self._conceal(turn)
-
-    def _conceal(self, turn: Turn) -> None:
-        self._exposed -= turn.exposed
-        turn.exposed = 0
-        turn.admitted = -1
-        self._fetching.pop(turn, None)
+        self._give_back(turn, turn.admitted, now_ms)
+        self._fetches.end(turn)
 
     def _charge_late(self, now_ms: int) -> None:
         """Charge all that a Fetch may bring which is with its broker for too long: or it would keep it for ever."""
-        for turn in self._fetching:
-            if now_ms < turn.forwarded_ms + FETCH_MS_MAX:
-                return
-            if turn.exposed:
-                self._charge(turn.exposed, now_ms)
-                turn.admitted += turn.exposed
-                self._exposed -= turn.exposed
-                turn.exposed = 0
-                self._note(turn)
-            del self._fetching[turn]
-            return  # one at a time: the others' turn comes with the next Fetch
+        turn = self._fetches.overdue(now_ms)
+        if turn is not None and turn.exposed:
+            self._charge(turn.exposed, now_ms)
+            self._fetches.charged(turn)
+            self._note(turn)
 
     def delivered(self, size: int, now_ms: int) -> Decision:
         """Charge what passes; the next Fetch is weighed."""
@@ -287,7 +247,7 @@ class ScheduledThrottle:
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - both cost alike
         """Record what passes anyway; the wait it would have had, at most one hold and one mute."""
         self._queue.remove(turn)
-        self._conceal(turn)
+        self._fetches.end(turn)
         turn.held_since_ms = -1
         turn.expected = size
         self._charge(size, now_ms)
@@ -303,8 +263,8 @@ class ScheduledThrottle:
         self._queue.remove(turn)
         if turn.admitted >= 0:
             self._charge(turn.exposed, now_ms)
-            self._conceal(turn)
-        self._give_back(turn, self._announcements.end(turn), now_ms)
+            self._fetches.end(turn)
+        self._give_back(turn, self._announcements.gone(turn, now_ms), now_ms)
         turn.held_since_ms = -1
 
     def debt_bytes(self, now_ms: int) -> float:
@@ -337,7 +297,6 @@ class ScheduledThrottle:
         if paid_ms - ahead_ms > now_ms:
             return False
         self._paid_ms = paid_ms
-        self._note(turn)
         queue.virtual = start = max(start, queue.virtual)
         turn.tag = start + size
         turn.waited = False
@@ -363,18 +322,21 @@ class ScheduledThrottle:
             self._paid_ms -= returned_ms
             self._returned_ms += returned_ms
 
-    def _pass(self, turn: Turn, start: int, size: int, now_ms: int, ahead_ms: int) -> Decision:
+    def _pass(
+        self, turn: Turn, start: int, size: int, now_ms: int, ahead_ms: int, doubtful: int = 0
+    ) -> Decision:
         """Charge a request that passes now, reserve its channel's next slot, and mute the channel until then."""
         queue = self._queue
         queue.remove(turn)
         turn.held_since_ms = -1
         self._charge(size, now_ms)
-        self._note(turn)
-        queue.started(turn, start, size)
+        queue.started(turn, start, size, doubtful)
         _, back_ms = self._slot(turn, queue.behind(turn), ahead_ms)
         wait_ms = ceil(back_ms - now_ms)
         if wait_ms > 0:
-            return self._mute(turn, size, wait_ms, now_ms, "muted until its slot")
+            if self._announcements.doubtful:  # that may not come
+                wait_ms = max(1, wait_ms - int(self._announcements.doubtful / self._rate))
+            return self._mute(turn, size - doubtful, wait_ms, now_ms, "muted until its slot")
         turn.waited = False
         if queue.turns:  # others wait: its place stays warm for a round trip
             queue.put(turn, size)
@@ -392,9 +354,7 @@ class ScheduledThrottle:
     def _sweep(self, now_ms: int) -> None:
         self._sweep_ms = now_ms + SWEEP_MS
         self._queue.sweep(now_ms, self._burst_ms)
-        if now_ms >= self._batch_until_ms:
-            self._batch_until_ms = now_ms + BATCH_MS
-            self._batch_before, self._batch = self._batch, 0
+        self._fetches.forget_batches(now_ms)
 
 
 _REFUSED: Final = Decision(refused=True, reason="its slot is beyond the longest hold")

@@ -14,8 +14,8 @@ from quotas.options import EngineOptions
 # The quota key, whose bytes, at which broker.
 Place = tuple[str, BucketKey, int]
 
-# Longer than any hold that can be configured: the policy's own bound applies.
-HOLD_MS_UNBOUNDED: Final = 1 << 40
+# Longer than any hold that can be configured, or any wait that can be asked for: the policy's own bound applies.
+MS_UNBOUNDED: Final = 1 << 40
 
 
 class Turn:
@@ -35,13 +35,17 @@ class Turn:
         "hold_ms_max",
         "limiter",
         "lost",
+        "missing",
         "passed",
         "queued",
         "returned_ms",
+        "sample",
         "size",
         "start",
         "tag",
+        "trusted",
         "until_ms",
+        "wait_ms_max",
         "waited",
         "would_until_ms",
     )
@@ -49,19 +53,23 @@ class Turn:
     def __init__(self) -> None:
         self.limiter: Limiter | None = None  # whose state the rest is
         self.would_until_ms = 0  # observe: until when it would have been muted
-        self.hold_ms_max = (
-            HOLD_MS_UNBOUNDED  # the channel's own bound of a hold: it may speak for a group member
-        )
+        self.hold_ms_max = MS_UNBOUNDED  # the channel's own bound of a hold: it may speak for a group member
         self.expected = 0  # bytes of the last Fetch response: what the next one is taken for
         self.admitted = -1  # bytes charged for a Fetch that is with the broker; -1 = none is
         self.forwarded_ms = 0  # since when it is
+        self.wait_ms_max = MS_UNBOUNDED  # how long it may wait there for bytes to come
         self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits
         self.hold_end_ms = 0  # when its hold ends at the latest
         self.passed = False  # it has sent something before
-        # A Produce that was charged at its header, while its bytes come (`announced`).
+        # A Produce that is charged at its header, while its bytes come (`announced`).
+        self.missing = (
+            0  # bytes of the one that is to be decided on that are not here yet, as the channel knows it
+        )
+        self.trusted = 0  # the most bytes that were announced and came
         self.announced = 0  # bytes charged that are not here yet
         self.announced_ms = 0  # when they were charged
         self.lost = 0  # bytes given back because they did not come in time: to be charged again when they do
+        self.sample = (0, 0)  # of the sampled rate, in which they are recorded
         # The rest is the schedule's.
         self.until_ms = 0  # up to where the charge of the request under way has moved the schedule
         self.returned_ms = 0  # how much of the schedule had been given back by then
@@ -77,9 +85,10 @@ class Turn:
     def forget(self) -> None:
         """Begin anew at another limiter; the old one has given its places back."""
         self.admitted = self.held_since_ms = -1
-        self.announced = self.lost = self.until_ms = self.granted = self.exposed = 0
+        self.announced = self.lost = self.trusted = self.until_ms = self.granted = self.exposed = 0
         self.tag = self.start = self.size = self.due_ms = self.hold_end_ms = 0
         self.queued = self.passed = self.waited = False
+        self.wait_ms_max = MS_UNBOUNDED
 
 
 class Limiter(Protocol):
@@ -104,9 +113,6 @@ class Limiter(Protocol):
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
         """As `Throttle.fetch_max_bytes`."""
-
-    def fetch_max_wait_ms(self, requested: int, now_ms: int) -> int:
-        """As `Throttle.fetch_max_wait_ms`."""
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """As `Throttle.fetched`."""

@@ -19,7 +19,7 @@ from quotas.mutations import MutationThrottle
 from quotas.mute import GROUP_SESSION_TIMEOUT_MS, capped
 from quotas.requests import RequestThrottle
 from quotas.topic_quotas import TopicThrottle
-from quotas.turn import HOLD_MS_UNBOUNDED
+from quotas.turn import MS_UNBOUNDED
 from quotas.user_connections import UserThrottle
 
 __all__ = ["ChannelState"]
@@ -255,7 +255,7 @@ class ChannelState:
 
     def hold_ms_max(self, now_ms: int) -> int:
         """For how long a request may wait at its header that is not to wait for ever: as long as the longest mute."""
-        longest_ms = self.told(HOLD_MS_UNBOUNDED)
+        longest_ms = self.told(MS_UNBOUNDED)
         return min(longest_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else longest_ms
 
     def count_connection(self, now_ms: int) -> None:
@@ -334,9 +334,9 @@ class ChannelState:
 
     def _cap_hold(self, identity: Identity) -> None:
         """A hold keeps heartbeats, and the end of a session, waiting just as a mute does."""
-        hold_ms_max = HOLD_MS_UNBOUNDED
+        hold_ms_max = MS_UNBOUNDED
         if self.group_session_timeout_ms is not None:
-            hold_ms_max = self.told(HOLD_MS_UNBOUNDED)
+            hold_ms_max = self.told(MS_UNBOUNDED)
         if self._session_ms:
             hold_ms_max = min(hold_ms_max, self._session_ms // _SESSION_HOLD_SHARE)
         identity.produce.hold_ms_max = hold_ms_max

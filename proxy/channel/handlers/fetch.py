@@ -45,7 +45,7 @@ _ANSWER_HEAD_BYTES: Final = (
 )
 
 
-def request(  # noqa: C901 - a call a frame costs 5 %
+def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int
 ) -> int:
     """Forward the Fetch, capped and with the broker's epoch, or answer it here."""
@@ -56,7 +56,8 @@ def request(  # noqa: C901 - a call a frame costs 5 %
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"
     throttle = identity.quota.fetch
-    if not throttle.limits(now_ms) and not state.sessions.shifted:
+    limited = throttle.limits(now_ms)
+    if not limited and not state.sessions.shifted:
         alone = state.engine.weighs_fetched_topics
         if alone:  # its answer tells whose bytes it holds
             if state.fetch_owed:
@@ -69,7 +70,10 @@ def request(  # noqa: C901 - a call a frame costs 5 %
     if state.fetch_owed:
         return await_answers(side)
     frame_end = pos + 4 + length
-    fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
+    if version >= _FLEXIBLE_SINCE and body < frame_end and not buf[body]:  # no tags, as nearly always
+        fields_at: int | None = body + 1
+    else:
+        fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
     fields = None if fields_at is None else fetch.read_request(buf, fields_at, frame_end, version)
     if fields is None or fields_at is None:
         raise PeerError("malformed", f"Fetch version {version} of {length} bytes ends before its fields do")
@@ -94,8 +98,9 @@ def request(  # noqa: C901 - a call a frame costs 5 %
         state.stats.fetches_answered += 1
         side.signal = True
         return side.replace(length + 4, b"")
-    _cut(buf, fields, throttle, identity.fetch, now_ms)
-    alone = throttle.limits(now_ms) or state.engine.weighs_fetched_topics
+    if limited:
+        _cut(buf, fields, throttle, identity.fetch, now_ms)
+    alone = limited or state.engine.weighs_fetched_topics
     state.fetch_owed = alone
     state.in_flight.append((correlation_id, _answer, version, (identity, fields.session_id, alone)))
     if fields.session_id and state.sessions.knows(state.settings.broker, fields.session_id):
@@ -110,9 +115,8 @@ def _cut(buf: Buffer, fields: fetch.FetchFields, throttle: Throttle, turn: Turn,
     if max_bytes < fields.max_bytes and fields.max_bytes_at >= 0:
         # min_bytes stands right before it; Kafka lowers it along with max_bytes (reference §1.5).
         pack_into(">ii", buf, fields.max_bytes_at - 4, min(fields.min_bytes, max_bytes), max_bytes)
-    max_wait_ms = throttle.fetch_max_wait_ms(turn, fields.max_wait_ms, now_ms)
-    if max_wait_ms < fields.max_wait_ms:
-        pack_into(">i", buf, fields.max_wait_at, max_wait_ms)
+    if turn.wait_ms_max < fields.max_wait_ms:
+        pack_into(">i", buf, fields.max_wait_at, turn.wait_ms_max)
 
 
 def _end_session(side: Side, frame: bytes, fields_at: int, head: Head, fields: fetch.FetchFields) -> int:

@@ -67,6 +67,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     missing = pos + 4 + length - end
     if missing > 0 and end - pos < _WEIGHED_BYTES and throttle.limits(now_ms):
         return side.more_of(min(length + 4, _WEIGHED_BYTES))
+    turn.missing = missing
     decision = throttle.produce(turn, length, now_ms)
     mute_until_ms = 0
     if decision is not ADMITTED:

@@ -73,7 +73,7 @@ def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
         share.leave_no_room(buf, fields)
         return _owe(state, head, room=False)
     max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
-    max_wait_ms = throttle.fetch_max_wait_ms(identity.fetch, fields.max_wait_ms, now_ms)
+    max_wait_ms = min(fields.max_wait_ms, identity.fetch.wait_ms_max)
     if max_bytes < fields.max_bytes or max_wait_ms < fields.max_wait_ms:
         share.limit(buf, fields, max_bytes, max_wait_ms)
     return _owe(state, head, room=True)

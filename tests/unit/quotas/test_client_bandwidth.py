@@ -102,3 +102,16 @@ def test_byte_rate_is_that_between_two_questions() -> None:
     assert throttle.byte_rate(999) == 0  # asked again within the second
     assert throttle.byte_rate(1500) == 2 * MB
     assert throttle.byte_rate(1600) == 2 * MB
+
+
+def test_client_whose_definition_is_removed_gives_its_place_back() -> None:
+    running = engine(policy="schedule")
+    throttle = produce_of(running)
+    first, held = throttle.turn(), throttle.turn()
+    throttle.produce(first, 3 * MB, 0)
+    assert throttle.produce(held, MB, 0).hold_until_ms
+    limiter = held.limiter
+    running.update(running.options, Definitions(), 10)
+    assert throttle.produce(held, MB, 10) is ADMITTED
+    assert (held.limiter, held.held_since_ms, held.queued) == (None, -1, False)
+    assert limiter is not None

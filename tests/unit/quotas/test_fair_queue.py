@@ -68,7 +68,7 @@ def test_request_that_passed_ends_where_its_bytes_end() -> None:
     queue = FairQueue()
     turn = Turn()
     turn.waited = True
-    queue.started(turn, 100, 40)
+    queue.started(turn, 100, 40, 0)
     assert (turn.tag, queue.virtual, turn.passed) == (140, 100, True)
 
 
@@ -77,11 +77,11 @@ def test_channel_that_never_waits_keeps_no_more_than_the_lag() -> None:
     queue.lag_bytes = 30
     queue.virtual = 500
     slow = Turn()
-    queue.started(slow, 100, 10)
+    queue.started(slow, 100, 10, 0)
     assert slow.tag == 470
     backlogged = Turn()
     backlogged.waited = True
-    queue.started(backlogged, 100, 10)
+    queue.started(backlogged, 100, 10, 0)
     assert backlogged.tag == 110
 
 
@@ -90,7 +90,7 @@ def test_new_channel_begins_where_the_virtual_time_was_a_while_ago() -> None:
     queue.sweep(0, 1000)
     early = Turn()
     for start in (0, 100, 200):  # somebody was a moment earlier and found the burst
-        queue.started(early, start, 100)
+        queue.started(early, start, 100, 0)
     late = Turn()
     queue.enter(late)
     assert late.tag == 0
@@ -110,7 +110,7 @@ def test_channels_that_come_anew_for_every_request_do_not_hold_the_time_back() -
         queue.enter(newcomer)
         if newcomer.tag >= old.tag:
             break
-        queue.started(newcomer, newcomer.tag, 1000)
+        queue.started(newcomer, newcomer.tag, 1000, 0)
         queue.sweep(now_ms, 1000)
         now_ms += 500
     assert now_ms <= 500 * (NEWCOMER_SHARE + 8)

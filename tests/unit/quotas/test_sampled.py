@@ -66,11 +66,34 @@ def test_announced_bytes_that_do_not_come_leave_the_window_where_they_were() -> 
     throttle.produce(honest, 0, 0)
     throttle.produce(liar, 100 * MB, 0)
     throttle.announce(liar, 100 * MB, 0)
-    assert throttle.produce(honest, MB, 249).throttle_ms > 0
+    assert throttle.debt_bytes(249) > 0
+    # Beyond 16 KiB it is not trusted yet: no other channel is muted for it.
+    assert throttle.produce(honest, MB, 249) is ADMITTED
     assert throttle.produce(honest, MB, 250) is ADMITTED
     assert throttle.debt_bytes(250) == 0
     # 2 MB are in the window: 20.5 MB more than 20 MB allow make 0.25 s, in a window of 10.25 s.
     assert throttle.produce(honest, 19 * MB, 250).throttle_ms == 250
+
+
+def test_announced_bytes_are_given_back_though_samples_begin_anew_where_they_were_recorded() -> None:
+    throttle, liar, honest = sampled(), Turn(), Turn()
+    for second in range(12):  # ring of 11: those of 0 and 1 s begin anew at 12 s
+        throttle.produce(honest, 0, second * 1050)
+    throttle.produce(liar, 100 * MB, 12_100)
+    throttle.announce(liar, 100 * MB, 12_100)
+    throttle.leave(liar, 12_200)
+    assert throttle.debt_bytes(12_200) == 0
+
+
+def test_announcement_of_a_channel_that_kept_its_last_one_is_owed_by_all() -> None:
+    throttle, known, honest = sampled(), Turn(), Turn()
+    throttle.produce(honest, 0, 0)
+    throttle.produce(known, 15 * MB, 0)
+    throttle.announce(known, 15 * MB, 0)
+    throttle.arrived(known)
+    throttle.produce(known, 7 * MB, 0)
+    throttle.announce(known, 7 * MB, 0)
+    assert throttle.produce(honest, MB, 0).throttle_ms == 1500  # 23 MB / 2 MB/s - 10 s
 
 
 def test_produce_mute_is_capped() -> None:

@@ -313,14 +313,16 @@ def test_batch_that_is_more_than_was_asked_for_is_remembered() -> None:
 
 def test_fetches_that_wait_for_each_other_wait_shorter_at_the_broker() -> None:
     throttle, turns = schedule(), idle(12)
-    assert throttle.fetch_max_wait_ms(500, 0) == 500
-    for turn in turns:
-        throttle.fetch(turn, 0)
-    assert throttle.fetch_max_wait_ms(500, 0) == 100
-    assert throttle.fetch_max_wait_ms(500, 1000) == 500  # none has for a second
-    assert (
-        throttle.fetch_max_wait_ms(2**31 - 1, 1000) == 5000
-    )  # or it would keep its part of the burst for weeks
+    admitted = [turn for turn in turns if not throttle.fetch(turn, 0).throttle_ms]
+    # None could keep its part of the burst for weeks.
+    assert [turn.wait_ms_max for turn in admitted] == [5000] * len(admitted)
+    for turn in admitted:
+        throttle.fetched(turn, 0, 900)
+    throttle.fetch(turns[0], 999)
+    assert turns[0].wait_ms_max == 100  # the last one of them was kept waiting less than a second ago
+    throttle.fetched(turns[0], 0, 1000)
+    throttle.fetch(turns[0], 1000)
+    assert turns[0].wait_ms_max == 5000
 
 
 def test_idle_fetch_does_not_keep_a_busy_one_waiting() -> None:

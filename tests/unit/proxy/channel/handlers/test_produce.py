@@ -32,6 +32,7 @@ from tests.support.playbook import (
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, struct
 
 OVER = 12_000
+WEIGHED = 4096
 
 
 def answered_with(version: int, throttle_ms: int) -> bytes:
@@ -109,7 +110,7 @@ def test_mute_begins_behind_the_frame_that_is_under_way() -> None:
 def test_header_alone_has_no_weight() -> None:
     channel = channel_machine(producer_default=1000)
     asked = produce(9, 100_000)
-    Playbook(channel).client(0, asked[:28], More(16_384))
+    Playbook(channel).client(0, asked[:28], More(WEIGHED))
     assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 0
 
 
@@ -144,9 +145,9 @@ def test_request_that_arrives_in_pieces_is_charged_once() -> None:
     channel = channel_machine(producer_default=1e9)
     talk = Playbook(channel)
     asked = produce(9, 20_000)
-    talk.client(0, asked[:60], More(16_384))
-    talk.client(0, asked[60:16_384], Pass(asked[:16_384]), Unseen(20_004 - 16_384))
-    talk.client(0, asked[16_384:], Pass(asked[16_384:]))
+    talk.client(0, asked[:60], More(WEIGHED))
+    talk.client(0, asked[60:WEIGHED], Pass(asked[:WEIGHED]), Unseen(20_004 - WEIGHED))
+    talk.client(0, asked[WEIGHED:], Pass(asked[WEIGHED:]))
     assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 20_000
 
 

@@ -13,7 +13,7 @@ from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import Entity
 from quotas.options import UnknownUsers
-from quotas.turn import HOLD_MS_UNBOUNDED
+from quotas.turn import MS_UNBOUNDED
 from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
 from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed
@@ -336,7 +336,7 @@ def test_late_refusal_of_who_can_not_be_read_is_counted() -> None:
     assert counted(talk) == {("GSSAPI", "unknown"): 1, ("GSSAPI", "failed"): 1}
 
 
-@pytest.mark.parametrize(("lifetime_ms", "hold_ms"), [(0, HOLD_MS_UNBOUNDED), (10_000, 500)])
+@pytest.mark.parametrize(("lifetime_ms", "hold_ms"), [(0, MS_UNBOUNDED), (10_000, 500)])
 def test_no_hold_is_long_in_a_short_session(lifetime_ms: int, hold_ms: int) -> None:
     talk = shaken("PLAIN")
     exchange(talk, token(PLAIN), verdict(lifetime_ms=lifetime_ms))

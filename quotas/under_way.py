@@ -1,0 +1,113 @@
+"""Fetches of one identity that are with their brokers (the `schedule` policy): what they may bring beyond their charge.
+
+A Fetch is charged beforehand with what the last one brought. What it was granted, or the largest batch seen (a broker
+returns one whole batch whatever max_bytes says), may be more: that much is *exposed* until its response begins.
+`schedule` decides what may be exposed at a time; this module counts, and knows neither a clock nor the schedule.
+"""
+
+from typing import Final
+
+from quotas.turn import Turn
+
+__all__ = ["FetchesUnderWay"]
+
+# A forwarded Fetch may ask for its share of this much time of the rate.
+FETCH_QUANTUM_MS: Final = 500
+# An idle channel's Fetch may ask for this much time of the rate, and for max.partition.fetch.bytes' default at most.
+IDLE_FETCH_MS: Final = 100
+IDLE_FETCH_BYTES_MAX: Final = 1_048_576
+# A Fetch that is with its broker for longer than this is charged with all it may bring.
+FETCH_MS_MAX: Final = 6_000
+BATCH_MS: Final = 300_000  # the largest batch beyond what was asked for is remembered for one to two of these
+
+
+class FetchesUnderWay:
+    """Whose they are, what each was granted, and what all together may bring beyond their charges.
+
+    Attributes:
+        exposed: in bytes.
+
+    >>> fetches, turn = FetchesUnderWay(0), Turn()
+    >>> fetches.configure(2000.0)  # bytes per ms
+    >>> fetches.begin(turn, 50_000, known=True, waiting=0, now_ms=0)
+    >>> turn.granted, fetches.exposed  # a tenth of a second may be asked for
+    (200000, 150000)
+    >>> fetches.end(turn)
+    >>> fetches.exposed
+    0
+    """
+
+    __slots__ = ("_batch", "_batch_before", "_batch_until_ms", "_idle", "_quantum", "_turns", "exposed")
+
+    def __init__(self, now_ms: int) -> None:
+        self.exposed = 0
+        self._turns: dict[Turn, None] = {}  # the oldest first
+        self._batch = self._batch_before = (
+            0  # the largest response that was more than its Fetch had asked for
+        )
+        self._batch_until_ms = now_ms + BATCH_MS
+        self._quantum = self._idle = 0
+
+    def configure(self, rate: float) -> None:
+        """Grant by this rate, in bytes per ms, from now on."""
+        self._quantum = int(rate * FETCH_QUANTUM_MS)
+        self._idle = min(int(rate * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
+
+    def begin(self, turn: Turn, expected: int, known: bool, waiting: int, now_ms: int) -> None:
+        """A Fetch is forwarded that was charged as `expected`.
+
+        Args:
+            known: whether that is what a Fetch has brought before; a guess is not gone beyond.
+            waiting: how many channels have a place in the queue.
+        """
+        turn.admitted = expected
+        turn.forwarded_ms = now_ms
+        self._turns[turn] = None
+        if known:
+            quantum = self._quantum // (waiting + 1) if waiting else self._quantum
+            granted = min(quantum, max(2 * expected, self._idle)) or 1
+        else:
+            granted = expected or 1
+        turn.granted = granted
+        turn.exposed = exposed = max(granted, self._batch, self._batch_before, expected) - expected
+        self.exposed += exposed
+
+    def narrow(self, turn: Turn, requested: int) -> None:
+        """It asks for less than it was granted."""
+        turn.granted = max(1, requested)
+        exposed = max(turn.granted, self._batch, self._batch_before, turn.admitted) - turn.admitted
+        self.exposed += exposed - turn.exposed
+        turn.exposed = exposed
+
+    def brought(self, turn: Turn, size: int) -> None:
+        """Its response begins, and has so many bytes."""
+        if size > turn.granted:
+            self._batch = max(self._batch, size)
+
+    def end(self, turn: Turn) -> None:
+        """It is not under way any more."""
+        self.exposed -= turn.exposed
+        turn.exposed = 0
+        turn.admitted = -1
+        self._turns.pop(turn, None)
+
+    def overdue(self, now_ms: int) -> Turn | None:
+        """The oldest one, if it is with its broker for too long; it is not given twice. One a call."""
+        for turn in self._turns:
+            if now_ms < turn.forwarded_ms + FETCH_MS_MAX:
+                return None
+            del self._turns[turn]
+            return turn
+        return None
+
+    def charged(self, turn: Turn) -> None:
+        """All that it may bring is charged by now."""
+        turn.admitted += turn.exposed
+        self.exposed -= turn.exposed
+        turn.exposed = 0
+
+    def forget_batches(self, now_ms: int) -> None:
+        """Let go of the largest batch of long ago."""
+        if now_ms >= self._batch_until_ms:
+            self._batch_until_ms = now_ms + BATCH_MS
+            self._batch_before, self._batch = self._batch, 0
