@@ -179,7 +179,8 @@ class ScheduledThrottle:
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
         if turn.admitted >= 0:
-            self._release(turn, now_ms)
+            self._give_back(turn, turn.admitted, now_ms)
+            self._fetches.end(turn)
         self._charge_late(now_ms)
         slot_ms, back_ms = self._slot(turn, self._queue.enter(turn), self._fetch_ahead_ms)
         expected = expected or self._expected or self._first_fetch_bytes(now_ms)
@@ -208,8 +209,10 @@ class ScheduledThrottle:
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Put the real size in place of the expected one, and reserve the next slot."""
         if turn.admitted >= 0:
-            self._fetches.brought(turn, size)
-            self._release(turn, now_ms)
+            if size > turn.granted:
+                self._fetches.outgrown(size)
+            self._give_back(turn, turn.admitted, now_ms)
+            self._fetches.end(turn)
         else:  # it was forwarded before this policy or this limit began
             self._queue.enter(turn)
             turn.start = turn.tag
@@ -223,11 +226,6 @@ class ScheduledThrottle:
     def _first_fetch_bytes(self, now_ms: int) -> int:
         left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
         return ceil(min(max(left_ms, FIRST_FETCH_MS), FETCH_QUANTUM_MS) * self._rate)
-
-    def _release(self, turn: Turn, now_ms: int) -> None:
-        """The Fetch under way is over: give back what it was charged with beforehand."""
-        self._give_back(turn, turn.admitted, now_ms)
-        self._fetches.end(turn)
 
     def _charge_late(self, now_ms: int) -> None:
         """Charge all that a Fetch may bring which is with its broker for too long: or it would keep it for ever."""

@@ -79,10 +79,9 @@ class FetchesUnderWay:
         self.exposed += exposed - turn.exposed
         turn.exposed = exposed
 
-    def brought(self, turn: Turn, size: int) -> None:
-        """Its response begins, and has so many bytes."""
-        if size > turn.granted:
-            self._batch = max(self._batch, size)
+    def outgrown(self, size: int) -> None:
+        """A response of so many bytes has come, which is more than its Fetch was granted: one large batch."""
+        self._batch = max(self._batch, size)
 
     def end(self, turn: Turn) -> None:
         """It is not under way any more."""

@@ -1,6 +1,6 @@
 """What 10,000 connections that do their worst can make a proxy keep: resident memory against its bound (issue 14).
 
-    python -m tests.hostile.memory --connections 10000
+    python -m tests.hostile.memory --connections 10000 [--tls]
 
 A scripted broker and the clients are this process, the proxy is one of its own; each has a descriptor or two for each
 connection. Of the connections a fifth each
@@ -162,8 +162,9 @@ def throttled(session_id: int, partitions: int, tag_bytes: int) -> bytes:
 class Crowd:
     """The hostile connections."""
 
-    def __init__(self, port: int, connections: int) -> None:
+    def __init__(self, port: int, connections: int, context: ssl.SSLContext | None = None) -> None:
         self._port = port
+        self._context = context
         self._count = connections
         self._open: dict[int, socket.socket] = {}
         self._pending: dict[int, memoryview] = {}
@@ -204,6 +205,8 @@ class Crowd:
     def _connect(self, number: int) -> None:
         sock = socket.create_connection((HOST, self._port))
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        if self._context is not None:
+            sock = self._context.wrap_socket(sock)
         sock.setblocking(False)
         self._open[number] = sock
         self._pending[number] = memoryview(requests_of(KINDS[number % len(KINDS)], number))
@@ -214,7 +217,7 @@ class Crowd:
         for number, data in list(self._pending.items()):
             try:
                 sent = self._open[number].send(data[: 1 << 16])
-            except BlockingIOError:
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
                 continue
             except OSError:
                 sent = len(data)
@@ -226,11 +229,17 @@ class Crowd:
         return moved
 
 
-def idle_kib(broker: Broker, directory: Path, count: int, *, tls: bool) -> float:
-    """What one idle connection costs."""
+def trusting() -> ssl.SSLContext:
+    """A client's side of TLS that takes any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def idle_kib(broker: Broker, directory: Path, count: int, *, tls: bool) -> float:
+    """What one idle connection costs."""
+    context = trusting()
     with proxy(broker, directory, tls=tls) as sluice, contextlib.ExitStack() as stack:
         figures = []
         for _ in range(2):  # the first ones find what is made once
@@ -259,17 +268,17 @@ def metrics(sluice: SluiceProcess) -> str:
     return sluice.get("/metrics")[1]
 
 
-def lines(connections: int, rounds: int) -> Iterator[str]:
-    """Measure, and tell line by line."""
+def lines(connections: int, rounds: int, *, tls: bool) -> Iterator[str]:
+    """Measure, and tell line by line; with `tls` all of them speak it."""
     broker = Broker()
     with tempfile.TemporaryDirectory(prefix="memory-") as made:
         directory = Path(made)
         plain = idle_kib(broker, directory / "plain", IDLE_MEASURED, tls=False)
         secured = idle_kib(broker, directory / "tls", IDLE_MEASURED, tls=True)
         yield f"one idle connection: {plain:.1f} KiB plain, {secured:.1f} KiB with TLS"
-        with proxy(broker, directory / "worst") as sluice:
+        with proxy(broker, directory / "worst", tls=tls) as sluice:
             start = resident_kib(sluice.process_id)
-            crowd = Crowd(sluice.ports.bootstrap, connections)
+            crowd = Crowd(sluice.ports.bootstrap, connections, trusting() if tls else None)
             for number in range(1, rounds + 1):
                 began = time.monotonic()
                 crowd.round()
@@ -284,7 +293,7 @@ def lines(connections: int, rounds: int) -> Iterator[str]:
                 r'^sluice_connection_errors_total{cause="(\w+)"} (\d+)', metrics(sluice), re.MULTILINE
             )
             crowd.close()
-            bound = (start + connections * plain + BUDGET / 1024) * SLACK
+            bound = (start + connections * (secured if tls else plain) + BUDGET / 1024) * SLACK
             yield f"start {start / 1024:.0f} MiB, peak {peak / 1024:.0f} MiB, bound {bound / 1024:.0f} MiB"
             ends = ", ".join(f"{count} as {cause}" for cause, count in causes)
             yield f"{crowd.opened} connections opened, closed {ends or 'none'}"
@@ -299,12 +308,13 @@ def main() -> int:
     )
     parser.add_argument("--connections", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tls", action="store_true", help="all connections speak TLS")
     arguments = parser.parse_args()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     last = ""
-    for last in lines(arguments.connections, arguments.rounds):
+    for last in lines(arguments.connections, arguments.rounds, tls=arguments.tls):
         print(last, flush=True)
     return 0 if last == "within its bound" else 1
 
