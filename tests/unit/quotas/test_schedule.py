@@ -4,8 +4,9 @@ import pytest
 
 from quotas.decisions import ADMITTED, Decision
 from quotas.options import EngineOptions
-from quotas.schedule import FETCH_QUANTUM_MS, FIRST_FETCH_MS, ScheduledThrottle
+from quotas.schedule import FIRST_FETCH_MS, ScheduledThrottle
 from quotas.turn import Turn
+from quotas.under_way import FETCH_QUANTUM_MS
 
 MB = 1_000_000
 LIMIT = 2.0 * MB  # 1 MB = 500 ms
