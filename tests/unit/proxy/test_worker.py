@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Event, get_ident
 
 import pytest
@@ -26,6 +26,7 @@ class Rig:
         self.worker = Worker(loop)
         self.ran: list[str] = []
         self.told: list[tuple[str, bool]] = []
+        self.to_tell = 0
         self.go = Event()
         self.begun = Event()
         self.worker.submit("first", 1, self._hold, lambda _done: None)
@@ -35,12 +36,15 @@ class Rig:
         self.begun.set()
         assert self.go.wait(10)
 
-    def submit(self, whose: str, name: str, size: int = 1) -> None:
-        self.worker.submit(whose, size, lambda: self.ran.append(name), lambda done: self.tell(name, done))
+    def submit(self, whose: str, name: str, size: int = 1) -> Callable[[], None]:
+        self.to_tell += 1
+        return self.worker.submit(
+            whose, size, lambda: self.ran.append(name), lambda done: self.tell(name, done)
+        )
 
     def tell(self, name: str, done: bool) -> None:
         self.told.append((name, done))
-        if name == "last":
+        if len(self.told) == self.to_tell:
             self.loop.stop()
 
     def finish(self) -> None:
@@ -57,8 +61,31 @@ def test_addresses_take_turns(loop: asyncio.AbstractEventLoop) -> None:
         rig.submit("a", name)
     rig.submit("b", "b1")
     rig.finish()
-    assert rig.ran == ["a1", "b1", "last", "a2", "a3"][: len(rig.ran)]
-    assert rig.told[:3] == [("a1", True), ("b1", True), ("last", True)]
+    assert rig.ran == ["a1", "b1", "last", "a2", "a3"]
+    assert rig.told == [(name, True) for name in rig.ran]
+
+
+def test_large_jobs_of_other_addresses_wait_for_a_small_one(loop: asyncio.AbstractEventLoop) -> None:
+    rig = Rig(loop)
+    for whose in "abc":
+        rig.submit(whose, whose, 8 * 1024 * 1024)
+    rig.submit("d", "small", 20 * 1024)
+    rig.finish()
+    assert rig.ran == ["small", "last", "a", "b", "c"]
+
+
+def test_job_that_is_taken_back_is_not_done(loop: asyncio.AbstractEventLoop) -> None:
+    rig = Rig(loop)
+    taken_back = [rig.submit("a", f"a{index}") for index in range(3)]
+    rig.submit("b", "b1")
+    for withdraw in taken_back:
+        withdraw()
+        withdraw()
+    rig.to_tell -= 3
+    rig.finish()
+    taken_back[0]()
+    assert rig.ran == ["b1", "last"]
+    assert rig.told == [("b1", True), ("last", True)]
 
 
 def test_over_the_bound_the_last_job_of_the_address_with_most_goes(loop: asyncio.AbstractEventLoop) -> None:
@@ -123,6 +150,7 @@ def test_job_that_fails_is_told_and_the_next_one_is_done(
     loop: asyncio.AbstractEventLoop, caplog: pytest.LogCaptureFixture
 ) -> None:
     rig = Rig(loop)
+    rig.to_tell += 1
     rig.worker.submit("a", 1, lambda: rig.ran.append(str(1 // 0)), lambda done: rig.tell("a1", done))
     rig.finish()
     assert (rig.ran, rig.told) == (["last"], [("a1", False), ("last", True)])
