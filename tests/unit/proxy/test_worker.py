@@ -1,6 +1,7 @@
 """The thread beside the loop: order, fairness between addresses, and its bounds."""
 
 import asyncio
+import gc
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -123,6 +124,24 @@ def test_turns_are_short_only_while_a_job_runs(loop: asyncio.AbstractEventLoop) 
     while sys.getswitchinterval() != pytest.approx(before) and time.monotonic() < until:
         Event().wait(0.01)
     assert sys.getswitchinterval() == pytest.approx(before)
+
+
+def test_no_garbage_is_collected_while_a_job_runs(loop: asyncio.AbstractEventLoop) -> None:
+    assert gc.isenabled()
+    rig = Rig(loop)
+    assert not gc.isenabled()
+    # Beside it an answer to a question of Sluice's own, which ends first.
+    assert loop.run_until_complete(decoded(_collects, bytes(AT_ONCE_BYTES_MAX + 1))) is False
+    assert not gc.isenabled()
+    rig.finish()
+    until = time.monotonic() + 10  # a job that another test left behind is over by then
+    while not gc.isenabled() and time.monotonic() < until:
+        Event().wait(0.01)
+    assert gc.isenabled()
+
+
+def _collects(_frame: bytes) -> bool:
+    return gc.isenabled()
 
 
 def test_nothing_is_told_after_the_end(loop: asyncio.AbstractEventLoop) -> None:
