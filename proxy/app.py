@@ -289,7 +289,17 @@ class App:
             return None
         assert settings.journal is not None, "the configuration was checked"
         start = partial(self._supervisor.once, "reassignment_request")
-        return Reassignments(settings, settings.journal, self.brokers, login, tls, start, now_ms, self.stats)
+        return Reassignments(
+            settings,
+            settings.journal,
+            self.brokers,
+            login,
+            tls,
+            start,
+            now_ms,
+            self.shared.worker.call,
+            self.stats,
+        )
 
     def _ask(self, question: Question, answered: Answered) -> Withdraw:
         """Have a question answered by whoever knows."""

@@ -15,7 +15,7 @@ of the address that has most go. What begins is done to its end: so a job waits 
 import gc
 import logging
 import sys
-from asyncio import AbstractEventLoop, to_thread
+from asyncio import AbstractEventLoop, Future, to_thread
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -25,7 +25,16 @@ from typing import Any, Final, TypeVar
 
 from proxy.address_queue import AddressQueue
 
-__all__ = ["AT_ONCE_BYTES_MAX", "BYTES_MAX", "JOBS_MAX", "TURN_SECONDS", "Worker", "decoded"]
+__all__ = [
+    "AT_ONCE_BYTES_MAX",
+    "BYTES_MAX",
+    "JOBS_MAX",
+    "TURN_SECONDS",
+    "OverloadError",
+    "Worker",
+    "beside",
+    "decoded",
+]
 
 T = TypeVar("T")
 
@@ -37,6 +46,10 @@ JOBS_MAX: Final = 256
 BYTES_MAX: Final = 64 * 1024 * 1024
 # An answer to a question of Sluice's own that is larger is not read on the loop.
 AT_ONCE_BYTES_MAX: Final = 16 * 1024
+
+
+class OverloadError(Exception):
+    """Too many jobs wait, and this one was given up."""
 
 
 class _Turns:
@@ -121,6 +134,37 @@ class Worker:
             self._thread = thread
         return partial(self._withdraw, task)
 
+    async def call(self, whose: str, size: int, function: Callable[..., T], *arguments: Any) -> T:
+        """What a function gives, called in the thread; the rest as in `submit`.
+
+        Raises:
+            OverloadError: it was not called.
+            Exception: what the function raised.
+        """
+        done: Future[bool] = self._loop.create_future()
+        found: list[T | Exception] = []
+
+        def run() -> None:
+            try:
+                found.append(function(*arguments))
+            except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+                found.append(error)
+
+        def tell(ran: bool) -> None:
+            if not done.done():
+                done.set_result(ran)
+
+        withdraw = self.submit(whose, size, run, tell)
+        try:
+            if not await done:
+                raise OverloadError("too many large frames wait to be read")
+        finally:
+            withdraw()
+        result = found.pop()
+        if isinstance(result, Exception):
+            raise result
+        return result
+
     def close(self) -> None:
         """Begin no further job; nothing more is told."""
         with self._changed:
@@ -169,7 +213,12 @@ async def decoded(function: Callable[..., T], frame: bytes, *arguments: Any) -> 
     """
     if len(frame) <= AT_ONCE_BYTES_MAX:
         return function(frame, *arguments)
-    return await to_thread(_quickly, function, frame, *arguments)
+    return await beside(function, frame, *arguments)
+
+
+async def beside(function: Callable[..., T], *arguments: Any) -> T:
+    """What a function gives, called in a thread while turns are short: Sluice's own work, however much that is."""
+    return await to_thread(_quickly, function, *arguments)
 
 
 def _quickly(function: Callable[..., T], *arguments: Any) -> T:

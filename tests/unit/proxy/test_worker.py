@@ -9,7 +9,15 @@ from threading import Event, get_ident
 
 import pytest
 
-from proxy.worker import AT_ONCE_BYTES_MAX, BYTES_MAX, JOBS_MAX, TURN_SECONDS, Worker, decoded
+from proxy.worker import (
+    AT_ONCE_BYTES_MAX,
+    BYTES_MAX,
+    JOBS_MAX,
+    TURN_SECONDS,
+    OverloadError,
+    Worker,
+    decoded,
+)
 
 
 @pytest.fixture
@@ -151,6 +159,35 @@ def test_nothing_is_told_after_the_end(loop: asyncio.AbstractEventLoop) -> None:
     rig.go.set()
     loop.run_until_complete(asyncio.sleep(0))
     assert rig.ran == []
+
+
+def test_call_gives_what_the_function_gives(loop: asyncio.AbstractEventLoop) -> None:
+    worker = Worker(loop)
+    size, thread = loop.run_until_complete(worker.call("a", 1, _where, bytes(3)))
+    assert (size, thread != get_ident()) == (3, True)
+    with pytest.raises(ZeroDivisionError):
+        loop.run_until_complete(worker.call("a", 1, divmod, 1, 0))
+    worker.close()
+
+
+def test_call_that_finds_no_room_is_told_so(loop: asyncio.AbstractEventLoop) -> None:
+    rig = Rig(loop)
+    with pytest.raises(OverloadError):
+        loop.run_until_complete(rig.worker.call("a", BYTES_MAX + 1, _where, b""))
+    rig.finish()
+
+
+def test_call_that_is_cancelled_is_not_done(loop: asyncio.AbstractEventLoop) -> None:
+    rig = Rig(loop)
+
+    async def given_up() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await rig.worker.call("a", 1, rig.ran.append, "a1")
+
+    loop.run_until_complete(given_up())
+    rig.finish()
+    assert rig.ran == ["last"]
 
 
 def _where(frame: bytes) -> tuple[int, int]:
