@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from protocol import api
 from protocol.errors import WireError
+from protocol.messages.by_partition import PARTITIONS_MAX
 from protocol.primitives import uvarint_bytes
 from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Job, PeerError, Side
 from proxy.channel.reassignments import OngoingMoves
@@ -237,8 +238,9 @@ def _listed(size: int) -> Talk:
 
 def _listed_answer(size: int) -> Talk:
     asked = _asked(api.LIST_PARTITION_REASSIGNMENTS, 1, bytes(4) + b"\0\0")
-    one = b"\0\0\0\1" + b"\x01\x01\x01" + b"\0"
-    answer = _answered(bytes(6) + b"\0" + b"\x02" + b"\x02t" + _array(one, size) + b"\0" + b"\0")
+    one = b"\0\0\0\1" + b"\x06" + bytes(range(20)) + b"\x01\x01" + b"\0"  # of more there were no room
+    partitions = _array(one, size, PARTITIONS_MAX)
+    answer = _answered(bytes(6) + b"\0" + b"\x02" + b"\x02t" + partitions + b"\0" + b"\0")
     return Talk(_channel(moves=True), [("client", asked)], "broker", answer)
 
 
