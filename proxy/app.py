@@ -42,7 +42,7 @@ from proxy.errors import StartError
 from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics import Metrics
-from proxy.net import Answered, Connections, Listener, Shared, end_owner, now_ms
+from proxy.net import Answered, Connections, Listener, Shared, Withdraw, end_owner, now_ms
 from proxy.quota_store import QuotaDesk, QuotaStore
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
@@ -289,15 +289,25 @@ class App:
             return None
         assert settings.journal is not None, "the configuration was checked"
         start = partial(self._supervisor.once, "reassignment_request")
-        return Reassignments(settings, settings.journal, self.brokers, login, tls, start, now_ms, self.stats)
+        return Reassignments(
+            settings,
+            settings.journal,
+            self.brokers,
+            login,
+            tls,
+            start,
+            now_ms,
+            self.shared.worker.call,
+            self.stats,
+        )
 
-    def _ask(self, question: Question, answered: Answered) -> None:
+    def _ask(self, question: Question, answered: Answered) -> Withdraw:
         """Have a question answered by whoever knows."""
         if question.api_key == ALTER_PARTITION_REASSIGNMENTS:
             assert self._reassignments is not None, "else they pass as they are"
             self._reassignments.ask(question, answered)
-        else:
-            self._desk.ask(question, answered)
+            return _goes_on
+        return self._desk.ask(question, answered)
 
     def _handle_signals(self) -> None:
         handlers: dict[int, Callable[[], None]] = {
@@ -357,6 +367,10 @@ def run(config: Config) -> int:
         return 0
 
     return uvloop.run(main())
+
+
+def _goes_on() -> None:
+    """A reassignment that was asked for is judged and written down, whoever has gone meanwhile."""
 
 
 def _upstreams(config: Config, *, replicates: bool) -> dict[int, Address]:

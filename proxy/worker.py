@@ -5,21 +5,36 @@ the interpreter away at every system call, has it back within TURN_SECONDS; and 
 long as it has worked, so that no stream of large frames has more than half of the processor. Jobs can not pause by
 themselves, as loops of ours do (`proxy.quota_store.pace`): they are functions of packages that know no clock.
 
-Addresses take turns, whatever each of them has waiting. Of too many, or too large ones, those go that came last of the
-address whose jobs have most bytes.
+Meanwhile no garbage is looked for: a job makes up to a million objects, and each full collection looks at all of them
+without giving the interpreter away (0.3 s were measured; `python -m tests.bench.beside_loop`).
+
+Jobs wait in an `AddressQueue`: a large one of one address waits for the small ones of others, and of too many the last
+of the address that has most go. What begins is done to its end: so a job waits for one other one and its rest at most.
 """
 
+import gc
 import logging
 import sys
-from asyncio import AbstractEventLoop, to_thread
-from collections import OrderedDict, deque
+from asyncio import AbstractEventLoop, Future, to_thread
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Condition, Lock, Thread
 from time import sleep, thread_time
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-__all__ = ["AT_ONCE_BYTES_MAX", "BYTES_MAX", "JOBS_MAX", "TURN_SECONDS", "Worker", "decoded"]
+from proxy.address_queue import AddressQueue
+
+__all__ = [
+    "AT_ONCE_BYTES_MAX",
+    "BYTES_MAX",
+    "JOBS_MAX",
+    "TURN_SECONDS",
+    "OverloadError",
+    "Worker",
+    "beside",
+    "decoded",
+]
 
 T = TypeVar("T")
 
@@ -27,18 +42,24 @@ logger = logging.getLogger(__name__)
 
 TURN_SECONDS: Final = 0.0002
 JOBS_MAX: Final = 256
-BYTES_MAX: Final = 64 * 1024 * 1024  # of the frames that wait: each is kept by its connection as well
+# Of the frames that wait, each of which counts as 256 KiB at least, and is kept by its connection as well.
+BYTES_MAX: Final = 64 * 1024 * 1024
 # An answer to a question of Sluice's own that is larger is not read on the loop.
 AT_ONCE_BYTES_MAX: Final = 16 * 1024
 
 
+class OverloadError(Exception):
+    """Too many jobs wait, and this one was given up."""
+
+
 class _Turns:
-    """The switch interval, shortened while anything runs beside the loop."""
+    """The switch interval, shortened while anything runs beside the loop; and no garbage is collected then."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._running = 0
         self._before = 0.0
+        self._collects = False
 
     @contextmanager
     def shortened(self) -> Iterator[None]:
@@ -47,6 +68,8 @@ class _Turns:
             now = sys.getswitchinterval()
             if not self._running:
                 self._before = now
+                self._collects = gc.isenabled()
+                gc.disable()
             sys.setswitchinterval(min(now, TURN_SECONDS))
             self._running += 1
         try:
@@ -56,15 +79,21 @@ class _Turns:
                 self._running -= 1
                 if not self._running:
                     sys.setswitchinterval(self._before)
+                    if self._collects:
+                        gc.enable()
 
 
 _TURNS: Final = _Turns()
 
 
-class _Task(NamedTuple):
-    size: int
-    run: Callable[[], None]
-    done: Callable[[bool], None]
+class _Task:
+    """A job, told apart from others by its identity."""
+
+    __slots__ = ("done", "run")
+
+    def __init__(self, run: Callable[[], None], done: Callable[[bool], None]) -> None:
+        self.run = run
+        self.done = done
 
 
 class Worker:
@@ -77,73 +106,85 @@ class Worker:
     def __init__(self, loop: AbstractEventLoop) -> None:
         self._loop = loop
         self._changed = Condition()
-        self._waiting: OrderedDict[str, deque[_Task]] = (
-            OrderedDict()
-        )  # the address whose turn is next comes first
-        self._count = 0
-        self._bytes = 0
+        self._waiting = AddressQueue[_Task](BYTES_MAX, JOBS_MAX)
         self._closed = False
         self._thread: Thread | None = None
 
-    def submit(self, whose: str, size: int, run: Callable[[], None], done: Callable[[bool], None]) -> None:
+    def submit(
+        self, whose: str, size: int, run: Callable[[], None], done: Callable[[bool], None]
+    ) -> Callable[[], None]:
         """Have `run` called in the thread, then `done` on the loop: with True, or with False where it never will be.
+
+        Give what takes the job back: if it has not begun, it never will, and `done` is not called.
 
         Args:
             run: raises nothing.
             whose: the address that it is for.
             size: bytes that it keeps.
         """
-        dropped: list[_Task] = []
+        task = _Task(run, done)
         with self._changed:
-            self._waiting.setdefault(whose, deque()).append(_Task(size, run, done))
-            self._count += 1
-            self._bytes += size
-            while self._count > JOBS_MAX or (self._bytes > BYTES_MAX and self._count > 1):
-                dropped.append(self._drop())
+            dropped = self._waiting.add(whose, size, task)
             self._changed.notify()
-        for task in dropped:
-            self._loop.call_soon(task.done, False)
+        for other in dropped:
+            self._loop.call_soon(other.done, False)
         if self._thread is None:
             thread = Thread(target=self._work, name="worker", daemon=True)
             thread.start()  # or there is none, and the next job tries again
             self._thread = thread
+        return partial(self._withdraw, task)
+
+    async def call(self, whose: str, size: int, function: Callable[..., T], *arguments: Any) -> T:
+        """What a function gives, called in the thread; the rest as in `submit`.
+
+        Raises:
+            OverloadError: it was not called.
+            Exception: what the function raised.
+        """
+        done: Future[bool] = self._loop.create_future()
+        found: list[T | Exception] = []
+
+        def run() -> None:
+            try:
+                found.append(function(*arguments))
+            except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+                found.append(error)
+
+        def tell(ran: bool) -> None:
+            if not done.done():
+                done.set_result(ran)
+
+        withdraw = self.submit(whose, size, run, tell)
+        try:
+            if not await done:
+                raise OverloadError("too many large frames wait to be read")
+        finally:
+            withdraw()
+        result = found.pop()
+        if isinstance(result, Exception):
+            raise result
+        return result
 
     def close(self) -> None:
         """Begin no further job; nothing more is told."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
-            self._count = self._bytes = 0
             self._changed.notify()
 
-    def _drop(self) -> _Task:
-        """Take away the last job of the address whose jobs have most bytes."""
-        whose = max(self._waiting, key=self._bytes_of)
-        tasks = self._waiting[whose]
-        dropped = tasks.pop()
-        self._count -= 1
-        self._bytes -= dropped.size
-        if not tasks:
-            del self._waiting[whose]
-        return dropped
-
-    def _bytes_of(self, whose: str) -> int:
-        return sum(task.size for task in self._waiting[whose])
+    def _withdraw(self, task: _Task) -> None:
+        with self._changed:
+            self._waiting.discard(task)
 
     def _next(self) -> _Task | None:
         """Wait for a job and take it; None at the end."""
         with self._changed:
-            while not self._waiting and not self._closed:
+            while not self._closed:
+                task = self._waiting.next()
+                if task is not None:
+                    return task
                 self._changed.wait()
-            if self._closed:
-                return None
-            whose, tasks = self._waiting.popitem(last=False)
-            task = tasks.popleft()
-            self._count -= 1
-            self._bytes -= task.size
-            if tasks:
-                self._waiting[whose] = tasks
-            return task
+            return None
 
     def _work(self) -> None:
         while (task := self._next()) is not None:
@@ -172,7 +213,12 @@ async def decoded(function: Callable[..., T], frame: bytes, *arguments: Any) -> 
     """
     if len(frame) <= AT_ONCE_BYTES_MAX:
         return function(frame, *arguments)
-    return await to_thread(_quickly, function, frame, *arguments)
+    return await beside(function, frame, *arguments)
+
+
+async def beside(function: Callable[..., T], *arguments: Any) -> T:
+    """What a function gives, called in a thread while turns are short: Sluice's own work, however much that is."""
+    return await to_thread(_quickly, function, *arguments)
 
 
 def _quickly(function: Callable[..., T], *arguments: Any) -> T:

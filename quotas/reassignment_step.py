@@ -197,7 +197,8 @@ def next_step(
         return _standstill(move, now, live, in_sync)
     dead = tuple(replica for replica in move.target if replica in replicas and replica not in live)
     dead += tuple(sorted(replicas - live - {*dead}))
-    if dead and len(in_sync) >= _needed(move, now):
+    # Below min ISR a copy more is worth a step that may not complete; to drop the dead is not.
+    if dead and (not change.adds or len(in_sync) >= _needed(move, now)):
         return Waiting(f"{_brokers(dead)} not alive and would keep the step from completing", dead)
     return _step(move, now, in_sync, change)
 

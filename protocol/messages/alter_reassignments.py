@@ -34,6 +34,7 @@ __all__ = [
     "Outcome",
     "Target",
     "read_answer",
+    "read_head",
     "read_request",
     "request_body",
     "request_frame",
@@ -72,19 +73,26 @@ class AlterAnswer(NamedTuple):
     partitions: Sequence[tuple[Partition, Outcome]]
 
 
+def read_head(frame: Buffer, body: int, version: int) -> AlterRequest:
+    """Read what stands before the partitions; the request has none of them.
+
+    Raises:
+        WireError: it ends before, or is of a version that is not known here.
+    """
+    return _head(frame, body, version)[0]
+
+
 def read_request(frame: Buffer, body: int, version: int) -> AlterRequest:
     """Read a whole request whose fields begin at `body`.
 
     Raises:
         WireError: it is none, or of a version that is not known here.
     """
-    _check(version)
     end = len(frame)
-    timeout_ms = int32(frame, body, end)
-    pos, allow = _flag(frame, body + 4, end, version)
+    head, pos = _head(frame, body, version)
     wanted, pos = read_partitions(frame, pos, end, _target)
     check_ended(skip_tags(frame, pos, end), end)
-    return AlterRequest(timeout_ms, allow, wanted)
+    return head._replace(wanted=wanted)
 
 
 def request_body(asked: AlterRequest, version: int) -> bytes:
@@ -148,6 +156,14 @@ def _topics(entries: Iterable[tuple[Partition, bytes]]) -> bytes:
     for name, partitions in topics:
         parts += [string_bytes(name, True), count_bytes(len(partitions), True), *partitions, b"\0"]
     return b"".join(parts) + b"\0"
+
+
+def _head(frame: Buffer, body: int, version: int) -> tuple[AlterRequest, int]:
+    _check(version)
+    end = len(frame)
+    timeout_ms = int32(frame, body, end)
+    pos, allow = _flag(frame, body + 4, end, version)
+    return AlterRequest(timeout_ms, allow, ()), pos
 
 
 def _flag(frame: Buffer, pos: int, end: int, version: int) -> tuple[int, bool]:

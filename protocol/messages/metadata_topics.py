@@ -126,8 +126,11 @@ def read_request(frame: Buffer, body: int, version: int) -> TopicsAsked:
     return TopicsAsked(tuple(names), bool(frame[pos]), pos)
 
 
-def read_topics(frame: Buffer, version: int) -> list[TopicSeen]:
+def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[TopicSeen]:
     """The topics of a whole answer.
+
+    Args:
+        most: an answer with more is refused before any of them is read.
 
     Raises:
         WireError: it is none, or of a version that is not known here.
@@ -137,6 +140,8 @@ def read_topics(frame: Buffer, version: int) -> list[TopicSeen]:
     compact = flexible(METADATA, version)
     pos = _skip_brokers(frame, end, version, compact)
     topics, pos = count(frame, pos, end, compact)
+    if most is not None and topics > most:
+        raise OversizedError(f"{topics} topics in an answer about {most}")
     seen = []
     for _ in range(topics):
         error_code = int16(frame, pos, end)
@@ -164,11 +169,8 @@ def read_sizes(frame: Buffer, version: int, most: int) -> dict[str | bytes, int]
     Raises:
         WireError: it is none, or has more topics than were asked for.
     """
-    seen = read_topics(frame, version)
-    if len(seen) > most:
-        raise OversizedError(f"{len(seen)} topics in an answer about {most}")
     sizes: dict[str | bytes, int] = {}
-    for topic in seen:
+    for topic in read_topics(frame, version, most):
         if topic.partitions:
             sizes[topic.topic_id] = topic.partitions
             if topic.name is not None:

@@ -72,6 +72,7 @@ class Question(NamedTuple):
         user: the principal who asks.
         trusted: who asks needs no permission: nobody but this machine's users reaches the listener.
         plan: of the `Forward` to which `frame` is the broker's answer; None where `frame` is a client's request.
+        address: the client's, as in `ChannelSettings`.
     """
 
     api_key: int
@@ -82,6 +83,7 @@ class Question(NamedTuple):
     user: str
     trusted: bool
     plan: object = None
+    address: str = ""
 
 
 class Shared(NamedTuple):

@@ -21,7 +21,7 @@ from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.linger import BRIEF_SECONDS, LINGER_SECONDS, close_softly
 from proxy.net.progress import Progress
 from proxy.net.pump import Pump
-from proxy.net.shared import Answer, Shared, now_ms
+from proxy.net.shared import Answer, Shared, Withdraw, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 from proxy.net.wait import FULL, HELD, MUTED, REFUSED, Wait
@@ -61,6 +61,7 @@ class Connection:
         "_shared",
         "_wait",
         "_way",
+        "_withdraw",
         "channel",
         "closed",
         "peer",
@@ -91,7 +92,8 @@ class Connection:
         self._finished_ms = 0  # since when all is answered and the client has been told the end (drain)
         self.closed = False
         self.peer = peer
-        self._account = shared.kept.open(settings.address, self._close_for_bytes)
+        self._withdraw: dict[object, Withdraw] = {}  # what is done for it beside the loop: jobs, a question
+        self._account = shared.kept.open(settings.address, partial(self.close, KEPT_BYTES))
         self._counted = 0  # bytes that the channel keeps, as they were counted last
         self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats, tap)
         encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
@@ -115,7 +117,7 @@ class Connection:
             return
         question = self.channel.take_question()
         if question is not None:
-            self._shared.ask(question, self._answered)
+            self._withdraw[self.channel] = self._shared.ask(question, self._answered)
         self._act(pump, now)
         if self.channel.kept_bytes > self._counted + _COUNTED_STEP_BYTES:
             self._count_channel()
@@ -140,9 +142,7 @@ class Connection:
             self.requests.show_kept(now)
 
     def wait(self, pump: object, now: int) -> None:
-        """Stop reading until the side's time has come, or its job is done; while it waits for a time, notice if the
-        client goes.
-        """
+        """Stop reading until the side's time has come, when it notices if the client goes, or its job is done."""
         if self.closed:
             return
         shown = self.requests if pump is self.requests else self.responses
@@ -176,7 +176,7 @@ class Connection:
         if job is AGAIN:
             self._shared.loop.call_soon(self._go_on, pump, True)
         elif job is not None:
-            self._shared.worker.submit(
+            self._withdraw[pump] = self._shared.worker.submit(
                 self.channel.state.settings.address, job.kept_bytes, job.run, partial(self._go_on, pump)
             )
             self._count_channel()
@@ -185,6 +185,7 @@ class Connection:
         """A job is done, or there are too many before it; the client may be gone, or muted by now."""
         if self.closed:
             return
+        self._withdraw.pop(pump, None)
         if not done:
             self.close("parser_overload", "too many large frames of this address wait to be read")
         elif pump is self.responses or not self._wait.kind:
@@ -249,6 +250,7 @@ class Connection:
         """A question was answered, away from the loop; the client may be gone."""
         if self.closed:
             return
+        self._withdraw.pop(self.channel, None)
         try:
             if isinstance(answer, Exception):
                 raise answer
@@ -336,10 +338,6 @@ class Connection:
                 self.close("drained")
         return self.closed
 
-    def _close_for_bytes(self, detail: str) -> None:
-        """Of all that is kept for peers, this connection is to give its part back."""
-        self.close(KEPT_BYTES, detail)
-
     def close(self, cause: str, detail: str = "", *, softly: bool = False) -> None:
         """End both sides. `cause` is the label it is counted under; further calls do nothing.
 
@@ -365,6 +363,8 @@ class Connection:
         """Give back sockets, pipes and turns."""
         shared = self._shared
         self._wait.end()
+        while self._withdraw:
+            self._withdraw.popitem()[1]()
         self.requests.close()
         self.responses.close()
         shared.stats.bytes_from_clients += self.requests.bytes_total

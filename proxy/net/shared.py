@@ -23,7 +23,7 @@ from proxy.worker import Worker
 from quotas.connections import ConnectionRates
 from quotas.engine import Engine
 
-__all__ = ["READ_BYTES_MAX", "Answer", "Answered", "Ask", "Shared", "now_ms"]
+__all__ = ["READ_BYTES_MAX", "Answer", "Answered", "Ask", "Shared", "Withdraw", "now_ms"]
 
 # One read takes at most this much. Larger reads would save system calls only where frames are not spliced
 # anyway.
@@ -41,12 +41,14 @@ def now_ms() -> int:
 
 Answer = bytes | bytearray | SharedAnswer | Forward | Exception
 Answered = Callable[[Answer], None]
-Ask = Callable[[Question, Answered], None]
+Withdraw = Callable[[], None]
+"""Takes something back that was asked for and has not begun; harmless later."""
+Ask = Callable[[Question, Answered], Withdraw]
 """Has a question answered: later, on the loop, the callable gets the answer's frame, or what to ask the broker first,
 or why there is neither."""
 
 
-def nobody_answers(_question: Question, _answered: Callable[[Answer], None]) -> None:
+def nobody_answers(_question: Question, _answered: Callable[[Answer], None]) -> Withdraw:
     """Stands in `Shared.ask` until the application puts somebody there."""
     raise AssertionError("a listener answers quota requests, and nobody was told how")
 

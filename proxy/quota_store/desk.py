@@ -1,18 +1,24 @@
 """The event loop's side of the quota store: one thread does everything that reads, alters or describes quotas.
 
-One thread, so alterations are serialised and nothing there needs a lock. Requests wait in its queue, at most
-REQUESTS_MAX of them with BYTES_MAX bytes; a connection with a further one is ended (`quota_requests_max`), and
-a client that connects again asks again. Each connection has one request under way at a time.
+One thread, so alterations are serialised and nothing there needs a lock. It is given one client's request at a time;
+so the operator's file and the brokers' quotas (`read`, `mirror`) wait for one request at most, however many there are.
+
+The other requests wait on the loop, in an `AddressQueue`: at most REQUESTS_MAX, BYTES_MAX bytes, and of one address
+ADDRESS_BYTES_MAX, where each counts as 64 KiB at least. Over that a connection of the address with most is ended
+(`quota_requests_max`), and a client that connects again asks again. Each connection has one request under way at a
+time, and what it has waiting goes with it.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 from weakref import WeakValueDictionary
 
 from protocol.errors import WireError
+from proxy.address_queue import AddressQueue
 from proxy.channel import PeerError, Question, Shared
 from proxy.config import QuotaSettings, unenforced
 from proxy.files import Signature
@@ -28,8 +34,21 @@ __all__ = ["QuotaDesk"]
 
 REQUESTS_MAX: Final = 1000
 BYTES_MAX: Final = 64 * 1024**2
+ADDRESS_BYTES_MAX: Final = BYTES_MAX // 8  # 125 small requests, or the two largest
+
+Answered = Callable[[bytes | bytearray | Shared | Exception], None]
 
 logger = logging.getLogger(__name__)
+
+
+class _Request:
+    """A client's request, told apart from others by its identity."""
+
+    __slots__ = ("answered", "question")
+
+    def __init__(self, question: Question, answered: Answered) -> None:
+        self.question = question
+        self.answered = answered
 
 
 class QuotaDesk:
@@ -55,8 +74,8 @@ class QuotaDesk:
         self._altered = altered
         self._thread = ThreadPoolExecutor(1, "quotas")
         self._permissions = _permissions(settings)
-        self._requests = 0
-        self._bytes = 0
+        self._waiting = AddressQueue[_Request](BYTES_MAX, REQUESTS_MAX, ADDRESS_BYTES_MAX)
+        self._busy = False  # the thread has a client's request
         self._unread: Unread = WeakValueDictionary()
 
     @property
@@ -64,21 +83,17 @@ class QuotaDesk:
         """The quotas file as it was last read or written by us."""
         return self._store.seen
 
-    def ask(
-        self, question: Question, answered: Callable[[bytes | bytearray | Shared | Exception], None]
-    ) -> None:
-        """Have a request answered; `answered` is called on the loop, later."""
-        size = len(question.frame)
-        if self._requests >= REQUESTS_MAX or self._bytes + size > BYTES_MAX:
-            error = PeerError("quota_requests_max", f"{self._requests} quota requests wait already")
-            self._loop.call_soon(answered, error)
-            return
-        self._requests += 1
-        self._bytes += size
-        work = self._loop.run_in_executor(
-            self._thread, answer, self._store, self._permissions, question, self._unread
-        )
-        work.add_done_callback(lambda done: self._done(done, size, answered))
+    def ask(self, question: Question, answered: Answered) -> Callable[[], None]:
+        """Have a request answered; `answered` is called on the loop, later.
+
+        Give what takes the request back: if it has not begun, it never will, and `answered` is not called.
+        """
+        request = _Request(question, answered)
+        for dropped in self._waiting.add(question.address, len(question.frame), request):
+            error = PeerError("quota_requests_max", f"{len(self._waiting)} quota requests wait already")
+            self._loop.call_soon(dropped.answered, error)
+        self._begin()
+        return partial(self._waiting.discard, request)
 
     async def read(self, settings: QuotaSettings) -> tuple[Definitions, list[str]]:
         """Take new settings and read the file if it has changed; give the quotas, and what has no effect among them.
@@ -99,22 +114,31 @@ class QuotaDesk:
 
     def close(self) -> None:
         """Take no more; what is being written is written to its end."""
+        self._waiting.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _read(self, settings: QuotaSettings) -> tuple[Definitions, list[str]]:
         definitions = self._store.read(settings)
         return definitions, unenforced(paced(definitions.entries()))
 
-    def _done(
-        self,
-        work: asyncio.Future[Answer],
-        size: int,
-        answered: Callable[[bytes | bytearray | Shared | Exception], None],
-    ) -> None:
-        self._requests -= 1
-        self._bytes -= size
+    def _begin(self) -> None:
+        """Give the thread the next request, if it has none."""
+        if self._busy:
+            return
+        request = self._waiting.next()
+        if request is None:
+            return
+        work = self._loop.run_in_executor(
+            self._thread, answer, self._store, self._permissions, request.question, self._unread
+        )
+        self._busy = True
+        work.add_done_callback(partial(self._done, request.answered))
+
+    def _done(self, answered: Answered, work: asyncio.Future[Answer]) -> None:
+        self._busy = False
         if work.cancelled():
             return  # the process ends
+        self._begin()
         error = work.exception()
         if error is not None:
             if not isinstance(error, WireError):

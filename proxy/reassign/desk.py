@@ -4,20 +4,23 @@
        yes  ─► look at the cluster ─► judge ─► first steps ─► journal: asked ─► Forward: the first steps
     answer  ─► journal: accepted, or struck out ─► what the caller is told
 
-Who may reassign is the broker's to say, of every request: so an empty one goes first, in the caller's name. A refusal
-of it comes back for every partition as the broker would give it, with nothing read, written or submitted for it.
+Who may reassign is the broker's to say, of every request: so an empty one goes first, in the caller's name, and until
+its answer is there no more of the caller's is read than its head. A refusal comes back for every partition as the
+broker would give it, with nothing looked up, written or submitted for it. Callers' frames are read in the thread that
+reads all large ones, where addresses take turns.
 What is asked for is then on disk before anything is submitted, marked as not judged: it is no move yet, no step follows
 it, and if a broker refuses it, it is gone again. What can begin nothing now is accepted without a second question.
 What was not answered, or timed out at the broker, may have been done: the executor finds out.
 
-One request of a connection at a time; at most REQUESTS_MAX of all connections.
+One request of a connection at a time; at most ADDRESS_REQUESTS_MAX of an address, and REQUESTS_MAX in all.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from itertools import count
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from protocol.errors import WireError
@@ -33,12 +36,15 @@ from proxy.reassign.judge import Kind
 from proxy.reassign.keeper import Keeper
 from proxy.reassign.planning import OF_ITS_OWN, REQUEST_TIMED_OUT, Plan, outcomes_of, plan_request, records_of
 from proxy.stats import Stats
-from proxy.worker import decoded
+from proxy.worker import OverloadError, beside, decoded
 from quotas.reassignment_step import TopicPartition
 
-__all__ = ["Answered", "ReassignmentDesk"]
+__all__ = ["Answered", "ReadFrame", "ReassignmentDesk"]
+
+T = TypeVar("T")
 
 REQUESTS_MAX: Final = 100
+ADDRESS_REQUESTS_MAX: Final = REQUESTS_MAX // 4
 _CONFLICTS_MAX: Final = 20
 # How long a request waits for another one. After two seconds without its answer the executor believes what it sees.
 _TURN_SECONDS_MAX: Final = 5.0
@@ -52,11 +58,21 @@ Answered = Callable[[bytes | bytearray | Forward | Exception], None]
 logger = logging.getLogger(__name__)
 
 
+class ReadFrame(Protocol):
+    """Calls a function of a frame beside the loop: `proxy.worker.Worker.call`."""
+
+    async def __call__(self, whose: str, size: int, function: Callable[..., T], /, *arguments: Any) -> T:
+        """Give what the function gives.
+
+        Raises:
+            OverloadError: it was not called.
+        """
+
+
 class _Asked(NamedTuple):
     """A request, while the broker says whether its caller may reassign."""
 
     question: Question
-    request: AlterRequest
 
 
 class ReassignmentDesk:
@@ -66,6 +82,7 @@ class ReassignmentDesk:
         run: starts work in the background.
         settings: gives those in force.
         wake: called when there is something new to carry out.
+        read: has callers' frames read.
         turn_seconds_max: how long a request waits for another one to be judged; or, a second at most, for a topic.
     """
 
@@ -76,6 +93,7 @@ class ReassignmentDesk:
         settings: Callable[[], ReassignmentSettings],
         run: Callable[[Coroutine[object, object, None]], object],
         wake: Callable[[], None],
+        read: ReadFrame,
         stats: Stats,
         turn_seconds_max: float = _TURN_SECONDS_MAX,
     ) -> None:
@@ -84,26 +102,30 @@ class ReassignmentDesk:
         self._settings = settings
         self._run = run
         self._wake = wake
+        self._read = read
         self._stats = stats
         self._turn_seconds_max = turn_seconds_max
         self._news_seconds_max = min(turn_seconds_max, _NEWS_SECONDS_MAX)
         self._numbers = count(1)
-        self._requests = 0
+        self._requests: Counter[str] = Counter()  # that are being worked at, by address
 
     def ask(self, question: Question, answered: Answered) -> None:
         """Have a request, or a broker's answer to one, answered."""
-        if question.plan is None and self._requests >= REQUESTS_MAX:
-            asyncio.get_running_loop().call_soon(
-                answered, PeerError("reassignment_requests_max", f"{self._requests} requests wait already")
-            )
+        mine, all_of_them = self._requests[question.address], self._requests.total()
+        # What has been sent on is written down whatever comes; before that nothing is lost with the connection.
+        if not isinstance(question.plan, Plan) and (
+            mine >= ADDRESS_REQUESTS_MAX or all_of_them >= REQUESTS_MAX
+        ):
+            problem = f"{all_of_them} requests wait already, {mine} of the address"
+            asyncio.get_running_loop().call_soon(answered, PeerError("reassignment_requests_max", problem))
             return
+        self._requests[question.address] += 1
         self._run(self._answer(question, answered))
 
     async def _answer(self, question: Question, answered: Answered) -> None:
-        self._requests += 1
         try:
             if question.plan is None:
-                answered(await self._begin(question))
+                answered(_begin(question))
             elif isinstance(question.plan, _Asked):
                 answered(await self._go_on(question, question.plan))
             else:
@@ -111,31 +133,28 @@ class ReassignmentDesk:
         except WireError as error:
             self._stats.reassignment_requests["malformed"] += 1
             answered(error)
+        except OverloadError as error:
+            answered(PeerError("reassignment_requests_max", str(error)))
         except Exception as error:
             logger.error("a bug of ours fails a reassignment", exc_info=error)
             self._stats.reassignment_requests["failed"] += 1
             answered(error)
         finally:
-            self._requests -= 1
-
-    async def _begin(self, question: Question) -> Forward:
-        """Have the broker say whether the caller may reassign."""
-        # In a thread, as all else that grows with the partitions.
-        asked = await asyncio.to_thread(
-            alter_reassignments.read_request, question.frame, question.body_at, question.version
-        )
-        return _forward(question, asked._replace(wanted=()), _Asked(question, asked))
+            self._requests[question.address] -= 1
+            self._requests += Counter()  # without addresses that have none
 
     async def _go_on(self, question: Question, asked: _Asked) -> bytes | Forward:
         """The broker has said whether the caller may: if so judge the request, and write down what of it is taken."""
-        request = asked.request
+        first = asked.question
+        address, size = first.address, len(first.frame)
         answer = await decoded(alter_reassignments.read_answer, question.frame, question.version)
+        if answer.outcome.error_code:
+            told = await self._read(address, size, _refusal, first, question, answer)
+            self._stats.reassignment_requests["refused"] += 1
+            return told
+        request = await self._read(address, size, _request_of, first)
         if not request.wanted:
             return question.frame
-        if answer.outcome.error_code:
-            self._stats.reassignment_requests["refused"] += 1
-            refused = answer._replace(partitions=_all(request, answer.outcome))
-            return await asyncio.to_thread(_answer_of, question, request, refused)
         try:
             plan = await self._planned(request)
             if plan.sent:
@@ -143,7 +162,7 @@ class ReassignmentDesk:
                 if not plan.entries:
                     # Nothing of ours: the caller's own words about what factor may be changed hold.
                     sent = sent._replace(allow_factor_change=request.allow_factor_change)
-                return await asyncio.to_thread(_forward, asked.question, sent, plan)
+                return await beside(_forward, first, sent, plan)
             return await self._settled(question, plan, answer)
         except (ClusterError, JournalError) as error:
             return await self._failed(question, request, error)
@@ -163,7 +182,7 @@ class ReassignmentDesk:
                 known = await self._keeper.read()
                 topics = {topic for topic, _ in (*known.entries, *(key for key, _ in request.wanted))}
                 seen = await self._cluster.look(sorted(topics), registered=True)
-                plan = await asyncio.to_thread(plan_request, request, known, seen, self._settings(), by)
+                plan = await beside(plan_request, request, known, seen, self._settings(), by)
                 patience = self._turn_seconds_max if plan.meets_another else 0.0
                 if plan.misses_some:
                     patience = max(patience, self._news_seconds_max)
@@ -195,7 +214,7 @@ class ReassignmentDesk:
         told = outcomes_of(plan, answer)
         for _ in range(_CONFLICTS_MAX):
             known = await self._keeper.read()
-            records = await asyncio.to_thread(records_of, plan, told, known)
+            records = await beside(records_of, plan, told, known)
             try:
                 await self._keeper.append(records, expected=known.sequence)
             except ConflictError:
@@ -205,7 +224,7 @@ class ReassignmentDesk:
             raise JournalError("other processes write all the time")
         self._count(plan, told)
         self._wake()
-        return await asyncio.to_thread(_settled_answer, question, plan, told, answer)
+        return await beside(_settled_answer, question, plan, told, answer)
 
     async def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
         """It could not be taken or written down: a caller that tries again may find it well."""
@@ -215,7 +234,7 @@ class ReassignmentDesk:
         event(logger, logging.ERROR, "reassignment not taken", principal=question.user, problem=str(error))
         self._stats.reassignment_requests["failed"] += 1
         answer = AlterAnswer(0, True, outcome, _all(asked, outcome))
-        return await asyncio.to_thread(_answer_of, question, asked, answer)
+        return await beside(_answer_of, question, asked, answer)
 
     def _count(self, plan: Plan, told: Mapping[TopicPartition, Outcome]) -> None:
         refused = sum(one.kind is Kind.REFUSED or told[one.key].error_code != 0 for one in plan.verdicts)
@@ -228,6 +247,22 @@ class ReassignmentDesk:
             refused=refused,
             taken=sum(1 for one in plan.verdicts if one.entry and not told[one.key].error_code),
         )
+
+
+def _begin(question: Question) -> Forward:
+    """Have the broker say whether the caller may reassign."""
+    head = alter_reassignments.read_head(question.frame, question.body_at, question.version)
+    return _forward(question, head, _Asked(question))
+
+
+def _request_of(question: Question) -> AlterRequest:
+    return alter_reassignments.read_request(question.frame, question.body_at, question.version)
+
+
+def _refusal(asked: Question, question: Question, answer: AlterAnswer) -> bytes:
+    """The broker's refusal of the empty request, for every partition of the caller's."""
+    request = _request_of(asked)
+    return _answer_of(question, request, answer._replace(partitions=_all(request, answer.outcome)))
 
 
 def _all(asked: AlterRequest, outcome: Outcome) -> list[tuple[TopicPartition, Outcome]]:

@@ -14,7 +14,7 @@ from proxy.cluster.dialling import Tls
 from proxy.config import ReassignmentSettings
 from proxy.reassign import status
 from proxy.reassign.cluster import Cluster
-from proxy.reassign.desk import Answered, ReassignmentDesk
+from proxy.reassign.desk import Answered, ReadFrame, ReassignmentDesk
 from proxy.reassign.executor import Executor
 from proxy.reassign.keeper import Keeper
 from proxy.replication_view import Family
@@ -33,6 +33,7 @@ class Reassignments:
         directory: the journal's.
         start: runs something in the background.
         now_ms: the time, monotonic.
+        read: has callers' frames read.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Reassignments:
         tls: Tls | None,
         start: Callable[[Coroutine[object, object, None]], object],
         now_ms: Callable[[], int],
+        read: ReadFrame,
         stats: Stats,
     ) -> None:
         self._settings = settings
@@ -60,6 +62,7 @@ class Reassignments:
             self.settings,
             start,
             self._executor.wake,
+            read,
             stats,
         )
         self._rate = status.Rate()

@@ -54,6 +54,7 @@ def test_alter_request_of_kafka_python_is_read(version: int, data: st.DataObject
     frame = framed(message)
     start = body_of(frame, ALTER, version)
     found = alter_reassignments.read_request(frame, start, version)
+    assert alter_reassignments.read_head(frame, start, version) == found._replace(wanted=())
     assert found.timeout_ms == message.timeout_ms
     assert found.wanted == targets(message)
     for end in range(start, len(frame)):
@@ -233,6 +234,7 @@ def test_partitions_are_asked_as_kafka_asks() -> None:
 def test_garbage_is_read_or_refused(garbage: bytes) -> None:
     for read in (
         lambda: alter_reassignments.read_request(garbage, 0, 1),
+        lambda: alter_reassignments.read_head(garbage, 0, 1),
         lambda: alter_reassignments.read_answer(garbage, 1),
         lambda: reassignments.read_request(garbage, 0),
         lambda: reassignments.read_batch(garbage),

@@ -6,7 +6,9 @@ tests/support/reassigner.py.
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import get_args
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,6 +164,25 @@ def test_lost_brokers_hold_nothing_up_but_what_is_to_be_on_them(
             assert waiting is not None, f"I15: {key} waits, and nobody knows why"
             assert waiting.has_step or {*waiting.brokers} & lost, f"I15: {key}: {waiting}"
             assert waiting.has_step or {*move.target} & lost, f"I15: {key} could go on: {waiting}"
+
+
+@pytest.mark.parametrize("completion", get_args(Completion))
+def test_step_that_lost_brokers_block_is_not_begun_again_and_again(completion: Completion) -> None:
+    cluster = SimulatedCluster(_BROKERS, completion)
+    cluster.create(("t", 0), (0, 1, 2), min_isr=2)
+    move = Move("t", 0, (0, 1, 2), (0, 1))
+    executor = World(cluster, [move]).executor(BatchLimits())
+    for broker in (1, 2):
+        cluster.die(broker)
+    executor.lost = frozenset((1, 2))
+    for _ in range(3):
+        assert not executor.poll().steps
+        assert not executor.journal
+    cluster.come_back(1)
+    while executor.moves:
+        executor.poll()
+        cluster.catch_up_all()
+    assert cluster.partitions[move.key].replicas == [0, 1]
 
 
 @settings(deadline=None, max_examples=60)

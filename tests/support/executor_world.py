@@ -10,10 +10,10 @@ comes after it knows the journal and the cluster and nothing else.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS as KEY
 from protocol.messages import alter_reassignments
@@ -34,6 +34,14 @@ from tests.support.reassigned_cluster import RefusedError, SimulatedCluster
 TOPIC_ID: Final = "ab" * 16
 ROUNDS_MAX: Final = 400
 _ROUND_MS: Final = 1000
+
+
+T = TypeVar("T")
+
+
+async def read_beside(_whose: str, _size: int, function: Callable[..., T], *arguments: Any) -> T:
+    """What `Worker.call` gives, without its thread."""
+    return await asyncio.to_thread(function, *arguments)
 
 
 class Killed(BaseException):
@@ -150,6 +158,7 @@ class World:
             lambda: self.settings,
             lambda work: started.append(loop.create_task(work)),
             self.wake,
+            read_beside,
             self.stats,
             self.turn_seconds_max,
         )

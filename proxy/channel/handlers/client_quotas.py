@@ -41,7 +41,10 @@ def request(
     user = state.user
     trusted = settings.trusted and user == ANONYMOUS
     frame = copied(buf, pos, frame_end)
-    state.answer_later(Question(key, version, correlation_id, frame, fields_at - pos, user, trusted))
+    address = settings.address
+    state.answer_later(
+        Question(key, version, correlation_id, frame, fields_at - pos, user, trusted, address=address)
+    )
     state.stats.requests[key] += 1
     side.signal = True
     return side.replace(length + 4, b"")

@@ -50,7 +50,9 @@ def alter_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
     if not fields_at:
         return side.order
     frame = copied(buf, pos, pos + 4 + length)
-    question = Question(key, version, correlation_id, frame, fields_at - pos, state.user, False)
+    question = Question(
+        key, version, correlation_id, frame, fields_at - pos, state.user, False, address=settings.address
+    )
     state.answer_later(question, _alter_answer)
     state.stats.requests[key] += 1
     side.signal = True
@@ -121,7 +123,15 @@ def _alter_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _no
     state = side.state
     frame = copied(buf, pos, pos + 4 + length)
     state.question = Question(
-        forward.api_key, version, correlation_id, frame, 0, state.user, False, forward.plan
+        forward.api_key,
+        version,
+        correlation_id,
+        frame,
+        0,
+        state.user,
+        False,
+        forward.plan,
+        state.settings.address,
     )
     # Behind the entry that this answer was owed for, and that goes now.
     state.in_flight.append((correlation_id, LATER, version, _alter_answer))

@@ -241,6 +241,18 @@ def test_dead_member_of_the_target_is_waited_for_and_parked_when_it_is_lost() ->
     assert (back.adds, back.drops, back.replicas) == ((1,), (0,), (3, 1, 2))
 
 
+def test_below_min_isr_the_dead_are_not_dropped_by_a_step_that_can_not_complete() -> None:
+    # Two replicas are left at least, so 1 or 2 stays, and Kafka 3.8 to 4.1 waits for it: the step would be taken back
+    # as blocked by what is lost, and be the next step again, for ever.
+    move, now = Move("t", 0, (0, 1, 2), (0, 1)), partition((0, 1, 2), isr=(0,), min_isr=2)
+    expected = Waiting("broker 1, which is not alive and would keep the step from completing", (1,))
+    assert waits(move, now, lost=(1, 2)) == expected
+    assert waits(move, now, dead=(1, 2)) == expected
+    # With a copy to come it is worth it all the same; and with 1 back, 2 goes.
+    assert one_step(Move("t", 0, (0, 1, 2), (0, 1, 3)), now, lost=(1, 2)).adds == (3,)
+    assert one_step(move, now, lost=(2,)).drops == (2,)
+
+
 def test_two_lost_sources_are_no_copies_and_block_nothing() -> None:
     # 0 alone is alive. Three replicas of which two are lost become two that are in sync, then three.
     move, now = Move("t", 0, (0, 1, 2), (3, 4, 5)), partition((0, 1, 2), isr=(0,))

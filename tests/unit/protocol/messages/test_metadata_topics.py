@@ -2,10 +2,11 @@
 
 import pytest
 
-from protocol.errors import TruncatedError, UnknownVersionError
+from protocol.errors import OversizedError, TruncatedError, UnknownVersionError
 from protocol.messages.metadata_topics import (
     TopicSeen,
     read_request,
+    read_sizes,
     read_topics,
     request_by_id,
     request_by_name,
@@ -33,6 +34,10 @@ def test_topics_and_sizes_of_an_answer() -> None:
     assert read_topics(frame, 1) == [TopicSeen(0, "a", bytes(16), 2), TopicSeen(3, "b", bytes(16), 0)]
     with pytest.raises(TruncatedError):
         read_topics(frame[:-1], 1)
+    with pytest.raises(TruncatedError):
+        read_sizes(frame[:-1], 1, most=2)
+    with pytest.raises(OversizedError):
+        read_sizes(frame[:-1], 1, most=1)  # before what is wrong with the last one is seen
 
 
 def test_old_request_creates_what_it_names_and_all_topics_are_none() -> None:

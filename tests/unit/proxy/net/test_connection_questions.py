@@ -22,12 +22,14 @@ class Clerk:
     def __init__(self) -> None:
         self.questions: list[Question] = []
         self.give: list[Callable[[bytes | bytearray | Forward | Exception], None]] = []
+        self.withdrawn: list[Question] = []
 
     def ask(
         self, question: Question, answered: Callable[[bytes | bytearray | Forward | Exception], None]
-    ) -> None:
+    ) -> Callable[[], None]:
         self.questions.append(question)
         self.give.append(answered)
+        return lambda: self.withdrawn.append(question)
 
 
 def connected(rig: Rig) -> tuple[End, Clerk]:
@@ -96,6 +98,36 @@ async def test_answer_for_who_has_gone_is_dropped(rig: Rig) -> None:
     await until(lambda: not rig.connections, "the connection has ended")
     clerk.give[0](ANSWER)
     assert not rig.stats.errors
+
+
+async def test_question_of_who_has_gone_is_taken_back(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(ASKED)
+    await asked(clerk)
+    assert clerk.questions[0].address == "192.0.2.1"
+    client.close()
+    await until(lambda: not rig.connections, "the connection has ended")
+    assert clerk.withdrawn == clerk.questions
+
+
+async def test_question_is_taken_back_while_requests_behind_it_wait(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(ASKED + ASKED + PLAIN)
+    await asked(clerk)
+    client.reset()
+    await until(lambda: not rig.connections, "the connection has ended")
+    assert clerk.withdrawn == clerk.questions
+
+
+async def test_question_that_was_answered_is_not_taken_back(rig: Rig) -> None:
+    client, clerk = connected(rig)
+    await client.send(ASKED)
+    await asked(clerk)
+    clerk.give[0](ANSWER)
+    assert await client.receive(len(ANSWER)) == ANSWER
+    client.close()
+    await until(lambda: not rig.connections, "the connection has ended")
+    assert not clerk.withdrawn
 
 
 async def test_malformed_question_ends_the_connection(rig: Rig) -> None:

@@ -8,7 +8,7 @@ from proxy.channel import Question
 from proxy.channel import Shared as SharedAnswer
 from proxy.channel.in_flight import ENTRY_BYTES
 from proxy.net import now_ms
-from proxy.net.shared import Answer
+from proxy.net.shared import Answer, Withdraw
 from tests.support.frames import LIST_OFFSETS, fetch, filler, request
 from tests.unit.proxy.net.rig import End, Rig, until
 
@@ -27,8 +27,9 @@ class Clerk:
     def __init__(self) -> None:
         self.give: list[Callable[[Answer], None]] = []
 
-    def ask(self, _question: Question, answered: Callable[[Answer], None]) -> None:
+    def ask(self, _question: Question, answered: Callable[[Answer], None]) -> Withdraw:
         self.give.append(answered)
+        return lambda: None
 
     async def asked(self, count: int) -> None:
         """Wait until it was asked so often."""

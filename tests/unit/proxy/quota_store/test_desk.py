@@ -1,21 +1,26 @@
 """proxy.quota_store.desk: requests on the loop, answers later on the loop, one after another, bounded."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 
+from protocol.api import ALTER_CLIENT_QUOTAS
 from protocol.errors import WireError
 from protocol.header import body_start
 from protocol.messages import client_quotas_calls
 from proxy.channel import PeerError, Question, Shared
+from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.config import QuotaSettings
 from proxy.errors import ConfigError
 from proxy.files import signature
 from proxy.quota_store import QuotaDesk, QuotaStore
 from proxy.quota_store import desk as module
+from proxy.quota_store.answers import Answer
 from proxy.stats import Stats
+from quotas.definitions import Definitions
 from quotas.entities import Entity
 
 ANN = Entity("ann")
@@ -117,18 +122,6 @@ async def test_bug_of_ours_ends_one_request(office: Office, monkeypatch: pytest.
     assert office.stats.quota_requests == {"failed": 1}
 
 
-@pytest.mark.parametrize("limit", ["REQUESTS_MAX", "BYTES_MAX"])
-async def test_too_many_requests_are_not_kept(
-    office: Office, monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
-    monkeypatch.setattr(module, limit, 0)
-    error = await office.ask(alteration(5.0))
-    assert isinstance(error, PeerError)
-    assert error.cause == "quota_requests_max"
-    monkeypatch.undo()
-    assert code(await office.ask(alteration(5.0))) == 0
-
-
 async def test_permissions_change_with_the_settings(office: Office) -> None:
     asked = alteration(5.0, user="eve", trusted=False)
     assert code(await office.ask(asked)) == 31
@@ -152,3 +145,136 @@ async def test_process_that_ends_answers_nobody(office: Office) -> None:
         office.desk.ask(alteration(5.0), lambda _: None)
     office.desk.close()
     await asyncio.sleep(0.1)
+
+
+class Busy:
+    """Holds the desk's thread at its first request until `go`; what the thread does is in `order`."""
+
+    def __init__(self, office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.desk = office.desk
+        self.order: list[str] = []
+        self.dropped: list[str] = []
+        self.begun = Event()
+        self._go = Event()
+        self._asked = 0
+        self._told = asyncio.Event()
+        monkeypatch.setattr(module, "answer", self._answer)
+        self.ask("the first")
+        assert self.begun.wait(SECONDS_MAX)
+
+    def ask(self, name: str, address: str = "192.0.2.1", size: int = 1) -> Callable[[], None]:
+        """Ask; `name` is in the place of the user."""
+        self._asked += 1
+
+        def take(answer: bytes | bytearray | Shared | Exception) -> None:
+            if isinstance(answer, PeerError):
+                assert answer.cause == "quota_requests_max"
+                self.dropped.append(name)
+            self.told()
+
+        return self.desk.ask(Question(49, 0, 1, bytes(size), 0, name, False, address=address), take)
+
+    def told(self) -> None:
+        """One that was asked for is answered, or never will be."""
+        self._asked -= 1
+        if not self._asked:
+            self._told.set()
+
+    async def all(self) -> list[str]:
+        """Let the thread go on, wait until all is answered, and give the order."""
+        self._go.set()
+        async with asyncio.timeout(SECONDS_MAX):
+            await self._told.wait()
+        return self.order
+
+    def _answer(self, *arguments: object) -> Answer:
+        question = arguments[2]
+        assert isinstance(question, Question)
+        if question.user == "the first":
+            self.begun.set()
+            assert self._go.wait(SECONDS_MAX)
+        self.order.append(question.user)
+        return Answer(bytearray(), "described")
+
+
+@pytest.fixture
+def busy(office: Office, monkeypatch: pytest.MonkeyPatch) -> Busy:
+    return Busy(office, monkeypatch)
+
+
+async def test_file_and_mirror_go_ahead_of_clients_requests(
+    office: Office, busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_settings: QuotaSettings) -> Definitions:
+        busy.order.append("the file")
+        return office.store.definitions
+
+    def mirror(_entries: object) -> bool:
+        busy.order.append("the mirror")
+        return False
+
+    monkeypatch.setattr(office.store, "read", read)
+    monkeypatch.setattr(office.store, "mirror", mirror)
+    for number in range(3):
+        busy.ask(f"client {number}")
+    reading = asyncio.create_task(office.desk.read(office.settings))
+    mirroring = asyncio.create_task(office.desk.mirror(()))
+    await asyncio.sleep(0)
+    assert await busy.all() == ["the first", "the file", "the mirror", "client 0", "client 1", "client 2"]
+    await reading
+    assert not await mirroring
+
+
+async def test_addresses_take_turns(busy: Busy) -> None:
+    for number in range(3):
+        busy.ask(f"a{number}", "192.0.2.1")
+    busy.ask("b0", "192.0.2.2")
+    assert await busy.all() == ["the first", "a0", "b0", "a1", "a2"]
+
+
+async def test_one_address_has_an_eighth_of_all_places(busy: Busy) -> None:
+    for number in range(125):  # 8 MiB // (64 MiB // 1000)
+        busy.ask(f"a{number}", "192.0.2.1")
+    busy.ask("one more", "192.0.2.1")
+    busy.ask("b0", "192.0.2.2")
+    order = await busy.all()
+    assert busy.dropped == ["one more"]
+    assert len(order) == 1 + 125 + 1
+    assert order.index("b0") == 2
+
+
+async def test_address_with_most_gives_way_where_the_desk_is_full(busy: Busy) -> None:
+    for number in range(1000):
+        busy.ask(f"{number}", f"192.0.2.{number // 100}")
+    busy.ask("another", "198.51.100.1")
+    order = await busy.all()
+    assert busy.dropped == ["99"]  # the newest of the first of ten addresses with 100 each
+    assert "another" in order
+
+
+async def test_two_of_the_largest_requests_of_an_address_may_wait(busy: Busy) -> None:
+    largest = REQUEST_BYTES_MAX[ALTER_CLIENT_QUOTAS]
+    for number in range(3):
+        busy.ask(f"{number}", size=largest)
+    await busy.all()
+    assert (busy.order, busy.dropped) == (["the first", "0", "1"], ["2"])
+
+
+async def test_request_that_is_taken_back_is_not_begun(busy: Busy) -> None:
+    taken_back = [busy.ask(f"a{number}") for number in range(125)]
+    for withdraw in taken_back:
+        withdraw()
+        withdraw()
+        busy.told()
+    busy.ask("b0")
+    assert await busy.all() == ["the first", "b0"]
+    assert not busy.dropped
+
+
+async def test_request_that_fails_does_not_hold_the_next_one_up(office: Office) -> None:
+    asked = alteration(5.0)
+    answers = await asyncio.gather(
+        office.ask(asked._replace(frame=asked.frame[:-1])), office.ask(asked), office.ask(asked)
+    )
+    assert isinstance(answers[0], WireError)
+    assert [code(answer) for answer in answers[1:]] == [0, 0]

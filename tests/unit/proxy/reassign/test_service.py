@@ -7,6 +7,7 @@ from proxy.cluster import BrokerMap
 from proxy.config import ReassignmentSettings
 from proxy.reassign import Reassignments
 from proxy.stats import Stats
+from tests.support.executor_world import read_beside
 
 
 async def page(directory: Path, settings: ReassignmentSettings) -> tuple[dict[str, object], set[str]]:
@@ -19,6 +20,7 @@ async def page(directory: Path, settings: ReassignmentSettings) -> tuple[dict[st
         None,
         asyncio.get_running_loop().create_task,
         lambda: 0,
+        read_beside,
         stats,
     )
     service.configure(settings)

@@ -1,0 +1,151 @@
+"""What waits for one thread, by client address: bounded, and fair between addresses.
+
+Every item has a weight: its bytes, and at least one place, so that small items count too. The weight is the one measure
+of everything here:
+
+    bound      of all items, and of one address's where that is asked for
+    overload   the newest item of the address with most weight is dropped; of equal ones that of the newcomer
+    order      self-clocked fair queueing: an item's tag is the tag of the item served last, or of the address's own
+               item before it, whichever is higher, and its weight; the lowest tag is next
+
+So addresses that always have something waiting are served equal weights: a small item goes ahead of the large ones of
+other addresses, and a large one waits for no more than its own weight of each of them. Of an address without items
+nothing is kept. It is pure, and knows no thread.
+"""
+
+from typing import Generic, TypeVar
+
+__all__ = ["AddressQueue"]
+
+T = TypeVar("T")
+
+
+class AddressQueue(Generic[T]):
+    """Items by address. They are told apart by hash and equality, and each is in it once.
+
+    Args:
+        bytes_max: weight of all items.
+        count_max: how many items of the lowest weight that is.
+        address_bytes_max: weight of one address's items; 0 for no bound but that of all.
+
+    >>> queue = AddressQueue[str](bytes_max=1000, count_max=10)
+    >>> queue.add("192.0.2.1", 600, "large"), queue.add("192.0.2.1", 1, "small")
+    ([], [])
+    >>> queue.add("192.0.2.2", 350, "other")  # 600 + 100 + 350
+    ['small']
+    >>> queue.next(), queue.next(), queue.next()
+    ('other', 'large', None)
+    """
+
+    __slots__ = (
+        "_address_bytes_max",
+        "_address_of",
+        "_bytes_max",
+        "_parties",
+        "_place_bytes",
+        "_virtual",
+        "bytes",
+    )
+
+    def __init__(self, bytes_max: int, count_max: int, address_bytes_max: int = 0) -> None:
+        self._bytes_max = bytes_max
+        self._place_bytes = bytes_max // count_max
+        self._address_bytes_max = address_bytes_max
+        self._parties: dict[str, _Party[T]] = {}  # addresses that have items
+        self._address_of: dict[T, str] = {}
+        self._virtual = 0  # the tag of the item that was served last
+        self.bytes = 0  # the weight of all items
+
+    def __len__(self) -> int:
+        """Count all items."""
+        return len(self._address_of)
+
+    def add(self, address: str, size: int, item: T) -> list[T]:
+        """Take an item; give those that are dropped for it, which may be the item itself."""
+        assert item not in self._address_of, "an item is taken once"
+        party = self._parties.get(address)
+        if party is None:
+            party = self._parties[address] = _Party()
+        weight = max(size, self._place_bytes)
+        party.add(item, weight, self._virtual)
+        self._address_of[item] = address
+        self.bytes += weight
+        dropped = []
+        if self._address_bytes_max and party.bytes > self._address_bytes_max:
+            dropped.append(self._drop(party))
+        while self.bytes > self._bytes_max:
+            dropped.append(self._drop(self._heaviest(party)))
+        return dropped
+
+    def next(self) -> T | None:
+        """Take out the item whose turn it is; None where there is none."""
+        if not self._parties:
+            return None
+        item, tag = min((party.first() for party in self._parties.values()), key=_tag_of)
+        self._virtual = tag
+        self.discard(item)
+        return item
+
+    def discard(self, item: T) -> None:
+        """Forget an item; harmless where it is not waiting any more."""
+        address = self._address_of.pop(item, None)
+        if address is None:
+            return
+        party = self._parties[address]
+        self.bytes -= party.remove(item)
+        if not party.items:
+            del self._parties[address]
+
+    def clear(self) -> None:
+        """Forget all items."""
+        self._parties.clear()
+        self._address_of.clear()
+        self.bytes = 0
+
+    def _drop(self, party: "_Party[T]") -> T:
+        item = party.last()
+        self.discard(item)
+        return item
+
+    def _heaviest(self, newcomer: "_Party[T]") -> "_Party[T]":
+        """Give the address with most weight; of equal ones the newcomer's."""
+        found = newcomer
+        for party in self._parties.values():
+            if party.bytes > found.bytes:
+                found = party
+        return found
+
+
+class _Party(Generic[T]):
+    """The items of one address, in the order in which they came, each with its weight and its tag."""
+
+    __slots__ = ("bytes", "items")
+
+    def __init__(self) -> None:
+        self.items: dict[T, tuple[int, int]] = {}
+        self.bytes = 0
+
+    def add(self, item: T, weight: int, virtual: int) -> None:
+        """Take an item behind the others."""
+        start = self.items[self.last()][1] if self.items else virtual
+        self.items[item] = weight, start + weight
+        self.bytes += weight
+
+    def remove(self, item: T) -> int:
+        """Forget an item; tell its weight."""
+        weight, _ = self.items.pop(item)
+        self.bytes -= weight
+        return weight
+
+    def first(self) -> tuple[T, int]:
+        """Give the item that came first, and its tag."""
+        item, (_, tag) = next(iter(self.items.items()))
+        return item, tag
+
+    def last(self) -> T:
+        """Give the item that came last."""
+        return next(reversed(self.items))
+
+
+def _tag_of(found: tuple[object, int]) -> int:
+    return found[1]
