@@ -276,12 +276,13 @@ class ReplicaSession:
         self, limits: Mapping[TopicPartition, int], named: TopicArray, forgotten: TopicArray
     ) -> Portions[None]:
         """Write what the leader has to hear into `named` and `forgotten`."""
-        yield from each(self._leaving, partial(_write, forgotten))
-        touched: dict[TopicPartition, None] = {}
-        for keys in (self._changed, self._deviating, limits):
-            yield from each(keys, lambda portion: touched.update(dict.fromkeys(portion)))
-        yield from each(touched, partial(self._tell, limits, named, forgotten))
-        for told in (self._leaving, self._changed, touched):
+        leaving, self._leaving = self._leaving, {}
+        changed, self._changed = self._changed, {}
+        deviating, self._deviating = self._deviating, {}
+        yield from each(leaving, partial(_write, forgotten))
+        for keys in (changed, deviating, limits):  # one that is in two of them has nothing to tell the second time
+            yield from each(keys, partial(self._tell, limits, named, forgotten))
+        for told in (leaving, changed, deviating):
             yield from emptied(told)
 
     def _tell(
