@@ -516,7 +516,7 @@ CASES: Final = (
         "Fetch 17 of a follower",
         "all are left out",
         REPLICA_FETCH_BYTES_MAX,
-        _followed(1.0, lambda n: replicas.fetched(n, epoch=1, offset=1)),
+        _followed(0.0, lambda n: replicas.fetched(n, epoch=1, offset=1)),
     ),
     Case(
         "Fetch 17 of a follower",
