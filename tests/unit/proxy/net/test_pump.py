@@ -211,9 +211,9 @@ async def test_bytes_are_counted_when_the_connection_ends(rig: Rig) -> None:
 
 
 class _EachReplaced(Side):
-    """Puts a capital in place of the first byte of each frame, or more of them, and passes the rest of it unseen."""
+    """Puts a capital in place of the head of each frame, or more of them, and passes the rest of it unseen."""
 
-    frame = 1
+    frame = head = 1
     times = 1
     calls = 0
 
@@ -222,7 +222,7 @@ class _EachReplaced(Side):
         pos = self.past_unseen(start, end)
         self.order = PASS
         if pos < end:
-            self.replace(1, bytes(buf[pos : pos + 1]).upper() * self.times, self.frame - 1)
+            self.replace(self.head, bytes(buf[pos : pos + 1]).upper() * self.times, self.frame - self.head)
         return pos - start
 
 
@@ -250,6 +250,18 @@ async def test_replaced_frames_take_turns_with_the_rest_of_the_loop(rig: Rig, re
     turns = await calls_by_turn(side, receiving)
     assert await receiving == expected
     assert (turns[:5], max(turns)) == ([200] * 5, 200)
+
+
+async def test_large_frames_that_are_replaced_have_a_turn_each(rig: Rig) -> None:
+    client, broker = await connected(rig)
+    side = _EachReplaced(rig.connection.channel.state)
+    rig.connection.responses.side = side
+    side.frame = side.head = 199 * 64
+    receiving = asyncio.ensure_future(client.receive(3))
+    broker.sock.send(b"a" * side.frame * 3)  # one read
+    turns = await calls_by_turn(side, receiving)
+    assert await receiving == b"AAA"
+    assert (turns[:3], max(turns)) == ([1, 1, 1], 1)
 
 
 async def test_turn_ends_within_a_frame_whose_rest_is_still_to_come(rig: Rig) -> None:
