@@ -261,6 +261,21 @@ def _topic_quota() -> Channel:
     return Channel(settings, made, channel_machine().state.sessions, channel_machine().state.stats)
 
 
+def _charged_fetch(version: int, topic: Callable[[int], bytes]) -> Callable[[int], Talk]:
+    """An answer whose topics all have the default topic's quota, and are over it."""
+
+    def make(size: int) -> Talk:
+        limits = {"consumer_byte_rate": 1.0}
+        engine = Engine(EngineOptions(), Definitions({Entity(topic=DEFAULT): limits}))
+        count = size // len(topic(0))
+        answer = _answered(bytes(10) + uvarint_bytes(count + 1) + b"".join(map(topic, range(count))) + b"\0")
+        return Talk(
+            channel_machine(engine), [("client", _asked(api.FETCH, version, bytes(40)))], "broker", answer
+        )
+
+    return make
+
+
 def _walked_produce(fields: Callable[[int], bytes]) -> Callable[[int], Talk]:
     def make(size: int) -> Talk:
         asked = _asked(api.PRODUCE, 9, b"\0" + struct.pack(">hi", -1, 0) + fields(size))
@@ -472,6 +487,18 @@ CASES: Final = (
         "topics without partitions",
         3 * MIB,
         _walked_fetch(16, lambda n: _array(bytes(16) + b"\x01\0", n) + b"\0"),
+    ),
+    Case(
+        "Fetch 12 walk",
+        "topics of different names",
+        3 * MIB,
+        _charged_fetch(12, lambda index: b"\x06%05x\1\0" % index),
+    ),
+    Case(
+        "Fetch 13 walk",
+        "topics of unknown ids",
+        3 * MIB,
+        _charged_fetch(13, lambda index: index.to_bytes(16, "big") + b"\1\0"),
     ),
     Case(
         "Fetch 16 walk",
