@@ -280,7 +280,11 @@ class ReplicaSession:
         changed, self._changed = self._changed, {}
         deviating, self._deviating = self._deviating, {}
         yield from each(leaving, partial(_write, forgotten))
-        for keys in (changed, deviating, limits):  # one that is in two of them has nothing to tell the second time
+        for keys in (
+            changed,
+            deviating,
+            limits,
+        ):  # one that is in two of them has nothing to tell the second time
             yield from each(keys, partial(self._tell, limits, named, forgotten))
         for told in (leaving, changed, deviating):
             yield from emptied(told)
