@@ -1,12 +1,14 @@
 """A Fetch of thousands of replicas: a portion of them in each turn of the loop, and never half of one in force."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from protocol import portions
+from protocol.messages.replica_walk import FOUND_MAX, Standing
 from protocol.portions import PORTION
 from proxy.channel import AGAIN, PASS, REPLACE, WAIT
+from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.replication import ReplicationChannel
 from quotas.replication import BrokerLimits
 from quotas.throttled_replicas import ThrottledReplicas
@@ -83,6 +85,27 @@ def test_changes_take_a_turn_for_each_portion_of_each_walk(rate: float | None, w
 def test_forgotten_replicas_take_a_turn_for_each_portion_of_each_walk() -> None:
     # They are forgotten; their claims go; the request is freed; the leader is told; that is freed.
     assert shown(followed(PLENTY), forgetting(COUNT, epoch=1)) == 1 + 5 * FULL
+
+
+def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = followed(PLENTY)
+    shown(channel, ALL_CHANGED)
+    taken: list[int] = []
+    seen = ReplicaLink.seen
+
+    def noted(link: ReplicaLink, standings: Sequence[Standing], now_ms: int) -> None:
+        taken.append(len(standings))
+        seen(link, standings, now_ms)
+
+    monkeypatch.setattr(ReplicaLink, "seen", noted)
+    side, answer, pos, turns = channel.responses, bytearray(answered(COUNT, records=100)), 0, 0
+    while pos < len(answer):
+        pos += side.receive(answer, pos, len(answer), 0)
+        turns += 1
+        assert len(taken) <= turns
+        side.take_job()
+    assert (sum(taken), max(taken)) == (COUNT, FOUND_MAX)
+    assert channel.link._quotas.leader(LEADER, 0).total == COUNT * 100
 
 
 @pytest.mark.parametrize("asked", [fetched(COUNT), ALL_CHANGED, forgetting(COUNT, epoch=1)])
