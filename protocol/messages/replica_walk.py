@@ -36,8 +36,8 @@ class Standing(NamedTuple):
 
 
 class ReplicaWalk(FetchWalk):
-    """One walk; `found` grows with every partition whose header was seen, and is its reader's to empty: with FOUND_MAX of
-    them the walk is `full`.
+    """One walk; `found` grows with every partition whose header was seen, and is its reader's to empty: with FOUND_MAX
+    of them the walk is `full`.
     """
 
     __slots__ = ("_error_code", "_high_watermark", "_index", "_topic_named", "found")
