@@ -28,8 +28,8 @@ _MSG_MORE: Final = socket.MSG_MORE if hasattr(socket, "MSG_MORE") else 0
 _SAMPLE_MASK_NS: Final = 0xF000
 # Less than this is not worth counting: the head of a frame that is cut, the end of an answer.
 _COUNTED_BYTES_MIN: Final = 512
-# So many frames are replaced in one turn of the loop, where one counts once more for each 64 bytes: 64 KiB hold 1,600
-# small answers, and each costs about 8 us, or four that are read on the loop, and each costs up to 4 ms.
+# So many frames are replaced at most before the loop has its turn, where one counts once more for each 64 bytes: 64 KiB
+# hold 1,600 small answers, and each costs about 8 us, or four that are read on the loop, and each costs up to 4 ms.
 _REPLACED_MAX: Final = 200
 _REPLACED_SHIFT: Final = 6
 
@@ -46,6 +46,7 @@ class Pump(Splicer):
         "_kept",
         "_reading",
         "_recv_into",
+        "_replaced",
         "_send_now",
         "_unsent",
         "_view",
@@ -58,6 +59,7 @@ class Pump(Splicer):
         self._kept: bytearray | None = None
         self._unsent: bytearray | memoryview | None = None
         self._counted = 0  # bytes that the owner was told of
+        self._replaced = 0  # since a turn was given away for it
         self._recv_into: Callable[[memoryview, int], int] = _nothing_to_read
         self._send_now: Callable[..., int] = _not_connected
         self._buffer = shared.buffer
@@ -190,7 +192,7 @@ class Pump(Splicer):
     def _show(self, buf: bytearray, view: memoryview, end: int, now_ms: int) -> None:
         """Show buf[:end] to the side and carry out its orders until it wants more, or to wait; `view` is of `buf`."""
         side = self.side
-        start = replaced = 0
+        start = 0
         try:
             while True:
                 count = side.receive(buf, start, end, now_ms)
@@ -205,9 +207,10 @@ class Pump(Splicer):
                 start += count
                 if order == REPLACE:
                     start += side.drop
-                    replaced += 1 + (side.drop >> _REPLACED_SHIFT)
-                    if self._put_in(side) and replaced < _REPLACED_MAX:
+                    self._replaced += 1 + (side.drop >> _REPLACED_SHIFT)
+                    if self._put_in(side) and self._replaced < _REPLACED_MAX:
                         continue
+                    self._replaced = 0
                     start += self._pass_unseen(side, view[start:end])
                     order = side.next_turn()
                 self._kept = buf if buf is self._kept and not start else buf[start:end] or None
