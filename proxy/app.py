@@ -357,7 +357,7 @@ def run(config: Config) -> int:
         SluiceError: it can not start.
     """
     _raise_descriptor_limit()
-    store = QuotaStore(config.quotas, config.source.quota_text)
+    store = QuotaStore(config.quotas, config.source.quota_text, config.source.path)
     for warning in unenforced(store.definitions.entries()):
         event(logger, logging.WARNING, "configuration warning", warning=warning)
 

@@ -96,6 +96,12 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="ENTITY,KEY=VALUE",
         help="a quota, as client-id=a,producer_byte_rate=2000000; <default> for all others; may be repeated",
     )
+    parser.add_argument(
+        "--quotas-file",
+        type=Path,
+        metavar="FILE",
+        help="the quotas, TOML; kafka-configs --alter changes this file (quotas.file)",
+    )
     parser.add_argument("--policy", metavar="NAME", help="kip13 or schedule (quotas.policy)")
     parser.add_argument("--mode", metavar="NAME", help="enforce or observe (quotas.mode)")
     parser.add_argument("--scope", metavar="NAME", help="broker or gateway (quotas.scope)")

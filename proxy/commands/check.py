@@ -125,6 +125,7 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
         burst = settings.partition_mutations_burst
         burst = settings.partition_mutations_rate * windows if burst is None else burst
         yield f"  all clients together: {settings.partition_mutations_rate:g} partition mutations/s, {burst:g} at once"
+    yield f"  {_alterations(config)}"
     limits = _limits(definitions)
     for entity, values in list(limits.items())[:ENTITIES_SHOWN_MAX]:
         yield f"  {_entity(entity)}: " + ", ".join(_limit(key, value) for key, value in values.items())
@@ -134,6 +135,30 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
     free = [key.removesuffix("_byte_rate") for key in BYTE_RATES if key not in default]
     if free:
         yield f"  every other client id: no {' and no '.join(free)} limit"
+
+
+def _alterations(config: Config) -> str:
+    """Say where an alteration of quotas is kept, and who may ask for one."""
+    settings = config.quotas
+    if settings.source == "cluster":
+        return "altered at the brokers: these are their own quotas"
+    if settings.file is None:
+        return (
+            'kafka-configs can not alter them: there is no quotas file (file = "quotas.toml" under [quotas])'
+        )
+    who = (
+        ["everybody"]
+        if "*" in settings.alter_principals
+        else [f"user {n!r}" for n in settings.alter_principals]
+    )
+    who += [
+        f'clients of listener "{listener.name}", from this machine alone'
+        for listener in config.listeners
+        if config.trusts(listener) and "*" not in settings.alter_principals
+    ]
+    if not who:
+        return 'kafka-configs can not alter them: no user may (alter_principals = ["NAME"] under [quotas])'
+    return f"kept in {settings.file}; altered by {', '.join(who)}"
 
 
 def replication(config: Config) -> Iterator[str]:

@@ -7,7 +7,7 @@ one from the command line beats one from the file.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from proxy.config.loader import read_text
+from proxy.config.loader import read_quotas_text
 from proxy.config.options import Config, QuotaSettings
 from proxy.errors import ConfigError
 from quotas.definitions import Definitions, StaticQuotas
@@ -57,7 +57,7 @@ def read_definitions(quotas: QuotaSettings, quota_text: str = "") -> Definitions
     if quotas.file is None:
         found = _parse("quotas", "", static)
     else:
-        found = _parse(str(quotas.file), read_text(quotas.file), static)
+        found = _parse(str(quotas.file), read_quotas_text(quotas.file), static)
     for entity, values in given_quotas(quota_text).entries():
         found.put(entity, values)
     return found

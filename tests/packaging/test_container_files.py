@@ -27,8 +27,8 @@ def _load(name: str) -> Any:
     return yaml.safe_load((_DOCKER / name).read_text())
 
 
-def _manifests() -> dict[str, Any]:
-    documents = yaml.safe_load_all((_DOCKER / "kubernetes-sidecar.yaml").read_text())
+def _manifests(name: str = "kubernetes-sidecar.yaml") -> dict[str, Any]:
+    documents = yaml.safe_load_all((_DOCKER / name).read_text())
     return {document["kind"]: document for document in documents}
 
 
@@ -127,11 +127,15 @@ def test_gateway_configuration_is_right_and_its_ports_are_published() -> None:
     (listener,) = config["listeners"]
     first, last = listener["first_broker_port"], listener["first_broker_port"] + listener["broker_id_max"]
     brokers = [service["environment"] for name, service in compose.items() if name.startswith("broker-")]
-    advertised = [_listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["PLAINTEXT"] for broker in brokers]
+    advertised = [_listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["CLIENTS"] for broker in brokers]
+    quotas = {"SLUICE_QUOTAS__FILE": str(_DOCKER / "gateway" / "quotas.toml")}
 
-    said = check_configuration(_DOCKER / "gateway" / "sluice.toml", {})
+    said = check_configuration(
+        _DOCKER / "gateway" / "sluice.toml", {"SLUICE_CLUSTER__PASSWORD": "secret", **quotas}
+    )
 
     assert "gateway" in said
+    assert "scope gateway" in said
     assert set(compose["sluice"]["ports"]) == {
         f"127.0.0.1:{port}:{port}" for port in (listener["bootstrap_port"], f"{first}-{last}", 19080)
     }
@@ -190,6 +194,35 @@ def test_listeners_that_no_sidecar_stands_before_ask_for_the_brokers_password() 
                 jaas = broker[f"KAFKA_LISTENER_NAME_{name}_PLAIN_SASL_JAAS_CONFIG"]
                 assert re.search(r'password="([^"]+)"', jaas)
                 assert re.search(r'user_broker="([^"]+)"', jaas)
+
+
+def test_quotas_of_the_gateways_are_kept_on_a_volume_and_altered_by_a_user() -> None:
+    pod = _manifests("kubernetes-gateway.yaml")["StatefulSet"]["spec"]["template"]["spec"]
+    mounted = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
+    volumes = {
+        volume.split(":")[1]: volume.split(":")
+        for volume in _load("compose.yaml")["services"]["sluice"]["volumes"]
+    }
+    of_pod = _manifests("kubernetes-gateway.yaml")["ConfigMap"]["data"]["sluice.toml"]
+
+    for text in ((_DOCKER / "gateway" / "sluice.toml").read_text(), of_pod):
+        quotas = tomllib.loads(text)["quotas"]
+        place = str(Path(quotas["file"]).parent)
+        assert "readOnly" not in mounted[place]
+        assert volumes[place][2:] == []  # not :ro
+        assert quotas["alter_principals"] == ["admin"]
+        assert quotas["scope"] == "gateway"
+    image = (_DOCKER / "Dockerfile").read_text()
+    assert re.search(rf"^COPY --chown=10001:10001 docker/gateway/quotas.toml {place}/$", image, re.MULTILINE)
+
+
+def test_gateway_of_kubernetes_has_a_port_for_each_broker() -> None:
+    manifests = _manifests("kubernetes-gateway.yaml")
+    (listener,) = tomllib.loads(manifests["ConfigMap"]["data"]["sluice.toml"])["listeners"]
+    first = listener["first_broker_port"]
+    wanted = {listener["bootstrap_port"], 19080, *range(first, first + listener["broker_id_max"] + 1)}
+
+    assert {entry["port"] for entry in manifests["Service"]["spec"]["ports"]} == wanted
 
 
 def test_policy_lets_brokers_alone_reach_their_listeners() -> None:

@@ -47,6 +47,7 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         'listener "clients": gateway on 127.0.0.1, bootstrap port 19090, broker ports 19100 to 19103 (ids 0 to 3)',
         "  clients see 127.0.0.1:19090, and broker N at 127.0.0.1:19100 + N",
         "quotas: policy kip13, mode enforce, scope broker, 11 windows of 1 s, mutes up to 20 s",
+        f'  kept in {tmp_path / "q.toml"}; altered by clients of listener "clients", from this machine alone',
         "  every other client id: producer_byte_rate 2M",
         "  client id 'a': producer_byte_rate 4M",
         "  client id 'reports': consumer_byte_rate 64Ki",
@@ -54,6 +55,35 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "  every other client id: no consumer limit",
         "admin: http://127.0.0.1:19080/",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[quotas]\n", "kafka-configs can not alter them: there is no quotas file"),
+        ('[quotas]\nsource = "cluster"\n', "altered at the brokers: these are their own quotas"),
+        (
+            '[quotas]\nfile = "q.toml"\nalter_principals = ["ops", "ci"]\n',
+            "altered by user 'ops', user 'ci', clients of",
+        ),
+        ('[quotas]\nfile = "q.toml"\nalter_principals = "*"\n', "q.toml; altered by everybody\n"),
+    ],
+)
+def test_alteration_of_quotas_is_described(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, line: str
+) -> None:
+    (tmp_path / "q.toml").write_text("")
+    assert checked(tmp_path, SMALL + text, "--offline") == 0
+    assert line in capsys.readouterr().out
+
+
+def test_listener_of_other_machines_lets_nobody_alter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.toml").write_text("")
+    text = SMALL + 'bind = "0.0.0.0"\nadvertised_host = "h"\n[quotas]\nfile = "q.toml"\n'
+    assert checked(tmp_path, text, "--offline") == 0
+    assert 'no user may (alter_principals = ["NAME"] under [quotas])' in capsys.readouterr().out
 
 
 def test_partition_mutations_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

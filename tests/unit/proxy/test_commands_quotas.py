@@ -227,9 +227,9 @@ def test_topics_and_users_connections_are_set_and_shown(tool: Tool) -> None:
 def test_refusal_is_one_line(tool: Tool) -> None:
     tool.server.permissions = Permissions()
     tool("set", "--user", "bob", "producer_byte_rate=1", code=1)
-    assert tool.err == (
-        "sluice: user 'bob': Cluster authorization failed: 'ANONYMOUS' is not in [quotas] alter_principals.\n"
-    )
+    said = "sluice: user 'bob': Cluster authorization failed: 'ANONYMOUS' is not in [quotas] alter_principals. Log in"
+    assert tool.err.startswith(said)
+    assert tool.err.count("\n") == 1
     tool.server.permissions = Permissions(frozenset(), frozenset())
     tool("show", code=1)
     assert "describe_principals" in tool.err

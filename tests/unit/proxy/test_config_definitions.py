@@ -89,7 +89,7 @@ def test_wrong_quotas_file_names_file_key_and_value(tmp_path: Path, text: str, m
 
 
 def test_quotas_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"q\.toml: cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"q\.toml: cannot be read: No such file.*: touch /\S+/q\.toml"):
         read_definitions(made(tmp_path, '[quotas]\nfile = "q.toml"').quotas)
 
 
