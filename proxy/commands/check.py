@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from proxy import logs
-from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced
+from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.config.units import write_bytes
 from proxy.errors import SluiceError
 from quotas.definitions import Definitions
@@ -43,7 +43,8 @@ def run(options: argparse.Namespace) -> int:
         *capture(config),
     ]
     lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
-    lines += [f"warning: {warning}" for warning in (*config.warnings, *unenforced(definitions.entries()))]
+    warnings = (*config.warnings, *unwritable(config), *unenforced(definitions.entries()))
+    lines += [f"warning: {warning}" for warning in warnings]
     print("\n".join(lines))
     if options.offline:
         return 0

@@ -102,6 +102,19 @@ def test_sidecar_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "admin: none" in out
 
 
+def test_what_does_nothing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "q.toml").write_text('[[quota]]\nclient_id = "app-*"\nproducer_byte_rate = 5\n')
+    text = '[quotas]\nfile = "q.toml"\n[replication]\nleader_rate = 5\nthrottled = "file"\n'
+    assert checked(tmp_path, SMALL + text + '[state]\ndirectory = "file"\n', "--offline") == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
+    assert [line.split(":")[1].strip() for line in said] == [
+        "replication",
+        "state.directory",
+        "quota of client id 'app-*'",
+    ]
+
+
 def test_long_lists_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rates = ",".join(f"c{n}:5" for n in range(60))
     assert checked(tmp_path, SMALL + f'[quotas]\nproducer_override = "{rates}"', "--offline") == 0
