@@ -117,7 +117,7 @@ class Connection:
             return
         question = self.channel.take_question()
         if question is not None:
-            self._withdraw[self.channel] = self._shared.ask(question, self._answered)
+            self._withdraw[self.channel] = self._shared.ask(question._replace(peer=self.peer), self._answered)
         self._act(pump, now)
         if self.channel.kept_bytes > self._counted + _COUNTED_STEP_BYTES:
             self._count_channel()

@@ -22,6 +22,7 @@ from protocol.messages import client_quotas
 from proxy.channel import Question, Shared
 from proxy.logs import event
 from proxy.quota_store.advice import not_named
+from proxy.quota_store.audit import audit
 from proxy.quota_store.pace import paced, spent
 from proxy.quota_store.permissions import Permissions
 from proxy.quota_store.store import QuotaStore, StoreError
@@ -115,21 +116,21 @@ def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> A
         outcome = store.alter(paced(alterations), validate_only=request.validate_only)
     except StoreError as error:
         problem = str(error)
-        event(logger, logging.ERROR, "quotas not altered", principal=question.user, problem=problem)
+        event(
+            logger,
+            logging.ERROR,
+            "quotas not altered",
+            principal=question.user,
+            address=question.peer,
+            problem=problem,
+        )
         return _results(
             question, ((parts, KAFKA_STORAGE_ERROR, problem) for parts, _ in paced(alterations)), "failed"
         )
     deque(spent(alterations), 0)
     altered = bool(outcome.changes) and not request.validate_only
     if altered:
-        event(
-            logger,
-            logging.INFO,
-            "quotas altered",
-            principal=question.user,
-            entities=len(outcome.changes),
-            quota_entries=len(store.definitions),
-        )
+        audit(question, outcome, len(store.definitions))
     refused = any(problem for _, problem in outcome.results)
     results = (
         (parts, INVALID_REQUEST if problem else 0, problem or None)

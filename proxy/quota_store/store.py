@@ -164,7 +164,7 @@ class QuotaStore:
             for parts, problem in outcome.results
         ]
         changes = {entity: values for entity, values in outcome.changes.items() if entity not in refused}
-        return Outcome(results, changes)
+        return Outcome(results, changes, outcome.before)
 
     def _catch_up(self, path: Path) -> None:
         """Read what others have written, when they have finished."""
