@@ -26,10 +26,11 @@ BROKER_IDS: Final = 64  # of a listener that does not say how many
 SHIPPED: Final = ("protocol", "quotas", "proxy", "offline", "requirements", "docker", "docs")
 
 
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
     """A checkout without what was built or installed in this one."""
-    made = tmp_path_factory.mktemp("checkout")
+    made = tmp_path / "checkout"
+    made.mkdir()
     for name in SHIPPED:
         shutil.copytree(ROOT / name, made / name, ignore=shutil.ignore_patterns("__pycache__"))
     for path in ROOT.glob("*.*"):
