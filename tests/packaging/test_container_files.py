@@ -68,6 +68,12 @@ def _listeners(text: str) -> dict[str, tuple[str, int]]:
     return {part[1]: (part[2], int(part[3])) for part in parts if part is not None}
 
 
+def _stages() -> dict[str, tuple[str, str]]:
+    """Return, by name, what each stage of the Dockerfile begins with, and its text."""
+    parts = re.split(r"^FROM (\S+) AS (\S+)$", (_DOCKER / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
+    return {parts[at + 1]: (parts[at], parts[at + 2]) for at in range(0, len(parts), 3)}
+
+
 @pytest.mark.parametrize("path", sorted(_DOCKER.rglob("*.y*ml")), ids=lambda path: path.name)
 def test_yaml_parses(path: Path) -> None:
     assert [document for document in yaml.safe_load_all(path.read_text()) if document]
@@ -89,13 +95,27 @@ def test_dockerfile_copies_what_exists_and_what_the_ignore_file_lets_in() -> Non
 
 
 def test_image_runs_as_an_ordinary_user_with_locked_packages() -> None:
-    text = (_DOCKER / "Dockerfile").read_text()
-    last_stage = text[text.rindex("\nFROM ") :]
+    stages = _stages()
 
-    assert re.search(r"^USER [1-9]\d+:[1-9]\d+$", last_stage, re.MULTILINE)
-    installs = re.findall(r"bin/pip install (.+?)(?: \\)?$", text, re.MULTILINE)
-    assert installs
+    for name in ("capture", "proxy"):
+        assert stages[name][0] == "base"
+        assert "USER" not in stages[name][1]
+    assert re.search(r"^USER [1-9]\d+:[1-9]\d+$", stages["base"][1], re.MULTILINE)
+    text = (_DOCKER / "Dockerfile").read_text()
+    installs = re.findall(r"bin/pip (?:--python \S+ )?install (.+?)(?: \\)?$", text, re.MULTILINE)
+    assert len(installs) == text.count("install --no-cache-dir")
     assert all("--require-hashes" in install or "--no-index" in install for install in installs)
+
+
+def test_image_is_the_bare_proxy_unless_capture_is_asked_for() -> None:
+    stages = _stages()
+
+    assert list(stages)[-1] == "proxy"
+    assert "COPY --from=build /opt/sluice /opt/sluice" in stages["proxy"][1]
+    assert "capture.txt" not in stages["build"][1].partition("COPY requirements")[2].partition("\n")[2]
+    assert "COPY --from=build-capture /opt/sluice /opt/sluice" in stages["capture"][1]
+    assert stages["build-capture"][0] == "build"
+    assert "--require-hashes -r requirements/capture.txt" in stages["build-capture"][1]
 
 
 @pytest.mark.parametrize("name", _COMPOSE)

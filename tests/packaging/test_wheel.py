@@ -35,7 +35,13 @@ def test_wheel_has_the_four_packages_and_nothing_else(wheel: Path) -> None:
         names = archive.namelist()
 
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"protocol", "quotas", "proxy", "offline", f"sluice-{_project()['version']}.dist-info"}
+    assert tops == {
+        "protocol",
+        "quotas",
+        "proxy",
+        "offline",
+        f"kafka_sluice-{_project()['version']}.dist-info",
+    }
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.endswith((".pyc", ".toml"))]
 
@@ -49,7 +55,7 @@ def test_base_install_is_the_proxy_alone(installed: Path, tmp_path: Path) -> Non
     listed = json.loads(run(*pip, "list", "--format", "json", cwd=tmp_path))
     names = {package["name"].lower().replace("_", "-") for package in listed}
 
-    assert names - {"pip", "setuptools"} == {"sluice", "uvloop", "prometheus-client"}
+    assert names - {"pip", "setuptools"} == {"kafka-sluice", "uvloop", "prometheus-client"}
 
 
 def test_check_judges_the_example_configuration(installed: Path, tmp_path: Path) -> None:
