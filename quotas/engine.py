@@ -149,9 +149,10 @@ class Engine:
         """
         self._now_ms = now_ms
         short = not self._has_room(4 / 3)
+        windows_ms = self._windows_ms
         forgotten = 0
         for _ in range(min(len(self._visits), EXPIRE_AT_ONCE)):
-            forgotten += self._visit(now_ms, soon=short)
+            forgotten += self._visit(now_ms, windows_ms, soon=short)
         self.topics.expire(now_ms)
         return forgotten
 
@@ -335,11 +336,11 @@ class Engine:
             self._visits.rotate(-1)
         return False
 
-    def _visit(self, now_ms: int, *, soon: bool) -> bool:
+    def _visit(self, now_ms: int, windows_ms: int, *, soon: bool) -> bool:
         """Look at the client that was not looked at for longest; whether it was forgotten."""
         key = self._visits.popleft()
         client = self._clients[key]
-        client.mark(now_ms, self._windows_ms)
+        client.mark(now_ms, windows_ms)
         moved = client.moved()
         if moved != client.seen_bytes or client.busy(now_ms):
             client.seen_bytes = moved
