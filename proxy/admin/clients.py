@@ -2,26 +2,27 @@
 
 Rows are chosen and written here; who asks the engine, and in which portions, is `site`. Any number of clients is looked
 through, and only the ROWS_MAX are kept that matter most: those over a quota, the furthest first, then those that move
-most. Names are what peers chose: they are escaped and cut. Nothing here knows sockets or the clock.
+most. Names are what peers chose: they are escaped and cut. A browser gets HTML, everything else (curl) a plain table.
+Nothing here knows sockets or the clock.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
 from proxy.admin.http import Page
-from proxy.admin.pages import html
+from proxy.admin.pages import TEXT, html
 from quotas.engine import GATEWAY, QuotaView
 
-__all__ = ["ROWS_MAX", "TOPIC", "Clients"]
+__all__ = ["ROWS_MAX", "TITLES", "TOPIC", "Clients"]
 
 ROWS_MAX: Final = 200
 NAME_CHARACTERS_MAX: Final = 200
 _MUTATIONS: Final = "ControllerMutation"
 _REQUEST: Final = "Request"
 TOPIC: Final = "Topic "  # begins the kind of a topic's rows: its name stands as the client id
-_TITLES: Final = (
+TITLES: Final = (
     "Client id",
     "User",
     "Kind",
@@ -38,7 +39,7 @@ _Identity = tuple[str, str, str]
 
 
 class Clients:
-    """One answer in the making: `look` through all clients, `add` up those that were chosen, `page`."""
+    """One answer in the making: `look` through all clients, `add` up those that were chosen, then `page` or `text`."""
 
     def __init__(self) -> None:
         self._known = 0
@@ -68,19 +69,33 @@ class Clients:
                 self._rates[identity] += view.byte_rate
 
     def page(self, enforcing: bool) -> Page:
-        """Write the page."""
-        effect = "throttled" if enforcing else "not throttled: nothing is enforced"
-        text = f"<p>Over a quota now, and {effect}: {self._over}. "
-        text += f"Rates are over the quotas' windows. Rows: {len(self._chosen)}"
-        if self._known > len(self._chosen):
-            text += f" of {self._known}; those over a quota come first, then those that move most"
-        head = "".join(f"<th>{title}</th>" for title in _TITLES)
-        rows = "".join(map(self._row, self._chosen))
-        return html("Clients", f"{text}.</p><table><tr>{head}</tr>{rows}</table>")
+        """Write the page for a browser."""
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in self._cells(view)) + "</tr>"
+            for view in self._chosen
+        )
+        head = "".join(f"<th>{title}</th>" for title in TITLES)
+        return html("Clients", f"<p>{self._said(enforcing)}</p><table><tr>{head}</tr>{rows}</table>")
 
-    def _row(self, view: QuotaView) -> str:
+    def text(self, enforcing: bool) -> Page:
+        """Write the page for a terminal; a name cannot move its cursor."""
+        lines = [TITLES, *([*map(_plain, self._cells(view))] for view in self._chosen)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = "".join(f"{'  '.join(map(str.ljust, line, widths)).rstrip()}\n" for line in lines)
+        return Page(200, TEXT, f"{self._said(enforcing)}\n\n{table}".encode("utf-8", "backslashreplace"))
+
+    def _said(self, enforcing: bool) -> str:
+        effect = "throttled" if enforcing else "not throttled: nothing is enforced"
+        rows = str(len(self._chosen))
+        if self._known > len(self._chosen):
+            rows += f" of {self._known}; those over a quota come first, then those that move most"
+        return (
+            f"Over a quota now, and {effect}: {self._over}. Rates are over the quotas' windows. Rows: {rows}."
+        )
+
+    def _cells(self, view: QuotaView) -> Sequence[str]:
         total = self._rates.get(_identity(view), view.byte_rate)
-        cells = (
+        return (
             _name(view.client_id) or "(empty)",
             _name(view.user),
             view.type,
@@ -92,7 +107,6 @@ class Clients:
             _owed(view),
             f"{view.throttle_ms_total / 1000:,.1f}",
         )
-        return "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
 
 
 def _identity(view: QuotaView) -> _Identity:
@@ -139,6 +153,17 @@ def _owed(view: QuotaView) -> str:
     if view.tokens is not None:
         return f"{max(0.0, -view.tokens):,.1f} partitions"
     return "" if view.type == _REQUEST else f"{view.debt_bytes:,.0f} B"
+
+
+def _plain(text: str) -> str:
+    r"""Return a cell for a terminal: what is not printable is escaped.
+
+    >>> _plain("caf\u00e9 \x1b[2J")
+    'café \\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _name(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
 
 from proxy.admin import pages
 from proxy.admin.clients import TOPIC, Clients
@@ -11,6 +12,8 @@ from proxy.metrics import Metrics, Quotas
 from proxy.series import portions
 from proxy.version import sluice_version
 from quotas.engine import QuotaView
+
+HTML_TYPE: Final = "text/html"  # what browsers accept first, and curl does not name
 
 
 class Site:
@@ -63,7 +66,7 @@ class Site:
         found = {"mode": "pass"} if self._reassignments is None else await self._reassignments()
         return await asyncio.to_thread(pages.document, found)
 
-    async def _clients(self, _: Request) -> Page:
+    async def _clients(self, request: Request) -> Page:
         async with self._scrape:
             found = Clients()
             for portion in portions(self._views(self._now_ms())):
@@ -73,7 +76,8 @@ class Site:
                 for portion in portions(self._views(self._now_ms())):
                     found.add(portion)
                     await asyncio.sleep(0)
-            return found.page(self._quotas.enforcing)
+            write = found.page if HTML_TYPE in request.accept else found.text
+            return write(self._quotas.enforcing)
 
     def _views(self, now_ms: int) -> Iterator[QuotaView]:
         """Every client by every kind of quota, and every topic that has one."""

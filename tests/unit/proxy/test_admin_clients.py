@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from proxy.admin.clients import ROWS_MAX, TOPIC, Clients
+from proxy.admin.clients import ROWS_MAX, TITLES, TOPIC, Clients
 from quotas.engine import QuotaView
 
 VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0, broker=1)
@@ -107,6 +107,25 @@ def test_names_are_escaped_and_bounded() -> None:
     assert len(page) < 2500
     assert rows(body(VIEW._replace(client_id="")))[0][0] == "(empty)"
     assert rows(body(VIEW._replace(client_id="\udce4")))[0][0] == "\\udce4"
+
+
+def test_terminal_gets_a_table_without_escape_sequences() -> None:
+    found = Clients()
+    found.look(
+        [VIEW._replace(client_id="\x1b[2Jevil\n", broker=-1), FREE._replace(client_id="café", broker=-1)]
+    )
+    page = found.text(True)
+    assert page.content_type == "text/plain; charset=utf-8"
+    lines = page.body.decode().splitlines()
+    assert lines[0].startswith("Over a quota now, and throttled: 1. ")
+    assert lines[2].split()[:4] == ["Client", "id", "User", "Kind"]
+    assert lines[3].startswith(r"\x1b[2Jevil\n        Produce  all     3,000 B/s  3,000 B/s")
+    assert lines[4].startswith("café ")
+    assert len(lines) == 5
+
+
+def test_table_without_clients_has_its_titles() -> None:
+    assert Clients().text(True).body.decode().endswith("Rows: 0.\n\n" + "  ".join(TITLES) + "\n")
 
 
 def test_page_of_the_longest_names_stays_small() -> None:
