@@ -148,7 +148,7 @@ def _alterations(config: Config) -> str:
             'kafka-configs can not alter them: there is no quotas file (file = "quotas.toml" under [quotas])'
         )
     who = (
-        ["everybody"]
+        ["every client"]
         if "*" in settings.alter_principals
         else [f"user {n!r}" for n in settings.alter_principals]
     )

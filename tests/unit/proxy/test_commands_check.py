@@ -66,7 +66,7 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
             '[quotas]\nfile = "q.toml"\nalter_principals = ["ops", "ci"]\n',
             "altered by user 'ops', user 'ci', clients of",
         ),
-        ('[quotas]\nfile = "q.toml"\nalter_principals = "*"\n', "q.toml; altered by everybody\n"),
+        ('[quotas]\nfile = "q.toml"\nalter_principals = "*"\n', "q.toml; altered by every client\n"),
     ],
 )
 def test_alteration_of_quotas_is_described(
@@ -77,7 +77,7 @@ def test_alteration_of_quotas_is_described(
     assert line in capsys.readouterr().out
 
 
-def test_listener_of_other_machines_lets_nobody_alter(
+def test_listener_of_other_machines_lets_no_client_alter(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "q.toml").write_text("")

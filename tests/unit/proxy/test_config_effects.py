@@ -67,5 +67,5 @@ def test_names_that_do_not_mean_what_they_seem_to(key: str, said: str) -> None:
     assert said in warning
 
 
-def test_star_alone_is_everybody_among_principals() -> None:
+def test_star_alone_names_all_principals() -> None:
     assert warnings(GATEWAY + '[quotas]\nalter_principals = ["*"]\n') == ()
