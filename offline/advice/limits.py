@@ -2,28 +2,34 @@
 
 A client's *need* is the smallest candidate that does not throttle it in the backtest, and neither does any larger one.
 
-1. Default: the smallest candidate that at most the stated share of clients needs more than, with the headroom. As small
-   as that allows: a default is there for the client that nobody has met yet.
-2. Capacity: where even this default puts more on a broker than it can take, the largest candidate that fits is taken
-   instead, and what that costs is said.
-3. Overrides: for the heaviest of those above the default, at most so many, and for nobody else: what they need, or less
-   where the brokers cannot take that. All are raised to one common level: the highest one that fits. A client that
-   would get no more than the default gets no override; it is held, and counts among those who may be. Neither does one
-   that a quota cannot name (`names`), whose place goes to the next.
+1. Outliers: the heaviest clients that need more than twice what half of the clients need, at most as many as there may
+   be overrides. They get their own quota, so they do not count against the default.
+2. Default: the smallest candidate that throttles none of the other clients, with the headroom, and lets one large
+   request through (`DEFAULT_MIN`). Where no capacity is stated, the stated share of them may need more, and the default
+   is smaller by that; where one is stated, no client is cut for the share's sake.
+3. Capacity: where this default puts more on a broker than it can take, the largest candidate that fits is taken.
+4. Overrides: for the heaviest clients above the default, at most so many: what they need, or less where the brokers
+   cannot take that. All are raised to one common level: the highest one that fits. A client that would get no more than
+   the default gets no override. Neither does one that a quota cannot name (`names`); its place goes to the next.
 
-Loads are means over ten seconds, KIP-13's window: within it a client may send everything at once.
+Each result says what bound it: the clients' needs, the goal, the capacity, or the ladder, whose largest candidate was
+not enough. Loads are means over ten seconds, KIP-13's window: within it a client may send everything at once.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Literal, Protocol
 
 from offline.advice.names import client_entity
 from offline.options import By, Goal
 
-__all__ = ["Client", "Limits", "Loads", "Need", "Override", "limits", "need_of"]
+__all__ = ["DEFAULT_MIN", "Bound", "Client", "Limits", "Loads", "Need", "Override", "limits", "need_of"]
 
+# One request of 1 MiB (a producer's max.request.size, a consumer's max.partition.fetch.bytes) in ten seconds.
+DEFAULT_MIN: Final = 110_000.0
+_OUTLIER: Final = 2.0  # times what the median client needs
 
+Bound = Literal["need", "request", "goal", "capacity", "ladder"]
 Client = tuple[str, str]
 """User and client id."""
 
@@ -53,12 +59,19 @@ class Loads(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """One client's own quota; `held`: it needs more, and the brokers cannot take it."""
+    """One client's own quota.
+
+    Attributes:
+        index: of the candidate.
+        need: of the candidate that it needs, with room; as many as there are: more than any.
+        bound: `need`, or what keeps it below that: `capacity` or `ladder`.
+    """
 
     user: str
     client_id: str
     index: int
-    held: bool
+    need: int
+    bound: Bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,24 +81,38 @@ class Limits:
     Attributes:
         default: index of the candidate.
         overrides: the heaviest first.
-        allowed: how many clients may be throttled.
-        throttled: those who will be.
-        wanted: the default that the stated share alone would give; above `default` where capacity forbids it.
+        bound: what the default follows from.
+        counted: clients that the default is for.
+        outliers: clients that it is not for, since they get an override.
+        allowed: how many of them may be throttled.
+        throttled: clients that will be.
+        wanted: the default without a capacity; above `default` where capacity forbids it.
+        beyond: how many of the counted clients need more than any candidate.
         peak: of the busiest broker, over ten seconds.
         fits: whether it is within the stated capacity.
-        nameless: those who would have got an override if a quota could name them.
-        kept: whether `wanted` keeps to the share; no candidate does where too many need more than all of them.
+        held: clients that would have got an override if the brokers could take anything above the default.
+        nameless: clients that would have got an override if a quota could name them.
     """
 
     default: int
     overrides: tuple[Override, ...]
+    bound: Bound
+    counted: int
+    outliers: int
     allowed: int
     throttled: tuple[Client, ...]
     wanted: int
     peak: float
     fits: bool
+    beyond: int = 0
+    held: tuple[Client, ...] = ()
     nameless: tuple[Client, ...] = ()
-    kept: bool = True
+
+    @property
+    def excess(self) -> int:
+        """How many more clients are throttled than may be; those with an override do not count."""
+        own = {(override.user, override.client_id) for override in self.overrides}
+        return max(0, sum(client not in own for client in self.throttled) - self.allowed)
 
 
 def need_of(throttled: Sequence[bool]) -> int:
@@ -111,43 +138,52 @@ def limits(
     """Recommend; `needs` has every client once."""
     assert candidates, "a direction without candidates has no clients"
     capacity = goal.capacity(direction)
+    ranked = sorted(needs, key=lambda need: (-need.index, need.user, need.client_id))
     with_room = {
-        (need.user, need.client_id): _with_room(candidates, need.index, goal.headroom) for need in needs
+        (need.user, need.client_id): _with_room(candidates, need.index, goal.headroom) for need in ranked
     }
-    allowed = int(goal.throttled_share * len(needs) + 1e-9)
-    wanted = _default(sorted(with_room.values()), allowed, len(candidates))
-    default = wanted
-    alone = loads.alone()
+    heavy = [name for name in with_room if name in loads.heavy]
+    nameless = {name for name in heavy if client_entity(*name, by) is None}
+    named = [name for name in heavy if name not in nameless]
+    least = _outlier_above(candidates, with_room)
+    outliers = {name for name in named[: goal.overrides] if with_room[name] > least}
+    counted = sorted(index for name, index in with_room.items() if name not in outliers)
+    allowed = int(goal.throttled_share * len(counted) + 1e-9)
+    wanted, bound = _default(candidates, counted, 0 if capacity is not None else allowed)
+    default, alone = wanted, loads.alone()
     while default and not _fits(alone[default], capacity):
         default -= 1
-    ranked = sorted(needs, key=lambda need: (-need.index, need.user, need.client_id))
-    above = [
-        (need.user, need.client_id)
-        for need in ranked
-        if with_room[need.user, need.client_id] > default and (need.user, need.client_id) in loads.heavy
-    ]
-    named = [name for name in above if client_entity(*name, by) is not None]
-    asked = {name: min(with_room[name], len(candidates) - 1) for name in named[: goal.overrides]}
+    asked = {
+        name: min(with_room[name], len(candidates) - 1)
+        for name in [name for name in named if with_room[name] > default][: goal.overrides]
+    }
     given, peak = _overrides(default, alone[default], asked, loads, capacity)
-    throttled = tuple(
-        (need.user, need.client_id)
-        for need in needs
-        if need.index > given.get((need.user, need.client_id), default)
-    )
     return Limits(
         default=default,
         overrides=tuple(
-            Override(*name, given[name], held=with_room[name] > given[name])
+            Override(
+                *name, given[name], with_room[name], _bound_of(given[name], with_room[name], asked[name])
+            )
             for name in asked
             if given[name] > default
         ),
+        bound=bound if default == wanted and _fits(alone[default], capacity) else "capacity",
+        counted=len(counted),
+        outliers=len(outliers),
         allowed=allowed,
-        throttled=throttled,
+        throttled=tuple(
+            (need.user, need.client_id)
+            for need in needs
+            if need.index > given.get((need.user, need.client_id), default)
+        ),
         wanted=wanted,
         peak=peak,
         fits=_fits(peak, capacity),
-        nameless=tuple(name for name in above if name not in named) if goal.overrides else (),
-        kept=sum(index > wanted for index in with_room.values()) <= allowed,
+        beyond=sum(index >= len(candidates) for index in counted),
+        held=tuple(name for name in asked if given[name] <= default),
+        nameless=tuple(name for name in heavy if name in nameless and with_room[name] > min(default, least))
+        if goal.overrides
+        else (),
     )
 
 
@@ -165,17 +201,39 @@ def _with_room(candidates: Sequence[float], index: int, headroom: float) -> int:
     return len(candidates) - 1
 
 
-def _default(ordered: Sequence[int], allowed: int, count: int) -> int:
-    """The smallest candidate that at most `allowed` clients need more than."""
-    if not ordered:
-        return 0
-    return min(ordered[max(0, len(ordered) - 1 - allowed)], count - 1)
+def _outlier_above(candidates: Sequence[float], with_room: Mapping[Client, int]) -> int:
+    """The largest candidate that is no outlier's need: up to twice the median client's."""
+    ordered = sorted(with_room.values())
+    median = ordered[(len(ordered) - 1) // 2] if ordered else 0
+    if median >= len(candidates):
+        return median
+    return max(index for index, rate in enumerate(candidates) if rate <= _OUTLIER * candidates[median])
+
+
+def _default(candidates: Sequence[float], counted: Sequence[int], allowed: int) -> tuple[int, Bound]:
+    """The smallest candidate that at most `allowed` of these clients need more than, and why not a smaller one."""
+    last = len(candidates) - 1
+    least = next((index for index, rate in enumerate(candidates) if rate >= DEFAULT_MIN), last)
+    if not counted:
+        return least, "request"
+    needed = counted[max(0, len(counted) - 1 - allowed)]
+    if needed > last:
+        return last, "ladder"
+    if needed < least:
+        return least, "request"
+    return needed, "goal" if counted[-1] > needed else "need"
+
+
+def _bound_of(given: int, need: int, asked: int) -> Bound:
+    if given < asked:
+        return "capacity"
+    return "ladder" if need > given else "need"
 
 
 def _overrides(
     default: int, alone: float, asked: Mapping[Client, int], loads: Loads, capacity: float | None
 ) -> tuple[Mapping[Client, int], float]:
-    """Everybody what he asks for, up to one common level that fits; and the peak then."""
+    """To each client what it asks for, up to one common level that fits; and the peak then."""
     levels: list[dict[Client, int]] = []
     for level in range(max(asked.values(), default=default), default, -1):
         given = {name: max(default, min(index, level)) for name, index in asked.items()}

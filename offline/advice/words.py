@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from offline.advice.confidence import confidence
-from offline.advice.limits import Client, Limits
+from offline.advice.limits import Client, Limits, Override
 from offline.advice.mutations import MutationQuota
 from offline.advice.names import client_name
 from offline.advice.replication import ReplicationThrottle
@@ -15,6 +15,7 @@ __all__ = ["Line", "amount", "direction_lines", "mutation_lines", "replication_l
 
 _KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 DEFAULT_NAME: Final = "<default>"
+_NAMED_MAX: Final = 3  # clients in one sentence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +105,7 @@ def direction_lines(
             client_id=DEFAULT_NAME,
             key=_KEYS[direction],
             value=candidates[limit.default],
-            reason=_why(direction, candidates, limit, len(waits), goal, gateway=gateway) + _nameless(limit),
+            reason=_why(direction, candidates, limit, goal, gateway=gateway) + _without_override(limit),
             effect=_what(limit, sum(waits.values()), peak_before, gateway=gateway),
             confidence=sure,
             clients_throttled=len(limit.throttled),
@@ -122,9 +123,7 @@ def direction_lines(
                 client_id=override.client_id,
                 key=_KEYS[direction],
                 value=candidates[override.index],
-                reason="held: it asks for more than the brokers can take"
-                if override.held
-                else "what it needs",
+                reason=_why_override(direction, candidates, override, goal, gateway=gateway),
                 effect=f"its connections wait for {waits[name] / 1000:.1f} s together, in {seconds:,} s"
                 if waits[name]
                 else "not throttled",
@@ -136,49 +135,84 @@ def direction_lines(
     return lines
 
 
-def _why(
-    direction: str, candidates: Sequence[float], limit: Limits, clients: int, goal: Goal, *, gateway: bool
-) -> str:
-    capacity = goal.capacity(direction)
-    default = amount(candidates[limit.default])
-    every = "all brokers together" if gateway else "every broker"
+def _why(direction: str, candidates: Sequence[float], limit: Limits, goal: Goal, *, gateway: bool) -> str:
+    """What the default follows from, first the kind of bound."""
+    clients = _clients(limit.counted) + (
+        f" ({limit.outliers:,} with an override aside)" if limit.outliers else ""
+    )
+    share = f"at most {limit.allowed:,} of {clients} may be throttled (a share of {goal.throttled_share:.0%})"
     wanted = amount(candidates[limit.wanted])
-    if not limit.kept:
-        which = (
-            f"but even the largest candidate, {wanted}, does not keep to that: more need more than was tried"
-        )
-    elif limit.wanted:
-        which = f"and no smaller candidate than {wanted} keeps to that"
-    else:
-        which = f"and the smallest candidate, {wanted}, keeps to that"
-    base = f"of {_clients(clients)} at most {limit.allowed:,} ({goal.throttled_share:.0%}) may be throttled, {which}"
-    if not limit.fits:
-        return f"{base}; but no candidate keeps {every} within {amount(capacity or 0.0)}"
-    if limit.default < limit.wanted:
-        return f"{base}; but only {default} keeps {every} within {amount(capacity or 0.0)}"
-    return base if capacity is not None else f"{base}; no capacity was stated, so none is kept to"
+    unstated = "" if goal.capacity(direction) is not None else "; no capacity was stated"
+    match limit.bound:
+        case "need":
+            return f"bound by need: the smallest quota tried that throttles none of {clients}{unstated}"
+        case "request":
+            return (
+                f"bound by the size of a request: {clients} would do with less, and a smaller default would pause a "
+                f"client for one request of 1 MiB{unstated}"
+            )
+        case "goal":
+            return f"bound by the goal: {share}, and no smaller quota tried keeps to that{unstated}"
+        case "ladder":
+            return f"bound by the ladder: the largest quota tried, and {_more_than_tried(direction, limit.beyond)}"
+        case "capacity":
+            within = _within(direction, goal, gateway=gateway)
+            if not limit.fits:
+                return f"bound by capacity: the smallest quota tried, and not even this keeps {within}"
+            return f"bound by capacity: only this keeps {within}; by the clients' needs it would be {wanted}"
 
 
-def _nameless(limit: Limits) -> str:
-    if not limit.nameless:
-        return ""
-    need, it = ("needs", "it") if len(limit.nameless) == 1 else ("need", "them")
-    names = ", ".join(client_name(*name) for name in limit.nameless[:3])
-    who = _clients(len(limit.nameless))
-    return f"; {who} {need} more and cannot get an override, for no quota can name {it}: {names}"
+def _why_override(
+    direction: str, candidates: Sequence[float], override: Override, goal: Goal, *, gateway: bool
+) -> str:
+    if override.bound == "need":
+        return "bound by need: what it needs, with headroom"
+    if override.bound == "ladder":
+        return f"bound by the ladder: the largest quota tried, and {_more_than_tried(direction, 1)}"
+    needs = "more than any quota tried"
+    if override.need < len(candidates):
+        needs = amount(candidates[override.need])
+    return f"bound by capacity: it needs {needs}, and only this keeps {_within(direction, goal, gateway=gateway)}"
+
+
+def _more_than_tried(direction: str, clients: int) -> str:
+    need = "needs" if clients == 1 else "need"
+    return f"{_clients(clients)} {need} more; try larger ones with --{direction}-quotas"
+
+
+def _within(direction: str, goal: Goal, *, gateway: bool) -> str:
+    every = "all brokers together" if gateway else "every broker"
+    return f"{every} within {amount(goal.capacity(direction) or 0.0)}"
+
+
+def _without_override(limit: Limits) -> str:
+    """Which heavy clients get no override, and why."""
+    said = ""
+    if limit.held:
+        need = "needs" if len(limit.held) == 1 else "need"
+        said += f"; {_named(limit.held)} {need} more, and the brokers cannot take more than the default of it"
+    throttled = set(limit.throttled)
+    over = tuple(name for name in limit.nameless if name in throttled)
+    covered = tuple(name for name in limit.nameless if name not in throttled)
+    if over:
+        need, it = ("needs", "it") if len(over) == 1 else ("need", "them")
+        said += f"; {_named(over)} {need} more and cannot get an override, for no quota can name {it}"
+    if covered:
+        it = "it" if len(covered) == 1 else "them"
+        said += f"; the default has to be enough for {_named(covered)}, for no quota can name {it}"
+    return said
+
+
+def _named(clients: Sequence[Client]) -> str:
+    names = ", ".join(client_name(*name) for name in clients[:_NAMED_MAX])
+    more = f" and {len(clients) - _NAMED_MAX:,} more" if len(clients) > _NAMED_MAX else ""
+    return f"{_clients(len(clients))} ({names}{more})"
 
 
 def _what(limit: Limits, throttle_ms: int, peak_before: float, *, gateway: bool) -> str:
-    names = ", ".join(client_name(*name) for name in limit.throttled[:3])
-    more = f" and {len(limit.throttled) - 3:,} more" if len(limit.throttled) > 3 else ""
-    who = (
-        f"{_clients(len(limit.throttled))} throttled ({names}{more})"
-        if limit.throttled
-        else "nobody throttled"
-    )
+    who = f"{_named(limit.throttled)} throttled" if limit.throttled else "no client throttled"
     where = "all brokers together" if gateway else "busiest broker"
-    beyond = len(limit.throttled) - limit.allowed
-    over = f"; {beyond:,} more than may be" if beyond > 0 else ""
+    over = f"; {limit.excess:,} more than may be" if limit.excess else ""
     return (
         f"{who}{over}; connections wait for {throttle_ms / 1000:,.1f} s together; "
         f"{where} {amount(peak_before)} before, {amount(limit.peak)} after"
@@ -214,8 +248,10 @@ def mutation_lines(quota: MutationQuota | None, clients: int, sure: str) -> list
 
 def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> list[Line]:
     """KIP-73: for a reassignment, while it lasts."""
-    upper = "N not stated" if throttle.upper is None else amount(throttle.upper)
-    bounds = f"IN < T < N - IN / R: {amount(throttle.lower)} < T < {upper}, R = {goal.replication_factor:g}"
+    bounds = (
+        f"IN < T < N - IN / R: {amount(throttle.lower)} < T < {amount(throttle.upper)}, "
+        f"R = {goal.replication_factor:g}"
+    )
     if throttle.rate is None:
         return [
             Line(
@@ -232,9 +268,7 @@ def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> l
             kind="replication",
             key=key,
             value=throttle.rate,
-            reason=f"{bounds}; half-way between"
-            if throttle.upper is not None
-            else f"{bounds}; just above the lower",
+            reason=f"{bounds}; half-way between",
             effect=f"moves progress at {amount(throttle.rate - throttle.lower)} even in the busiest minute",
             confidence=sure,
         )

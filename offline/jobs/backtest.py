@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from offline.advice.limits import DEFAULT_MIN
 from offline.errors import InputError
 from offline.options import BacktestOptions
 from offline.session import cores
@@ -22,6 +23,7 @@ from offline.transforms.backtest_task import NOBODY, Limiters, Plan, compile_for
 from offline.transforms.candidates import ladder
 from offline.transforms.demand import charged
 from offline.transforms.division import chunks_of, places_of
+from offline.transforms.pressure import unthrottled
 from offline.transforms.scope import peaks_of_scope
 from protocol.messages.groups import GROUP_APIS, SESSION_TIMEOUT_DEFAULT_MS
 from quotas.compiled import Ints
@@ -52,15 +54,17 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
         raise InputError("the stage demand has found nothing")
     entities = _ranked(source, options.engine).cache()
     requests = source.read("ingest/requests")
+    rows = charged(requests, emptied=True)
+    peaks = unthrottled(entities, source.read("demand/entities"), rows)
     plan = Plan(
-        produce=options.produce or _candidates(entities, "produce", options.candidates),
-        fetch=options.fetch or _candidates(entities, "fetch", options.candidates),
+        produce=options.produce or _candidates(peaks, "produce", options.candidates),
+        fetch=options.fetch or _candidates(peaks, "fetch", options.candidates),
         engine=options.engine,
         start_s=span["start_s"],
         seconds=span["seconds"],
         group_ms=SESSION_TIMEOUT_DEFAULT_MS,
     )
-    rows = _of_scope(charged(requests, emptied=True), options.engine)
+    rows = _of_scope(rows, options.engine)
     numbered = _limiters(rows, entities, options.heavy)
     partitions = _PARTITIONS_A_CORE * cores(spark)
     limiters, places = _divided(numbered, plan, cores(spark), partitions)
@@ -83,9 +87,10 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     ]
 
 
-def _candidates(entities: DataFrame, direction: str, count: int) -> tuple[float, ...]:
-    found = entities.filter(F.col("direction") == direction).select("peak_10s").toArrow()
-    return tuple(ladder(found["peak_10s"].to_pylist(), count))
+def _candidates(peaks: DataFrame, direction: str, count: int) -> tuple[float, ...]:
+    found = peaks.filter(F.col("direction") == direction).select("peak_1s", "peak_10s").toArrow()
+    seconds = found["peak_1s"].to_pylist()
+    return tuple(ladder(found["peak_10s"].to_pylist(), max(seconds, default=0.0), count, least=DEFAULT_MIN))
 
 
 def _ranked(source: Store, engine: EngineOptions) -> DataFrame:

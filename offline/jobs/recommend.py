@@ -194,6 +194,9 @@ def _mutations(source: Store, span: Span, goal: Goal) -> list[Line]:
 
 
 def _replication(source: Store, span: Span, goal: Goal) -> list[Line]:
+    """Nothing where the network is not stated: no throttle follows from what is written alone."""
+    if goal.network is None:
+        return []
     row = (
         source.read("demand/brokers")
         .filter(F.col("direction") == "produce")
@@ -203,7 +206,7 @@ def _replication(source: Store, span: Span, goal: Goal) -> list[Line]:
     if row is None or not row["brokers"]:
         return []
     bytes_in = row["peak"] / goal.sample
-    throttle = replication_throttle(bytes_in, goal.network, goal.replication_factor, goal.headroom)
+    throttle = replication_throttle(bytes_in, goal.network, goal.replication_factor)
     sure = confidence(seconds=span.recorded, clients=CLIENTS_FEW, sample=goal.sample)
     return replication_lines(throttle, goal, sure)
 

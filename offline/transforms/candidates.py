@@ -12,13 +12,18 @@ _ROOM: Final = 1.1
 _RATE_MIN: Final = 1000.0
 
 
-def ladder(peaks: Sequence[float], count: int) -> list[float]:
-    """At most `count` candidates in bytes/s, ascending; the highest is above every peak.
+def ladder(peaks: Sequence[float], highest: float, count: int, *, least: float = 0.0) -> list[float]:
+    """At most `count` candidates in bytes/s, ascending; the last is above everything that a client asks for.
 
     Where so few may be that not all quantiles find a place, they are taken evenly from the lowest to the highest.
 
-    >>> ladder([1e6, 1.2e6, 1.5e6, 9e6], 8)
-    [600000.0, 960000.0, 1400000.0, 1600000.0, 1700000.0, 2500000.0, 3900000.0, 9900000.0]
+    Args:
+        peaks: each client's mean over the busiest ten seconds.
+        highest: the most that any client asks for in one second.
+        least: the last candidate is no smaller.
+
+    >>> ladder([1e6, 1.2e6, 1.5e6, 9e6], 12e6, 8)
+    [600000.0, 1200000.0, 1400000.0, 1700000.0, 2200000.0, 4000000.0, 9900000.0, 14000000.0]
     """
     assert count >= 2, "a ladder has two ends"
     ordered = sorted(max(peak, _RATE_MIN) for peak in peaks)
@@ -27,6 +32,7 @@ def ladder(peaks: Sequence[float], count: int) -> list[float]:
     found = {
         rounded(_ROOM * ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]) for quantile in _QUANTILES
     }
+    found.add(max(rounded(_ROOM * max(highest, ordered[-1])), least))
     if len(found) >= count:
         marks = sorted(found)
         return [marks[place * (len(marks) - 1) // (count - 1)] for place in range(count)]

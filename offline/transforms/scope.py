@@ -16,19 +16,19 @@ _LENGTHS_S: Final = (1, 10)
 
 
 def peaks_of_scope(entities: DataFrame, per_second: DataFrame, scope: str) -> DataFrame:
-    """The highest mean over 10 s that each entity asks of one budget.
+    """The highest mean over 1 s and over 10 s that each entity asks of one budget.
 
     Args:
-        entities: the table `demand/entities`; its `peak_10s` is the answer where each broker has its own budget.
+        entities: the table `demand/entities`; its peaks are the answer where each broker has its own budget.
         per_second: the table `demand/per_second`.
         scope: `broker` or `gateway`.
 
     Returns:
-        direction, user, client_id, peak_10s (bytes/s). Seconds without a request count as such.
+        direction, user, client_id, peak_1s and peak_10s (bytes/s). Seconds without a request count as such.
     """
     if scope != "gateway":
-        return entities.select(*_ENTITY, "peak_10s")
-    return peaks_over_brokers(per_second).select(*_ENTITY, "peak_10s")
+        return entities.select(*_ENTITY, "peak_1s", "peak_10s")
+    return peaks_over_brokers(per_second)
 
 
 def peaks_over_brokers(per_second: DataFrame) -> DataFrame:

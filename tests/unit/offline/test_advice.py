@@ -1,11 +1,15 @@
 """The replication throttle, how sure one is, candidates, and words."""
 
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from offline.advice.confidence import confidence
-from offline.advice.limits import Limits, Override
+from offline.advice.limits import DEFAULT_MIN, Bound, Limits, Override
 from offline.advice.replication import replication_throttle
 from offline.advice.words import Line, amount, direction_lines, replication_lines
 from offline.jobs.recommend import quotas_text
@@ -16,26 +20,13 @@ from quotas.entities import DEFAULT, Entity
 
 
 def test_replication_throttle_lies_between_the_bounds() -> None:
-    found = replication_throttle(30e6, 120e6, 3.0, 1.1)
+    found = replication_throttle(30e6, 120e6, 3.0)
     assert (found.lower, found.upper) == (30e6, 110e6)  # 120 - 30 / 3
     assert found.rate == 70e6
 
 
-def test_replication_throttle_without_a_network_is_above_what_is_written() -> None:
-    assert replication_throttle(10e6, None, 3.0, 1.1).rate == 12_100_000  # 10 x 1.1 x 1.1
-
-
-@pytest.mark.parametrize(("headroom", "rate"), [(1.0, 11_025_000), (0.5, 11_025_000), (1.2, 14_400_000)])
-def test_without_headroom_the_throttle_is_still_above_what_is_written(headroom: float, rate: float) -> None:
-    found = replication_throttle(10e6, None, 3.0, headroom)
-    assert (found.rate, found.lower) == (rate, 10e6)
-    few = replication_throttle(3.5, None, 3.0, headroom)
-    assert few.rate is not None
-    assert few.rate > few.lower
-
-
 def test_a_network_that_is_too_slow_has_no_throttle_and_says_so() -> None:
-    (line,) = replication_lines(replication_throttle(90e6, 100e6, 3.0, 1.1), Goal(), "high")
+    (line,) = replication_lines(replication_throttle(90e6, 100e6, 3.0), Goal(), "high")
     assert line.value == -1
     assert "no T lies between" in line.reason
 
@@ -54,7 +45,7 @@ def test_confidence_names_clients_near_the_line() -> None:
 
 def test_ladder_reaches_above_every_peak() -> None:
     peaks = [float(10_000 * 1.3**step) for step in range(40)]
-    found = ladder(peaks, 20)
+    found = ladder(peaks, max(peaks), 20)
     assert len(found) <= 20
     assert found == sorted(set(found))
     assert found[-1] >= max(peaks)
@@ -66,21 +57,34 @@ def test_ladder_reaches_above_every_peak() -> None:
     count=st.integers(2, 30),
 )
 def test_ladder_is_no_longer_than_asked_for(peaks: list[float], count: int) -> None:
-    found = ladder(peaks, count)
+    found = ladder(peaks, max(peaks), count)
     assert 1 <= len(found) <= count
     assert found == sorted(set(found))
     assert found[-1] >= max(peaks)
 
 
+def test_ladder_reaches_the_highest_second_with_room() -> None:
+    """Three steady clients, and one whose second is ten times its ten seconds."""
+    found = ladder([1e6, 1e6, 1e6, 2e6], 20e6, 20)
+    assert len(found) == 20
+    assert found[-1] == 22e6  # 1.1 x 20
+    assert {1.1e6, 2.2e6} <= set(found)  # 1.1 times what each asks for in ten seconds
+    assert max(higher / lower for lower, higher in pairwise(found)) < 1.5
+
+
+def test_ladder_of_an_idle_cluster_reaches_one_large_request() -> None:
+    assert ladder([20.0, 300.0], 600.0, 20, least=DEFAULT_MIN)[-1] == DEFAULT_MIN
+
+
 def test_a_short_ladder_has_both_ends() -> None:
     peaks = [float(10_000 * 1.3**step) for step in range(40)]
-    low, high = ladder(peaks, 2)
+    low, high = ladder(peaks, 2 * peaks[-1], 2)
     assert low == rounded(1.1 * peaks[19])
-    assert high == rounded(1.1 * peaks[-1])
+    assert high == rounded(1.1 * 2 * peaks[-1])
 
 
 def test_ladder_of_nobody_is_empty() -> None:
-    assert ladder([], 20) == []
+    assert ladder([], 0.0, 20) == []
 
 
 def test_rounded_never_rounds_down() -> None:
@@ -91,59 +95,125 @@ def test_amount_speaks_in_powers_of_thousand() -> None:
     assert [amount(rate) for rate in (12.0, 34_500.0, 2e9)] == ["12 B/s", "34.5 kB/s", "2 GB/s"]
 
 
-def test_lines_tell_reason_effect_and_who_is_held() -> None:
-    limit = Limits(
+HOG = ("", "hog")
+
+
+def limited(bound: Bound = "need", **changes: Any) -> Limits:
+    """A default of the first candidate for nine clients, and a hog."""
+    found = Limits(
         default=0,
-        overrides=(Override("", "hog", 1, held=True),),
-        allowed=1,
-        throttled=(("", "hog"),),
-        wanted=0,
+        overrides=(),
+        bound=bound,
+        counted=9,
+        outliers=1,
+        allowed=0,
+        throttled=(),
+        wanted=1,
         peak=9e6,
         fits=True,
     )
-    waits = {("", "hog"): 20_000, ("", "b"): 0}
-    default, override = direction_lines(
-        "produce", [1e6, 4e6], limit, waits, 12e6, 3600, Goal(capacity_in=10e6, throttled_share=0.5)
-    )
+    return replace(found, **changes)
+
+
+def said(limit: Limits, goal: Goal, *, gateway: bool = False) -> list[Line]:
+    waits = {HOG: 20_000, ("", "b"): 0}
+    return direction_lines("produce", [1e6, 4e6], limit, waits, 12e6, 3600, goal, gateway=gateway)
+
+
+def test_lines_tell_reason_effect_and_who_is_held() -> None:
+    hog = Override(*HOG, 1, 2, "capacity")
+    default, override = said(limited(overrides=(hog,), throttled=(HOG,)), Goal(capacity_in=10e6))
     assert (default.kind, default.key, default.value) == ("default", "producer_byte_rate", 1e6)
     assert default.throttle_ms == 20_000  # the hog's at its override; b's none
-    assert "at most 1 (50%)" in default.reason
-    assert "12 MB/s before, 9 MB/s after" in default.effect
+    assert default.effect == (
+        "1 client (hog) throttled; connections wait for 20.0 s together; busiest broker 12 MB/s before, 9 MB/s after"
+    )
     assert (override.client_id, override.value, override.clients_throttled) == ("hog", 4e6, 1)
-    assert override.reason.startswith("held")
     assert override.effect == "its connections wait for 20.0 s together, in 3,600 s"
 
 
+_NEED = "bound by need: the smallest quota tried that throttles none of 9 clients (1 with an override aside)"
+_REQUEST = (
+    "bound by the size of a request: 9 clients (1 with an override aside) would do with less, and a smaller default "
+    "would pause a client for one request of 1 MiB"
+)
+_GOAL = (
+    "bound by the goal: at most 0 of 9 clients (1 with an override aside) may be throttled (a share of 5%), and no "
+    "smaller quota tried keeps to that"
+)
+
+
+@pytest.mark.parametrize(("bound", "reason"), [("need", _NEED), ("request", _REQUEST), ("goal", _GOAL)])
+def test_the_default_says_what_bound_it(bound: Bound, reason: str) -> None:
+    assert said(limited(bound), Goal())[0].reason == f"{reason}; no capacity was stated"
+    assert said(limited(bound), Goal(capacity_in=20e6))[0].reason == reason
+
+
+def test_a_default_at_the_end_of_the_ladder_says_what_to_do() -> None:
+    (default,) = said(limited("ladder", beyond=2), Goal())
+    assert default.reason == (
+        "bound by the ladder: the largest quota tried, and 2 clients need more; try larger ones with --produce-quotas"
+    )
+
+
+def test_a_default_that_capacity_bound_says_what_it_would_be() -> None:
+    (default,) = said(limited("capacity"), Goal(capacity_in=10e6))
+    assert default.reason == (
+        "bound by capacity: only this keeps every broker within 10 MB/s; by the clients' needs it would be 4 MB/s"
+    )
+    (none,) = said(limited("capacity", fits=False), Goal(capacity_in=5e6))
+    assert none.reason == (
+        "bound by capacity: the smallest quota tried, and not even this keeps every broker within 5 MB/s"
+    )
+
+
+_LADDER = "the largest quota tried, and 1 client needs more; try larger ones with --produce-quotas"
+
+
 @pytest.mark.parametrize(
-    ("wanted", "kept", "said"),
+    ("override", "reason"),
     [
-        (0, True, "may be throttled, and the smallest candidate, 1 MB/s, keeps to that;"),
-        (1, True, "may be throttled, and no smaller candidate than 2 MB/s keeps to that;"),
-        (1, False, "may be throttled, but even the largest candidate, 2 MB/s, does not keep to that: "),
+        (Override(*HOG, 1, 1, "need"), "need: what it needs, with headroom"),
+        (Override(*HOG, 1, 2, "ladder"), f"the ladder: {_LADDER}"),
+        (Override(*HOG, 0, 1, "capacity"), "capacity: it needs 4 MB/s, and only this keeps"),
+        (
+            Override(*HOG, 0, 2, "capacity"),
+            "capacity: it needs more than any quota tried, and only this keeps",
+        ),
     ],
 )
-def test_the_reason_is_true_at_both_ends_of_the_ladder(wanted: int, said: str, *, kept: bool) -> None:
-    limit = Limits(wanted, (), 0, (), wanted, 9e6, fits=True, kept=kept)
-    (default,) = direction_lines("produce", [1e6, 2e6], limit, {("", "a"): 0}, 12e6, 3600, Goal())
-    assert said in default.reason
+def test_an_override_says_what_bound_it(override: Override, reason: str) -> None:
+    line = said(limited(overrides=(override,)), Goal(capacity_in=10e6))[1]
+    within = " every broker within 10 MB/s" if override.bound == "capacity" else ""
+    assert line.reason == f"bound by {reason}{within}"
 
 
 def test_one_budget_for_all_brokers_is_said() -> None:
-    limit = Limits(0, (), 0, (), 1, 9e6, fits=True)
-    waits = {("", "a"): 0}
-    (default,) = direction_lines(
-        "produce", [1e6, 2e6], limit, waits, 12e6, 3600, Goal(capacity_in=10e6), gateway=True
-    )
-    assert "but only 1 MB/s keeps all brokers together within 10 MB/s" in default.reason
+    (default,) = said(limited("capacity"), Goal(capacity_in=10e6), gateway=True)
+    assert "only this keeps all brokers together within 10 MB/s" in default.reason
     assert default.effect.endswith("all brokers together 12 MB/s before, 9 MB/s after")
 
 
-def test_who_cannot_be_named_is_said() -> None:
-    limit = Limits(0, (), 0, (("", ""),), 0, 9e6, fits=True, nameless=(("", ""),))
-    waits = {("", ""): 90_000}
-    (default,) = direction_lines("produce", [1e6], limit, waits, 12e6, 3600, Goal())
+def test_clients_beyond_the_share_are_counted_without_those_that_have_an_override() -> None:
+    throttled = (HOG, ("", "b"), ("", "c"))
+    limit = limited(overrides=(Override(*HOG, 1, 2, "capacity"),), throttled=throttled, allowed=1)
+    assert said(limit, Goal(capacity_in=1e7))[0].effect.startswith(
+        "3 clients (hog, b, c) throttled; 1 more than may be"
+    )
+
+
+def test_heavy_clients_without_an_override_are_named_with_the_reason() -> None:
+    (default,) = said(limited(held=(HOG,), throttled=(HOG,)), Goal(capacity_in=1e7))
     assert default.reason.endswith(
-        "; 1 client needs more and cannot get an override, for no quota can name it: (no name)"
+        "; 1 client (hog) needs more, and the brokers cannot take more than the default of it"
+    )
+    (default,) = said(limited(throttled=(("", ""),), nameless=(("", ""),)), Goal(capacity_in=1e7))
+    assert default.reason.endswith(
+        "; 1 client ((no name)) needs more and cannot get an override, for no quota can name it"
+    )
+    (default,) = said(limited(nameless=(("", ""),)), Goal(capacity_in=1e7))
+    assert default.reason.endswith(
+        "; the default has to be enough for 1 client ((no name)), for no quota can name it"
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from offline.advice.limits import Client, Limits, Need, limits, need_of
+from offline.advice.limits import DEFAULT_MIN, Client, Limits, Need, limits, need_of
 from offline.options import By, Goal
 
 CANDIDATES = [1e6, 2e6, 4e6, 8e6, 16e6]
@@ -54,17 +54,19 @@ def advised(small: int = 9, hog_need: int = 4, **goal: float) -> Limits:
     return limits(CANDIDATES, needs, loads, wanted, "produce")
 
 
-def test_default_is_the_smallest_that_most_need_no_more_than() -> None:
+def overrides(found: Limits) -> list[tuple[str, float, str]]:
+    return [(one.client_id, CANDIDATES[one.index], one.bound) for one in found.overrides]
+
+
+def test_a_client_with_an_override_does_not_count_against_the_default() -> None:
     found = advised()
-    assert found.allowed == 1  # 10 clients x 0.1
-    assert CANDIDATES[found.default] == 2e6
+    assert (found.counted, found.allowed) == (9, 0)  # the hog's override is not one of them; 9 x 0.1
+    assert (CANDIDATES[found.default], found.bound) == (2e6, "need")
 
 
 def test_the_outlier_gets_what_it_needs_where_nothing_forbids_it() -> None:
     found = advised()
-    assert [(one.client_id, CANDIDATES[one.index], one.held) for one in found.overrides] == [
-        ("hog", 16e6, False)
-    ]
+    assert overrides(found) == [("hog", 16e6, "need")]
     assert found.throttled == ()
     assert found.peak == 9 * 2e6 + 15e6
 
@@ -73,9 +75,8 @@ def test_capacity_holds_the_outlier_and_nobody_else() -> None:
     # 18 MB/s are the small ones'; 18 + 8 <= 27 < 18 + 15
     found = advised(capacity_in=27e6)
     assert CANDIDATES[found.default] == 2e6
-    assert [(one.client_id, CANDIDATES[one.index], one.held) for one in found.overrides] == [
-        ("hog", 8e6, True)
-    ]
+    assert overrides(found) == [("hog", 8e6, "capacity")]
+    assert found.bound == "need"
     assert found.throttled == (("", "hog"),)
     assert (found.peak, found.fits) == (26e6, True)
 
@@ -83,7 +84,7 @@ def test_capacity_holds_the_outlier_and_nobody_else() -> None:
 def test_no_override_that_is_no_more_than_the_default() -> None:
     found = advised(capacity_in=20e6)  # 18 + 2
     assert found.overrides == ()
-    assert found.throttled == (("", "hog"),)
+    assert found.throttled == found.held == (("", "hog"),)
 
 
 def test_capacity_below_the_demand_lowers_the_default_and_says_so() -> None:
@@ -106,15 +107,71 @@ def test_at_most_the_stated_overrides() -> None:
 
 def test_a_client_that_needs_more_than_every_candidate_is_throttled() -> None:
     found = advised(hog_need=len(CANDIDATES))
-    assert [(CANDIDATES[one.index], one.held) for one in found.overrides] == [(16e6, True)]
+    assert overrides(found) == [("hog", 16e6, "ladder")]
     assert found.throttled == (("", "hog"),)
 
 
-def test_where_too_many_need_more_than_was_tried_nothing_keeps_to_the_share() -> None:
-    assert advised().kept
-    assert advised(hog_need=len(CANDIDATES)).kept  # one of ten may
-    found = advised(small=8, hog_need=len(CANDIDATES))  # 9 x 0.1 are nobody
-    assert (found.kept, CANDIDATES[found.default]) == (False, 16e6)
+def test_where_clients_need_more_than_was_tried_the_ladder_is_what_bound_it() -> None:
+    needs = [Need("", f"more-{number}", len(CANDIDATES)) for number in range(9)]
+    loads = InMemory([flat(9 * candidate) for candidate in CANDIDATES], {})
+    found = limits(CANDIDATES, needs, loads, Goal(throttled_share=0.1), "produce")
+    assert (found.bound, found.beyond, CANDIDATES[found.default]) == ("ladder", 9, 16e6)
+
+
+def spread(count: int, **goal: float) -> Limits:
+    """Clients that need between 1 and 16 MB/s, as many of each; there is no override for any."""
+    needs = [Need("", f"c-{number}", number % len(CANDIDATES)) for number in range(count)]
+    passed = [sum(min(CANDIDATES[need.index], rate) for need in needs) for rate in CANDIDATES]
+    loads = InMemory([flat(rate) for rate in passed], {})
+    wanted = Goal(headroom=1.0, throttled_share=0.2, **goal)  # type: ignore[arg-type]  # rates are floats
+    return limits(CANDIDATES, needs, loads, wanted, "produce")
+
+
+def test_the_share_may_be_throttled_where_no_capacity_is_stated() -> None:
+    found = spread(20)
+    assert (CANDIDATES[found.default], found.bound, len(found.throttled)) == (8e6, "goal", 4)  # 20 x 0.2
+
+
+def test_where_the_capacity_is_ample_no_client_is_cut_for_the_shares_sake() -> None:
+    found = spread(20, capacity_in=124e6)  # 4 x (1 + 2 + 4 + 8 + 16)
+    assert (CANDIDATES[found.default], found.bound, found.throttled) == (16e6, "need", ())
+
+
+def test_capacity_cuts_no_more_clients_than_it_has_to() -> None:
+    found = spread(20, capacity_in=92e6)  # 4 x (1 + 2 + 4 + 8 + 8), as many as the share allows
+    assert (CANDIDATES[found.default], found.bound, found.excess) == (8e6, "capacity", 0)
+    less = spread(20, capacity_in=91e6)
+    assert (CANDIDATES[less.default], less.bound, less.excess) == (4e6, "capacity", 4)
+
+
+def test_equal_clients_share_a_default_and_get_no_override() -> None:
+    needs = [Need("", f"c-{number}", 2) for number in range(5)]
+    loads = InMemory(
+        [flat(0.0) for _ in CANDIDATES],
+        {("", need.client_id): [flat(min(4e6, rate)) for rate in CANDIDATES] for need in needs},
+    )
+    found = limits(CANDIDATES, needs, loads, Goal(headroom=1.0, capacity_in=80e6), "produce")
+    assert (CANDIDATES[found.default], found.overrides, found.throttled) == (4e6, (), ())
+
+
+def test_twice_the_median_is_no_outlier() -> None:
+    needs = [Need("", f"c-{number}", 1 + (number == 4)) for number in range(5)]
+    twice = {("", "c-4"): [flat(min(4e6, rate)) for rate in CANDIDATES]}
+    loads = InMemory([flat(8e6) for _ in CANDIDATES], twice)
+    found = limits(CANDIDATES, needs, loads, Goal(headroom=1.0, capacity_in=80e6), "produce")
+    assert (CANDIDATES[found.default], found.overrides) == (4e6, ())
+
+
+def test_the_default_lets_one_large_request_through() -> None:
+    rates = [1000.0, 30_000.0, DEFAULT_MIN, 200_000.0]
+    needs = [Need("", f"c-{number}", 0) for number in range(3)]
+    loads = InMemory([flat(3000.0) for _ in rates], {})
+    found = limits(rates, needs, loads, Goal(), "fetch")
+    assert (rates[found.default], found.bound) == (DEFAULT_MIN, "request")
+    tight = limits(
+        rates, needs, InMemory([flat(3 * rate) for rate in rates], {}), Goal(capacity_out=1e5), "fetch"
+    )
+    assert (rates[tight.default], tight.bound) == (30_000.0, "capacity")
 
 
 def test_headroom_takes_the_next_candidate() -> None:
