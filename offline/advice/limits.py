@@ -8,9 +8,9 @@ A client's *need* is the smallest candidate that does not throttle it in the bac
    request through (`DEFAULT_MIN`). Where no capacity is stated, the stated share of them may need more, and the default
    is smaller by that; where one is stated, no client is cut for the share's sake.
 3. Capacity: where this default puts more on a broker than it can take, the largest candidate that fits is taken.
-4. Overrides: for the heaviest clients above the default, at most so many: what they need, or less where the brokers
-   cannot take that. All are raised to one common level: the highest one that fits. A client that would get no more than
-   the default gets no override. Neither does one that a quota cannot name (`names`); its place goes to the next.
+4. Overrides: for the outliers what they need, or less where the brokers cannot take that. All are raised to one common
+   level: the highest one that fits. A client that would get no more than the default gets no override. Neither does one
+   that a quota cannot name (`names`); its place goes to the next.
 
 Each result says what bound it: the clients' needs, the goal, the capacity, or the ladder, whose largest candidate was
 not enough. Loads are means over ten seconds, KIP-13's window: within it a client may send everything at once.
@@ -146,7 +146,7 @@ def limits(
     nameless = {name for name in heavy if client_entity(*name, by) is None}
     named = [name for name in heavy if name not in nameless]
     least = _outlier_above(candidates, with_room)
-    outliers = {name for name in named[: goal.overrides] if with_room[name] > least}
+    outliers = [name for name in named[: goal.overrides] if with_room[name] > least]
     counted = sorted(index for name, index in with_room.items() if name not in outliers)
     allowed = int(goal.throttled_share * len(counted) + 1e-9)
     wanted, bound = _default(candidates, counted, 0 if capacity is not None else allowed)
@@ -154,8 +154,7 @@ def limits(
     while default and not _fits(alone[default], capacity):
         default -= 1
     asked = {
-        name: min(with_room[name], len(candidates) - 1)
-        for name in [name for name in named if with_room[name] > default][: goal.overrides]
+        name: min(with_room[name], len(candidates) - 1) for name in outliers if with_room[name] > default
     }
     given, peak = _overrides(default, alone[default], asked, loads, capacity)
     return Limits(
@@ -181,7 +180,7 @@ def limits(
         fits=_fits(peak, capacity),
         beyond=sum(index >= len(candidates) for index in counted),
         held=tuple(name for name in asked if given[name] <= default),
-        nameless=tuple(name for name in heavy if name in nameless and with_room[name] > min(default, least))
+        nameless=tuple(name for name in heavy if name in nameless and with_room[name] > least)
         if goal.overrides
         else (),
     )

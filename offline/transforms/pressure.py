@@ -1,8 +1,8 @@
 """What clients would have asked for without the quotas that were enforced while they were recorded: an estimate.
 
 A client that was told to wait has asked for less than it could. The backtest takes its pauses out; the candidates have
-to reach as far as it may go then. An estimate is enough for that: a client that was active for a second and then paused
-for nine is taken for one that asks for ten times as much.
+to reach as far as it may go then. An estimate is enough for that: a client that paused for three quarters of the time
+in which it was busy is taken for one that asks for four times as much.
 """
 
 from typing import Final
@@ -25,15 +25,21 @@ def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataF
         rows: requests as `demand.charged` gives them, those that were answered empty too.
 
     Returns:
-        direction, user, client_id, peak_1s and peak_10s. Both are multiplied by the time that the client's connections
-        were active or paused, over the time that they were active.
+        direction, user, client_id, peak_1s and peak_10s, multiplied by the time that the client's connections were
+        busy, over the part of it without pauses.
     """
-    paused = rows.filter(F.col("throttle_ms") > 0).groupBy(*_ENTITY)
-    paused_s = paused.agg((F.sum("throttle_ms") / 1000).alias("paused_s"))
+    paused = (F.col("throttle_ms") / 1000).alias("paused_s")
+    told = rows.filter(F.col("throttle_ms") > 0).select(*_ENTITY, paused).groupBy(*_ENTITY)
+    pauses = told.agg(
+        F.sum("paused_s").alias("paused_s"),
+        # The first second of a pause is one with a request, and counted as such.
+        F.sum(F.greatest(F.col("paused_s") - 1, F.lit(0.0))).alias("further_s"),
+    )
     active = entities.select(*_ENTITY, (F.col("active_seconds") * F.col("connections_max")).alias("active_s"))
     joined = peaks.join(active, on=list(_ENTITY), how="inner").join(
-        F.broadcast(paused_s), on=list(_ENTITY), how="left"
+        F.broadcast(pauses), on=list(_ENTITY), how="left"
     )
-    pressure = 1 + F.coalesce("paused_s", F.lit(0.0)) / F.greatest("active_s", F.lit(1))
-    times = F.least(pressure, F.lit(_TIMES_MAX))
+    busy_s = F.col("active_s") + F.coalesce("further_s", F.lit(0.0))
+    free_s = F.greatest(busy_s - F.coalesce("paused_s", F.lit(0.0)), busy_s / _TIMES_MAX)
+    times = F.greatest(busy_s / free_s, F.lit(1.0))
     return joined.select(*_ENTITY, *((F.col(name) * times).alias(name) for name in ("peak_1s", "peak_10s")))

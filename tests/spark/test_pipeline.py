@@ -235,7 +235,7 @@ def test_a_sample_has_loads_and_no_limits(spark: SparkSession, pipeline: Pipelin
     """A tenth of the connections is not a tenth of each client."""
     work = Path(shutil.copytree(pipeline.store.path, tmp_path / "work"))
     store = Store(spark, str(work))
-    recommend.run(spark, replace(GOAL, sample=0.1), store, store)
+    recommend.run(spark, replace(GOAL, sample=0.1, network=100e6), store, store)
     rows = store.read("recommend/recommendations").collect()
     assert {(row["kind"], row["key"]) for row in rows if row["value"] < 0} == {
         ("default", "producer_byte_rate"),

@@ -154,6 +154,14 @@ def test_equal_clients_share_a_default_and_get_no_override() -> None:
     assert (CANDIDATES[found.default], found.overrides, found.throttled) == (4e6, (), ())
 
 
+def test_equal_clients_that_capacity_cuts_are_cut_alike() -> None:
+    needs = [Need("", f"c-{number}", 2) for number in range(5)]
+    each = {("", need.client_id): [flat(min(4e6, rate)) for rate in CANDIDATES] for need in needs}
+    loads = InMemory([flat(0.0) for _ in CANDIDATES], each)
+    found = limits(CANDIDATES, needs, loads, Goal(headroom=1.0, capacity_in=16e6, overrides=3), "produce")
+    assert (CANDIDATES[found.default], found.bound, found.overrides) == (2e6, "capacity", ())
+
+
 def test_twice_the_median_is_no_outlier() -> None:
     needs = [Need("", f"c-{number}", 1 + (number == 4)) for number in range(5)]
     twice = {("", "c-4"): [flat(min(4e6, rate)) for rate in CANDIDATES]}
