@@ -22,10 +22,11 @@ from offline.replay.driver import Driver
 from offline.replay.errors import ReplayError
 from offline.replay.frames import Encoder
 from offline.replay.measure import result, series
+from offline.replay.pictures import pictures
 from offline.replay.prepare import prepare
 from offline.replay.process import raise_open_files, stopping
 from offline.replay.reading import capture_files, read
-from offline.replay.report import page, shown
+from offline.replay.report import fetched_more, page, shown
 from offline.replay.schedule import Plan, plan
 from offline.replay.target import wanted
 
@@ -160,7 +161,7 @@ def _write(args: argparse.Namespace, planned: Plan, found: dict[str, Any], drive
     if args.json is not None:
         _whole(args.json, json.dumps(found, indent=2) + "\n")
     if args.html is not None:
-        _whole(args.html, page(title, target, found, series(planned, driver.samples)))
+        _whole(args.html, page(title, target, found, pictures(series(planned, driver.samples))))
     _summary(found)
 
 
@@ -183,6 +184,8 @@ def _summary(found: Mapping[str, Any]) -> None:
         print("lost       " + "  ".join(f"{name} {count}" for name, count in lost.items()))
     if requests["errors"]:
         print(f"errors     {requests['errors']}")
+    if more := fetched_more(found):
+        print(more)
 
 
 def _unfinished(path: Path) -> Path:

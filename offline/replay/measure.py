@@ -8,7 +8,7 @@ kept it waiting, so a difference is the target's, the proxy's, or the quotas'.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from offline.replay.samples import (
     DROPPED,
@@ -23,15 +23,34 @@ from offline.replay.samples import (
 )
 from offline.replay.schedule import Plan
 from offline.replay.shares import LeftOut
-from protocol.api import API_NAMES
+from protocol.api import API_NAMES, FETCH
 
-__all__ = ["RESULT_VERSION", "Spread", "percentile", "result", "series"]
+__all__ = ["RESULT_VERSION", "Point", "Spread", "percentile", "result", "series"]
 
-RESULT_VERSION: Final = 2
+RESULT_VERSION: Final = 3
 _SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 _POINTS_MAX: Final = 600
+_LARGER: Final = 1.1  # times what was recorded; fields around the records differ by a little
+_INTERVAL_S_MIN: Final = 0.1  # of a replay that is over at once
 
 Spread = dict[str, float | None]
+
+
+class Point(NamedTuple):
+    """An interval of the replay.
+
+    Attributes:
+        start_s, seconds: when it begins, from the first request on, and how long it is.
+        due, answered: requests/s that were due in it, and those of them that were answered.
+        p50_ms, p99_ms: their latency; None where it is endless, and where nothing wanted an answer.
+    """
+
+    start_s: float
+    seconds: float
+    due: float
+    answered: float
+    p50_ms: float | None
+    p99_ms: float | None
 
 
 def percentile(ordered: Sequence[float], share: float, endless: int = 0) -> float | None:
@@ -100,9 +119,28 @@ def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dic
             "request_bytes": sum(samples.request_bytes),
             "response_bytes": sum(samples.response_bytes),
         },
+        "fetched": _fetched(plan, samples, answered),
         "late_ms": _spread(samples.late_us[place] / 1000 for place in sent),
         **_measured(plan, samples, range(len(plan.sends))),
         "apis": _apis(plan, samples),
+    }
+
+
+def _fetched(plan: Plan, samples: Samples, answered: Sequence[int]) -> dict[str, int]:
+    """Bytes of the answers to Fetches, now and when they were recorded.
+
+    They differ where the target's batches do: a broker answers with one whole batch, however few bytes are asked for.
+    """
+    pairs = [
+        (samples.response_bytes[place], max(plan.sends[place].request.response_bytes, 0))
+        for place in answered
+        if samples.sent_as[place] == plan.sends[place].request.api_key == FETCH
+    ]
+    return {
+        "answers": len(pairs),
+        "larger_than_recorded": sum(now > _LARGER * then for now, then in pairs),
+        "bytes": sum(now for now, _ in pairs),
+        "recorded_bytes": sum(then for _, then in pairs),
     }
 
 
@@ -130,6 +168,8 @@ def _measured(plan: Plan, samples: Samples, places: Sequence[int]) -> dict[str, 
     return {
         "latency_ms": _spread((latency[place] / 1000 for place in answered), endless),
         "throttle_ms": _throttled([samples.throttle_ms[place] for place in answered]),
+        "request_bytes": sum(samples.request_bytes[place] for place in answered),
+        "response_bytes": sum(samples.response_bytes[place] for place in answered),
         "recorded": _recorded(plan, answered),
     }
 
@@ -151,29 +191,26 @@ def _recorded(plan: Plan, places: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def series(plan: Plan, samples: Samples) -> list[tuple[float, float, float, float | None, float | None]]:
-    """By time: second; requests/s due, and of those answered; their p50 and p99 latency in ms.
-
-    A latency is None where it is endless, and where nothing wanted an answer.
-    """
-    width_us = max(1_000_000, -(-int(plan.seconds * 1e6) // _POINTS_MAX))
-    due: Counter[int] = Counter()
-    endless: Counter[int] = Counter()
-    found: dict[int, list[float]] = {}
+def series(plan: Plan, samples: Samples) -> list[Point]:
+    """The replay in intervals of one length, a second or more; the last one ends with the last request."""
+    count = min(max(int(plan.seconds), 1), _POINTS_MAX)
+    seconds = max(plan.seconds / count, _INTERVAL_S_MIN)
+    due = [0] * count
+    endless = [0] * count
+    found: list[list[float]] = [[] for _ in range(count)]
     for place, planned in enumerate(plan.sends):
-        bucket = planned.due_us // width_us
-        due[bucket] += 1
+        interval = min(int(planned.due_us / 1e6 / seconds), count - 1)
+        due[interval] += 1
         latency_us = samples.latency_us[place]
-        endless[bucket] += samples.endless(place)
+        endless[interval] += samples.endless(place)
         if latency_us >= 0:
-            found.setdefault(bucket, []).append(latency_us / 1000)
-    rows = []
-    for bucket in sorted(due):
-        times = sorted(found.get(bucket, []))
+            found[interval].append(latency_us / 1000)
+    points = []
+    for interval, latencies in enumerate(found):
+        latencies.sort()
         middle = tail = None
-        if times or endless[bucket]:
-            middle, tail = (percentile(times, share, endless[bucket]) for share in (0.5, 0.99))
-        start = bucket * width_us / 1e6
-        seconds = min(width_us / 1e6, max(plan.seconds - start, 0.1))  # the last one is cut short
-        rows.append((start, due[bucket] / seconds, len(times) / seconds, middle, tail))
-    return rows
+        if latencies or endless[interval]:
+            middle, tail = (percentile(latencies, share, endless[interval]) for share in (0.5, 0.99))
+        rates = (due[interval] / seconds, len(latencies) / seconds)
+        points.append(Point(interval * seconds, seconds, *rates, middle, tail))
+    return points

@@ -1,35 +1,33 @@
-"""A replay's result as one self-contained HTML page: figures, latency by API beside the recording, and two curves."""
+"""A replay's result as one self-contained HTML page: figures, latency and bytes by API, and pictures."""
 
 import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-__all__ = ["page", "shown"]
+__all__ = ["fetched_more", "page", "shown"]
 
-_WIDTH: Final = 860
-_HEIGHT: Final = 180
+_MORE: Final = 1.1  # times the recorded bytes: fields around the records differ by a little
 _STYLE: Final = (
     "body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#222;"
     "background:#fff}h2{margin-top:2em}table{border-collapse:collapse;margin:1em 0}"
     "td,th{padding:.2em .8em;border-bottom:1px solid #ddd;text-align:right;font-variant-numeric:tabular-nums}"
     "td:first-child,th:first-child{text-align:left}.then td{color:#777;padding-left:.8em}"
-    ".then td:first-child{padding-left:2em}svg{width:100%;font:12px system-ui,sans-serif}figure{margin:1.5em 0}"
-    "line{stroke:#e5e5e5}text{fill:#666}path{fill:none;stroke-width:1.5}"
+    ".then td:first-child{padding-left:2em}figure{margin:1.5em 0}"
+    "svg{width:100%;height:auto;font:12px system-ui,sans-serif}"
+    "line{stroke:#e5e5e5}text{fill:#666}path{fill:none;stroke-width:1.5;stroke-linecap:round}"
     "path.a{stroke:#0a58ca}path.b{stroke:#c2410c}span.a{color:#0a58ca}span.b{color:#c2410c}small{color:#666}"
 )
 _COLUMNS: Final = ("p50", "p90", "p99", "p99.9", "max")
 _NOTE: Final = (
-    "Percentiles are over all requests that wanted an answer; what never came is longer than any, and a curve has a "
-    "gap there. Recorded is the broker's own time; a latency counts the way and its own lateness too."
+    "Percentiles are over all requests that wanted an answer. An answer that never came counts as longer than any, and "
+    "a curve has a gap there. Recorded is the broker's own time; a latency also has the time on the way, and how late "
+    "the replay was itself."
 )
 
-Series = Sequence[tuple[float, float, float, float | None, float | None]]
 
-
-def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> str:
-    """Write the page."""
+def page(title: str, target: str, result: Mapping[str, Any], pictures: Sequence[str]) -> str:
+    """Write the page; pictures are HTML figures."""
     planned, requests, achieved = result["planned"], result["requests"], result["achieved"]
-    recorded = result["recorded"]
     figures = [
         ("requests planned", planned["requests"]),
         ("sent / answered", f"{requests['sent']:,} / {requests['answered']:,}"),
@@ -39,8 +37,6 @@ def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> 
         ),
         ("connections", planned["connections"]),
         ("seconds / speed", f"{planned['seconds']:g} / × {result['speed']:g}"),
-        ("bytes sent / received", f"{achieved['request_bytes']:,} / {achieved['response_bytes']:,}"),
-        ("recorded of those answered", f"{recorded['request_bytes']:,} / {recorded['response_bytes']:,}"),
         (
             "lost with a connection / unanswered",
             f"{requests['lost_with_connection']:,} / {requests['unanswered']:,}",
@@ -63,9 +59,11 @@ def page(title: str, target: str, result: Mapping[str, Any], series: Series) -> 
         _latencies(result),
         "<h2>Throttle time, ms</h2>",
         _throttles(result),
+        "<h2>Bytes</h2>",
+        _bytes(result),
+        f"<p>{html.escape(more)}</p>" if (more := fetched_more(result)) else "",
         "<h2>Over time</h2>",
-        _curves("Requests/s", ("due", "answered"), [(row[0], row[1], row[2]) for row in series]),
-        _curves("Latency, ms", ("p50", "p99"), [(row[0], row[3], row[4]) for row in series]),
+        *pictures,
         f"<p><small>{_NOTE}</small></p>",
     ]
     return (
@@ -115,34 +113,29 @@ def _throttles(result: Mapping[str, Any]) -> str:
     return f"<table>{_head()}{''.join(rows)}</table>"
 
 
-def _curves(
-    title: str, names: tuple[str, str], points: Sequence[tuple[float, float | None, float | None]]
-) -> str:
-    """Two curves over time, with axes and a legend, and gaps for None; nothing where there are no two points."""
-    if len(points) < 2:
+def _bytes(result: Mapping[str, Any]) -> str:
+    """Bytes of the requests that were answered, and of their answers."""
+    rows = ["<tr><th></th><th>requests</th><th>sent</th><th>received</th></tr>"]
+    for name, found in (("all", result), *result["apis"].items()):
+        then = found["recorded"]
+        count = result["requests"]["answered"] if name == "all" else found["answered"]
+        rows.append(
+            f"<tr><td>{html.escape(name)}</td><td>{count:,}</td><td>{found['request_bytes']:,}</td>"
+            f"<td>{found['response_bytes']:,}</td></tr>"
+            f'<tr class="then"><td>recorded</td><td></td><td>{then["request_bytes"]:,}</td>'
+            f"<td>{then['response_bytes']:,}</td></tr>"
+        )
+    return f"<table>{''.join(rows)}</table>"
+
+
+def fetched_more(result: Mapping[str, Any]) -> str:
+    """A sentence where Fetches brought clearly more bytes than were recorded; "" where not."""
+    found = result["fetched"]
+    if found["bytes"] <= _MORE * found["recorded_bytes"]:
         return ""
-    last = points[-1][0] or 1.0
-    top = max((value for row in points for value in row[1:] if value is not None), default=0.0) or 1.0
-
-    def path(column: int) -> str:
-        steps = []
-        pen = "M"
-        for row in points:
-            value = row[column]
-            if value is not None:
-                steps.append(f"{pen}{row[0] / last * _WIDTH:.1f},{_HEIGHT * (1 - value / top):.1f}")
-            pen = "M" if value is None else "L"
-        return " ".join(steps)
-
-    marks = []
-    for share in (0.0, 0.5, 1.0):
-        x, y = share * _WIDTH, _HEIGHT * (1 - share)
-        marks.append(f'<line x1="0" x2="{_WIDTH}" y1="{y:g}" y2="{y:g}"/>')
-        marks.append(f'<text x="-8" y="{y + 4:g}" text-anchor="end">{share * top:.3g}</text>')
-        marks.append(f'<text x="{x:g}" y="{_HEIGHT + 20}" text-anchor="middle">{share * last:.3g} s</text>')
-    legend = f'<span class="a">━</span> {names[0]} &nbsp; <span class="b">━</span> {names[1]}'
     return (
-        f"<figure><figcaption>{html.escape(title)}: {legend}</figcaption>"
-        f'<svg viewBox="-60 -10 {_WIDTH + 90} {_HEIGHT + 40}" role="img" aria-label="{html.escape(title)}">'
-        f'{"".join(marks)}<path class="a" d="{path(1)}"/><path class="b" d="{path(2)}"/></svg></figure>'
+        f"Fetches brought {found['bytes']:,} bytes, and {found['recorded_bytes']:,} when they were recorded: "
+        f"{found['larger_than_recorded']:,} of {found['answers']:,} answers were larger. A broker answers with at "
+        "least one whole batch, and the target's batches are larger than what these Fetches brought. Topics that "
+        "--create makes have small batches."
     )

@@ -104,9 +104,31 @@ def test_every_request_arrives_and_is_answered(kafka: Cluster, tmp_path: Path) -
     # Each Fetch finds as many bytes as it brought, in an answer with a few fields around them.
     assert found["apis"]["Fetch"]["answered"] == 30
     assert 30 * 5000 < found["achieved"]["response_bytes"] < 30 * 5000 + 120 * 2000
+    assert found["fetched"]["larger_than_recorded"] == 0
     assert found["achieved"]["request_bytes"] > 60 * 5000
     filled = PARTITIONS * (1 + -(-(5000 - BATCH_BYTES_MIN) // 1024))
     assert len(values(kafka.bootstrap(), topic, 60 * RECORDS + filled)) == 60 * RECORDS + filled
+
+
+def test_batches_that_are_larger_than_recorded_fetches_are_said(
+    kafka: Cluster, tmp_path: Path, create_topic: CreateTopic, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A broker gives at least one whole batch: here of 10 kB, where 5 kB were fetched when it was recorded."""
+    topic = create_topic(partitions=PARTITIONS)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap()})
+    for partition in range(PARTITIONS):
+        producer.produce(topic, bytes(10_000), partition=partition)
+    assert producer.flush(SECONDS_MAX) == 0
+    rows = [row(number, FETCH, 1 + number % 3, topic, response_bytes=5070) for number in range(30)]
+    capture = write(tmp_path / "capture-p-000001.parquet", rows)
+    code, found = replay(tmp_path, capture, kafka.bootstrap().split(",")[0], "--speed", "2")
+    assert (code, found["fetched"]["answers"], found["fetched"]["larger_than_recorded"]) == (0, 30, 30)
+    assert found["fetched"]["recorded_bytes"] == 30 * 5070
+    assert 30 * 10_000 < found["fetched"]["bytes"] < 30 * 10_300
+    assert (
+        "30 of 30 answers were larger. A broker answers with at least one whole batch"
+        in capsys.readouterr().out
+    )
 
 
 def test_quotas_throttle_a_replay(kafka: Cluster, tmp_path: Path, create_topic: CreateTopic) -> None:

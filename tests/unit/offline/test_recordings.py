@@ -62,7 +62,7 @@ class Tried:
 
     def peaks(self, default: int, levels: Sequence[Mapping[Client, int]]) -> list[float]:
         return [
-            float(sum(blocks[given.get(name, default)] for name, blocks in self._blocks.items()).max())  # type: ignore[union-attr]  # no recording is empty
+            float(sum(blocks[given.get(name, default)] for name, blocks in self._blocks.items()).max())
             for given in levels
         ]
 

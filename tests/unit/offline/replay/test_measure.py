@@ -1,9 +1,11 @@
 """Sums of what became of requests, and the page that shows them."""
 
 import json
+import re
 
-from offline.replay.measure import result, series
-from offline.replay.report import page
+from offline.replay.measure import Point, result, series
+from offline.replay.pictures import pictures
+from offline.replay.report import fetched_more, page
 from offline.replay.samples import (
     DROPPED,
     LEFT_OUT,
@@ -77,20 +79,72 @@ def test_every_request_is_counted_once() -> None:
     json.dumps(found)
 
 
-def test_time_series_goes_by_seconds() -> None:
+def test_time_series_has_intervals_of_one_length_and_ends_with_the_last_request() -> None:
+    third = 3.5 / 3
     assert series(*measured()) == [
-        (0.0, 2, 2, 1.0, 2.0),
-        (1.0, 2, 2, 3.0, 4.0),
-        (2.0, 2, 0, None, None),
-        (3.0, 2 / 0.5, 0, None, None),  # which ends with the last request, at 3.5 s
+        Point(0.0, third, 3 / third, 3 / third, 2.0, 3.0),  # 0, 0.5 and 1 s
+        Point(third, third, 2 / third, 1 / third, 4.0, None),
+        Point(2 * third, third, 3 / third, 0, None, None),
     ]
+
+
+def test_a_request_at_the_very_end_is_no_interval_of_its_own() -> None:
+    """It would be one of no length, and its rate anything."""
+    planned = plan([recorded(seq=seq, mono_us=seq * 100_000) for seq in range(31)], 1.0)
+    assert [round(point.due) for point in series(planned, Samples(31))] == [10, 10, 11]
+
+
+def test_the_axes_reach_around_every_value_and_write_it_out() -> None:
+    """A label as 1.23e+04 was longer than the space beside the axis, and cut off."""
+    points = [Point(0.0, 400.0, 12_345.0, 12_000.0, 1.0, 2.0), Point(400.0, 400.0, 9000.0, 9000.0, 1.0, 2.0)]
+    requests, latency = pictures(points)
+    assert re.findall(r'text-anchor="end">([^<]*)<', requests) == ["0", "5,000", "10,000", "15,000"]
+    assert 'viewBox="-64 ' in requests  # 16 and 8 for each of the six characters of 15,000
+    assert re.findall(r'text-anchor="middle">([^<]*)<', latency) == ["0 min", "5 min", "10 min"]
+    heights = [float(y) for y in re.findall(r"[ML][0-9.]+,([0-9.]+)", requests + latency)]
+    assert len(heights) == 8
+    assert all(0 <= y <= 180 for y in heights)
+    assert pictures(points[:1]) == []
+
+
+def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
+    values = (1.0, None, 2.0, 2.0)
+    requests, latency = pictures(
+        [Point(float(at), 1.0, 4, 4, value, value) for at, value in enumerate(values)]
+    )
+    assert latency.count('d="M107.5,90.0h.1 M537.5,0.0 L752.5,0.0"') == 2  # a dot, a gap, a line; p50 and p99
+    assert requests.count("M") == 2
+
+
+def test_fetches_that_brought_more_than_was_recorded_are_said() -> None:
+    rows = [recorded(seq=seq, api_key=FETCH, response_bytes=1000) for seq in range(3)]
+    planned = plan([*rows, recorded(seq=3, api_key=METADATA, response_bytes=10)], 1.0)
+    samples = Samples(4)
+    for place, size in enumerate((1050, 4000, 1050, 9000)):
+        samples.latency_us[place], samples.response_bytes[place] = 1000, size
+        samples.sent_as[place] = FETCH if place < 3 else METADATA
+    found = result(planned, samples, 1.0, LeftOut())
+    assert found["fetched"] == {
+        "answers": 3,
+        "larger_than_recorded": 1,
+        "bytes": 6100,
+        "recorded_bytes": 3000,
+    }
+    assert fetched_more(found).startswith(
+        "Fetches brought 6,100 bytes, and 3,000 when they were recorded: 1 of 3 answers were larger. A broker answers "
+    )
+    assert "Fetches brought 6,100 bytes" in page("x", "h:1", found, [])
+    samples.response_bytes[1] = 1050
+    assert fetched_more(result(planned, samples, 1.0, LeftOut())) == ""
 
 
 def test_page_stands_alone_and_escapes() -> None:
     planned, samples = measured()
-    text = page("Replay of <x>", "h:1", result(planned, samples, 2.0, LeftOut()), series(planned, samples))
+    drawn = pictures(series(planned, samples))
+    text = page("Replay of <x>", "h:1", result(planned, samples, 2.0, LeftOut()), drawn)
     assert "Replay of &lt;x&gt;" in text
-    assert "http" not in text.replace("http-equiv", "")
+    for outside in ("<script", "<link", "src=", "@import", "url(http"):
+        assert outside not in text
     assert text.count("<svg") == 2
 
 
@@ -102,7 +156,7 @@ def test_nothing_answered_is_a_result_too() -> None:
     found = result(planned, samples, 1.0, LeftOut())
     assert found["requests"]["unanswered"] == 8
     assert set(found["latency_ms"].values()) == {None}
-    assert "<td>no answer</td>" in page("x", "h:1", found, series(planned, samples))
+    assert "<td>no answer</td>" in page("x", "h:1", found, [])
 
 
 def test_nothing_reached_has_no_latency() -> None:
@@ -120,7 +174,7 @@ def test_target_that_stalls_shows_in_the_tail() -> None:
         samples.sent_as[place] = PRODUCE
     found = result(planned, samples, 1.0, LeftOut())
     assert set(found["latency_ms"].values()) == {None}
-    assert series(planned, samples)[0][3:] == (None, None)
+    assert series(planned, samples)[0][4:] == (None, None)
     samples.latency_us[20] = NEVER_SENT
     assert result(planned, samples, 1.0, LeftOut())["requests"]["sent"] == 199
 
@@ -148,12 +202,3 @@ def test_apis_are_named_by_what_was_sent() -> None:
     for place in range(2):
         samples.latency_us[place], samples.sent_as[place] = 1000, METADATA
     assert list(result(planned, samples, 1.0, LeftOut())["apis"]) == ["JoinGroup (as Metadata)", "Metadata"]
-
-
-def test_curve_has_a_gap_where_nothing_is_known() -> None:
-    planned, samples = measured()
-    rows = [(0.0, 1.0, 1.0, 1.0, 2.0), (1.0, 1.0, 0.0, None, None), (2.0, 1.0, 1.0, 1.0, 2.0)]
-    text = page("x", "h:1", result(planned, samples, 1.0, LeftOut()), rows)
-    # Two pieces of one point each, for p50 and for p99.
-    assert text.count('d="M0.0,90.0 M860.0,90.0"') == 1
-    assert text.count('d="M0.0,0.0 M860.0,0.0"') == 1
