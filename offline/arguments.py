@@ -27,6 +27,9 @@ def spark_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="bars; by default on a terminal"
     )
+    group.add_argument(
+        "--verbose", action="store_true", help="also show what Java and Spark log, not only errors"
+    )
 
 
 def _work_arguments(parser: argparse.ArgumentParser) -> None:

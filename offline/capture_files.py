@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from offline.errors import InputError, reason
 from offline.layout import layout_problem
-from offline.places import place
+from offline.places import place, require
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX
 
 __all__ = ["Looked", "files_of", "look"]
@@ -37,10 +37,8 @@ def files_of(inputs: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for name in inputs:
+        info = require(name)
         system, path = place(name)
-        info = system.get_file_info(path)
-        if info.type == arrow_fs.FileType.NotFound:
-            raise InputError(f"{name} is not there")
         if info.type == arrow_fs.FileType.File:
             found.append(name)
             continue

@@ -81,35 +81,44 @@ def _add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 def _run_stages(options: argparse.Namespace) -> int:
     try:
+        from offline import preflight
         from offline.progress import shown
         from offline.session import spark_session
         from offline.store import Store
     except ImportError as error:
         raise _not_installed(error) from error
+    names = list(_STAGES)[:5] if options.stage == "run" else [options.stage]
+    # What is wrong with arguments and directories is told at once: Spark takes ten seconds to start.
+    if names[0] == "ingest":
+        preflight.check_captures(options.input or (), options.kafka, options.topic)
+    else:
+        preflight.check_stages(options.stage, _source(options))
+    preflight.check_output(options.output or _source(options))
+    works = {name: _WORK[name](options) for name in names}
     logging.getLogger("py4j").setLevel(logging.ERROR)
     spark_options = _spark_options(options)
     with spark_session(spark_options) as spark:
-        names = list(_STAGES)[:5] if options.stage == "run" else [options.stage]
-        for name in names:
-            source, store = _stores(spark, options, Store)
+        for name, work in works.items():
+            source, store = Store(spark, _source(options)), Store(spark, options.output or _source(options))
             begun_s = time.monotonic()
             with shown(spark.sparkContext, name, wanted=spark_options.progress):
-                said = _WORK[name](spark, options, source, store)
+                said = work(spark, source, store)
             for line in said:
                 print(f"{name}: {line}")
             print(f"{name}: done in {time.monotonic() - begun_s:.1f} s", flush=True)
     return 0
 
 
-def _stores(spark: "SparkSession", options: argparse.Namespace, kind: "type[Store]") -> "tuple[Store, Store]":
-    reads_captures = options.stage in ("ingest", "run")
-    source = options.output if reads_captures else (options.input or [options.output])[0]
-    if not reads_captures and len(options.input or ()) > 1:
-        raise InputError("one work directory at a time: --input DIR")
-    return kind(spark, source), kind(spark, options.output or source)
+def _source(options: argparse.Namespace) -> str:
+    """The work directory that a stage reads: of captures it is the one that they are brought to."""
+    directories = [] if options.stage in ("ingest", "run") else options.input or []
+    found: str = (directories or [options.output])[0]
+    if not found:
+        raise InputError("say where the previous stages are: --input DIR")
+    return found
 
 
-def _ingest(spark: "SparkSession", options: argparse.Namespace, _: "Store", store: "Store") -> list[str]:
+def _ingest(options: argparse.Namespace) -> "Work":
     from offline.jobs import ingest
 
     wanted = IngestOptions(
@@ -120,20 +129,16 @@ def _ingest(spark: "SparkSession", options: argparse.Namespace, _: "Store", stor
         lenient=options.lenient,
         exclude=options.exclude,
     )
-    if bool(wanted.inputs) == bool(wanted.kafka) or bool(wanted.kafka) != bool(wanted.topic):
-        raise InputError("say what to read: --input CAPTURE ..., or --kafka HOST:PORT with --topic TOPIC")
-    return ingest.run(spark, wanted, store)
+    return lambda spark, _, store: ingest.run(spark, wanted, store)
 
 
-def _demand(spark: "SparkSession", _: argparse.Namespace, source: "Store", store: "Store") -> list[str]:
+def _demand(options: argparse.Namespace) -> "Work":  # noqa: ARG001 - every stage is called alike
     from offline.jobs import demand
 
-    return demand.run(spark, source, store)
+    return demand.run
 
 
-def _backtest(
-    spark: "SparkSession", options: argparse.Namespace, source: "Store", store: "Store"
-) -> list[str]:
+def _backtest(options: argparse.Namespace) -> "Work":
     from offline.jobs import backtest
 
     engine = EngineOptions(
@@ -150,12 +155,10 @@ def _backtest(
         fetch=_rates(options.fetch_quotas, "--fetch-quotas"),
         heavy=max(options.heavy, getattr(options, "overrides", 0)),
     )
-    return backtest.run(spark, wanted, source, store)
+    return lambda spark, source, store: backtest.run(spark, wanted, source, store)
 
 
-def _recommend(
-    spark: "SparkSession", options: argparse.Namespace, source: "Store", store: "Store"
-) -> list[str]:
+def _recommend(options: argparse.Namespace) -> "Work":
     from offline.jobs import recommend
 
     goal = Goal(
@@ -169,13 +172,13 @@ def _recommend(
         replication_factor=options.replication_factor,
         sample=options.sample,
     )
-    return recommend.run(spark, goal, source, store)
+    return lambda spark, source, store: recommend.run(spark, goal, source, store)
 
 
-def _report(spark: "SparkSession", _: argparse.Namespace, source: "Store", store: "Store") -> list[str]:
+def _report(options: argparse.Namespace) -> "Work":  # noqa: ARG001 - every stage is called alike
     from offline.jobs import report
 
-    return report.run(spark, source, store)
+    return report.run
 
 
 def _apply(options: argparse.Namespace) -> int:
@@ -202,8 +205,8 @@ def _not_installed(error: ImportError) -> SetupError:
     return SetupError(f"{error.name} is not installed: Sluice's extra `offline` brings it")
 
 
-Work = Callable[["SparkSession", argparse.Namespace, "Store", "Store"], list[str]]
-_WORK: Final[dict[str, Work]] = {
+Work = Callable[["SparkSession", "Store", "Store"], list[str]]
+_WORK: Final[dict[str, Callable[[argparse.Namespace], Work]]] = {
     "ingest": _ingest,
     "demand": _demand,
     "backtest": _backtest,
@@ -220,6 +223,7 @@ def _spark_options(options: argparse.Namespace) -> SparkOptions:
         local_directory=options.spill,
         jars=options.jars,
         progress=sys.stderr.isatty() if options.progress is None else options.progress,
+        verbose=options.verbose,
     )
 
 

@@ -24,6 +24,7 @@ class SparkOptions:
         local_directory: where shuffles spill; "" = the system's own.
         jars: directory with jars for Spark's Kafka source; "" = none.
         progress: whether to show bars.
+        verbose: whether to show what Java and Spark say beside errors.
     """
 
     master: str = "local[*]"
@@ -32,6 +33,7 @@ class SparkOptions:
     local_directory: str = ""
     jars: str = ""
     progress: bool = False
+    verbose: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

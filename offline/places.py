@@ -3,6 +3,8 @@
 Spark has file systems of Hadoop's; these are pyarrow's. What Spark calls s3a:// is s3:// here.
 """
 
+import difflib
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -11,7 +13,7 @@ import pyarrow.fs as arrow_fs
 from offline import lineage
 from offline.errors import InputError, reason
 
-__all__ = ["MARK", "finished_text", "place"]
+__all__ = ["MARK", "finished_text", "place", "require"]
 
 MARK: Final = "_SUCCESS"  # in the directory of a stage that is there as a whole
 
@@ -31,6 +33,24 @@ def place(name: str) -> tuple[arrow_fs.FileSystem, str]:
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{name} cannot be reached: {reason(error)}") from error
     return found
+
+
+def require(name: str) -> arrow_fs.FileInfo:
+    """See that a path is there; what it is.
+
+    Raises:
+        InputError: it is not; names a local one beside it that is called nearly the same.
+    """
+    system, path = place(name)
+    info = system.get_file_info(path)
+    if info.type != arrow_fs.FileType.NotFound:
+        return info
+    guess = ""
+    parent = Path(path).parent
+    if isinstance(system, arrow_fs.LocalFileSystem) and parent.is_dir():
+        near = difflib.get_close_matches(Path(path).name, [entry.name for entry in parent.iterdir()], n=1)
+        guess = f"; did you mean {parent / near[0]}?" if near else ""
+    raise InputError(f"{name} is not there{guess}")
 
 
 def finished_text(work: str, stage: str, name: str) -> str:

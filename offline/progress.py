@@ -36,7 +36,7 @@ def shown(context: SparkContext, stage: str, *, wanted: bool) -> Iterator[None]:
 def _watch(context: SparkContext, stage: str, done: threading.Event) -> None:
     tracker = context.statusTracker()
     tasks: dict[int, tuple[int, int]] = {}  # by Spark stage: finished, altogether
-    with tqdm(desc=stage, unit="task", leave=True, dynamic_ncols=True) as bar:
+    with tqdm(desc=stage, unit="task", leave=False, dynamic_ncols=True) as bar:
         while not done.wait(_EVERY_SECONDS):
             for number in tracker.getActiveStageIds():
                 info = tracker.getStageInfo(number)

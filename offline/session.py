@@ -1,5 +1,6 @@
 """The only SparkSession: the running interpreter, loopback, and quiet.
 
+Of what Java and Spark print only errors are shown, unless `verbose` asks for all of it.
 PySpark would take whatever `python3` is on the PATH for its workers, and another one has other packages. In local mode
 nothing listens outside of this machine. On a cluster our packages are sent along, so its workers need only
 pyarrow, numpy and numba.
@@ -11,13 +12,14 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from offline.errors import SetupError, reason
+from offline.noise import without_noise
 from offline.options import SparkOptions
 
 __all__ = ["cores", "spark_session"]
@@ -42,7 +44,8 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     for key, value in _settings(options, local=local).items():
         builder = builder.config(key, value)
     try:
-        spark = builder.getOrCreate()
+        with nullcontext() if options.verbose else without_noise():
+            spark = builder.getOrCreate()
     except Exception as error:
         raise SetupError(f"Spark does not start with master {options.master}: {reason(error)}") from error
     with tempfile.TemporaryDirectory(prefix="sluice-offline-") as directory:
@@ -65,7 +68,6 @@ def _settings(options: SparkOptions, *, local: bool) -> dict[str, str]:
     log4j = (Path(__file__).parent / "log4j2.properties").as_uri()
     found = {
         "spark.driver.memory": options.driver_memory,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={log4j}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -74,8 +76,10 @@ def _settings(options: SparkOptions, *, local: bool) -> dict[str, str]:
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "ERROR",
+        "spark.log.level": "WARN" if options.verbose else "ERROR",
     }
+    if not options.verbose:
+        found["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={log4j}"
     if local:
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if options.partitions:

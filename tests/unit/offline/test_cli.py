@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from offline import session
 from offline.cli import main
+from offline.lineage import mark
 
 
 def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -16,25 +18,87 @@ def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return error
 
 
+@pytest.fixture
+def ingested(tmp_path: Path) -> str:
+    """A work directory whose stage ingest looks finished."""
+    work = tmp_path / "work"
+    (work / "ingest").mkdir(parents=True)
+    (work / "ingest" / "_SUCCESS").write_text(mark("ingest", {}))
+    return str(work)
+
+
 def test_a_missing_java_is_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ingested: str
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    said = failed(capsys, "demand", "--input", str(tmp_path))
+    said = failed(capsys, "demand", "--input", ingested)
     assert "java is not on the PATH and JAVA_HOME is not set" in said
 
 
 def test_a_java_home_without_java_is_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, ingested: str
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    assert f"JAVA_HOME is {tmp_path}" in failed(capsys, "demand", "--input", str(tmp_path))
+    assert f"JAVA_HOME is {tmp_path}" in failed(capsys, "demand", "--input", ingested)
 
 
 def test_jars_that_are_not_there_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    said = failed(capsys, "ingest", "--output", str(tmp_path), "--kafka", "x:1", "--jars", str(tmp_path))
+    topic = ("--kafka", "x:1", "--topic", "t")
+    said = failed(capsys, "ingest", "--output", str(tmp_path), *topic, "--jars", str(tmp_path))
     assert "has no jars: `make spark-jars` brings them" in said
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever starts Spark fails."""
+
+    def start(_: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(session, "spark_session", start)
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "--input", "captur", "--output", "new"], "captur is not there; did you mean capture?"),
+        (
+            ["ingest", "--input", "work", "--output", "new"],
+            "no capture in work: no file is named capture-*.parquet",
+        ),
+        (["ingest", "--input", "zzz", "--output", "new"], "zzz is not there\n"),
+        (
+            ["ingest", "--output", "new", "--kafka", "h:1"],
+            "say what to read: --input CAPTURE ..., or --kafka",
+        ),
+        (["run", "--input", "capture", "--output", "file/w"], "--output file/w: "),
+        (["run", "--input", "capture", "--output", "new", "--fetch-quotas", "1M,fast"], "--fetch-quotas"),
+        (["demand"], "say where the previous stages are: --input DIR"),
+        (["demand", "--input", "wrk"], "wrk is not there; did you mean work?"),
+        (
+            ["backtest", "--input", "work"],
+            "work has no finished stage demand: run `sluice-offline demand` first",
+        ),
+        (["demand", "--input", "work", "--output", "file"], "file is a file, not a directory"),
+    ],
+)
+def test_mistyped_input_is_told_before_spark_starts(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    ingested: str,
+    arguments: list[str],
+    said: str,
+) -> None:
+    assert ingested == str(tmp_path / "work")
+    (tmp_path / "capture").mkdir()
+    (tmp_path / "capture" / "capture-p-1.parquet").write_bytes(b"")
+    (tmp_path / "file").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert said in failed(capsys, *arguments)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(

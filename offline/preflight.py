@@ -1,0 +1,61 @@
+"""What can be told before Spark starts: a mistyped input, a stage that was not run, an output that cannot be written.
+
+Spark takes ten seconds to start. These checks read names and marks, and no capture; the stages make their own again.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from offline.capture_files import files_of
+from offline.errors import InputError
+from offline.places import MARK, finished_text, require
+
+__all__ = ["check_captures", "check_output", "check_stages"]
+
+_READ_BY: Final = {
+    "demand": ("ingest",),
+    "backtest": ("ingest", "demand"),
+    "recommend": ("ingest", "demand", "backtest"),
+    "report": ("ingest", "demand", "backtest", "recommend"),
+}
+
+
+def check_captures(inputs: Sequence[str], kafka: str, topic: str) -> None:
+    """See that captures are named in one way, and that there are some.
+
+    Raises:
+        InputError: with what is wrong.
+    """
+    if bool(inputs) == bool(kafka) or bool(kafka) != bool(topic):
+        raise InputError("say what to read: --input CAPTURE ..., or --kafka HOST:PORT with --topic TOPIC")
+    if inputs:
+        files_of(inputs)
+
+
+def check_stages(stage: str, work: str) -> None:
+    """See that the stages that this one reads are finished in a work directory.
+
+    Raises:
+        InputError: one is not, or was made from what is no longer there; or there is no such directory.
+    """
+    require(work)
+    for before in _READ_BY[stage]:
+        finished_text(work, before, MARK)
+
+
+def check_output(work: str) -> None:
+    """See that a local work directory can be made or written to.
+
+    Raises:
+        InputError: it cannot.
+    """
+    if "://" in work:
+        return
+    path = Path(work).absolute()
+    there = next(parent for parent in (path, *path.parents) if parent.exists())
+    if not there.is_dir():
+        raise InputError(f"--output {work}: {there} is a file, not a directory")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise InputError(f"--output {work}: {there} cannot be written to")

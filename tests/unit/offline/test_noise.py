@@ -1,0 +1,26 @@
+"""What the JVM prints while it starts: noise is left out, errors pass, and all is as before afterwards."""
+
+import subprocess
+import sys
+
+import pytest
+
+from offline.noise import without_noise
+
+_JVM = """
+import sys
+sys.stderr.write("WARNING: Using incubator modules: jdk.incubator.vector\\n")
+sys.stderr.write('Setting default log level to "WARN".\\n')
+sys.stderr.write("12:00:00 ERROR SparkContext: no disk\\n")
+"""
+
+
+def test_noise_is_left_out_and_errors_pass(capfd: pytest.CaptureFixture[str]) -> None:
+    with without_noise():
+        subprocess.run([sys.executable, "-c", _JVM], check=True, timeout=60)
+    print("WARNING: our own", file=sys.stderr)
+    sys.stderr.flush()
+    said = ""
+    while "no disk" not in said:  # another thread copies it
+        said += capfd.readouterr().err
+    assert sorted(said.splitlines()) == ["12:00:00 ERROR SparkContext: no disk", "WARNING: our own"]
