@@ -153,6 +153,7 @@ def _backtest(options: argparse.Namespace) -> "Work":
         candidates=options.candidates,
         produce=_rates(options.produce_quotas, "--produce-quotas"),
         fetch=_rates(options.fetch_quotas, "--fetch-quotas"),
+        headroom=getattr(options, "headroom", Goal().headroom),
         heavy=max(options.heavy, getattr(options, "overrides", 0)),
     )
     return lambda spark, source, store: backtest.run(spark, wanted, source, store)

@@ -64,6 +64,7 @@ class BacktestOptions:
         engine: the policy and its constants; `scope` says whether brokers count by themselves.
         candidates: how many quotas to try in each direction, where none are named.
         produce, fetch: quotas in bytes/s to try instead.
+        headroom: that the largest of them is to leave above what any client asks for.
         heavy: so many entities have a load of their own, so that each can get an override.
     """
 
@@ -71,6 +72,7 @@ class BacktestOptions:
     candidates: int = 20
     produce: tuple[float, ...] = ()
     fetch: tuple[float, ...] = ()
+    headroom: float = 1.1
     heavy: int = 10
 
 

@@ -63,7 +63,7 @@ class Override:
 
     Attributes:
         index: of the candidate.
-        need: of the candidate that it needs, with room; as many as there are: more than any.
+        need: of the candidate that it needs, with headroom; as many as there are: more than any.
         bound: `need`, or what keeps it below that: `capacity` or `ladder`.
     """
 
@@ -87,7 +87,7 @@ class Limits:
         allowed: how many of them may be throttled.
         throttled: clients that will be.
         wanted: the default without a capacity; above `default` where capacity forbids it.
-        beyond: how many of the counted clients need more than any candidate.
+        beyond: how many of the counted clients need more than any candidate, with headroom.
         peak: of the busiest broker, over ten seconds.
         fits: whether it is within the stated capacity.
         held: clients that would have got an override if the brokers could take anything above the default.
@@ -191,13 +191,13 @@ def _fits(load: float, capacity: float | None) -> bool:
 
 
 def _with_room(candidates: Sequence[float], index: int, headroom: float) -> int:
-    """The candidate that leaves the headroom above a need."""
+    """The candidate that leaves the headroom above a need; as many as there are: none does."""
     if index >= len(candidates):
         return index
-    for found in range(index, len(candidates)):
-        if candidates[found] >= candidates[index] * headroom - 1e-6:
-            return found
-    return len(candidates) - 1
+    least = candidates[index] * headroom - 1e-6
+    return next(
+        (place for place in range(index, len(candidates)) if candidates[place] >= least), len(candidates)
+    )
 
 
 def _outlier_above(candidates: Sequence[float], with_room: Mapping[Client, int]) -> int:

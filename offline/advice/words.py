@@ -177,7 +177,7 @@ def _why_override(
 
 def _more_than_tried(direction: str, clients: int) -> str:
     need = "needs" if clients == 1 else "need"
-    return f"{_clients(clients)} {need} more; try larger ones with --{direction}-quotas"
+    return f"{_clients(clients)} {need} more, with headroom; try larger ones with --{direction}-quotas"
 
 
 def _within(direction: str, goal: Goal, *, gateway: bool) -> str:

@@ -57,8 +57,8 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     rows = charged(requests, emptied=True)
     peaks = unthrottled(entities, source.read("demand/entities"), rows)
     plan = Plan(
-        produce=options.produce or _candidates(peaks, "produce", options.candidates),
-        fetch=options.fetch or _candidates(peaks, "fetch", options.candidates),
+        produce=options.produce or _candidates(peaks, "produce", options),
+        fetch=options.fetch or _candidates(peaks, "fetch", options),
         engine=options.engine,
         start_s=span["start_s"],
         seconds=span["seconds"],
@@ -87,10 +87,11 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     ]
 
 
-def _candidates(peaks: DataFrame, direction: str, count: int) -> tuple[float, ...]:
+def _candidates(peaks: DataFrame, direction: str, options: BacktestOptions) -> tuple[float, ...]:
     found = peaks.filter(F.col("direction") == direction).select("peak_1s", "peak_10s").toArrow()
-    seconds = found["peak_1s"].to_pylist()
-    return tuple(ladder(found["peak_10s"].to_pylist(), max(seconds, default=0.0), count, least=DEFAULT_MIN))
+    highest = max(found["peak_1s"].to_pylist(), default=0.0)
+    each = found["peak_10s"].to_pylist()
+    return tuple(ladder(each, highest, options.candidates, headroom=options.headroom, least=DEFAULT_MIN))
 
 
 def _ranked(source: Store, engine: EngineOptions) -> DataFrame:

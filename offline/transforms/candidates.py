@@ -12,7 +12,9 @@ _ROOM: Final = 1.1
 _RATE_MIN: Final = 1000.0
 
 
-def ladder(peaks: Sequence[float], highest: float, count: int, *, least: float = 0.0) -> list[float]:
+def ladder(
+    peaks: Sequence[float], highest: float, count: int, *, headroom: float = 1.0, least: float = 0.0
+) -> list[float]:
     """At most `count` candidates in bytes/s, ascending; the last is above everything that a client asks for.
 
     Where so few may be that not all quantiles find a place, they are taken evenly from the lowest to the highest.
@@ -20,6 +22,7 @@ def ladder(peaks: Sequence[float], highest: float, count: int, *, least: float =
     Args:
         peaks: each client's mean over the busiest ten seconds.
         highest: the most that any client asks for in one second.
+        headroom: there is a candidate that is enough for it, and the last one leaves this above that.
         least: the last candidate is no smaller.
 
     >>> ladder([1e6, 1.2e6, 1.5e6, 9e6], 12e6, 8)
@@ -32,7 +35,8 @@ def ladder(peaks: Sequence[float], highest: float, count: int, *, least: float =
     found = {
         rounded(_ROOM * ordered[max(0, math.ceil(quantile * len(ordered)) - 1)]) for quantile in _QUANTILES
     }
-    found.add(max(rounded(_ROOM * max(highest, ordered[-1])), least))
+    enough = max(rounded(_ROOM * max(highest, ordered[-1])), least)
+    found |= {enough, rounded(enough * max(headroom, 1.0))}
     if len(found) >= count:
         marks = sorted(found)
         return [marks[place * (len(marks) - 1) // (count - 1)] for place in range(count)]

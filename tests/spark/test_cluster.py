@@ -12,8 +12,7 @@ def test_executors_get_our_packages(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "offline", "ingest", "--master", "local-cluster[1,1,1024]"]
     command += ["--input", str(tmp_path / "capture"), "--output", str(tmp_path / "work"), "--partitions", "1"]
     command += ["--no-progress"]
-    done = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, check=False
-    )
-    assert done.returncode == 0, done.stdout
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stderr
     assert f"ingest: {requests:,} requests of 1 processes" in done.stdout
+    assert done.stderr == "", "what Java and Spark say beside errors is left out"

@@ -72,6 +72,11 @@ def test_ladder_reaches_the_highest_second_with_room() -> None:
     assert max(higher / lower for lower, higher in pairwise(found)) < 1.5
 
 
+def test_ladder_leaves_the_headroom_above_everything() -> None:
+    assert ladder([1e6], 2e6, 20, headroom=3.0)[-1] == 6.6e6  # 1.1 x 3 x 2
+    assert {1.1e6, 1.3e6} <= set(ladder([1e6], 1e6, 20, headroom=1.1))  # 1.1 x 1.1 = 1.21, rounded up
+
+
 def test_ladder_of_an_idle_cluster_reaches_one_large_request() -> None:
     assert ladder([20.0, 300.0], 600.0, 20, least=DEFAULT_MIN)[-1] == DEFAULT_MIN
 
@@ -152,7 +157,8 @@ def test_the_default_says_what_bound_it(bound: Bound, reason: str) -> None:
 def test_a_default_at_the_end_of_the_ladder_says_what_to_do() -> None:
     (default,) = said(limited("ladder", beyond=2), Goal())
     assert default.reason == (
-        "bound by the ladder: the largest quota tried, and 2 clients need more; try larger ones with --produce-quotas"
+        "bound by the ladder: the largest quota tried, and 2 clients need more, with headroom; try larger ones with "
+        "--produce-quotas"
     )
 
 
@@ -167,7 +173,9 @@ def test_a_default_that_capacity_bound_says_what_it_would_be() -> None:
     )
 
 
-_LADDER = "the largest quota tried, and 1 client needs more; try larger ones with --produce-quotas"
+_LADDER = (
+    "the largest quota tried, and 1 client needs more, with headroom; try larger ones with --produce-quotas"
+)
 
 
 @pytest.mark.parametrize(

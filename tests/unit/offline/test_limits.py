@@ -186,6 +186,9 @@ def test_headroom_takes_the_next_candidate() -> None:
     needs, loads = fleet(9, 4)
     found = limits(CANDIDATES, needs, loads, Goal(headroom=1.5, throttled_share=0.1), "produce")
     assert CANDIDATES[found.default] == 4e6
+    # 1.5 times the hog's 16 MB/s were not tried.
+    assert overrides(found) == [("hog", 16e6, "ladder")]
+    assert found.throttled == ()
 
 
 def test_without_outliers_there_is_no_override() -> None:

@@ -31,7 +31,7 @@ class Tried:
         ]
         held = max(1 / (1 - one.throttle_ms / 400) for one in recording.clients)  # told in each 400 ms
         highest = held * max(float(counted.max()) for counted in seconds.values())
-        self.candidates = ladder(peaks, highest, 20, least=DEFAULT_MIN)
+        self.candidates = ladder(peaks, highest, 20, headroom=Goal().headroom, least=DEFAULT_MIN)
         self.needs: list[Need] = []
         self._blocks: dict[Client, npt.NDArray[np.float64]] = {}
         for one in recording.clients:
