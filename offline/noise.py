@@ -16,6 +16,8 @@ __all__ = ["is_noise", "without_noise"]
 _STDERR: Final = 2
 _NOISE: Final = (
     b"WARNING: ",  # the JVM's own: incubator modules, restricted methods
+    b"NOTE: Picked up ",  # options from the environment, which each JVM repeats
+    b"Picked up ",
     b"Setting default log level to ",
     b"Setting Spark log level to ",
     b"To adjust logging level use ",

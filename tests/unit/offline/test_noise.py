@@ -10,6 +10,8 @@ from offline.noise import without_noise
 _JVM = """
 import sys
 sys.stderr.write("WARNING: Using incubator modules: jdk.incubator.vector\\n")
+sys.stderr.write("NOTE: Picked up JDK_JAVA_OPTIONS: -Xmx1g\\n")
+sys.stderr.write("Picked up JAVA_TOOL_OPTIONS: -Xmx1g\\n")
 sys.stderr.write('Setting default log level to "WARN".\\n')
 sys.stderr.write("12:00:00 ERROR SparkContext: no disk\\n")
 """
