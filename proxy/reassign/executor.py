@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -186,11 +187,19 @@ class Executor:
             )
             self.decision = found
             if found.records or found.cancels or found.elections:
-                await keeper.append(found.records, expected=known.sequence, term=self._term)
-                self._report(found.records, known.entries)
+                records = [self._with_size(record, known.entries, seen) for record in found.records]
+                await keeper.append(records, expected=known.sequence, term=self._term)
+                self._report(records, known.entries)
         await self._submit(found.steps, found.cancels)
         if found.elections:
             await self._elect(found.elections)
+
+    def _with_size(self, record: Record, entries: Mapping[TopicPartition, Entry], seen: Seen) -> Record:
+        """Add to the end of a move what it brought, as far as sizes were read: the status keeps the total."""
+        if not isinstance(record, Ended) or record.how != "done":
+            return record
+        sizes = self.sizes.get(seen.now[record.key].leader, {})
+        return replace(record, size=sizes.get(record.key, 0) * len(entries[record.key].coming))
 
     async def _submit(self, steps: list[Step], cancels: list[TopicPartition]) -> None:
         targets = {step.key: step.replicas for step in steps} | dict.fromkeys(cancels)

@@ -25,6 +25,7 @@ from proxy.reassign.entries import (
     Ended,
     Entry,
     LineError,
+    Over,
     Record,
     Term,
     read_line,
@@ -68,6 +69,7 @@ class Known(NamedTuple):
     entries: Mapping[TopicPartition, Entry]
     term: Term
     sequence: int
+    over: Over = Over()
 
 
 _NOBODY: Final = Term(0, "")
@@ -166,12 +168,13 @@ class Journal:
     def _known(self) -> Known:
         """What is known; the same object as before where nothing has changed."""
         if self._told is None or self._told.sequence != self._sequence:
-            self._told = Known(dict(self._entries), self._term, self._sequence)
+            self._told = Known(dict(self._entries), self._term, self._sequence, self._over)
         return self._told
 
     def _forget(self) -> None:
         self._entries: dict[TopicPartition, Entry] = {}
         self._term = _NOBODY
+        self._over = Over()
         self._sequence = 0
         self._lines = 0
         self._inode = 0
@@ -219,11 +222,15 @@ class Journal:
 
     def _apply(self, record: Record) -> None:
         if isinstance(record, Entry):
+            if not self._entries:
+                self._over = Over()
             self._entries[record.key] = record
         elif isinstance(record, Ended):
-            self._entries.pop(record.key, None)
+            self._over = self._over.with_end(record, self._entries.pop(record.key, None))
         else:
-            self._term = record
+            self._term = replace(record, over=None)
+            if record.over is not None:
+                self._over = record.over
 
     def _write(self, records: Sequence[Record]) -> None:
         if not records:
@@ -269,7 +276,8 @@ class Journal:
     def _rewrite(self, entries: Iterable[Entry], aside: Path | None = None) -> None:
         """Replace the file by one that holds what is under way and nothing else; the old one may be kept `aside`."""
         sequence = self._sequence + 1
-        records: list[Record] = [self._term, *entries]
+        # The term comes last: the first entry begins to count anew.
+        records: list[Record] = [*entries, replace(self._term, over=self._over)]
         lines = [write_line(sequence + index, record) for index, record in enumerate(records)]
         new = self._directory / _NEW
         new.unlink(missing_ok=True)

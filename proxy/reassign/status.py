@@ -1,6 +1,7 @@
 """What is shown of moves: as JSON on the admin port, as metrics, and by `sluice reassign status` (KIP-435).
 
-Bytes are those that moves bring to brokers that had none of them: as large as the leader's replica now, for each. A
+Totals are of all moves since there were none, those that are over included, so that they stay while moves end. Bytes
+are those that moves bring to brokers that had none of them: as large as the leader's replica now, for each. A
 rate is what came between the first and the last of the samples kept, and a time to finish is what is left at that rate.
 Only the process that carries moves out reads sizes.
 """
@@ -13,7 +14,7 @@ from typing import Final, NamedTuple
 
 from proxy.config import ReassignmentSettings
 from proxy.reassign.decide import Decision
-from proxy.reassign.entries import Entry
+from proxy.reassign.entries import Entry, Over
 from proxy.replication_view import Family
 from proxy.stats import Stats
 from quotas.reassignment_step import PartitionNow, Step, TopicPartition
@@ -93,7 +94,7 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
     settled: set[int] = set()
     if now is not None:
         settled = set(now.replicas) - set(now.adding)
-    coming = [broker for broker in entry.wanted if broker not in entry.original]
+    coming: Sequence[int] = entry.coming
     if entry.cancelled:
         coming = [broker for broker in entry.wanted if broker not in settled]
     leader = -1 if now is None else now.leader
@@ -114,17 +115,20 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
 
 
 def describe(
-    moves: Sequence[Progress], settings: ReassignmentSettings, rate: float | None
+    moves: Sequence[Progress], settings: ReassignmentSettings, rate: float | None, over: Over
 ) -> dict[str, object]:
-    """The document that the admin port shows of moves."""
+    """The document that the admin port shows of moves; `over`: what the moves came to that are over."""
     total, done = sum(one.bytes_total for one in moves), sum(one.bytes_done for one in moves)
     return {
         "moves": len(moves),
+        "moves_total": len(moves) + over.done + over.not_done,
+        "moves_done": over.done,
+        "moves_not_done": over.not_done,
         "steps": sum(one.step is not None for one in moves),
-        "replicas_total": sum(one.replicas_total for one in moves),
-        "replicas_done": sum(one.replicas_done for one in moves),
-        "bytes_total": total,
-        "bytes_done": done,
+        "replicas_total": over.replicas + sum(one.replicas_total for one in moves),
+        "replicas_done": over.replicas + sum(one.replicas_done for one in moves),
+        "bytes_total": over.size + total,
+        "bytes_done": over.size + done,
         "bytes_per_second": rate,
         "finish_seconds": (total - done) / rate if rate else None,
         "limits": {
