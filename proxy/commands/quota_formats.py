@@ -17,9 +17,11 @@ from quotas.entities import DEFAULT, Entity, Name
 from quotas.errors import DefinitionError
 from quotas.plan import Quotas
 
-__all__ = ["FORMATS", "describe", "jikkou_loses", "plain", "read", "write"]
+__all__ = ["FORMATS", "describe", "guess", "jikkou_loses", "plain", "read", "write"]
 
 FORMATS: Final = ("toml", "json", "jikkou")
+_ENDS: Final = {"toml": (".toml",), "json": (".json",), "jikkou": (".yaml", ".yml")}
+_BEGIN_CHARACTERS: Final = 1000
 _API_GROUP: Final = "kafka.jikkou.io/"
 _API_VERSION: Final = "kafka.jikkou.io/v1beta2"
 _KEYS: Final = {
@@ -51,6 +53,21 @@ def read(text: str, form: str) -> Quotas:
     except DefinitionError as error:
         raise ConfigError(error.path or form, error.problem) from None
     return dict(definitions.entries())
+
+
+def guess(name: str, text: str) -> str:
+    """Tell a file's format by the end of its name, or by its beginning where the name says nothing.
+
+    >>> guess("quotas.yaml", ""), guess("-", ' [{"user": "ann"}]'), guess("-", "[[quota]]")
+    ('jikkou', 'json', 'toml')
+    """
+    for form, ends in _ENDS.items():
+        if name.endswith(ends):
+            return form
+    begin = "".join(text[:_BEGIN_CHARACTERS].split())
+    if begin.startswith(("[{", "[]")):
+        return "json"
+    return "jikkou" if begin.startswith(("---", "apiVersion:")) else "toml"
 
 
 def write(quotas: Quotas, form: str) -> str:

@@ -28,8 +28,8 @@ def test_inspect_says_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixtur
     found = capsys.readouterr().out
     assert "2 rows of 1 connections\n  2023-11-14 22:13:25 UTC to" in found
     assert "  requests: Produce 2" in found
-    assert f"'c' {2 * (157 + 60)}" in found
-    assert "capture-p-000002.parquet.inprogress: 2k bytes, not finished" in found
+    assert "'c' 434 B" in found  # 2 requests of 157 bytes and responses of 60
+    assert "capture-p-000002.parquet.inprogress: 2.0 kB, not finished" in found
 
 
 def test_inspect_counts_whole_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
