@@ -101,7 +101,7 @@ def inspect(options: argparse.Namespace) -> int:
                 print(line)
         except (OSError, ValueError) as error:  # pyarrow's own errors are of these
             wrong += 1
-            print(f"{path}: can not be read: {str(error).splitlines()[0]}")
+            print(f"{path}: cannot be read: {str(error).splitlines()[0]}")
     return FAILED if wrong else OK
 
 
@@ -124,7 +124,7 @@ def _file(path: Path, pq: Any) -> Iterator[str]:
         version = (schema.metadata or {}).get(SCHEMA_KEY.encode(), b"").decode()
         if version != str(SCHEMA_VERSION):
             raise ValueError(
-                f"is no capture of version {SCHEMA_VERSION}" + (f" but {version}" if version else "")
+                f"is not a capture of version {SCHEMA_VERSION}" + (f" but {version}" if version else "")
             )
         with_frames = FRAME.name in schema.names
         rows: Counter[str] = Counter()

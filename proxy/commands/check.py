@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     print("\n".join(cluster(config, found)))
     unknown, problem = advertised(config)
     for broker, why in unknown.items():
-        print(f"warning: broker {broker} does not say what it advertises: {why}")
+        print(f"warning: broker {broker} did not tell what it advertises: {why}")
     if problem:
         raise SluiceError(problem)
     return OK
@@ -124,10 +124,10 @@ def listeners(config: Config) -> Iterator[str]:
             yield f"  TLS, client certificates {listener.tls.client_auth}"
         if listener.proxy_protocol:
             networks = ", ".join(map(str, listener.proxy_protocol_sources))
-            yield f"  PROXY protocol, believed from {networks}"
+            yield f"  PROXY protocol, trusted from {networks}"
         if listener.sidecar:
             where = ", ".join(f"{broker} at {address}" for broker, address in listener.upstreams.items())
-            yield f"  in front of broker {where}; addresses in answers stay as they are"
+            yield f"  in front of broker {where}; addresses in responses are not changed"
         else:
             bootstrap = Address(listener.advertised_host, listener.advertised_bootstrap_port)
             yield f"  clients see {bootstrap}, and broker N at {_advertised(listener)}"
@@ -192,7 +192,7 @@ def replication(config: Config) -> Iterator[str]:
             f"{side} {'unlimited' if limit is None else write_bytes(limit) + ' bytes/s'}"
             for side, limit in (("leaders", settings.leader_rate), ("followers", settings.follower_rate))
         ]
-        yield f"replication: policy {settings.policy}, throttled is {what}; {', '.join(rates)}"
+        yield f"replication: policy {settings.policy}, throttled: {what}; {', '.join(rates)}"
 
 
 def leases(config: Config) -> Iterator[str]:

@@ -155,7 +155,9 @@ def _read_jikkou(text: str) -> Definitions:
             _name(named.get("clientId"), path) if client_id == "" else client_id,
         )
         if (user == "" and entity.user is None) or (client_id == "" and entity.client_id is None):
-            raise DefinitionError(f"{path}: spec.entity", f"names too little for type {spec['type']}")
+            raise DefinitionError(
+                f"{path}: spec.entity", f"does not name the whole entity of type {spec['type']}"
+            )
         values = {_KEYS.get(str(key), str(key)): value for key, value in configs.items()}
         _put(found, entity, values, path)
     return found
@@ -165,7 +167,7 @@ def _resources(documents: list[Any]) -> Iterator[dict[str, Any]]:
     for document in documents:
         kind = document.get("kind") if isinstance(document, dict) else None
         if not isinstance(document, dict) or not str(document.get("apiVersion")).startswith(_API_GROUP):
-            raise DefinitionError("apiVersion", f"must be {_API_GROUP}…: no resource of jikkou's for Kafka")
+            raise DefinitionError("apiVersion", f"must be {_API_GROUP}…: not a jikkou resource for Kafka")
         if kind == "KafkaClientQuota":
             yield document
         elif kind == "KafkaClientQuotaList":
@@ -208,7 +210,7 @@ def _type(entity: Entity) -> str | None:
 def _name(value: object, path: str) -> Name:
     if value is None or isinstance(value, str):
         return DEFAULT if value == DEFAULT.value else value
-    raise DefinitionError(path, f"a name must be a text, not {value!r}")
+    raise DefinitionError(path, f"a name must be a string, not {value!r}")
 
 
 def _put(found: Definitions, entity: Entity, values: Mapping[str, object], path: str) -> None:

@@ -33,7 +33,7 @@ _SAMPLE_SECONDS: Final = 5.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands and their arguments."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    text = "Say what a reassignment moves, how long it takes, and whether it ends."
+    text = "Show what a reassignment moves, how long it takes, and whether it ends."
     command = commands.add_parser("estimate", help=text, description=text)
     command.set_defaults(command=run)
     add_file_arguments(command)

@@ -223,7 +223,7 @@ def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
     )
     waiting = sorted(plan.waiting.items())
     for (topic, partition), why in waiting[:_SHOWN_MAX]:
-        yield f"warning: {topic}-{partition} would not get to its target: {why.reason}"
+        yield f"warning: {topic}-{partition} would not reach its target: {why.reason}"
     if len(waiting) > _SHOWN_MAX:
         yield f"warning: and {len(waiting) - _SHOWN_MAX} more"
 

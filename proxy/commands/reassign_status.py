@@ -25,7 +25,7 @@ from proxy.errors import ServerError, UsageError, reason
 
 __all__ = ["add_arguments", "bar", "listed", "table", "watch"]
 
-_TEXT: Final = "Say what is being moved, how far it is, and when it will be done."
+_TEXT: Final = "Show what is being moved, how far it is, and when it will be done."
 _ADMIN: Final = "127.0.0.1:19080"
 _BAR_CHARACTERS: Final = 24
 _PARTITIONS_SHOWN: Final = 50
@@ -109,7 +109,7 @@ def _document(options: argparse.Namespace) -> Document:
 def table(document: Document) -> Iterator[str]:
     """Write the status for a human."""
     if document.get("mode") == "pass":
-        yield 'reassignments pass as they are: [reassignment] mode = "pass"'
+        yield 'reassignments pass unchanged: [reassignment] mode = "pass"'
         return
     if document.get("problem"):
         yield f"problem: {document['problem']}"
@@ -246,7 +246,10 @@ async def _asked(servers: Sequence[Address], command_config: Path | None) -> Doc
                     streams[1].close()
             found, batch = reassignments.read_batch(frame)
         except asyncio.IncompleteReadError:
-            problems.append(f'{server}: closes on version 1 of the list: no Sluice with mode = "batch"')
+            problems.append(
+                f"{server}: closed the connection on version 1 of ListPartitionReassignments: "
+                'not a Sluice with mode = "batch"'
+            )
         except ASKING_FAILS as error:
             problems.append(f"{server}: {reason(error)}")
         else:

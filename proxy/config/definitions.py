@@ -87,7 +87,7 @@ def unenforced(entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> list[st
     found: list[str] = []
     for entity, _ in entries:
         if isinstance(entity.ip, str) and ip_name(entity.ip) is None:
-            found.append(f"quota of ip {entity.ip!r} has no effect: it is no IP address")
+            found.append(f"quota of ip {entity.ip!r} has no effect: it is not an IP address")
             if len(found) >= UNENFORCED_MAX:
                 break
     return found

@@ -39,7 +39,7 @@ _REST_SECONDS_MAX: Final = 2.0
 logger = logging.getLogger(__name__)
 
 
-_GIVEN: Final = "The entity was given on the command line (--quota), which beats the file."
+_GIVEN: Final = "The entity was given on the command line (--quota), which takes precedence over the file."
 
 
 class StoreError(Exception):
@@ -103,7 +103,7 @@ class QuotaStore:
             StoreError: nothing could be altered, and nothing was.
         """
         if self._path is None:
-            raise StoreError("no quotas file is configured ([quotas] file), so quotas can not be altered")
+            raise StoreError("no quotas file is configured ([quotas] file), so quotas cannot be altered")
         try:
             with locked(self._path):
                 self._catch_up(self._path)
@@ -112,7 +112,7 @@ class QuotaStore:
                 if outcome.changes and not validate_only:
                     self._write(self._path, outcome)
         except OSError as error:
-            raise StoreError(f"{self._path} can not be written: {error.strerror or error}") from error
+            raise StoreError(f"{self._path} cannot be written: {error.strerror or error}") from error
         return outcome
 
     def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
@@ -143,7 +143,7 @@ class QuotaStore:
     def _write(self, path: Path, outcome: Outcome) -> None:
         document = self._document
         if document is None:
-            raise StoreError(f"{path} can not be altered: {self._form}; write it as [[quota]] tables")
+            raise StoreError(f"{path} cannot be altered: {self._form}; write it as [[quota]] tables")
         edit = document.edit(self._pace(outcome.changes.items()))
         self.seen = replace(path, document.text(edit, self._pace), FILE_BYTES_MAX)
         document.apply(edit)
@@ -173,11 +173,11 @@ class QuotaStore:
             if now == before:
                 break
             if time.monotonic() > deadline:
-                raise StoreError(f"{path} is being written by somebody else")
+                raise StoreError(f"{path} is being written by another process")
         try:
             self._read_file(path)
         except ConfigError as error:
-            raise StoreError(f"somebody else has changed it, and it can not be read: {error}") from error
+            raise StoreError(f"another process has changed it, and it cannot be read: {error}") from error
 
     def _read_file(self, path: Path) -> None:
         now = signature(path)

@@ -202,7 +202,7 @@ def read_line(line: bytes) -> tuple[int, Record]:
         fields = json.loads(content)
         return int(number), _KINDS[fields.pop("kind")](fields)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise LineError(f"no record: {error!r}") from None
+        raise LineError(f"not a record: {error!r}") from None
 
 
 def _entry(fields: Mapping[str, object]) -> Entry:
@@ -225,7 +225,7 @@ def _entry(fields: Mapping[str, object]) -> Entry:
 
 def _asked(fields: object) -> Asked:
     if not isinstance(fields, dict):
-        raise LineError("asked is no table")
+        raise LineError("asked is not a table")
     step = fields["step"]
     return Asked(
         _numbers(fields["target"]),
@@ -237,7 +237,7 @@ def _asked(fields: object) -> Asked:
 
 def _step(fields: object) -> Step:
     if not isinstance(fields, dict):
-        raise LineError("step is no table")
+        raise LineError("step is not a table")
     elects = fields["elects"]
     return Step(
         topic=_text(fields["topic"]),
@@ -253,19 +253,19 @@ def _step(fields: object) -> Step:
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise LineError(f"{value!r} is no text")
+        raise LineError(f"{value!r} is not a string")
     return value
 
 
 def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise LineError(f"{value!r} is no number")
+        raise LineError(f"{value!r} is not a number")
     return value
 
 
 def _numbers(value: object) -> tuple[int, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise LineError(f"{value!r} is no list of numbers")
+        raise LineError(f"{value!r} is not a list of numbers")
     return tuple(_number(one) for one in value)
 
 

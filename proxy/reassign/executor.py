@@ -107,9 +107,9 @@ class Executor:
                     pause = await self.round()
                 except Exception as error:
                     self._stats.task_failures["reassignments"] += 1
-                    problem = f"a bug: {error!r}"
+                    problem = f"internal error: {error!r}"
                     if problem != self.problem:
-                        logger.error("a bug of ours stops a round of reassignments", exc_info=error)
+                        logger.error("internal error: a round of reassignments failed", exc_info=error)
                     self.problem, pause = problem, _RETRY_SECONDS_MAX
                     self._failed()
                 rest = min(_REST * (loop.time() - began), _RETRY_SECONDS_MAX)
@@ -250,7 +250,7 @@ class Executor:
             event(
                 logger,
                 level,
-                "reassignment over",
+                "reassignment ended",
                 topic=record.topic,
                 partition=record.partition,
                 how=record.how,
@@ -273,7 +273,7 @@ class Executor:
         try:
             self.sizes = await self._cluster.sizes(brokers)
         except Exception as error:
-            logger.error("a bug of ours leaves the status without sizes", exc_info=error)
+            logger.error("internal error: no sizes for the status", exc_info=error)
         else:
             self.sized_ms = self._now_ms()
 
@@ -297,7 +297,10 @@ class Executor:
             self._failing_ms = now_ms
         if self._lease.held and now_ms - self._failing_ms >= _FAILING_MS_MAX:
             event(
-                logger, logging.WARNING, "another process may carry out reassignments", problem=self.problem
+                logger,
+                logging.WARNING,
+                "letting another process carry out reassignments",
+                problem=self.problem,
             )
             self._failing_ms = None
             self._standby_until_ms = now_ms + _STANDBY_MS
@@ -311,5 +314,5 @@ class Executor:
     def _told(self, problem: str) -> None:
         if problem != self.problem:
             level = logging.WARNING if problem else logging.INFO
-            event(logger, level, "carrying out reassignments", problem=problem or "none: it goes on")
+            event(logger, level, "carrying out reassignments", problem=problem or "none: continuing")
         self.problem = problem

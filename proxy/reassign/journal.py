@@ -192,7 +192,7 @@ class Journal:
                 if found.st_size == self._offset:
                     return
                 if found.st_size > _BYTES_MAX:
-                    raise DamagedError(f"{self._path}: has {found.st_size} bytes, over {_BYTES_MAX}")
+                    raise DamagedError(f"{self._path}: has {found.st_size} bytes, more than {_BYTES_MAX}")
                 file.seek(self._offset)
                 content = file.read()
         except FileNotFoundError:
@@ -208,13 +208,13 @@ class Journal:
     def _take(self, line: bytes) -> None:
         where = f"{self._path}: line {self._lines + 1}, byte {self._offset}"
         if len(line) > LINE_BYTES_MAX:
-            raise DamagedError(f"{where}: has {len(line)} bytes, over {LINE_BYTES_MAX}")
+            raise DamagedError(f"{where}: has {len(line)} bytes, more than {LINE_BYTES_MAX}")
         try:
             sequence, record = read_line(line[:-1])
         except LineError as error:
             raise DamagedError(f"{where}: {error}") from None
         if self._lines and sequence != self._sequence + 1:
-            raise DamagedError(f"{where}: is number {sequence} and follows {self._sequence}")
+            raise DamagedError(f"{where}: has number {sequence} after {self._sequence}")
         self._apply(record)
         self._sequence = sequence
         self._lines += 1
@@ -237,7 +237,7 @@ class Journal:
             return
         lines = [write_line(self._sequence + 1 + index, record) for index, record in enumerate(records)]
         if max(map(len, lines)) > LINE_BYTES_MAX:
-            raise JournalError(f"a move of {max(map(len, lines))} bytes is over {LINE_BYTES_MAX}")
+            raise JournalError(f"a move of {max(map(len, lines))} bytes is longer than {LINE_BYTES_MAX}")
         fresh = not self._path.exists()
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -327,7 +327,7 @@ def _lock(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"another process writes for {_LOCK_SECONDS_MAX:g} s already") from None
+                raise TimeoutError(f"another process has been writing for {_LOCK_SECONDS_MAX:g} s") from None
             time.sleep(_LOCK_STEP_SECONDS)
         else:
             return

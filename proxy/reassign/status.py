@@ -179,10 +179,10 @@ def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, le
     for name, text, value in (
         ("sluice_reassignment_leader", "1 where this process carries reassignments out", float(leads)),
         ("sluice_reassignment_replicas_catching_up", "Replicas that steps under way add", catching_up),
-        ("sluice_reassignment_stalled", "Moves of which a broker was dead for too long", lost),
-        ("sluice_reassignment_bytes", "What the moves under way bring to new brokers", total),
-        ("sluice_reassignment_moved_bytes", "What of it is there", done),
-        ("sluice_reassignment_byte_rate", "Bytes/s that came lately", rate or 0.0),
+        ("sluice_reassignment_stalled", "Moves with a broker that has been dead for too long", lost),
+        ("sluice_reassignment_bytes", "Bytes that the moves under way bring to new brokers", total),
+        ("sluice_reassignment_moved_bytes", "Bytes of them that have arrived", done),
+        ("sluice_reassignment_byte_rate", "Bytes/s at which they arrive", rate or 0.0),
         ("sluice_reassignment_finish_seconds", "Time until all moves are done, at that rate", finish),
     ):
         found.append(Family(name, "gauge", text, (), [((), value)]))
@@ -192,8 +192,8 @@ def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, le
 def counters(stats: Stats) -> Iterator[Family]:
     """What was counted of requests, steps and moves."""
     for name, label, text, counter in (
-        ("sluice_reassignment_requests", "result", "Requests to reassign", stats.reassignment_requests),
-        ("sluice_reassignment_steps", "result", "Steps, and what became of them", stats.reassignment_steps),
-        ("sluice_reassignment_ends", "how", "Moves that are over", stats.reassignment_ends),
+        ("sluice_reassignment_requests", "result", "Reassignment requests", stats.reassignment_requests),
+        ("sluice_reassignment_steps", "result", "Steps, by result", stats.reassignment_steps),
+        ("sluice_reassignment_ends", "how", "Moves that ended", stats.reassignment_ends),
     ):
         yield Family(name, "counter", text, (label,), [((key,), n) for key, n in sorted(counter.items())])

@@ -150,7 +150,7 @@ def test_target_that_is_not_there_is_one_clear_line(
     code, found = replay(tmp_path, capture, f"{HOST}:{free_port()}")
     assert (code, found) == (1, {})
     err = capsys.readouterr().err
-    assert "can not be reached" in err
+    assert "cannot be reached" in err
     assert len(err.splitlines()) == 1
 
 

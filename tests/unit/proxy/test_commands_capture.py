@@ -42,7 +42,7 @@ def test_inspect_names_what_can_not_be_read(tmp_path: Path, capsys: pytest.Captu
     path = written(tmp_path / "capture-p-000001.parquet")
     path.write_bytes(path.read_bytes()[:-20])
     assert cli.main(["capture", "inspect", str(tmp_path)]) == 1
-    assert "capture-p-000001.parquet: can not be read: " in capsys.readouterr().out
+    assert "capture-p-000001.parquet: cannot be read: " in capsys.readouterr().out
 
 
 def test_inspect_of_nothing_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

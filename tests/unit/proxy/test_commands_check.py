@@ -68,7 +68,7 @@ def test_sidecar_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert checked(tmp_path, text, "--offline") == 0
     out = capsys.readouterr().out
     assert "sidecar on 127.0.0.1, bootstrap port 19090, broker ports 19101" in out
-    assert "in front of broker 1 at 127.0.0.1:29391; addresses in answers stay as they are" in out
+    assert "in front of broker 1 at 127.0.0.1:29391; addresses in responses are not changed" in out
     assert "bursts of 1 s, holds up to 15 s" in out
     assert "admin: none" in out
 
@@ -128,7 +128,7 @@ def test_wrong_configuration_is_one_line(
         ('throttled = "off"', "replication: not throttled"),
         (
             'throttled = "reassignments"\nleader_rate = "4M"\npolicy = "kip73"',
-            "replication: policy kip73, throttled is what reassignments add; leaders 4M bytes/s, followers unlimited",
+            "replication: policy kip73, throttled: what reassignments add; leaders 4M bytes/s, followers unlimited",
         ),
     ],
 )
@@ -179,7 +179,7 @@ def test_sidecar_whose_broker_does_not_answer_is_warned_of(
 ) -> None:
     cluster_of(monkeypatch, {1: Address("kafka-1", 19101)})
     assert checked(tmp_path, SIDECAR.replace("29391", str(free_ports(1)[0]))) == 0
-    assert "warning: broker 1 does not say what it advertises: " in capsys.readouterr().out
+    assert "warning: broker 1 did not tell what it advertises: " in capsys.readouterr().out
 
 
 def test_document_has_names_and_base_units(

@@ -314,7 +314,7 @@ def test_wrong_file_names_its_place(tool: Tool, tmp_path: Path) -> None:
 def test_server_that_hangs_up_is_told(tool: Tool) -> None:
     tool.server.silent = True
     tool("show", code=1)
-    assert "closed the connection without an answer" in tool.err
+    assert "closed the connection without a response" in tool.err
 
 
 def test_next_address_is_tried(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:

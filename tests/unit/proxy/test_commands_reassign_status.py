@@ -194,7 +194,7 @@ def test_admin_port_is_read(capsys: pytest.CaptureFixture[str]) -> None:
 def test_mode_pass_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with admin_port('{"mode": "pass"}') as url:
         assert main(["reassign", "status", "--admin", url]) == 0
-    assert "pass as they are" in capsys.readouterr().out
+    assert "pass unchanged" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

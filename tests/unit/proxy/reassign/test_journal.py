@@ -220,7 +220,7 @@ def test_writer_that_stands_still_does_not_stop_others_for_ever(
     Journal(tmp_path).append([FIRST])
     with (tmp_path / "journal.lock").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(JournalError, match="another process writes"):
+        with pytest.raises(JournalError, match="another process has been writing"):
             Journal(tmp_path).append([SECOND])
     Journal(tmp_path).append([SECOND])
 
@@ -292,6 +292,6 @@ def test_reader_that_lost_its_place_finds_it_again(tmp_path: Path) -> None:
 def test_move_that_is_too_large_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     records: list[Record] = [FIRST, replace(SECOND, target=tuple(range(20_000)))]
-    with pytest.raises(JournalError, match="over 65536"):
+    with pytest.raises(JournalError, match="longer than 65536"):
         journal.append(records)
     assert entries(journal) == []
