@@ -35,12 +35,12 @@ __all__ = ["main"]
 _DESCRIPTION: Final = "From captured traffic to quotas (docs/offline.md)."
 _STAGES: Final = {
     "ingest": "read captures",
-    "demand": "measure what clients ask for",
-    "backtest": "try quotas on what was recorded",
-    "recommend": "say what the quotas should be",
+    "demand": "measure the demand of each client",
+    "backtest": "replay the recording through candidate quotas",
+    "recommend": "recommend quotas",
     "report": "write a page with the evidence",
-    "apply": "bring the recommendation to a quotas file or a cluster",
-    "run": "all stages but apply",
+    "apply": "write the recommendation to a quotas file or a cluster",
+    "run": "run all stages except apply",
 }
 
 
