@@ -33,7 +33,7 @@ class CaptureOptions:
     sample: float = field(default=1.0, metadata=key(readers.share, "number", unit="share of connections"))
 
     partition_sample: float = field(
-        default=0.05, metadata=key(readers.share, "number", unit="share of large requests and answers")
+        default=0.05, metadata=key(readers.share, "number", unit="share of large requests and responses")
     )
 
     def check(self) -> None:
