@@ -152,7 +152,7 @@ def handshake_problem(error: OSError) -> str:
     """Say in words why a handshake failed.
 
     >>> handshake_problem(ConnectionResetError(104, "Connection reset by peer"))
-    'the other side closed in the middle of it'
+    'the peer closed the connection during the handshake'
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate refused: {error.verify_message}"
