@@ -90,7 +90,9 @@ class QuotaDesk:
         """
         request = _Request(question, answered)
         for dropped in self._waiting.add(question.address, len(question.frame), request):
-            error = PeerError("quota_requests_max", f"{len(self._waiting)} quota requests are already waiting")
+            error = PeerError(
+                "quota_requests_max", f"{len(self._waiting)} quota requests are already waiting"
+            )
             self._loop.call_soon(dropped.answered, error)
         self._begin()
         return partial(self._waiting.discard, request)
