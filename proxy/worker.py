@@ -157,7 +157,7 @@ class Worker:
         withdraw = self.submit(whose, size, run, tell)
         try:
             if not await done:
-                raise OverloadError("too many large frames wait to be read")
+                raise OverloadError("too many large frames are waiting to be parsed")
         finally:
             withdraw()
         result = found.pop()
