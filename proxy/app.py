@@ -48,6 +48,7 @@ from proxy.reassign import Reassignments
 from proxy.reload import Reloader
 from proxy.replication_view import ReplicationView
 from proxy.stats import Stats
+from proxy.summary import summary
 from proxy.supervisor import Supervisor
 from proxy.version import sluice_version
 from quotas.definitions import Definitions
@@ -182,7 +183,7 @@ class App:
             logger,
             logging.INFO,
             "serving",
-            listeners=len(self._listeners),
+            **summary(self._config, len(self.engine.definitions)),
             problem=self.poller.problem or None,
         )
         self._keep_up()
@@ -357,7 +358,7 @@ def run(config: Config) -> int:
         SluiceError: it can not start.
     """
     _raise_descriptor_limit()
-    store = QuotaStore(config.quotas, config.source.quota_text)
+    store = QuotaStore(config.quotas, config.source.quota_text, config.source.path)
     for warning in unenforced(store.definitions.entries()):
         event(logger, logging.WARNING, "configuration warning", warning=warning)
 

@@ -81,6 +81,12 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         help="a quota, for example client-id=a,producer_byte_rate=2000000; <default> names the default entity; "
         "may be repeated",
     )
+    parser.add_argument(
+        "--quotas-file",
+        type=Path,
+        metavar="FILE",
+        help="the quotas, TOML; kafka-configs --alter changes this file (quotas.file)",
+    )
     for option, metavar, text, key, default in (
         ("--policy", "NAME", "kip13 or schedule", "quotas.policy", quota.policy),
         ("--mode", "NAME", "enforce or observe", "quotas.mode", quota.mode),

@@ -17,6 +17,7 @@ FIELD_CHARACTERS_MAX: Final = 1000
 LINES_PER_SECOND_MAX: Final = 20  # of one message
 MESSAGES_MAX: Final = 500  # distinct messages that are budgeted at a time
 FIELDS: Final = "sluice_fields"
+AUDIT: Final = "proxy.audit"  # the logger whose lines have no budget
 RESERVED: Final = frozenset(("time", "level", "logger", "message", "exception", "suppressed"))
 _PLAIN: Final = re.compile(r"[!#-<>-~]+", re.ASCII)  # printable, without space, quote and equals sign
 
@@ -85,7 +86,7 @@ class JsonFormatter(logging.Formatter):
 class Budget(logging.Filter):
     """Lets a message through so many times a second; its next line after that carries how many were left out.
 
-    Time is taken from the records. Errors of ours (a traceback) are never left out.
+    Time is taken from the records. Errors of ours (a traceback) and the audit log are never left out.
     """
 
     def __init__(self, lines_per_second_max: int = LINES_PER_SECOND_MAX) -> None:
@@ -95,7 +96,7 @@ class Budget(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether the record is to be written, and count it."""
-        if record.exc_info:
+        if record.exc_info or record.name == AUDIT:
             return True
         name, second = (record.name, str(record.msg)), int(record.created)
         spent = self._seen.get(name)

@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
-DISTRIBUTION: Final = "sluice"
+DISTRIBUTION: Final = "kafka-sluice"  # on the package index; the command is `sluice`
 NOT_INSTALLED: Final = "0+checkout"
 
 

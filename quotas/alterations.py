@@ -38,10 +38,17 @@ _INT_KEYS: Final = IP_KEYS
 
 
 class Outcome(NamedTuple):
-    """What became of a request: a problem for each entity ("" for none), and what is to change."""
+    """What became of a request.
+
+    Args:
+        results: a problem for each entity; "" for none.
+        changes: the limits of each entity that changes, as they are to be.
+        before: the limits as they were, of at least those that change.
+    """
 
     results: list[tuple[Parts, str]]
     changes: dict[Entity, Mapping[str, float]]
+    before: Mapping[Entity, Mapping[str, float]]
 
 
 class _RefusedError(Exception):
@@ -59,6 +66,7 @@ def alter(definitions: Definitions, alterations: Iterable[Alteration]) -> Outcom
     """
     results: dict[Parts, tuple[Parts, str]] = {}
     changes: dict[Entity, Mapping[str, float]] = {}
+    found: dict[Entity, Mapping[str, float]] = {}
     added = 0
     for parts, ops in alterations:
         identity = tuple(
@@ -82,8 +90,8 @@ def alter(definitions: Definitions, alterations: Iterable[Alteration]) -> Outcom
             continue
         results[identity] = (parts, "")
         if after != before:
-            changes[entity] = after
-    return Outcome(list(results.values()), changes)
+            changes[entity], found[entity] = after, before
+    return Outcome(list(results.values()), changes, found)
 
 
 def parts_of(entity: Entity) -> Parts:

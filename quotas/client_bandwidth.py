@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from quotas.decisions import ADMITTED, Decision
 from quotas.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.turn import Limiter, Turn
+from quotas.windowed import Windowed
 
 PRODUCE: Final = PRODUCER_BYTE_RATE
 FETCH: Final = CONSUMER_BYTE_RATE
@@ -31,17 +32,14 @@ class Source(Protocol):
         """This throttle does not count against that limiter any more."""
 
 
-class Throttle:
+class Throttle(Windowed):
     """One client's produce or fetch bytes at one broker."""
 
     __slots__ = (
-        "_asked_bytes",
-        "_asked_ms",
-        "_asked_rate",
-        "_broker",
         "_limiter",
         "_source",
         "_version",
+        "broker",
         "bytes_total",
         "client_id",
         "key",
@@ -55,9 +53,10 @@ class Throttle:
     )
 
     def __init__(self, source: Source, key: str, user: str, client_id: str, broker: int) -> None:
+        super().__init__()
         self._source = source
         self.key = key
-        self._broker = broker
+        self.broker = broker
         self._version: object = None
         self._limiter: Limiter | None = None
         self.user = user
@@ -69,9 +68,6 @@ class Throttle:
         self.throttled_total = 0
         self.would_throttle_ms_total = 0
         self.would_throttled_total = 0
-        self._asked_ms = -1
-        self._asked_bytes = 0
-        self._asked_rate = 0.0
 
     def turn(self) -> Turn:
         """A place for one more channel; give it back with `leave`."""
@@ -220,14 +216,8 @@ class Throttle:
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
     def byte_rate(self, now_ms: int) -> float:
-        """Bytes/s since the last time somebody asked, at least a second ago."""
-        elapsed_ms = now_ms - self._asked_ms
-        if self._asked_ms < 0:
-            self._asked_ms, self._asked_bytes = now_ms, self.bytes_total
-        elif elapsed_ms >= 1000:
-            self._asked_rate = (self.bytes_total - self._asked_bytes) * 1000.0 / elapsed_ms
-            self._asked_ms, self._asked_bytes = now_ms, self.bytes_total
-        return self._asked_rate
+        """Bytes/s over the quota's windows, whenever it is asked for."""
+        return self.per_second(self.bytes_total, now_ms)
 
     def limits(self, now_ms: int) -> bool:
         """Whether anything is enforced here now: if not, a Fetch need not even be looked at."""
@@ -247,8 +237,9 @@ class Throttle:
         self._limiter = self._version = None
 
     def _refresh(self, now_ms: int) -> None:
+        self.begin(now_ms)
         before = self._limiter
-        self.limit, after = self._source.attach(self.key, self.user, self.client_id, self._broker, now_ms)
+        self.limit, after = self._source.attach(self.key, self.user, self.client_id, self.broker, now_ms)
         if after is not before:
             if after is not None:
                 after.users += 1

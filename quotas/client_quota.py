@@ -80,6 +80,13 @@ class ClientQuota:
         owes = self._mutations is not None and self._mutations.owes(now_ms)
         return self.produce.turns > 0 or self.fetch.turns > 0 or owes
 
+    def mark(self, now_ms: int, windows_ms: int) -> None:
+        """Remember how much was moved by now, for the rates."""
+        self.produce.mark(self.produce.bytes_total, now_ms, windows_ms)
+        self.fetch.mark(self.fetch.bytes_total, now_ms, windows_ms)
+        if self._requests is not None:
+            self._requests.mark(self._requests.spent_us_total, now_ms, windows_ms)
+
     def moved(self) -> int:
         """A number that changes when the client does anything that counts."""
         mutations = 0 if self._mutations is None else self._mutations.mutations_total

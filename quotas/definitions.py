@@ -47,7 +47,7 @@ USER_KEYS: Final = CLIENT_KEYS | IP_KEYS
 WHOLE_KEYS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"})
 LONG_MAX: Final = 2**63 - 1
 # The order in which an entity's limits are shown and written.
-_KEYS: Final[tuple[str, ...]] = get_args(QuotaKey)
+KEYS: Final[tuple[str, ...]] = get_args(QuotaKey)
 _DEFAULT_PAIR: Final = code(DEFAULT, DEFAULT)
 _DEFAULT_USER: Final = code(DEFAULT, None)
 _DEFAULT_ADDRESS: Final = code(None, None, DEFAULT)
@@ -131,7 +131,7 @@ class Definitions:
         self._users: dict[str, int] = {}  # how many entities name each
         self._topics: dict[str, int] = dict.fromkeys(TOPIC_KEYS, 0)  # topics that each key limits
         self._limited: tuple[str, ...] | None = None  # as long as no topic's entry has changed
-        self._rates: dict[str, dict[str, float]] = {key: {} for key in _KEYS}
+        self._rates: dict[str, dict[str, float]] = {key: {} for key in KEYS}
         for entity, values in (entries or {}).items():
             self.put(entity, values, str(entity))
 

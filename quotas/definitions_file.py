@@ -15,9 +15,10 @@ out: opening and watching files is the proxy's. The literal name "<default>" can
 import io
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Final
 
-from quotas.definitions import WHOLE_KEYS, Definitions, StaticQuotas, check_entity, check_value
+from quotas.definitions import KEYS, WHOLE_KEYS, Definitions, StaticQuotas, check_entity, check_value
 from quotas.definitions_text import blocks, is_preamble, table
 from quotas.entities import DEFAULT, Entity, Name, canonical
 from quotas.errors import DefinitionError, FormError, TomlError
@@ -157,6 +158,8 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
     values: dict[str, float] = {}
     for key, value in table.items():
         if key not in _PARTS:
+            if key not in KEYS:
+                raise DefinitionError(f"{path}.{key}", _unknown(key, value))
             continue
         if not isinstance(value, str):
             raise DefinitionError(f"{path}.{key}", f"must be a string, not {shown(value)}")
@@ -171,6 +174,14 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
     if not values:
         raise DefinitionError(path, f"{_describe(entity)} has no limit")
     return entity, values
+
+
+def _unknown(key: str, value: object) -> str:
+    """Return what is said of a key that no kind of entity has, with a guess at what was meant."""
+    known = (*_PARTS, *KEYS)
+    close = get_close_matches(key.replace("-", "_").lower(), known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"
+    return f"unknown key, value {shown(value)}; {hint}"
 
 
 def _describe(entity: Entity) -> str:

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from sys import getsizeof
-from typing import Final, NamedTuple
+from typing import Final
 
 from quotas import footprint
 from quotas.client_bandwidth import FETCH, PRODUCE, Throttle
@@ -26,6 +26,7 @@ from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Def
 from quotas.limiters import brought_up
 from quotas.mutation_quotas import MutationQuotas
 from quotas.options import EngineOptions
+from quotas.quota_view import GATEWAY, QuotaView
 from quotas.request_quotas import RequestQuotas
 from quotas.topic_quotas import TopicQuotas
 from quotas.turn import Limiter, Place
@@ -33,7 +34,6 @@ from quotas.user_connections import UserConnections
 
 OTHER: Final = "<other>"
 CLIENT_ID_CHARACTERS_MAX: Final = 1024
-GATEWAY: Final = -1  # the broker of every client, where one budget spans all brokers
 EXPIRE_MS: Final = 3_600_000  # Kafka's sensors live as long
 EXPIRE_AT_ONCE: Final = 1_000  # looked at in one call, about a millisecond's work
 EXPIRE_SOON_MS: Final = 60_000  # where room is short; never before all windows are empty
@@ -51,23 +51,6 @@ __all__ = [
     "EngineOptions",
     "QuotaView",
 ]
-
-
-class QuotaView(NamedTuple):
-    """One client and direction as metrics show it; counters since the start of the process."""
-
-    user: str
-    client_id: str
-    type: str  # Kafka's names: Produce, Fetch, ControllerMutation, Request
-    byte_rate: float
-    quota: float | None
-    bytes_total: int
-    throttle_ms_total: int
-    throttled_total: int
-    would_throttle_ms_total: int
-    would_throttled_total: int
-    debt_bytes: float
-    tokens: float | None = None  # of partition mutations; None: nothing limits them
 
 
 class Engine:
@@ -166,9 +149,10 @@ class Engine:
         """
         self._now_ms = now_ms
         short = not self._has_room(4 / 3)
+        windows_ms = self._windows_ms
         forgotten = 0
         for _ in range(min(len(self._visits), EXPIRE_AT_ONCE)):
-            forgotten += self._visit(now_ms, soon=short)
+            forgotten += self._visit(now_ms, windows_ms, soon=short)
         self.topics.expire(now_ms)
         return forgotten
 
@@ -182,6 +166,11 @@ class Engine:
             + len(self.requests) * footprint.REQUEST_LIMITER_BYTES
             + len(self.mutations) * footprint.MUTATION_LIMITER_BYTES
         )
+
+    @property
+    def _windows_ms(self) -> int:
+        """How long all windows of a quota are together."""
+        return int(self._options.window_samples * self._options.window_seconds * 1000)
 
     @property
     def kept_bytes(self) -> int:
@@ -251,6 +240,7 @@ class Engine:
                     throttle.would_throttle_ms_total,
                     throttle.would_throttled_total,
                     0.0,
+                    broker=client.produce.broker,
                 )
 
     def cluster_tokens(self, now_ms: int) -> float | None:
@@ -346,10 +336,11 @@ class Engine:
             self._visits.rotate(-1)
         return False
 
-    def _visit(self, now_ms: int, *, soon: bool) -> bool:
+    def _visit(self, now_ms: int, windows_ms: int, *, soon: bool) -> bool:
         """Look at the client that was not looked at for longest; whether it was forgotten."""
         key = self._visits.popleft()
         client = self._clients[key]
+        client.mark(now_ms, windows_ms)
         moved = client.moved()
         if moved != client.seen_bytes or client.busy(now_ms):
             client.seen_bytes = moved
@@ -365,9 +356,7 @@ class Engine:
         idle_ms = now_ms - client.seen_ms
         if not soon or idle_ms < EXPIRE_SOON_MS:
             return idle_ms >= EXPIRE_MS
-        options = self._options
-        windows_ms = options.window_samples * options.window_seconds * 1000
-        return idle_ms >= windows_ms and not (
+        return idle_ms >= self._windows_ms and not (
             client.produce.debt_bytes(now_ms) or client.fetch.debt_bytes(now_ms)
         )
 
@@ -397,4 +386,5 @@ class Engine:
             throttle.would_throttle_ms_total,
             throttle.would_throttled_total,
             throttle.debt_bytes(now_ms),
+            broker=throttle.broker,
         )

@@ -14,18 +14,15 @@ from types import MappingProxyType
 from typing import Final, Literal, Protocol
 
 from quotas.rate import NEVER_MS
+from quotas.replication_claims import Claim, Rate, Reservation, Sharing
 from quotas.replication_rate import READY_MS_MAX, PacedRate, WindowRate
 from quotas.throttled_replicas import ThrottledReplicas
 
 ReplicationPolicy = Literal["kip73", "schedule"]
-Rate = WindowRate | PacedRate
-
 BROKERS_MAX: Final = 10_000  # far above any cluster; bounds what a broken peer can make us remember
 TOPIC_IDS_MAX: Final = 200_000  # ids without a name that are remembered, to be asked for
 # About 500 bytes each. What is beyond passes unthrottled, and is counted.
 REPLICAS_MAX: Final = 400_000
-# What a batch is taken for before one was seen: the Java producer's batch.size.
-BATCH_BYTES: Final = 16_384
 _LOOKED_AT_MAX: Final = 16
 _ID_BYTES: Final = 16
 _NAMES_KEPT: Final = 1000  # without looking which of them are still needed
@@ -83,29 +80,57 @@ class Shares(Protocol):
         """Give when that changes by itself."""
 
 
-class Claim:
-    """A throttled replica's claim on the rates it counts against.
+class Claims:
+    """Makes the claims of one follower's replicas at one leader, by the lists and the names of one version.
 
     Attributes:
-        rates: one or two.
-        least: a batch of it, as far as is known: asked for less a leader may send nothing.
-        reserved: what it was granted and has not been answered.
-        turn: when it was granted something last; who waits longest is first.
+        version: which; where the quotas have another one by now, the claims are out of date.
     """
 
-    __slots__ = ("least", "rates", "reserved", "turn")
+    __slots__ = ("_lists", "_names", "_quotas", "_reservations", "follower", "leader", "version")
 
-    def __init__(self, rates: tuple[Rate, ...]) -> None:
-        self.rates = rates
-        self.least = BATCH_BYTES
-        self.reserved = 0
-        self.turn = 0
+    def __init__(self, quotas: "ReplicationQuotas", leader: int, follower: int) -> None:
+        self.leader = leader
+        self.follower = follower
+        self.version = quotas.version
+        self._quotas = quotas
+        self._lists = quotas.lists
+        self._names = quotas.topic_names
+        self._reservations: dict[tuple[bool, bool], Reservation] = {}
 
-    def settle(self, size: int, now_ms: int) -> None:
-        """Take what came, granted or not."""
-        reserved, self.reserved = self.reserved, 0
-        for rate in self.rates:
-            rate.settle(reserved, size, now_ms)
+    def claim(self, topic: bytes, partition: int, now_ms: int) -> Claim | None:
+        """Give a new claim of a replica; None where it is not throttled.
+
+        Args:
+            topic: its id, or in old versions its name.
+        """
+        name = self._names.get(topic)
+        if name is None:
+            unknown = self._quotas.unknown_topics
+            if len(topic) == _ID_BYTES and topic not in unknown:
+                if len(unknown) < TOPIC_IDS_MAX:
+                    unknown.add(topic)
+                return None
+            name = topic.decode("utf-8", "replace")
+        sent = self._lists.sending(name, partition, self.leader, self.follower)
+        received = self._lists.receiving(name, partition, self.follower)
+        return Claim(self._reservation(sent, received, now_ms)) if sent or received else None
+
+    def give_back(self, now_ms: int) -> None:
+        """Give back what was reserved and has not come."""
+        for reservation in self._reservations.values():
+            reservation.give_back(now_ms)
+
+    def _reservation(self, sent: bool, received: bool, now_ms: int) -> Reservation:
+        found = self._reservations.get((sent, received))
+        if found is None:
+            rates: list[Rate] = []
+            if sent:
+                rates.append(self._quotas.leader(self.leader, now_ms))
+            if received:
+                rates.append(self._quotas.follower(self.follower, now_ms))
+            found = self._reservations[sent, received] = Reservation(tuple(rates))
+        return found
 
 
 class ReplicationQuotas:
@@ -148,7 +173,6 @@ class ReplicationQuotas:
         self.links: set[Followed] = set()
         self.bytes_in: Counter[tuple[int, bytes, int]] = Counter()
         self._names_max = _NAMES_KEPT
-        self._turn = 0
 
     @property
     def options(self) -> ReplicationOptions:
@@ -235,55 +259,9 @@ class ReplicationQuotas:
             for broker, rate in sorted(rates.items())
         ]
 
-    def claim(self, topic: bytes, partition: int, leader: int, follower: int, now_ms: int) -> Claim | None:
-        """Give a new claim of a replica; None where it is not throttled.
-
-        Args:
-            topic: its id, or in old versions its name.
-        """
-        name = self.topic_names.get(topic)
-        if name is None:
-            if len(topic) == _ID_BYTES and topic not in self.unknown_topics:
-                if len(self.unknown_topics) < TOPIC_IDS_MAX:
-                    self.unknown_topics.add(topic)
-                return None
-            name = topic.decode("utf-8", "replace")
-        rates: list[Rate] = []
-        if self.lists.sending(name, partition, leader, follower):
-            rates.append(self.leader(leader, now_ms))
-        if self.lists.receiving(name, partition, follower):
-            rates.append(self.follower(follower, now_ms))
-        return Claim(tuple(rates)) if rates else None
-
-    def share_out(self, wanted: Sequence[tuple[Claim, int]], now_ms: int) -> list[int]:
-        """Grant bytes to replicas that are behind, who waits longest first (KIP-73: randomised, for fairness).
-
-        Args:
-            wanted: claims, and what each asks for at most.
-
-        Returns:
-            The grants in the same order; 0 for who is to be left out.
-        """
-        if self.shares is not None and now_ms >= self._shared_until_ms:
-            self.share(now_ms)
-        grants = [0] * len(wanted)
-        order = sorted(range(len(wanted)), key=lambda index: wanted[index][0].turn)
-        hopeless: dict[Rate, int] = {}
-        for place, index in enumerate(order):
-            claim, most = wanted[index]
-            least = min(claim.least, most)
-            if any(least >= hopeless.get(rate, least + 1) for rate in claim.rates):
-                continue
-            granted = self._grant(claim, least, most, len(order) - place, hopeless, now_ms)
-            if granted:
-                # Whole batches: a leader fills up with the beginning of the next one, which a follower throws away.
-                granted -= granted % least if granted < most else 0
-                self._turn += 1
-                claim.turn = self._turn
-                claim.reserved = grants[index] = granted
-                for rate in claim.rates:
-                    rate.reserve(granted)
-        return grants
+    def share_out(self, waiting: int) -> Sharing:
+        """Begin to grant bytes to so many replicas that are behind."""
+        return Sharing(self._refresh, waiting)
 
     def arrived(self, follower: int, topic: bytes, partition: int, size: int) -> None:
         """Count what a follower has got of a partition."""
@@ -291,34 +269,16 @@ class ReplicationQuotas:
         if key in self.bytes_in or len(self.bytes_in) < REPLICAS_MAX:
             self.bytes_in[key] += size
 
-    def reserve(self, claim: Claim, size: int) -> None:
-        """Ask for a little without room for it: to learn where a replica stands."""
-        claim.reserved = size
-        for rate in claim.rates:
-            rate.reserve(size)
-
     def ready_in_ms(self, claims: Sequence[Claim], now_ms: int) -> int:
         """Give how long it takes until one of those left out may be asked for."""
         ready = READY_MS_MAX
         for claim in claims[:_LOOKED_AT_MAX]:
-            ready = min(ready, max(rate.ready_in_ms(claim.least, now_ms) for rate in claim.rates))
+            ready = min(ready, max(rate.ready_in_ms(claim.least, now_ms) for rate in claim.reservation.rates))
         return ready
 
-    def _grant(
-        self, claim: Claim, least: int, most: int, waiting: int, hopeless: dict[Rate, int], now_ms: int
-    ) -> int:
-        for rate in claim.rates:
-            room = rate.room(now_ms)
-            # An equal part for everybody who is left, but a batch at least.
-            share = most if room is None else min(most, max(least, room // waiting))
-            granted = rate.grant(least, share, now_ms)
-            if granted < most:
-                rate.held_ms = now_ms
-            most = granted
-            if not most:
-                hopeless[rate] = least
-                return 0
-        return most
+    def _refresh(self, now_ms: int) -> None:
+        if self.shares is not None and now_ms >= self._shared_until_ms:
+            self.share(now_ms)
 
     def _shared(self, shares: Shares, follower: int, now_ms: int) -> float | None:
         limits = self.follower_limits

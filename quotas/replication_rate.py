@@ -174,19 +174,28 @@ class PacedRate:
             self._refill(now_ms, self.limit)  # first: what is given back to a full bucket would be lost
         self._reserved -= reserved
         self._tokens += reserved
-        self.record(size, now_ms)
+        if size:
+            self._count(size, now_ms)
 
     def record(self, size: int, now_ms: int) -> None:
         """Count bytes of a throttled replica that were not reserved: it is in sync, or had no limit."""
-        if not size:
-            return
+        if size:
+            if self.limit is not None:
+                self._refill(now_ms, self.limit)
+            self._count(size, now_ms)
+
+    def _count(self, size: int, now_ms: int) -> None:
+        """Count bytes that have come, once the bucket is filled up to now."""
         self.total += size
         self._observed.record(size, now_ms)
         limit = self.limit
         if limit is None:
             return
-        self._refill(now_ms, limit)
-        self._delivered.append((now_ms, size))
+        delivered = self._delivered
+        if delivered and delivered[-1][0] == now_ms:  # an answer brings thousands of replicas at once
+            delivered[-1] = (now_ms, delivered[-1][1] + size)
+        else:
+            delivered.append((now_ms, size))
         self._in_second += size
         self._last_size = size
         self._tokens -= size

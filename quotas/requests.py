@@ -18,6 +18,7 @@ from quotas.definitions import REQUEST_PERCENTAGE
 from quotas.options import EngineOptions
 from quotas.rate import SampledRate
 from quotas.turn import Place
+from quotas.windowed import Windowed
 
 __all__ = ["MICROSECONDS_PER_PERCENT", "Limiters", "RequestLimiter", "RequestThrottle"]
 
@@ -96,13 +97,10 @@ class Limiters(Protocol):
         """One client fewer counts against this limiter."""
 
 
-class RequestThrottle:
+class RequestThrottle(Windowed):
     """One client's requests at one broker."""
 
     __slots__ = (
-        "_asked_ms",
-        "_asked_percent",
-        "_asked_us",
         "_broker",
         "_forgotten",
         "_limiter",
@@ -121,6 +119,7 @@ class RequestThrottle:
     )
 
     def __init__(self, limiters: Limiters, user: str, client_id: str, broker: int) -> None:
+        super().__init__()
         self._limiters = limiters
         self._source = limiters.source
         self._broker = broker
@@ -136,9 +135,6 @@ class RequestThrottle:
         self.throttled_total = 0
         self.would_throttle_ms_total = 0
         self.would_throttled_total = 0
-        self._asked_ms = -1
-        self._asked_us = 0
-        self._asked_percent = 0.0
 
     @property
     def enforcing(self) -> bool:
@@ -180,15 +176,8 @@ class RequestThrottle:
             self.would_throttle_ms_total += throttle_ms
 
     def percentage(self, now_ms: int) -> float:
-        """The share of a second that was taken since somebody asked, at least a second ago, in percent."""
-        elapsed_ms = now_ms - self._asked_ms
-        if self._asked_ms < 0:
-            self._asked_ms, self._asked_us = now_ms, self.spent_us_total
-        elif elapsed_ms >= 1000:
-            spent_us = self.spent_us_total - self._asked_us
-            self._asked_percent = spent_us * 1000.0 / elapsed_ms / MICROSECONDS_PER_PERCENT
-            self._asked_ms, self._asked_us = now_ms, self.spent_us_total
-        return self._asked_percent
+        """The share of a second that was taken over the quota's windows, in percent."""
+        return self.per_second(self.spent_us_total, now_ms) / MICROSECONDS_PER_PERCENT
 
     def detach(self) -> None:
         """Let go of the limiter for good; answers that are still to come count nothing."""
@@ -200,6 +189,7 @@ class RequestThrottle:
     def _refresh(self, now_ms: int) -> None:
         if self._forgotten:
             return
+        self.begin(now_ms)
         before = self._limiter
         self.limit, self._limiter = self._limiters.attach(self.user, self.client_id, self._broker, now_ms)
         if before is not None:

@@ -178,19 +178,37 @@ def encode_request(
     forgotten: list[TopicPartition],
 ) -> bytes:
     """The request with another epoch and other partitions; all else stays byte for byte."""
+    named, gone = TopicArray(version), TopicArray(version)
+    named.extend((topic, entry) for (topic, _), entry in partitions.items())
+    gone.extend((topic, _INT32.pack(partition)) for topic, partition in forgotten)
+    return join_request(frame, frame, body_pos, version, session_epoch, named, gone)
+
+
+def join_request(
+    frame: Buffer,
+    scalars: Buffer,
+    body_pos: int,
+    version: int,
+    session_epoch: int,
+    named: "TopicArray",
+    forgotten: "TopicArray",
+) -> bytes:
+    """The request with other scalars, another epoch and other partitions; all else stays byte for byte.
+
+    Args:
+        scalars: the beginning of the request, as far as its scalars go or further, with those that it is to have.
+    """
     assert version >= 7, "sessions began with version 7"
     scalars_end = body_pos + _scalars_size(version)
     rest = _topics(frame, body_pos, version).end
-    body = b"".join(
-        (
-            frame[4 : scalars_end - 4],
-            _INT32.pack(session_epoch),
-            _topics_bytes(partitions, version),
-            _forgotten_bytes(forgotten, version),
-            frame[rest:],
-        )
+    parts = (
+        scalars[4 : scalars_end - 4],
+        _INT32.pack(session_epoch),
+        *named.parts(),
+        *forgotten.parts(),
+        frame[rest:],
     )
-    return _INT32.pack(len(body)) + body
+    return b"".join((_INT32.pack(sum(map(len, parts))), *parts))
 
 
 def epoch_position(body_pos: int, version: int) -> int:
@@ -260,46 +278,57 @@ def _read_forgotten(buf: Buffer, pos: int, end: int, version: int, forgotten: li
     return pos
 
 
-def _topics_bytes(partitions: dict[TopicPartition, bytes], version: int) -> bytes:
-    """Neighbours of one topic share an entry, as in Kafka's own client: order is priority (KIP-74)."""
-    return _array_bytes(((topic, entry) for (topic, _), entry in partitions.items()), version)
+class TopicArray:
+    """Topics with their partitions' bytes, in the making: neighbours of one topic share an entry, as in Kafka's own
+    client, since order is priority (KIP-74).
 
-
-def _forgotten_bytes(forgotten: list[TopicPartition], version: int) -> bytes:
-    """As they stand, neighbours of one topic in one entry."""
-    pack = _INT32.pack
-    return _array_bytes(((topic, pack(partition)) for topic, partition in forgotten), version)
-
-
-def _array_bytes(partitions: Iterable[tuple[bytes, bytes]], version: int) -> bytes:
-    """Topics with their partitions' bytes. Thousands are written while others wait: in one loop, without lists that the
-    garbage collector would look at.
+    Thousands are written while others wait: in one loop, without objects that the garbage collector would look at.
     """
-    compact = version >= FLEXIBLE
-    named = version < _TOPIC_IDS
-    tags = _ZERO if compact else b""
-    out: list[bytes] = [b""]  # for the count of topics
-    topics = count_at = first = 0
-    last = None
-    for topic, raw in partitions:
-        if topic != last:
-            last = topic
-            if topics:
-                out[count_at] = _count_bytes(len(out) - first, compact)
-                out.append(tags)
-            topics += 1
-            if named:
-                out.append(count_bytes(len(topic), True) if compact else len(topic).to_bytes(2, "big"))
-            out.append(topic)
-            count_at = len(out)
-            first = count_at + 1
-            out.append(b"")
-        out.append(raw)
-    if topics:
-        out[count_at] = _count_bytes(len(out) - first, compact)
-        out.append(tags)
-    out[0] = count_bytes(topics, compact)
-    return b"".join(out)
+
+    __slots__ = ("_compact", "_count", "_entries", "_named", "_tags", "_topic", "_topics", "_written")
+
+    def __init__(self, version: int) -> None:
+        self._compact = version >= FLEXIBLE
+        self._named = version < _TOPIC_IDS
+        self._tags = _ZERO if self._compact else b""
+        self._written = bytearray()
+        self._topics = 0
+        # The last topic, its partitions, and how many they are.
+        self._topic: bytes | None = None
+        self._entries = bytearray()
+        self._count = 0
+
+    def extend(self, partitions: Iterable[tuple[bytes, bytes]]) -> None:
+        """Write partitions behind the last one: each one's topic, and its bytes."""
+        last, entries, count = self._topic, self._entries, self._count
+        for topic, raw in partitions:
+            if topic != last:
+                self._count = count
+                self._end_topic()
+                self._topic = last = topic
+                count = 0
+            entries += raw
+            count += 1
+        self._count = count
+
+    def parts(self) -> tuple[bytes, bytearray]:
+        """Give the array, once nothing more is to be written: its count, and its topics."""
+        self._end_topic()
+        return count_bytes(self._topics, self._compact), self._written
+
+    def _end_topic(self) -> None:
+        topic, written = self._topic, self._written
+        if topic is None:
+            return
+        if self._named:
+            written += count_bytes(len(topic), True) if self._compact else len(topic).to_bytes(2, "big")
+        written += topic
+        written += _count_bytes(self._count, self._compact)
+        written += self._entries
+        written += self._tags
+        self._entries.clear()
+        self._topics += 1
+        self._topic = None
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,8 @@ those nothing is left out, they are only limited. Versions 12 to 18: brokers nam
 partitions are left out is not decided here, and records are not seen.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import partial
 from struct import Struct
 from typing import Final
 
@@ -24,93 +25,32 @@ from protocol.messages.fetch import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     FetchFields,
-    ReadRequest,
+    TopicArray,
     TopicPartition,
-    encode_request,
-    full_topics,
-    read_ahead,
-    replica_id,
+    Topics,
+    join_request,
 )
-from protocol.primitives import Buffer
+from protocol.messages.follower_request import FollowerRequest, Replica, names_all
+from protocol.portions import Portions, each, emptied, taken
 
-__all__ = ["OWN_SESSION_ID", "VERSION_MIN", "Replica", "ReplicaSession"]
+__all__ = ["OWN_SESSION_ID", "UNKNOWN_SESSION", "WRONG_EPOCH", "ReplicaSession"]
 
-VERSION_MIN: Final = 12
 # Told to the follower where the leader gives no session. Leaders draw theirs at random.
 OWN_SESSION_ID: Final = 0x7FFFFFFF
 UNKNOWN_SESSION: Final = 70  # FETCH_SESSION_ID_NOT_FOUND
 WRONG_EPOCH: Final = 71  # INVALID_FETCH_SESSION_EPOCH
 
 _EPOCH_MAX: Final = 0x7FFFFFFF
+_SCALARS_BYTES_MAX: Final = 25
 _INT32 = Struct(">i")
-# A partition's entry since version 12: index, leader epoch, fetch offset, last fetched epoch, log start, limit.
-_ENTRY = Struct(">iiqiqi")
-_LIMIT_AT: Final = _ENTRY.size - 4
-
-
-class Replica:
-    """One partition as the follower wants it.
-
-    Attributes:
-        entry: its entry in the follower's words.
-        told: its entry as the leader was last told it; None where the leader does not hold it.
-        high_watermark: the last one seen; -1 where none was, or none of this leader epoch.
-    """
-
-    __slots__ = ("entry", "fetch_offset", "high_watermark", "leader_epoch", "max_bytes", "told")
-
-    fetch_offset: int
-    max_bytes: int
-
-    def __init__(self, entry: bytes, told: bytes | None) -> None:
-        self.told = told
-        self.high_watermark = -1
-        self.leader_epoch = 0
-        self.take(entry)
-
-    def take(self, entry: bytes) -> None:
-        """Take over what the follower says anew."""
-        self.entry = entry
-        _, epoch, self.fetch_offset, _, _, self.max_bytes = _ENTRY.unpack_from(entry)
-        if epoch != self.leader_epoch:
-            self.leader_epoch = epoch
-            self.high_watermark = -1
-
-    @property
-    def in_sync(self) -> bool:
-        """Whether it is not behind the last high watermark seen; not where none was (Kafka: no lag)."""
-        return self.fetch_offset >= self.high_watermark >= 0
-
-    def limited(self, max_bytes: int) -> bytes:
-        """Its entry, asking for less."""
-        entry = self.entry
-        return entry[:_LIMIT_AT] + _INT32.pack(max_bytes) + entry[_LIMIT_AT + 4 :]
-
-
-class FollowerRequest(ReadRequest):
-    """A whole request that is read already, with what its follower wants of each partition that it names."""
-
-    replicas: dict[TopicPartition, Replica]
-
-
-def read_follower(frame: bytes, body_pos: int, version: int) -> tuple[int, FollowerRequest]:
-    """Read a follower's whole request, beside the loop if it is a large one: the id that it says in its tags, -1 for
-    none, and itself.
-
-    Raises:
-        WireError: it is malformed.
-    """
-    read = FollowerRequest(frame)
-    read.topics, read.read_as = read_ahead(frame, body_pos, version).topics, (body_pos, version)
-    read.replicas = {key: Replica(entry, None) for key, entry in read.topics.partitions.items()}
-    return replica_id(read, body_pos, version), read
 
 
 class ReplicaSession:
     """Both sessions of one connection between a follower and a leader.
 
     For each request: `take` it; then either `answer_locally`, or `forward` and, when the answer's head is here,
-    `answered`.
+    `answered`. A request of thousands of replicas is taken and forwarded in portions (`protocol.portions`); whatever
+    ends in the midst of one, the session ends with it.
 
     Attributes:
         replicas: what the follower wants, in its order.
@@ -140,7 +80,7 @@ class ReplicaSession:
     def __init__(self) -> None:
         self.replicas: dict[TopicPartition, Replica] = {}
         self.full = False
-        self.added: list[TopicPartition] = []
+        self.added: Collection[TopicPartition] = ()
         self.removed: list[TopicPartition] = []
         self.session_id = 0
         self._epoch = 0  # of the follower's next request
@@ -157,22 +97,18 @@ class ReplicaSession:
         # Not wanted any more, and the leader holds it.
         self._leaving: dict[TopicPartition, bytes] = {}
 
-    def take(self, fields: FetchFields, frame: Buffer, body_pos: int, version: int) -> int:
-        """Take a whole request over into what the follower wants.
+    def take(self, fields: FetchFields, frame: FollowerRequest, body_pos: int, version: int) -> Portions[int]:
+        """Take a whole request over into what the follower wants; the partitions' entries are taken out of it.
 
         Returns:
             0, or the error to answer it with: the follower then names everything anew.
-
-        Raises:
-            WireError: the request is malformed; nothing has changed.
         """
         session_id, epoch = fields.session_id, fields.session_epoch
-        partitions, forgotten = full_topics(frame, body_pos, version)
-        self.full = session_id == 0 or epoch in (INITIAL_EPOCH, FINAL_EPOCH)
+        assert frame.read_as == (body_pos, version), "it was read as what it is"
+        self.full = names_all(fields)
         self._asked_id = session_id
         if self.full:
-            made = frame.replicas if isinstance(frame, FollowerRequest) else {}
-            self._begin(partitions, session_id, made)
+            yield from self._begin(frame, session_id)
             self._asks_for_session = epoch == INITIAL_EPOCH
             self._version = version
             return 0
@@ -181,32 +117,17 @@ class ReplicaSession:
         if epoch != self._epoch or version != self._version:
             return WRONG_EPOCH
         self._epoch = epoch % _EPOCH_MAX + 1
-        self.added, self.removed = [], []
-        for key, entry in partitions.items():
-            replica = self.replicas.get(key)
-            if replica is None:
-                self.replicas[key] = Replica(entry, self._leaving.pop(key, None))
-                self.added.append(key)
-            else:
-                replica.take(entry)
-            self._changed[key] = None
-        for key in forgotten:
-            gone = self.replicas.pop(key, None)
-            self._changed.pop(key, None)
-            self._deviating.pop(key, None)
-            self.removed.append(key)
-            if gone is not None and gone.told is not None:
-                self._leaving[key] = gone.told
+        yield from self._change(frame.topics)
         return 0
 
     def forward(
         self,
         limits: Mapping[TopicPartition, int],
         max_wait_ms: int | None,
-        frame: Buffer,
+        frame: FollowerRequest,
         body_pos: int,
         version: int,
-    ) -> bytes | None:
+    ) -> Portions[bytes | None]:
         """The request as the leader is to see it; None where it is the follower's own, to the byte.
 
         Args:
@@ -217,9 +138,13 @@ class ReplicaSession:
         if not (limits or self._deviating or self._leaving or max_wait_ms is not None) and (
             self._asked_id == self._leader_id if self.full else self._told_as_wanted()
         ):
-            self._untouched()
+            yield from self._untouched()
             return None
-        named, forgotten = self._tell_all(limits) if renew else self._tell_changes(limits)
+        named, forgotten = TopicArray(version), TopicArray(version)
+        if renew:
+            yield from self._tell_all(limits, named)
+        else:
+            yield from self._tell_changes(limits, named, forgotten)
         self._renewing = renew
         session_id, epoch = self._leader_id, self._leader_epoch
         if self.full and not self._asks_for_session:
@@ -228,12 +153,12 @@ class ReplicaSession:
             epoch = INITIAL_EPOCH
         else:
             self._leader_epoch = epoch % _EPOCH_MAX + 1
-        out = bytearray(frame)
         session_at, wait_at = (13, 0) if version >= 15 else (17, 4)
-        _INT32.pack_into(out, body_pos + session_at, session_id)
+        scalars = bytearray(frame[: body_pos + _SCALARS_BYTES_MAX])
+        _INT32.pack_into(scalars, body_pos + session_at, session_id)
         if max_wait_ms is not None:
-            _INT32.pack_into(out, body_pos + wait_at, max_wait_ms)
-        return encode_request(bytes(out), body_pos, version, epoch, named, forgotten)
+            _INT32.pack_into(scalars, body_pos + wait_at, max_wait_ms)
+        return join_request(frame, scalars, body_pos, version, epoch, named, forgotten)
 
     def answered(self, error_code: int, session_id: int) -> tuple[int, int]:
         """Take the head of the leader's answer; gives the error and session id that the follower is to see."""
@@ -262,81 +187,127 @@ class ReplicaSession:
         assert not self.full, "a full request is answered with everything it names"
         return self.session_id
 
-    def _begin(
-        self,
-        partitions: dict[TopicPartition, bytes],
-        session_id: int,
-        made: dict[TopicPartition, Replica],
-    ) -> None:
-        """Everything anew; where a replica stands is still known if its leader is the same.
-
-        Args:
-            made: the replicas, where the request was read ahead; what is there of them takes over what was known.
-        """
-        before = self.replicas
-        self.replicas = made or {key: Replica(entry, None) for key, entry in partitions.items()}
-        for key in before.keys() & partitions.keys():
-            replica = before[key]
-            replica.take(partitions[key])
-            self.replicas[key] = replica
-        self.added = list(self.replicas)
-        self.removed = [key for key in before if key not in self.replicas]
-        self._changed.clear()
+    def _begin(self, frame: FollowerRequest, session_id: int) -> Portions[None]:
+        """Everything anew; where a replica stands is still known if its leader is the same."""
+        before, self.replicas = self.replicas, frame.replicas
+        removed: list[TopicPartition] = []
+        self.added, self.removed = self.replicas.keys(), removed
+        yield from taken(before, partial(self._know_again, removed))
+        yield from emptied(self._changed)
+        yield from emptied(frame.topics.forgotten)
         if not self.session_id and session_id != OWN_SESSION_ID:
             self._leader_id = session_id  # of a connection that is gone: the leader gives its slot free
         self.session_id = 0
+
+    def _know_again(
+        self, removed: list[TopicPartition], before: list[tuple[TopicPartition, Replica]]
+    ) -> None:
+        for key, was in before:
+            replica = self.replicas.get(key)
+            if replica is None:
+                removed.append(key)
+            elif replica.leader_epoch == was.leader_epoch:
+                replica.high_watermark = was.high_watermark
+
+    def _change(self, topics: Topics) -> Portions[None]:
+        """What the follower wants changes by a request's words, which are taken away."""
+        added: list[TopicPartition] = []
+        self.added, self.removed = added, topics.forgotten
+        yield from each(topics.partitions.items(), partial(self._name, added))
+        yield from each(topics.forgotten, self._forget)
+        yield from emptied(topics.partitions)
+
+    def _name(self, added: list[TopicPartition], named: list[tuple[TopicPartition, bytes]]) -> None:
+        for key, entry in named:
+            replica = self.replicas.get(key)
+            if replica is None:
+                self.replicas[key] = Replica(entry, self._leaving.pop(key, None))
+                added.append(key)
+            else:
+                replica.take(entry)
+            self._changed[key] = None
+
+    def _forget(self, forgotten: list[TopicPartition]) -> None:
+        for key in forgotten:
+            gone = self.replicas.pop(key, None)
+            self._changed.pop(key, None)
+            self._deviating.pop(key, None)
+            if gone is not None and gone.told is not None:
+                self._leaving[key] = gone.told
 
     def _told_as_wanted(self) -> bool:
         """Whether the follower's own words name exactly what changed, in the leader's session too."""
         epoch = self._epoch - 1 or _EPOCH_MAX
         return self._leader_id == self.session_id and self._leader_epoch == epoch
 
-    def _untouched(self) -> None:
+    def _untouched(self) -> Portions[None]:
         if self.full:
-            self._deviating.clear()
-            self._leaving.clear()
-            for replica in self.replicas.values():
-                replica.told = replica.entry
+            yield from each(self.replicas, self._told_as_it_is)
             self._renewing = True
         else:
-            for key in self._changed:
-                replica = self.replicas[key]
-                replica.told = replica.entry
+            yield from each(self._changed, self._told_as_it_is)
             self._renewing = False
             self._leader_epoch = self._epoch
-        self._changed.clear()
+        yield from emptied(self._changed)
 
-    def _tell_all(
-        self, limits: Mapping[TopicPartition, int]
-    ) -> tuple[dict[TopicPartition, bytes], list[TopicPartition]]:
-        named = {}
-        self._deviating.clear()
-        self._leaving.clear()
-        self._changed.clear()
-        for key, replica in self.replicas.items():
+    def _told_as_it_is(self, keys: list[TopicPartition]) -> None:
+        for key in keys:
+            replica = self.replicas[key]
+            replica.told = replica.entry
+
+    def _tell_all(self, limits: Mapping[TopicPartition, int], named: TopicArray) -> Portions[None]:
+        """Write everything into `named`, but for what is left out."""
+        for last in (self._deviating, self._leaving, self._changed):
+            yield from emptied(last)
+        yield from each(self.replicas, partial(self._tell_anew, limits, named))
+
+    def _tell_anew(
+        self, limits: Mapping[TopicPartition, int], named: TopicArray, keys: list[TopicPartition]
+    ) -> None:
+        entries = []
+        for key in keys:
+            replica = self.replicas[key]
             replica.told = self._wish(key, replica, limits)
             if replica.told is not None:
-                named[key] = replica.told
-        return named, []
+                entries.append((key[0], replica.told))
+        named.extend(entries)
 
     def _tell_changes(
-        self, limits: Mapping[TopicPartition, int]
-    ) -> tuple[dict[TopicPartition, bytes], list[TopicPartition]]:
-        named: dict[TopicPartition, bytes] = {}
-        forgotten = list(self._leaving)
-        self._leaving.clear()
-        touched = {**self._changed, **self._deviating, **dict.fromkeys(limits)}
-        self._changed.clear()
-        for key in touched:
+        self, limits: Mapping[TopicPartition, int], named: TopicArray, forgotten: TopicArray
+    ) -> Portions[None]:
+        """Write what the leader has to hear into `named` and `forgotten`."""
+        leaving, self._leaving = self._leaving, {}
+        changed, self._changed = self._changed, {}
+        deviating, self._deviating = self._deviating, {}
+        yield from each(leaving, partial(_write, forgotten))
+        for keys in (
+            changed,
+            deviating,
+            limits,
+        ):  # one that is in two of them has nothing to tell the second time
+            yield from each(keys, partial(self._tell, limits, named, forgotten))
+        for told in (leaving, changed, deviating):
+            yield from emptied(told)
+
+    def _tell(
+        self,
+        limits: Mapping[TopicPartition, int],
+        named: TopicArray,
+        forgotten: TopicArray,
+        keys: list[TopicPartition],
+    ) -> None:
+        entries, gone = [], []
+        for key in keys:
             replica = self.replicas[key]
             before = replica.told
             replica.told = self._wish(key, replica, limits)
             if replica.told is None:
                 if before is not None:
-                    forgotten.append(key)
+                    gone.append(key)
             elif replica.told != before:
-                named[key] = replica.told
-        return named, forgotten
+                entries.append((key[0], replica.told))
+        named.extend(entries)
+        _write(forgotten, gone)
 
     def _wish(
         self, key: TopicPartition, replica: Replica, limits: Mapping[TopicPartition, int]
@@ -355,3 +326,7 @@ class ReplicaSession:
         self._leader_id = 0
         self._leader_epoch = 0
         self._leaving.clear()
+
+
+def _write(forgotten: TopicArray, keys: list[TopicPartition]) -> None:
+    forgotten.extend((topic, _INT32.pack(partition)) for topic, partition in keys)

@@ -6,14 +6,14 @@ is (from its own first bytes). Everything passes as it came. Versions 12 to 18; 
 
 from collections.abc import Callable
 from struct import Struct
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from protocol.messages.fetch import TopicPartition
 from protocol.messages.fetch_walk import FetchWalk
-from protocol.messages.walk import PARTITION_TAGS, Walk
+from protocol.messages.walk import PARTITION_TAGS, FullError, Walk
 from protocol.primitives import bytes_size, skip, streamed_count, string_span
 
-__all__ = ["ReplicaWalk", "Standing"]
+__all__ = ["FOUND_MAX", "ReplicaWalk", "Standing"]
 
 _TOPIC_IDS = 13
 # Index, error code, high watermark.
@@ -21,6 +21,8 @@ _HEAD = Struct(">ihq").unpack_from
 # A batch's base offset, and the bytes that follow its length.
 _BATCH = Struct(">qi").unpack_from
 _BATCH_HEAD_BYTES = 12
+# Partitions that are found before they have to be taken away: one costs up to 6 us where it counts against two rates.
+FOUND_MAX: Final = 250
 
 
 class Standing(NamedTuple):
@@ -34,7 +36,9 @@ class Standing(NamedTuple):
 
 
 class ReplicaWalk(FetchWalk):
-    """One walk; `found` grows with every partition whose header was seen, and is its reader's to empty."""
+    """One walk; `found` grows with every partition whose header was seen, and is its reader's to empty: with FOUND_MAX
+    of them the walk is `full`.
+    """
 
     __slots__ = ("_error_code", "_high_watermark", "_index", "_topic_named", "found")
 
@@ -58,6 +62,8 @@ class ReplicaWalk(FetchWalk):
         return after
 
     def _partition_seen(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        if len(self.found) >= FOUND_MAX:
+            raise FullError
         after = self._careful_partition(buf, pos, limit)
         self._index, self._error_code, self._high_watermark = _HEAD(buf, pos)
         return after

@@ -58,8 +58,8 @@ Sizes = dict[bytes, int]
 """Bytes by the topic's name as it stands, or its id."""
 
 
-class _FullError(Exception):
-    """So many topics are noted that they have to be taken away first."""
+class FullError(Exception):
+    """So much is noted that it has to be taken away first; the step has changed nothing."""
 
 
 class Walk:
@@ -139,7 +139,7 @@ class Walk:
                 pos = steps[self._state](self, buf, pos, limit)
             else:
                 self.resting = pos < limit and not self.done
-        except _FullError:
+        except FullError:
             self.full = True
         except TruncatedError:
             if limit == frame_end:
@@ -218,10 +218,10 @@ class Walk:
         """From `pos` on the bytes are the topic's whose name or id lies there.
 
         Raises:
-            _FullError: too many are noted; nothing has changed.
+            FullError: too many are noted; nothing has changed.
         """
         if self._noted >= TOPICS_MAX and self.sizes is not None:
-            raise _FullError
+            raise FullError
         self._noted += 1
         self._topic_over(pos)
         self._topic_key = bytes(buf[start:stop]) if stop - start <= NAME_BYTES_MAX else OTHER_TOPICS

@@ -2,6 +2,7 @@
 
     http      bytes <-> requests and answers
     pages     the pages' text: pure
+    clients   /clients: pure too
     site      which page shows what
     server    asyncio streams, bounded
 

@@ -1,15 +1,19 @@
 """Which pages there are, and where their values come from."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import Final
 
 from proxy.admin import pages
+from proxy.admin.clients import TOPIC, Clients
 from proxy.admin.http import Page, Request
 from proxy.admin.server import Handler
 from proxy.metrics import Metrics, Quotas
 from proxy.series import portions
 from proxy.version import sluice_version
 from quotas.engine import QuotaView
+
+HTML_TYPE: Final = "text/html"  # what browsers accept first, and curl does not name
 
 
 class Site:
@@ -62,14 +66,27 @@ class Site:
         found = {"mode": "pass"} if self._reassignments is None else await self._reassignments()
         return await asyncio.to_thread(pages.document, found)
 
-    async def _clients(self, _: Request) -> Page:
-        over: list[QuotaView] = []
-        known = 0
-        for portion in portions(self._quotas.views(self._now_ms())):
-            over = pages.over_quota([*over, *portion])
-            known += len(portion)
-            await asyncio.sleep(0)  # traffic goes first
-        return pages.clients(over, known, self._quotas.enforcing)
+    async def _clients(self, request: Request) -> Page:
+        async with self._scrape:
+            found = Clients()
+            for portion in portions(self._views(self._now_ms())):
+                found.look(portion)
+                await asyncio.sleep(0)  # traffic goes first
+            if found.at_several_brokers:
+                for portion in portions(self._views(self._now_ms())):
+                    found.add(portion)
+                    await asyncio.sleep(0)
+            write = found.page if HTML_TYPE in request.accept else found.text
+            return write(self._quotas.enforcing)
+
+    def _views(self, now_ms: int) -> Iterator[QuotaView]:
+        """Every client by every kind of quota, and every topic that has one."""
+        quotas = self._quotas
+        yield from quotas.views(now_ms)
+        yield from quotas.mutation_views(now_ms)
+        yield from quotas.request_views(now_ms)
+        for view in quotas.topic_views(now_ms):
+            yield view._replace(type=TOPIC + view.type)
 
     async def _metrics_page(self, request: Request) -> Page:
         async with self._scrape:

@@ -24,11 +24,12 @@ from proxy.channel.kept_frames import KEEP, NOT_KEPT, whole
 from proxy.channel.kinds import channel_for
 from proxy.channel.parsing import AGAIN, Job
 from proxy.channel.reassignments import OngoingMoves, Shown
-from proxy.channel.settings import ChannelSettings
+from proxy.channel.settings import ANONYMOUS, ChannelSettings
 from proxy.channel.side import MORE, PASS, REFUSE, REPLACE, WAIT, Side
 
 __all__ = [
     "AGAIN",
+    "ANONYMOUS",
     "BATCH_WEIGHT",
     "KEEP",
     "MORE",

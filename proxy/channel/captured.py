@@ -19,6 +19,7 @@ known: if it is there when the mute ends, all of the mute counts as its delay. A
 for, as far as the sizes of topics are known without asking.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from protocol.api import FETCH, flexible
@@ -130,10 +131,11 @@ class CapturedChannel(Channel):
         super().joined(broker)
         self.requests.joined(broker)
 
-    def close(self, now_ms: int) -> None:
+    def close(self, now_ms: int) -> Iterator[None]:
         """The connection is over: what is owed an answer never gets one."""
-        super().close(now_ms)
+        rest = super().close(now_ms)
         self.requests.close()
         self.responses.close()
         while self.state.owed:
             self.state.write(self.state.owed.popleft())
+        return rest

@@ -18,6 +18,7 @@ the mute goes through `ChannelState.mute`; an answer is owed exactly when an ent
 A mute begins at the next frame boundary: a frame that has begun to pass is passed to its end.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from protocol.messages.fetch_session import SessionTable
@@ -102,10 +103,11 @@ class Channel:
         """Handle no further request: what is under way is ended and answered, and then the channel is idle."""
         self.state.in_flight_max = 0
 
-    def close(self, now_ms: int) -> None:
-        """The connection is over: give back its turns."""
+    def close(self, now_ms: int) -> Iterator[None]:
+        """The connection is over: give back its turns. What is given frees the rest, a portion at a time."""
         conversation = self.state.sasl
         if conversation is not None and conversation.readable and conversation.tokens:
             self.state.stats.sasl[conversation.label, "failed"] += 1  # a bare token is refused by closing
             self.state.sasl = None
         self.state.leave(now_ms)
+        return iter(())

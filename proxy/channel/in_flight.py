@@ -73,6 +73,7 @@ class Question(NamedTuple):
         trusted: who asks needs no permission: nobody but this machine's users reaches the listener.
         plan: of the `Forward` to which `frame` is the broker's answer; None where `frame` is a client's request.
         address: the client's, as in `ChannelSettings`.
+        peer: the client's address and port, for the audit log; the shell fills it in.
     """
 
     api_key: int
@@ -84,6 +85,7 @@ class Question(NamedTuple):
     trusted: bool
     plan: object = None
     address: str = ""
+    peer: str = ""
 
 
 class Shared(NamedTuple):

@@ -10,16 +10,20 @@ A replica that a follower has just begun to fetch may be throttled though nobody
 moment ago, or is being added. Unless it is in sync it is left out until the cluster was asked (`ReplicationSource`).
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from protocol.messages.fetch import FetchFields, TopicPartition
+from protocol.messages.follower_request import FollowerRequest
 from protocol.messages.replica_session import WRONG_EPOCH, ReplicaSession
 from protocol.messages.replica_walk import Standing
+from protocol.portions import Portions, each, emptied
 from proxy.stats import Stats
-from quotas.replication import REPLICAS_MAX, Claim, ReplicationQuotas
+from quotas.replication import REPLICAS_MAX, Claims, ReplicationQuotas
+from quotas.replication_claims import Claim, Sharing
 
-__all__ = ["ReplicaLink"]
+__all__ = ["Decided", "ReplicaLink"]
 
 # Asked for where a replica may be in sync: it has an answer with the high watermark, and hardly any bytes.
 _PROBE_BYTES: Final = 1
@@ -32,27 +36,47 @@ _NEWS_MS_MAX: Final = 2000
 _EMPTY_WAIT_MS_MIN: Final = 100
 
 
+class Decided(NamedTuple):
+    """What a leader is asked for.
+
+    Args:
+        limits: most bytes of a partition; 0 leaves it out. The others are asked for as the follower wants.
+        ready_ms: when more may be asked for; None: it is asked for all.
+        nothing: every partition is left out: nothing is granted, and the request must not be forwarded.
+    """
+
+    limits: dict[TopicPartition, int]
+    ready_ms: int | None = None
+    nothing: bool = False
+
+
 class ReplicaLink:
     """One connection's session and claims.
+
+    A request is taken and decided on in portions (`protocol.portions`), each at its own `now_ms`. Meanwhile others may
+    be granted bytes of the same rates, and quotas and lists may change: lists hold as they were when the claims were
+    begun, and the connection may end.
 
     Attributes:
         follower: the broker that fetches; -1 before its first Fetch.
         session: what it wants, and what its leader was told.
         taken: the request at hand was taken over already and waits.
         plain: nothing is left out on this connection: there are too many replicas to remember.
+        under_way: a Fetch is with the leader.
+        now_ms: set before each portion.
     """
 
     __slots__ = (
-        "_asked",
+        "_claimed",
         "_claims",
         "_counted",
         "_new",
         "_quotas",
         "_stats",
-        "_version",
         "_waits_until_ms",
         "follower",
         "leader",
+        "now_ms",
         "plain",
         "session",
         "taken",
@@ -67,26 +91,24 @@ class ReplicaLink:
         self.session = ReplicaSession()
         self.taken = False
         self.plain = False
-        self.under_way = False  # a Fetch is with the leader
+        self.under_way = False
+        self.now_ms = 0
         self._waits_until_ms = 0
-        self._claims: dict[TopicPartition, Claim] = {}
-        self._asked: list[Claim] = []  # of the Fetch that is with the leader
+        self._claims: Claims | None = None
+        self._claimed: dict[TopicPartition, Claim] = {}  # who was granted something last is last
         self._counted = 0
         # How often the cluster had been asked when, and since when; whether it is throttled is being asked.
         self._new: dict[TopicPartition, tuple[int, int]] = {}
-        self._version = -1
 
-    def take(self, fields: FetchFields, frame: bytes, fields_at: int, version: int, now_ms: int) -> int:
-        """Take a request over; gives the error to answer it with, or 0.
-
-        Raises:
-            WireError: it is malformed.
-        """
-        error = self.session.take(fields, frame, fields_at, version)
+    def take(
+        self, fields: FetchFields, frame: FollowerRequest, fields_at: int, version: int
+    ) -> Portions[int]:
+        """Take a request over; gives the error to answer it with, or 0."""
+        error = yield from self.session.take(fields, frame, fields_at, version)
         if error:
             return error
         self.follower = fields.replica_id
-        self._waits_until_ms = now_ms + max(fields.max_wait_ms, _EMPTY_WAIT_MS_MIN)
+        self._waits_until_ms = self.now_ms + max(fields.max_wait_ms, _EMPTY_WAIT_MS_MIN)
         count = len(self.session.replicas)
         self._quotas.replicas += count - self._counted
         self._counted = count
@@ -96,48 +118,31 @@ class ReplicaLink:
             return 0
         self._stats.replication_unmirrored += 1
         self.plain = self.session.full
-        self.close(now_ms)
+        yield from self.close(self.now_ms)
         return 0 if self.plain else WRONG_EPOCH
 
-    def decide(self, now_ms: int) -> tuple[dict[TopicPartition, int], int | None]:
-        """Choose what the leader is asked for: limits by partition, and when more may be asked for (None: all is).
-
-        Every partition being left out, nothing is granted, and the request must not be forwarded.
-        """
+    def decide(self) -> Portions[Decided]:
+        """Choose what the leader is asked for."""
         quotas = self._quotas
-        self._claim(now_ms)
+        yield from self._claim()
         limits: dict[TopicPartition, int] = {}
         if not quotas.enforcing:
-            return limits, None
-        ready_ms = self._wait_for_news(limits, now_ms) if self._new else None
-        if not self._claims:
-            return limits, ready_ms
-        replicas = self.session.replicas
-        behind = [
-            (key, claim)
-            for key, claim in self._claims.items()
-            if not (replicas[key].in_sync or key in limits)
-        ]
-        grants = quotas.share_out([(claim, replicas[key].max_bytes) for key, claim in behind], now_ms)
-        left_out = []
-        for (key, claim), granted in zip(behind, grants, strict=True):
-            if not granted and (self.session.full or replicas[key].high_watermark < 0):
-                quotas.reserve(claim, _PROBE_BYTES)
-                granted = _PROBE_BYTES  # noqa: PLW2901 - a grant like any other
-            limits[key] = granted
-            if granted:
-                self._asked.append(claim)
-            else:
-                left_out.append(claim)
-        if not left_out:
-            return limits, ready_ms
-        self._stats.replicas_left_out += len(left_out)
-        room_ms = now_ms + max(quotas.ready_in_ms(left_out, now_ms), _WAIT_MS_MIN)
-        return limits, room_ms if ready_ms is None else min(room_ms, ready_ms)
-
-    def nothing_left(self, limits: dict[TopicPartition, int]) -> bool:
-        """Whether every partition is left out."""
-        return len(limits) == len(self.session.replicas) and bool(limits) and not any(limits.values())
+            return Decided(limits)
+        waiting = (yield from self._wait_for_news(limits)) if self._new else 0
+        behind: list[TopicPartition] = []
+        yield from each(self._claimed.items(), partial(self._find_behind, limits, behind))
+        left_out: list[Claim] = []
+        if behind:
+            sharing = quotas.share_out(len(behind))
+            yield from each(behind, partial(self._share_out, sharing, limits, left_out))
+            self._stats.replicas_left_out += len(left_out)
+        if not (waiting or left_out):
+            return Decided(limits)
+        now_ms = self.now_ms
+        ready_in_ms = max(quotas.ready_in_ms(left_out, now_ms), _WAIT_MS_MIN)
+        if waiting:
+            ready_in_ms = min(ready_in_ms, _NEWS_MS)
+        return Decided(limits, now_ms + ready_in_ms, waiting + len(left_out) == len(self.session.replicas))
 
     def wait_until(self, ready_ms: int, now_ms: int) -> int:
         """Give until when a request for nothing waits; 0 when it has waited long enough."""
@@ -156,7 +161,7 @@ class ReplicaLink:
                 replica.high_watermark = high_watermark
             if size:
                 self._quotas.arrived(self.follower, *key, size)
-            claim = self._claims.get(key)
+            claim = self._claimed.get(key)
             if claim is None:
                 continue
             granted = claim.reserved
@@ -170,69 +175,130 @@ class ReplicaLink:
     def answered(self, now_ms: int) -> None:
         """The answer is over: what it did not name has brought nothing."""
         self.under_way = False
-        for claim in self._asked:
-            if claim.reserved:
-                claim.settle(0, now_ms)
-        self._asked.clear()
+        if self._claims is not None:
+            self._claims.give_back(now_ms)
 
     def standings(self) -> Iterator[tuple[bytes, int, int, int]]:
         """Give each replica whose standing is known: topic, partition, fetch offset, high watermark."""
-        for (topic, partition), replica in list(self.session.replicas.items()):
-            if replica.high_watermark >= 0:
-                yield topic, partition, replica.fetch_offset, replica.high_watermark
+        replicas = self.session.replicas
+        for key in list(replicas):
+            replica = replicas.get(key)
+            if replica is not None and replica.high_watermark >= 0:
+                yield *key, replica.fetch_offset, replica.high_watermark
 
     def topics(self) -> set[bytes]:
         """Give the topics of all replicas, by id, or by name where a version has names."""
         return {topic for topic, _ in self.session.replicas}
 
-    def close(self, now_ms: int) -> None:
-        """The connection is over."""
+    def close(self, now_ms: int) -> Portions[None]:
+        """The connection is over, or is not followed any more; what is given frees what was known."""
         self.answered(now_ms)
         self._quotas.links.discard(self)
         self._quotas.replicas -= self._counted
         self._counted = 0
-        self._claims.clear()
-        self._new.clear()
-        self.session = ReplicaSession()
+        known = self.session.replicas, self._claimed, self._new
+        self.session, self._claims, self._claimed, self._new = ReplicaSession(), None, {}, {}
+        return _freed(*known)
 
-    def _claim(self, now_ms: int) -> None:
+    def _claim(self) -> Portions[None]:
         """Bring the claims up to date with the lists and with what the follower wants."""
-        if self._version != self._quotas.version:
-            self._version = self._quotas.version
-            self._claims.clear()
-            added: Sequence[TopicPartition] = list(self.session.replicas)
-        else:
-            added = self.session.added
-        for key in self.session.removed:
-            self._claims.pop(key, None)
-            self._new.pop(key, None)
-        if self._quotas.told is not None and self.session.added:
-            # A request may name a partition and forget it again.
-            replicas, met = self.session.replicas, (self._quotas.asked, now_ms)
-            self._new.update((key, met) for key in self.session.added if key in replicas)
-            self._quotas.waited_for = True
-        for key in added:
-            if key in self.session.replicas and key not in self._claims:
-                claim = self._quotas.claim(*key, self.leader, self.follower, now_ms)
-                if claim is not None:
-                    self._claims[key] = claim
-        self.session.added, self.session.removed = [], []
+        quotas, session = self._quotas, self.session
+        claims = self._claims
+        added: Iterable[TopicPartition] = session.added
+        if claims is None or claims.version != quotas.version or claims.follower != self.follower:
+            claims = self._claims = Claims(quotas, self.leader, self.follower)
+            yield from emptied(self._claimed)
+            added = session.replicas
+        yield from each(session.removed, self._drop)
+        if quotas.told is not None and session.added:
+            yield from each(session.added, partial(self._watch_for, (quotas.asked, self.now_ms)))
+            quotas.waited_for = True
+        yield from each(added, partial(self._add, claims))
+        session.added = ()
+        yield from emptied(session.removed)
 
-    def _wait_for_news(self, limits: dict[TopicPartition, int], now_ms: int) -> int | None:
-        """Leave new replicas out that are behind; gives when to look for the news that says whether they may pass."""
+    def _drop(self, removed: list[TopicPartition]) -> None:
+        for key in removed:
+            self._claimed.pop(key, None)
+            self._new.pop(key, None)
+
+    def _watch_for(self, met: tuple[int, int], added: list[TopicPartition]) -> None:
+        # A request may name a partition and forget it again.
+        self._new.update((key, met) for key in added if key in self.session.replicas)
+
+    def _add(self, claims: Claims, added: list[TopicPartition]) -> None:
+        for key in added:
+            if key in self.session.replicas and key not in self._claimed:
+                claim = claims.claim(*key, self.now_ms)
+                if claim is not None:
+                    self._claimed[key] = claim
+
+    def _wait_for_news(self, limits: dict[TopicPartition, int]) -> Portions[int]:
+        """Leave new replicas out that are behind, until it is known whether they are throttled; gives how many."""
+        known: list[TopicPartition] = []
+        yield from each(self._new.items(), partial(self._find_known, known))
+        yield from each(known, self._pass_new)
+        left_out: list[TopicPartition] = []
+        yield from each(self._new, partial(self._limit_new, limits, left_out))
+        return len(left_out)
+
+    def _find_known(
+        self, known: list[TopicPartition], new: list[tuple[TopicPartition, tuple[int, int]]]
+    ) -> None:
+        """Find those that are not waited for any more."""
         answered = self._quotas.told
-        for key, (asked, since_ms) in list(self._new.items()):
+        for key, (asked, since_ms) in new:
             # Only a question that was asked after the replica was met can have been about it.
             told = answered is not None and answered > asked and self._quotas.is_named(key[0])
-            if told or answered is None or now_ms - since_ms > _NEWS_MS_MAX:
-                del self._new[key]
+            if told or answered is None or self.now_ms - since_ms > _NEWS_MS_MAX:
+                known.append(key)
                 self._stats.replicas_passed_unasked += not told
-        waiting = False
-        for key in self._new:
+
+    def _pass_new(self, known: list[TopicPartition]) -> None:
+        for key in known:
+            del self._new[key]
+
+    def _limit_new(
+        self, limits: dict[TopicPartition, int], left_out: list[TopicPartition], new: list[TopicPartition]
+    ) -> None:
+        for key in new:
             replica = self.session.replicas[key]
             if self.session.full or replica.high_watermark < 0:
                 limits[key] = _PROBE_BYTES
             elif not replica.in_sync:
                 limits[key] = 0
-                waiting = True
-        return now_ms + _NEWS_MS if waiting else None
+                left_out.append(key)
+
+    def _find_behind(
+        self,
+        limits: dict[TopicPartition, int],
+        behind: list[TopicPartition],
+        claimed: list[tuple[TopicPartition, Claim]],
+    ) -> None:
+        replicas = self.session.replicas
+        behind += [key for key, _ in claimed if not (replicas[key].in_sync or key in limits)]
+
+    def _share_out(
+        self,
+        sharing: Sharing,
+        limits: dict[TopicPartition, int],
+        left_out: list[Claim],
+        behind: list[TopicPartition],
+    ) -> None:
+        now_ms = self.now_ms
+        for key in behind:
+            claim, replica = self._claimed[key], self.session.replicas[key]
+            granted = sharing.grant(claim, replica.max_bytes, now_ms)
+            if granted:
+                self._claimed[key] = self._claimed.pop(key)
+            elif self.session.full or replica.high_watermark < 0:
+                granted = _PROBE_BYTES
+                claim.reserve(granted)
+            else:
+                left_out.append(claim)
+            limits[key] = granted
+
+
+def _freed(*known: dict[TopicPartition, Any]) -> Portions[None]:
+    for items in known:
+        yield from emptied(items)

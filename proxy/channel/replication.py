@@ -16,6 +16,7 @@ a machine beside the clients' one, so that a client's request costs nothing for 
 Inter-broker SASL exchanges pass unread: brokers frame them since Kafka 1.0 (KIP-152).
 """
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Final
 
@@ -23,8 +24,9 @@ from protocol.api import FETCH
 from protocol.header import REQUEST_HEAD
 from protocol.messages import fetch
 from protocol.messages.fetch_session import SessionTable
-from protocol.messages.replica_session import VERSION_MIN, read_follower
+from protocol.messages.follower_request import VERSION_MIN, FollowerRequest, names_all, read_follower
 from protocol.messages.replica_walk import ReplicaWalk
+from protocol.portions import Portions
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError, unreadable_length
@@ -33,7 +35,7 @@ from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ANY_BROKER, ChannelSettings
-from proxy.channel.side import PASS, WALK, Side, skip_header_tags
+from proxy.channel.side import PASS, WALK, Side, copied, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.stats import Stats
 from quotas.engine import Engine
@@ -54,13 +56,19 @@ Head = tuple[int, int, int, int, int]
 class ReplicaRequests(RequestSide):
     """Requests of a follower on their way to its leader."""
 
-    __slots__ = ("_asked", "_link")
+    __slots__ = ("_asked", "_link", "_reconsidered", "_work")
 
     def __init__(self, state: ChannelState, link: ReplicaLink) -> None:
         super().__init__(state)
         self._link = link
         # The Fetch read last, in case it waits.
-        self._asked: tuple[fetch.FetchFields, bytes, int] | None = None
+        self._asked: tuple[fetch.FetchFields, FollowerRequest, int] | None = None
+        self._work: Portions[int] | None = None  # on the Fetch at hand, while it is under way
+        self._reconsidered = False
+
+    def reconsider(self) -> None:
+        """Quotas have changed: what is being decided may be decided otherwise."""
+        self._reconsidered = True
 
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
         """Decide over what the follower sent; see the package docstring."""
@@ -117,25 +125,32 @@ class ReplicaRequests(RequestSide):
         if link.under_way:  # brokers have one on its way; whoever has more waits for the answer
             self._wait_for_answers()
             return self.order
-        if not link.taken:  # else it has been read, and has waited
-            self._asked = self._read(buf, pos, head)
-        if self._asked is None:
-            return self.order
-        fields, frame, fields_at = self._asked
-        if fields.replica_id < 0:
-            self._plain(key, version, correlation_id)
-            return 0
-        if not link.taken:
-            error = link.take(fields, frame, fields_at, version, now_ms)
-            if error:
-                answer = fetch.empty_response(version, correlation_id, 0, 0, error)
-                return self._answer(head, answer)
-            if link.plain:
+        if self._work is None:
+            if not link.taken:  # else it has been read, and has waited
+                self._asked = self._read(buf, pos, head)
+            if self._asked is None:
+                return self.order
+            fields, frame, fields_at = self._asked
+            if fields.replica_id < 0:
                 self._plain(key, version, correlation_id)
                 return 0
-        return self._decided(head, fields, frame, fields_at, now_ms)
+            self._work = self._decided(head, fields, frame, fields_at)
+        return self._work_on(self._work, now_ms)
 
-    def _read(self, buf: Buffer, pos: int, head: Head) -> tuple[fetch.FetchFields, bytes, int] | None:
+    def _work_on(self, work: Portions[int], now_ms: int) -> int:
+        """Do a portion; when it was the last one, give what `_fetch` gives."""
+        self._link.now_ms = now_ms
+        try:
+            next(work)
+        except StopIteration as over:
+            self._work = None
+            order: int = over.value
+            return order
+        return self.next_turn()
+
+    def _read(
+        self, buf: Buffer, pos: int, head: Head
+    ) -> tuple[fetch.FetchFields, FollowerRequest, int] | None:
         """A whole Fetch's scalars, itself with its topics read, and where its fields begin; None with an order."""
         length, _, version, _, client_id_length = head
         frame_end = pos + 4 + length
@@ -145,7 +160,8 @@ class ReplicaRequests(RequestSide):
             raise PeerError(
                 "malformed", f"Fetch version {version} of {length} bytes ends before its fields do"
             )
-        read = self.parse(read_follower, bytes(buf[pos:frame_end]), fields_at - pos, version)
+        asked = copied(buf, pos, frame_end)
+        read = self.parse(read_follower, asked, fields_at - pos, version, names_all(fields))
         if read is None:
             return None
         replica_id, frame = read
@@ -154,26 +170,27 @@ class ReplicaRequests(RequestSide):
         return fields, frame, fields_at - pos
 
     def _decided(
-        self, head: Head, fields: fetch.FetchFields, frame: bytes, fields_at: int, now_ms: int
-    ) -> int:
-        """Forward what is to be asked for, or wait, or answer that there is nothing."""
+        self, head: Head, fields: fetch.FetchFields, frame: FollowerRequest, fields_at: int
+    ) -> Portions[int]:
+        """Take it over, and forward what is to be asked for, or wait, or answer that there is nothing."""
         length, key, version, correlation_id, _ = head
         link, state = self._link, self.state
-        limits, ready_ms = link.decide(now_ms)
+        self._reconsidered = False
+        if not link.taken:
+            error = yield from link.take(fields, frame, fields_at, version)
+            if error:
+                return self._answer(head, fetch.empty_response(version, correlation_id, 0, 0, error))
+            if link.plain:
+                self._plain(key, version, correlation_id)
+                return 0
+        limits, ready_ms, nothing = yield from link.decide()
         max_wait_ms = None
         if ready_ms is not None:
-            if not link.session.full and link.nothing_left(limits):
-                until_ms = link.wait_until(ready_ms, now_ms)
-                if until_ms:
-                    return self.wait(until_ms, held=True)
-                state.stats.replica_fetches_answered += 1
-                link.taken = False
-                self._asked = None
-                session_id = link.session.answer_locally()
-                return self._answer(head, fetch.empty_response(version, correlation_id, session_id, 0))
+            if nothing and not link.session.full:
+                return self._nothing(head, ready_ms)
             # The leader has nothing better to do than to answer when more may be asked for.
-            max_wait_ms = min(fields.max_wait_ms, ready_ms - now_ms)
-        forwarded = link.session.forward(limits, max_wait_ms, frame, fields_at, version)
+            max_wait_ms = min(fields.max_wait_ms, ready_ms - link.now_ms)
+        forwarded = yield from link.session.forward(limits, max_wait_ms, frame, fields_at, version)
         link.forwarded()
         self._asked = None
         state.in_flight.append((correlation_id, _answered, version, link))
@@ -182,6 +199,19 @@ class ReplicaRequests(RequestSide):
             return 0
         state.stats.requests[FETCH] += 1
         return self.replace(length + 4, forwarded)
+
+    def _nothing(self, head: Head, ready_ms: int) -> int:
+        """Everything is left out: wait, or answer that there is nothing."""
+        _, _, version, correlation_id, _ = head
+        link = self._link
+        until_ms = link.wait_until(ready_ms, link.now_ms)
+        if until_ms:
+            return self.next_turn() if self._reconsidered else self.wait(until_ms, held=True)
+        self.state.stats.replica_fetches_answered += 1
+        link.taken = False
+        self._asked = None
+        session_id = link.session.answer_locally()
+        return self._answer(head, fetch.empty_response(version, correlation_id, session_id, 0))
 
     def _answer(self, head: Head, answer: bytes) -> int:
         """Answer here."""
@@ -232,13 +262,18 @@ class ReplicationChannel(Channel):
         self.link = ReplicaLink(settings.replication, settings.broker, stats)
         # Behind a port that stands for no one broker nobody is a leader.
         self.link.plain = settings.broker == ANY_BROKER
-        self.requests = ReplicaRequests(self.state, self.link)
+        self.requests: ReplicaRequests = ReplicaRequests(self.state, self.link)
         self.responses = ReplicaResponses(self.state, self.link)
 
-    def close(self, now_ms: int) -> None:
-        """The connection is over: what was reserved is given back."""
+    def reconsider(self) -> None:
+        """Quotas have changed or enforcement was switched."""
+        super().reconsider()
+        self.requests.reconsider()
+
+    def close(self, now_ms: int) -> Iterator[None]:
+        """The connection is over: what was reserved is given back; what is given frees what was known of replicas."""
         super().close(now_ms)
-        self.link.close(now_ms)
+        return self.link.close(now_ms)
 
 
 def _answered(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:

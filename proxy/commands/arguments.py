@@ -33,6 +33,9 @@ def tables(options: argparse.Namespace) -> dict[str, object]:
         value = getattr(options, argument)
         if value is not None:
             found[section][name] = value
+    if options.quotas_file is not None:
+        # A path on the command line is relative to where the command runs, not to the configuration file.
+        found["quotas"]["file"] = str(options.quotas_file.absolute())
     overrides: dict[str, object] = {section: table for section, table in found.items() if table}
     if options.listen is not None:
         overrides["listeners"] = [listener(options.listen, options.advertised_host)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from commandline.exit_codes import OK
 from proxy import logs
 from proxy.commands import check_json
-from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced
+from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.config.units import write_bytes
 from proxy.errors import SluiceError
 from quotas.definitions import Definitions
@@ -49,7 +49,8 @@ def run(options: argparse.Namespace) -> int:
         *capture(config),
     ]
     lines += [f"admin: {f'http://{config.admin.bind}/' if config.admin.bind else 'none'}"]
-    lines += [f"warning: {warning}" for warning in (*config.warnings, *unenforced(definitions.entries()))]
+    warnings = (*config.warnings, *unwritable(config), *unenforced(definitions.entries()))
+    lines += [f"warning: {warning}" for warning in warnings]
     print("\n".join(lines))
     if options.offline:
         return OK
@@ -74,7 +75,7 @@ def _document(options: argparse.Namespace) -> int:
         tls(config)
         list(capture(config))  # is pyarrow there?
         document |= check_json.describe(config, _limits(definitions))
-        document["warnings"] = [*config.warnings, *unenforced(definitions.entries())]
+        document["warnings"] = [*config.warnings, *unwritable(config), *unenforced(definitions.entries())]
         if not options.offline:
             document["cluster"] = _cluster(config)
     except SluiceError as error:
@@ -162,6 +163,7 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
         burst = settings.partition_mutations_burst
         burst = settings.partition_mutations_rate * windows if burst is None else burst
         yield f"  all clients together: {settings.partition_mutations_rate:g} partition mutations/s, {burst:g} at once"
+    yield f"  {_alterations(config)}"
     limits = _limits(definitions)
     for entity, values in list(limits.items())[:ENTITIES_SHOWN_MAX]:
         yield f"  {_entity(entity)}: " + ", ".join(_limit(key, value) for key, value in values.items())
@@ -171,6 +173,30 @@ def quotas(config: Config, definitions: Definitions) -> Iterator[str]:
     free = [key.removesuffix("_byte_rate") for key in BYTE_RATES if key not in default]
     if free:
         yield f"  every other client id: no {' and no '.join(free)} limit"
+
+
+def _alterations(config: Config) -> str:
+    """Say where an alteration of quotas is kept, and who may ask for one."""
+    settings = config.quotas
+    if settings.source == "cluster":
+        return "altered at the brokers: these are their own quotas"
+    if settings.file is None:
+        return (
+            'kafka-configs can not alter them: there is no quotas file (file = "quotas.toml" under [quotas])'
+        )
+    who = (
+        ["every client"]
+        if "*" in settings.alter_principals
+        else [f"user {n!r}" for n in settings.alter_principals]
+    )
+    who += [
+        f'clients of listener "{listener.name}", from this machine alone'
+        for listener in config.listeners
+        if config.trusts(listener) and "*" not in settings.alter_principals
+    ]
+    if not who:
+        return 'kafka-configs can not alter them: no user may (alter_principals = ["NAME"] under [quotas])'
+    return f"kept in {settings.file}; altered by {', '.join(who)}"
 
 
 def replication(config: Config) -> Iterator[str]:

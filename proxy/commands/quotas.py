@@ -45,6 +45,12 @@ _DRY_RUN: Final = "dry run: validated, and nothing is changed"
 _NONE: Final = "no quotas are set"
 _NONE_MATCH: Final = "no quotas are set for this entity"
 
+# What an entity of its own is, and why it is never combined with others.
+_ALONE: Final = {
+    "--ip": "an address has a limit of new connections, which are counted before a client has said who it is",
+    "--topic": "a topic's quota is shared by all clients",
+}
+
 Work = Callable[[argparse.Namespace, "QuotaClient"], Awaitable[int]]
 
 
@@ -196,6 +202,7 @@ async def _described(
 
 
 def _components(options: argparse.Namespace) -> list[Component]:
+    _refuse_combined(options)
     found: list[Component] = []
     for kind, name in zip(PARTS, _names(options), strict=True):
         if name == DEFAULT.value:
@@ -207,11 +214,25 @@ def _components(options: argparse.Namespace) -> list[Component]:
 
 def _entity(options: argparse.Namespace) -> Entity:
     entity = Entity(*(DEFAULT if name == DEFAULT.value else name for name in _names(options)))
+    _refuse_combined(options)
     try:
         check_entity(entity, "")
     except DefinitionError:
         raise UsageError("name an entity: --user, --client-id (or both), --ip, or --topic") from None
     return entity
+
+
+def _refuse_combined(options: argparse.Namespace) -> None:
+    """Say which arguments exclude each other, and why.
+
+    Raises:
+        UsageError: two that do.
+    """
+    given = [f"--{kind}" for kind, name in zip(PARTS, _names(options), strict=True) if name is not None]
+    for alone, why in _ALONE.items():
+        if alone in given and len(given) > 1:
+            others = " and ".join(option for option in given if option != alone)
+            raise UsageError(f"{alone} can not be combined with {others}: {why}")
 
 
 def _names(options: argparse.Namespace) -> tuple[str | None, ...]:

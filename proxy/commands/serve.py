@@ -8,7 +8,7 @@ from typing import Final
 
 from proxy import logs
 from proxy.commands.arguments import quota_text, tables
-from proxy.config import load
+from proxy.config import load, unwritable
 from proxy.config.environment import variables
 from proxy.errors import UsageError
 
@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     judge(options, os.environ)
     config = load(options.config, os.environ, tables(options), quota_text(options.quota))
     logs.set_up(config.log.level, config.log.format)
-    for warning in config.warnings:
+    for warning in (*config.warnings, *unwritable(config)):
         logs.event(LOG, logging.WARNING, "configuration warning", warning=warning)
     # Imported late: `check` and `--version` need neither sockets nor uvloop.
     from proxy.app import run as run_app

@@ -7,7 +7,8 @@
     reassignment_options the section of reassignments (KIP-435)
     capture_options     the section of capture
     environment         SLUICE_ADMIN__BIND and its like
-    parser, checks      tables -> Config: pure
+    parser, checks, effects  tables -> Config: pure
+    disk                what cannot be written
     loader              reads the file
     changes             what a reload may apply
     definitions         what the quotas engine takes
@@ -18,6 +19,7 @@ KIP-13's static settings are keys of `[quotas]`; what any setting does is not kn
 from proxy.config.capture_options import CaptureOptions
 from proxy.config.changes import Changes, compare, merge_live
 from proxy.config.definitions import engine_options, given_quotas, read_definitions, static_quotas, unenforced
+from proxy.config.disk import unwritable
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.loader import load, read_text, reload
 from proxy.config.options import (
@@ -67,4 +69,5 @@ __all__ = [
     "reload",
     "static_quotas",
     "unenforced",
+    "unwritable",
 ]

@@ -7,12 +7,13 @@ one from the command line beats one from the file.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from proxy.config.loader import read_text
+from proxy.config.effects import entity_warning
+from proxy.config.loader import read_quotas_text
 from proxy.config.options import Config, QuotaSettings
 from proxy.errors import ConfigError
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.definitions_file import parse
-from quotas.entities import Entity, ip_name
+from quotas.entities import Entity
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 
@@ -57,7 +58,7 @@ def read_definitions(quotas: QuotaSettings, quota_text: str = "") -> Definitions
     if quotas.file is None:
         found = _parse("quotas", "", static)
     else:
-        found = _parse(str(quotas.file), read_text(quotas.file), static)
+        found = _parse(str(quotas.file), read_quotas_text(quotas.file), static)
     for entity, values in given_quotas(quota_text).entries():
         found.put(entity, values)
     return found
@@ -83,11 +84,12 @@ def given_quotas(quota_text: str) -> Definitions:
 
 
 def unenforced(entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> list[str]:
-    """Name the limits that do nothing, so that nobody relies on them; bounded."""
+    """Name the limits that do nothing, or not what their names seem to say; bounded."""
     found: list[str] = []
     for entity, _ in entries:
-        if isinstance(entity.ip, str) and ip_name(entity.ip) is None:
-            found.append(f"quota of ip {entity.ip!r} has no effect: it is not an IP address")
+        warning = entity_warning(entity)
+        if warning:
+            found.append(warning)
             if len(found) >= UNENFORCED_MAX:
                 break
     return found

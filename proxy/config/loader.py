@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import Final
 
 from proxy.config.environment import variables
@@ -47,6 +48,27 @@ def reload(source: Source) -> Config:
         raise ConfigError(str(source.path), f"is not TOML: {error}") from None
     # Symbolic links are not resolved: Kubernetes swaps the directory behind a mounted ConfigMap's link.
     return parse(tables, source, source.path.parent)
+
+
+def read_quotas_text(path: Path) -> str:
+    """Read the quotas file; where there is none, the error says how to begin one.
+
+    Raises:
+        ConfigError: as `read_text`.
+    """
+    try:
+        return read_text(path)
+    except ConfigError as error:
+        raise ConfigError(error.path, error.problem + begun(path)) from None
+
+
+def begun(path: Path) -> str:
+    """Return how to begin a quotas file that does not exist; "" where it does.
+
+    >>> begun(Path("/nowhere/quotas.toml"))
+    '; an empty file is enough to begin with: touch /nowhere/quotas.toml'
+    """
+    return "" if path.exists() else f"; an empty file is enough to begin with: touch {quote(str(path))}"
 
 
 def read_text(path: Path, bytes_max: int = FILE_BYTES_MAX) -> str:

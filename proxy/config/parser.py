@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from proxy.config.capture_options import CaptureOptions
 from proxy.config.checks import check
+from proxy.config.effects import without_effect
 from proxy.config.environment import Tables, merge, override
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.options import (
@@ -129,6 +130,7 @@ def _parse(tables: Tables, source: Source, base: Path) -> Config:
     warnings += config.reassignment.warnings()
     config.capture.check()
     warnings += config.capture.warnings()
+    warnings += without_effect(config)
     if quotas.policy == "kip13" and quotas.hold_seconds_max > 0:
         warnings.append(
             "quotas.hold_seconds_max: has no effect with policy kip13, which never holds a request back"

@@ -16,7 +16,7 @@ from proxy.channel import AGAIN, KEEP, REFUSE, ChannelSettings, Forward, Job, Pe
 from proxy.channel import Shared as SharedAnswer
 from proxy.logs import event
 from proxy.net.dial import AnotherWay, Dial, Way
-from proxy.net.ends import QUIET_CAUSES, cause_of, unread_bytes
+from proxy.net.ends import QUIET_CAUSES, cause_of, free, unread_bytes
 from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.linger import BRIEF_SECONDS, LINGER_SECONDS, close_softly
 from proxy.net.progress import Progress
@@ -117,7 +117,7 @@ class Connection:
             return
         question = self.channel.take_question()
         if question is not None:
-            self._withdraw[self.channel] = self._shared.ask(question, self._answered)
+            self._withdraw[self.channel] = self._shared.ask(question._replace(peer=self.peer), self._answered)
         self._act(pump, now)
         if self.channel.kept_bytes > self._counted + _COUNTED_STEP_BYTES:
             self._count_channel()
@@ -378,7 +378,7 @@ class Connection:
             self._dial.cancel()
         if self._broker is not None:
             self._broker.close()
-        self.channel.close(now_ms())
+        free(shared.loop, self.channel.close(now_ms()))
 
     # Waiting.
 

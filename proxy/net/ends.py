@@ -1,14 +1,18 @@
-"""How a connection ends: the name of a socket's failure, and what a client has sent that is not read yet."""
+"""How a connection ends: the name of a socket's failure, what a client has sent that is not read yet, and what is freed
+when it is over.
+"""
 
+import asyncio
 import fcntl
 import ssl
 import struct
 import termios
+from collections.abc import Iterator
 from typing import Final
 
 from proxy.net.stream import Stream
 
-__all__ = ["QUIET_CAUSES", "cause_of", "unread_bytes"]
+__all__ = ["QUIET_CAUSES", "cause_of", "free", "unread_bytes"]
 
 # The ordinary ends: neither counted as errors nor logged.
 QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
@@ -27,3 +31,10 @@ def unread_bytes(sock: Stream) -> int:
     """Count what waits in the socket to be read."""
     buffer = fcntl.ioctl(sock.fileno(), termios.FIONREAD, struct.pack("i", 0))
     return int(struct.unpack("i", buffer)[0])
+
+
+def free(loop: asyncio.AbstractEventLoop, rest: Iterator[None]) -> None:
+    """Free what a channel knew: a portion now, and each further one in a turn of the loop of its own."""
+    for _ in rest:
+        loop.call_soon(free, loop, rest)
+        return

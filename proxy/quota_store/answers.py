@@ -13,6 +13,7 @@ memory as long as any of them is waiting to be read, unless the quotas have chan
 import logging
 from collections import deque
 from collections.abc import Iterable, Iterator
+from itertools import chain, repeat
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -20,6 +21,8 @@ from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from protocol.messages import client_quotas
 from proxy.channel import Question, Shared
 from proxy.logs import event
+from proxy.quota_store.advice import not_named
+from proxy.quota_store.audit import audit
 from proxy.quota_store.pace import paced, spent
 from proxy.quota_store.permissions import Permissions
 from proxy.quota_store.store import QuotaStore, StoreError
@@ -76,7 +79,7 @@ def _describe(store: QuotaStore, permissions: Permissions, question: Question, u
         question.frame, question.body_at, len(question.frame), version
     )
     if not permissions.may_describe(question):
-        problem = f"Cluster authorization failed: {question.user!r} is not in [quotas] describe_principals."
+        problem = " ".join(_unauthorized(question, "describe_principals"))
         code = CLUSTER_AUTHORIZATION_FAILED
         return Answer(client_quotas.describe_error(version, correlation_id, code, _cut(problem)), "refused")
     try:
@@ -103,35 +106,43 @@ def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> A
     # All of it before anything is done: it may end before its fields do.
     alterations = list(paced(request))
     if not permissions.may_alter(question):
-        who = question.user[:_PRINCIPAL_CHARACTERS_MAX]  # said once for every entity
-        problem = f"Cluster authorization failed: {who!r} is not in [quotas] alter_principals."
+        problem, advice = _unauthorized(question, "alter_principals")
+        # The advice stands with the first entity alone: there may be a million in one request.
+        texts = chain((f"{problem} {advice}",), repeat(problem))
         code = CLUSTER_AUTHORIZATION_FAILED
-        return _results(question, ((parts, code, problem) for parts, _ in paced(alterations)), "refused")
+        refusals = ((parts, code, text) for (parts, _), text in zip(paced(alterations), texts, strict=False))
+        return _results(question, refusals, "refused")
     try:
         outcome = store.alter(paced(alterations), validate_only=request.validate_only)
     except StoreError as error:
         problem = str(error)
-        event(logger, logging.ERROR, "quotas not altered", principal=question.user, problem=problem)
+        event(
+            logger,
+            logging.ERROR,
+            "quotas not altered",
+            principal=question.user,
+            address=question.peer,
+            problem=problem,
+        )
         return _results(
             question, ((parts, KAFKA_STORAGE_ERROR, problem) for parts, _ in paced(alterations)), "failed"
         )
     deque(spent(alterations), 0)
     altered = bool(outcome.changes) and not request.validate_only
     if altered:
-        event(
-            logger,
-            logging.INFO,
-            "quotas altered",
-            principal=question.user,
-            entities=len(outcome.changes),
-            quota_entries=len(store.definitions),
-        )
+        audit(question, outcome, len(store.definitions))
     refused = any(problem for _, problem in outcome.results)
     results = (
         (parts, INVALID_REQUEST if problem else 0, problem or None)
         for parts, problem in spent(outcome.results)
     )
     return _results(question, results, "refused" if refused else "altered", altered)
+
+
+def _unauthorized(question: Question, key: str) -> tuple[str, str]:
+    """Return why this principal may not, and what would change that."""
+    who = question.user[:_PRINCIPAL_CHARACTERS_MAX]
+    return f"Cluster authorization failed: {who!r} is not in [quotas] {key}.", not_named(who, key)
 
 
 def _results(

@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from proxy.config import QuotaSettings, given_quotas, static_quotas
-from proxy.config.loader import FILE_BYTES_MAX
+from proxy.config.loader import FILE_BYTES_MAX, begun
 from proxy.errors import ConfigError
 from proxy.files import Signature, locked, open_text, replace, signature
 from proxy.logs import event
+from proxy.quota_store.advice import no_quotas_file, not_writable
 from proxy.quota_store.pace import paced
 from quotas.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
 from quotas.definitions import Definitions, keys_of
@@ -52,6 +53,7 @@ class QuotaStore:
     Args:
         settings: `[quotas]`.
         quota_text: `[[quota]]` tables from the command line; they beat those of the file, and are not altered.
+        config_path: the configuration file, for errors that say what to write into it; None without one.
 
     Attributes:
         definitions: those in force; the same object for ever.
@@ -61,7 +63,10 @@ class QuotaStore:
         ConfigError: the file can not be read, or a definition can not be.
     """
 
-    def __init__(self, settings: QuotaSettings, quota_text: str = "") -> None:
+    def __init__(
+        self, settings: QuotaSettings, quota_text: str = "", config_path: Path | None = None
+    ) -> None:
+        self._config_path = config_path
         self._path: Path | None = None
         self._document: Document | None = Document()
         self._form = ""  # why the text can not be edited, where it can not
@@ -103,7 +108,7 @@ class QuotaStore:
             StoreError: nothing could be altered, and nothing was.
         """
         if self._path is None:
-            raise StoreError("no quotas file is configured ([quotas] file), so quotas cannot be altered")
+            raise StoreError(no_quotas_file(self._config_path))
         try:
             with locked(self._path):
                 self._catch_up(self._path)
@@ -112,7 +117,7 @@ class QuotaStore:
                 if outcome.changes and not validate_only:
                     self._write(self._path, outcome)
         except OSError as error:
-            raise StoreError(f"{self._path} cannot be written: {error.strerror or error}") from error
+            raise StoreError(not_writable(self._path, error)) from error
         return outcome
 
     def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
@@ -159,7 +164,7 @@ class QuotaStore:
             for parts, problem in outcome.results
         ]
         changes = {entity: values for entity, values in outcome.changes.items() if entity not in refused}
-        return Outcome(results, changes)
+        return Outcome(results, changes, outcome.before)
 
     def _catch_up(self, path: Path) -> None:
         """Read what others have written, when they have finished."""
@@ -189,7 +194,7 @@ class QuotaStore:
             where = f"{path}: {error.path}" if error.path else str(path)
             raise ConfigError(where, error.problem) from None
         except OSError as error:
-            raise ConfigError(str(path), f"cannot be read: {error.strerror or error}") from None
+            raise ConfigError(str(path), f"cannot be read: {error.strerror or error}{begun(path)}") from None
         except UnicodeDecodeError as error:
             raise ConfigError(str(path), f"is not UTF-8: byte {error.start}") from None
         old = self._document

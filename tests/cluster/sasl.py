@@ -10,7 +10,7 @@ from tests.cluster.options import Listener
 SASL: Final = "SASL"
 REAUTH: Final = "REAUTH"
 REAUTH_SECONDS: Final = 3
-USERS: Final = ("alice", "bob", "sluice")
+USERS: Final = ("alice", "bob", "sluice", "admin", "reports")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
 _MODULES: Final = "org.apache.kafka.common.security"

@@ -27,8 +27,8 @@ def _load(name: str) -> Any:
     return yaml.safe_load((_DOCKER / name).read_text())
 
 
-def _manifests() -> dict[str, Any]:
-    documents = yaml.safe_load_all((_DOCKER / "kubernetes-sidecar.yaml").read_text())
+def _manifests(name: str = "kubernetes-sidecar.yaml") -> dict[str, Any]:
+    documents = yaml.safe_load_all((_DOCKER / name).read_text())
     return {document["kind"]: document for document in documents}
 
 
@@ -68,6 +68,12 @@ def _listeners(text: str) -> dict[str, tuple[str, int]]:
     return {part[1]: (part[2], int(part[3])) for part in parts if part is not None}
 
 
+def _stages() -> dict[str, tuple[str, str]]:
+    """Return, by name, what each stage of the Dockerfile begins with, and its text."""
+    parts = re.split(r"^FROM (\S+) AS (\S+)$", (_DOCKER / "Dockerfile").read_text(), flags=re.MULTILINE)[1:]
+    return {parts[at + 1]: (parts[at], parts[at + 2]) for at in range(0, len(parts), 3)}
+
+
 @pytest.mark.parametrize("path", sorted(_DOCKER.rglob("*.y*ml")), ids=lambda path: path.name)
 def test_yaml_parses(path: Path) -> None:
     assert [document for document in yaml.safe_load_all(path.read_text()) if document]
@@ -89,13 +95,27 @@ def test_dockerfile_copies_what_exists_and_what_the_ignore_file_lets_in() -> Non
 
 
 def test_image_runs_as_an_ordinary_user_with_locked_packages() -> None:
-    text = (_DOCKER / "Dockerfile").read_text()
-    last_stage = text[text.rindex("\nFROM ") :]
+    stages = _stages()
 
-    assert re.search(r"^USER [1-9]\d+:[1-9]\d+$", last_stage, re.MULTILINE)
-    installs = re.findall(r"bin/pip install (.+?)(?: \\)?$", text, re.MULTILINE)
-    assert installs
+    for name in ("capture", "proxy"):
+        assert stages[name][0] == "base"
+        assert "USER" not in stages[name][1]
+    assert re.search(r"^USER [1-9]\d+:[1-9]\d+$", stages["base"][1], re.MULTILINE)
+    text = (_DOCKER / "Dockerfile").read_text()
+    installs = re.findall(r"bin/pip (?:--python \S+ )?install (.+?)(?: \\)?$", text, re.MULTILINE)
+    assert len(installs) == text.count("install --no-cache-dir")
     assert all("--require-hashes" in install or "--no-index" in install for install in installs)
+
+
+def test_image_is_the_bare_proxy_unless_capture_is_asked_for() -> None:
+    stages = _stages()
+
+    assert list(stages)[-1] == "proxy"
+    assert "COPY --from=build /opt/sluice /opt/sluice" in stages["proxy"][1]
+    assert "capture.txt" not in stages["build"][1].partition("COPY requirements")[2].partition("\n")[2]
+    assert "COPY --from=build-capture /opt/sluice /opt/sluice" in stages["capture"][1]
+    assert stages["build-capture"][0] == "build"
+    assert "--require-hashes -r requirements/capture.txt" in stages["build-capture"][1]
 
 
 @pytest.mark.parametrize("name", _COMPOSE)
@@ -127,11 +147,15 @@ def test_gateway_configuration_is_right_and_its_ports_are_published() -> None:
     (listener,) = config["listeners"]
     first, last = listener["first_broker_port"], listener["first_broker_port"] + listener["broker_id_max"]
     brokers = [service["environment"] for name, service in compose.items() if name.startswith("broker-")]
-    advertised = [_listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["PLAINTEXT"] for broker in brokers]
+    advertised = [_listeners(broker["KAFKA_ADVERTISED_LISTENERS"])["CLIENTS"] for broker in brokers]
+    quotas = {"SLUICE_QUOTAS__FILE": str(_DOCKER / "gateway" / "quotas.toml")}
 
-    said = check_configuration(_DOCKER / "gateway" / "sluice.toml", {})
+    said = check_configuration(
+        _DOCKER / "gateway" / "sluice.toml", {"SLUICE_CLUSTER__PASSWORD": "secret", **quotas}
+    )
 
     assert "gateway" in said
+    assert "scope gateway" in said
     assert set(compose["sluice"]["ports"]) == {
         f"127.0.0.1:{port}:{port}" for port in (listener["bootstrap_port"], f"{first}-{last}", 19080)
     }
@@ -190,6 +214,35 @@ def test_listeners_that_no_sidecar_stands_before_ask_for_the_brokers_password() 
                 jaas = broker[f"KAFKA_LISTENER_NAME_{name}_PLAIN_SASL_JAAS_CONFIG"]
                 assert re.search(r'password="([^"]+)"', jaas)
                 assert re.search(r'user_broker="([^"]+)"', jaas)
+
+
+def test_quotas_of_the_gateways_are_kept_on_a_volume_and_altered_by_a_user() -> None:
+    pod = _manifests("kubernetes-gateway.yaml")["StatefulSet"]["spec"]["template"]["spec"]
+    mounted = {mount["mountPath"]: mount for mount in pod["containers"][0]["volumeMounts"]}
+    volumes = {
+        volume.split(":")[1]: volume.split(":")
+        for volume in _load("compose.yaml")["services"]["sluice"]["volumes"]
+    }
+    of_pod = _manifests("kubernetes-gateway.yaml")["ConfigMap"]["data"]["sluice.toml"]
+
+    for text in ((_DOCKER / "gateway" / "sluice.toml").read_text(), of_pod):
+        quotas = tomllib.loads(text)["quotas"]
+        place = str(Path(quotas["file"]).parent)
+        assert "readOnly" not in mounted[place]
+        assert volumes[place][2:] == []  # not :ro
+        assert quotas["alter_principals"] == ["admin"]
+        assert quotas["scope"] == "gateway"
+        image = (_DOCKER / "Dockerfile").read_text()
+        assert f"\nCOPY --chown=10001:10001 docker/gateway/quotas.toml {place}/\n" in image
+
+
+def test_gateway_of_kubernetes_has_a_port_for_each_broker() -> None:
+    manifests = _manifests("kubernetes-gateway.yaml")
+    (listener,) = tomllib.loads(manifests["ConfigMap"]["data"]["sluice.toml"])["listeners"]
+    first = listener["first_broker_port"]
+    wanted = {listener["bootstrap_port"], 19080, *range(first, first + listener["broker_id_max"] + 1)}
+
+    assert {entry["port"] for entry in manifests["Service"]["spec"]["ports"]} == wanted
 
 
 def test_policy_lets_brokers_alone_reach_their_listeners() -> None:

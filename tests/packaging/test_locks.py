@@ -8,7 +8,9 @@ import pytest
 
 from tests.packaging.conftest import ROOT
 
-_LOCKS = tuple(ROOT / "requirements" / name for name in ("run.txt", "build.txt", "dev.txt", "fuzz.txt"))
+_LOCKS = tuple(
+    ROOT / "requirements" / f"{name}.txt" for name in ("run", "build", "dev", "fuzz", "capture", "offline")
+)
 _PIN = re.compile(r"^([a-z0-9][a-z0-9.-]*)==(\S+)", re.MULTILINE)
 
 
@@ -44,6 +46,15 @@ def test_run_lock_has_what_the_proxy_depends_on() -> None:
     assert {_name(requirement) for requirement in project["dependencies"]} <= _pins(_LOCKS[0]).keys()
 
 
+@pytest.mark.parametrize("extra", ["capture", "offline"])
+def test_lock_of_an_extra_has_what_it_depends_on(extra: str) -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+    assert {_name(requirement) for requirement in extras[extra]} <= _pins(
+        ROOT / "requirements" / f"{extra}.txt"
+    ).keys()
+
+
 def test_build_lock_has_the_backend() -> None:
     backend = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
 
@@ -51,7 +62,7 @@ def test_build_lock_has_the_backend() -> None:
 
 
 def test_locks_agree() -> None:
-    run, build, dev, fuzz = map(_pins, _LOCKS)
+    run, build, dev, fuzz, capture, offline = map(_pins, _LOCKS)
 
-    assert run.items() | build.items() <= dev.items()
-    assert run.items() <= fuzz.items()
+    assert run.items() | build.items() | capture.items() | offline.items() <= dev.items()
+    assert run.items() <= fuzz.items() & capture.items() & offline.items()

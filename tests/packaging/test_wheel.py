@@ -36,7 +36,7 @@ def test_wheel_has_the_five_packages_and_nothing_else(wheel: Path) -> None:
 
     tops = {name.split("/")[0] for name in names}
     packages = {"protocol", "quotas", "commandline", "proxy", "offline"}
-    assert tops == packages | {f"sluice-{_project()['version']}.dist-info"}
+    assert tops == packages | {f"kafka_sluice-{_project()['version']}.dist-info"}
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert not [name for name in names if name.endswith((".pyc", ".toml"))]
 
@@ -50,7 +50,7 @@ def test_base_install_is_the_proxy_alone(installed: Path, tmp_path: Path) -> Non
     listed = json.loads(run(*pip, "list", "--format", "json", cwd=tmp_path))
     names = {package["name"].lower().replace("_", "-") for package in listed}
 
-    assert names - {"pip", "setuptools"} == {"sluice", "uvloop", "prometheus-client"}
+    assert names - {"pip", "setuptools"} == {"kafka-sluice", "uvloop", "prometheus-client"}
 
 
 def test_check_judges_the_example_configuration(installed: Path, tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from quotas.lease_demand import Demands, Followed
 from quotas.lease_peer import LeasePeer
 from quotas.lease_terms import LeaseTerms
 from quotas.leases import LeaseBook
-from quotas.replication import BrokerLimits, Claim, ReplicationOptions, ReplicationQuotas
+from quotas.replication import BrokerLimits, Claims, ReplicationOptions, ReplicationQuotas
+from quotas.replication_claims import Claim
 from quotas.throttled_replicas import ThrottledReplicas, parse_replicas
 
 FOLLOWER: Final = 9
@@ -113,7 +114,7 @@ class LeaseWorld:
         every = {"t": parse_replicas("*")[0]}
         quotas.throttle(ThrottledReplicas(followers=every))
         quotas.name_topics({TOPIC: "t"})
-        claim = quotas.claim(TOPIC, leader, leader, FOLLOWER, self.now_ms)
+        claim = Claims(quotas, leader, FOLLOWER).claim(TOPIC, leader, self.now_ms)
         assert claim is not None, "it is listed"
         claim.least = self.batch
         return Sidecar(name, quotas, peer, Demands(), claim, self.batch)
@@ -129,7 +130,7 @@ class LeaseWorld:
             if not sidecar.supply:
                 self._at(50, fetch)
                 return
-            (granted,) = sidecar.quotas.share_out([(sidecar.claim, MAX_BYTES)], now)
+            granted = sidecar.quotas.share_out(1).grant(sidecar.claim, MAX_BYTES, now)
             if not granted:
                 self._at(min(500, max(5, sidecar.quotas.ready_in_ms([sidecar.claim], now))), fetch)
                 return

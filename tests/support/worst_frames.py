@@ -17,10 +17,12 @@ from protocol.errors import WireError
 from protocol.messages.by_partition import PARTITIONS_MAX
 from protocol.primitives import uvarint_bytes
 from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Job, PeerError, Side
+from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.reassignments import OngoingMoves
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import DEFAULT, Entity
+from tests.support import worst_replica_frames as replicas
 from tests.support.frames import frame, request
 from tests.support.playbook import channel_machine, gateway_address
 
@@ -259,6 +261,21 @@ def _topic_quota() -> Channel:
     return Channel(settings, made, channel_machine().state.sessions, channel_machine().state.stats)
 
 
+def _charged_fetch(version: int, topic: Callable[[int], bytes]) -> Callable[[int], Talk]:
+    """An answer whose topics all have the default topic's quota, and are over it."""
+
+    def make(size: int) -> Talk:
+        limits = {"consumer_byte_rate": 1.0}
+        engine = Engine(EngineOptions(), Definitions({Entity(topic=DEFAULT): limits}))
+        count = size // len(topic(0))
+        answer = _answered(bytes(10) + uvarint_bytes(count + 1) + b"".join(map(topic, range(count))) + b"\0")
+        return Talk(
+            channel_machine(engine), [("client", _asked(api.FETCH, version, bytes(40)))], "broker", answer
+        )
+
+    return make
+
+
 def _walked_produce(fields: Callable[[int], bytes]) -> Callable[[int], Talk]:
     def make(size: int) -> Talk:
         asked = _asked(api.PRODUCE, 9, b"\0" + struct.pack(">hi", -1, 0) + fields(size))
@@ -316,6 +333,31 @@ def _looked_through(size: int) -> Talk:
 
 def _unknown(size: int) -> Talk:
     return _about_topics(lambda name: b"\0\3" + name + b"\0" + b"\x01" + bytes(5), size)
+
+
+def _follower(rate: float | None) -> Callable[[int], Talk]:
+    """A follower's first Fetch, which names everything."""
+    return lambda size: Talk(replicas.throttled(rate), [], "client", replicas.fetched(_count(size)))
+
+
+def _followed(
+    rate: float | None, fetch: Callable[[int], bytes], answer: Callable[[int], bytes] | None = None
+) -> Callable[[int], Talk]:
+    """A later one, of a follower that is behind with everything; or the answer to it."""
+
+    def make(size: int) -> Talk:
+        count = _count(size)
+        before = [("client", replicas.fetched(count)), ("broker", replicas.answered(count))]
+        asked = fetch(count)
+        if answer is None:
+            return Talk(replicas.throttled(rate), before, "client", asked)
+        return Talk(replicas.throttled(rate), [*before, ("client", asked)], "broker", answer(count))
+
+    return make
+
+
+def _count(size: int) -> int:
+    return size // replicas.FETCH_BYTES
 
 
 _NODE: Final = struct.pack(">i", 1) + b"\x02b" + struct.pack(">i", 9)
@@ -447,6 +489,18 @@ CASES: Final = (
         _walked_fetch(16, lambda n: _array(bytes(16) + b"\x01\0", n) + b"\0"),
     ),
     Case(
+        "Fetch 12 walk",
+        "topics of different names",
+        3 * MIB,
+        _charged_fetch(12, lambda index: b"\x06%05x\1\0" % index),
+    ),
+    Case(
+        "Fetch 13 walk",
+        "topics of unknown ids",
+        3 * MIB,
+        _charged_fetch(13, lambda index: index.to_bytes(16, "big") + b"\1\0"),
+    ),
+    Case(
         "Fetch 16 walk",
         "tags",
         64 * KIB,
@@ -475,6 +529,49 @@ CASES: Final = (
         "empty partitions",
         3 * MIB,
         _walked_produce(lambda n: b"\x02\x02t" + _array(bytes(4) + b"\0\0", n) + b"\0\0"),
+    ),
+    Case("Fetch 17 of a follower", "everything", REPLICA_FETCH_BYTES_MAX, _follower(None)),
+    Case("Fetch 17 of a follower", "everything, throttled", REPLICA_FETCH_BYTES_MAX, _follower(1.0)),
+    Case("Fetch 17 of a follower", "everything, granted", REPLICA_FETCH_BYTES_MAX, _follower(1e15)),
+    Case(
+        "Fetch 17 of a follower",
+        "all have changed",
+        REPLICA_FETCH_BYTES_MAX,
+        _followed(None, lambda n: replicas.fetched(n, epoch=1, offset=1)),
+    ),
+    Case(
+        "Fetch 17 of a follower",
+        "all are left out",
+        REPLICA_FETCH_BYTES_MAX,
+        _followed(0.0, lambda n: replicas.fetched(n, epoch=1, offset=1)),
+    ),
+    Case(
+        "Fetch 17 of a follower",
+        "all are granted",
+        REPLICA_FETCH_BYTES_MAX,
+        _followed(1e15, lambda n: replicas.fetched(n, epoch=1, offset=1)),
+    ),
+    Case(
+        "Fetch 17 of a follower",
+        "all are forgotten",
+        REPLICA_FETCH_BYTES_MAX,
+        _followed(1e15, lambda n: replicas.forgetting(n, epoch=1)),
+    ),
+    Case(
+        "Fetch 17 of a follower",
+        "answer for each",
+        REPLICA_FETCH_BYTES_MAX,
+        _followed(
+            1e15,
+            lambda n: replicas.fetched(n, epoch=1, offset=1),
+            lambda n: replicas.answered(n, records=100),
+        ),
+    ),
+    Case(
+        "Fetch 17 of a follower",
+        "answer for none",
+        REPLICA_FETCH_BYTES_MAX,
+        _followed(1e15, lambda n: replicas.fetched(n, epoch=1, offset=1), lambda _: replicas.answered(0)),
     ),
 )
 

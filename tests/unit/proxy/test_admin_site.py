@@ -6,6 +6,7 @@ from proxy.stats import Stats
 from quotas.engine import QuotaView
 
 VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0)
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 class Quotas:
@@ -71,11 +72,24 @@ async def test_health_and_index() -> None:
     assert "/clients" in (await body(site([]), "/"))[2]
 
 
-async def test_clients_over_quota_out_of_many() -> None:
+async def test_clients_of_many() -> None:
     views = [VIEW._replace(client_id=f"under{n}", byte_rate=1.0, debt_bytes=0.0) for n in range(1200)]
-    text = (await body(site([*views, VIEW]), "/clients"))[2]
-    assert "throttled: 1, of 1201 clients" in text
-    assert "<td>a</td>" in text
+    text = (await body(site([*views, VIEW]), "/clients", BROWSER))[2]
+    assert "throttled: 1. " in text
+    assert "Rows: 200 of 1201" in text
+    assert text.index("<td>a</td>") < text.index("<td>under0</td>")
+
+
+async def test_clients_at_several_brokers_are_added_up() -> None:
+    views = [VIEW._replace(broker=broker) for broker in range(1, 300)]
+    text = (await body(site(views), "/clients", BROWSER))[2]
+    assert text.count("<td>897,000 B/s</td>") == 200  # 299 brokers of 3,000 B/s each
+
+
+async def test_clients_for_a_terminal() -> None:
+    _, content_type, text = await body(site([VIEW]), "/clients", "*/*")
+    assert content_type == "text/plain; charset=utf-8"
+    assert text.splitlines()[-1].startswith("a                Produce  all ")
 
 
 async def test_reassignments_as_json() -> None:

@@ -1,6 +1,7 @@
 """Arguments -> tables and quotas text."""
 
 import argparse
+from pathlib import Path
 
 import pytest
 
@@ -19,11 +20,12 @@ NONE = dict.fromkeys(
         "log_format",
         "listen",
         "advertised_host",
+        "quotas_file",
     )
 )
 
 
-def given(**arguments: str) -> dict[str, object]:
+def given(**arguments: object) -> dict[str, object]:
     return tables(argparse.Namespace(**{**NONE, **arguments}))
 
 
@@ -46,6 +48,12 @@ def test_every_argument_sets_its_key() -> None:
         "quotas": {"policy": "schedule", "mode": "observe", "scope": "gateway"},
         "admin": {"bind": ""},
         "log": {"level": "debug", "format": "json"},
+    }
+
+
+def test_quotas_file_is_relative_to_where_the_command_runs() -> None:
+    assert given(quotas_file=Path("q.toml"), mode="observe") == {
+        "quotas": {"mode": "observe", "file": str(Path.cwd() / "q.toml")}
     }
 
 

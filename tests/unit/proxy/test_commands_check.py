@@ -48,6 +48,7 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         'listener "clients": gateway on 127.0.0.1, bootstrap port 19090, broker ports 19100 to 19103 (ids 0 to 3)',
         "  clients see 127.0.0.1:19090, and broker N at 127.0.0.1:19100 + N",
         "quotas: policy kip13, mode enforce, scope broker, 11 windows of 1 s, mutes up to 20 s",
+        f'  kept in {tmp_path / "q.toml"}; altered by clients of listener "clients", from this machine alone',
         "  every other client id: producer_byte_rate 2M",
         "  client id 'a': producer_byte_rate 4M",
         "  client id 'reports': consumer_byte_rate 64Ki",
@@ -55,6 +56,35 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "  every other client id: no consumer limit",
         "admin: http://127.0.0.1:19080/",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[quotas]\n", "kafka-configs can not alter them: there is no quotas file"),
+        ('[quotas]\nsource = "cluster"\n', "altered at the brokers: these are their own quotas"),
+        (
+            '[quotas]\nfile = "q.toml"\nalter_principals = ["ops", "ci"]\n',
+            "altered by user 'ops', user 'ci', clients of",
+        ),
+        ('[quotas]\nfile = "q.toml"\nalter_principals = "*"\n', "q.toml; altered by every client\n"),
+    ],
+)
+def test_alteration_of_quotas_is_described(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, line: str
+) -> None:
+    (tmp_path / "q.toml").write_text("")
+    assert checked(tmp_path, SMALL + text, "--offline") == 0
+    assert line in capsys.readouterr().out
+
+
+def test_listener_of_other_machines_lets_no_client_alter(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.toml").write_text("")
+    text = SMALL + 'bind = "0.0.0.0"\nadvertised_host = "h"\n[quotas]\nfile = "q.toml"\n'
+    assert checked(tmp_path, text, "--offline") == 0
+    assert 'no user may (alter_principals = ["NAME"] under [quotas])' in capsys.readouterr().out
 
 
 def test_partition_mutations_are_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,6 +101,19 @@ def test_sidecar_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "in front of broker 1 at 127.0.0.1:29391; addresses in responses are not changed" in out
     assert "bursts of 1 s, holds up to 15 s" in out
     assert "admin: none" in out
+
+
+def test_what_does_nothing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "q.toml").write_text('[[quota]]\nclient_id = "app-*"\nproducer_byte_rate = 5\n')
+    text = '[quotas]\nfile = "q.toml"\n[replication]\nleader_rate = 5\nthrottled = "file"\n'
+    assert checked(tmp_path, SMALL + text + '[state]\ndirectory = "file"\n', "--offline") == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning: ")]
+    assert [line.split(":")[1].strip() for line in said] == [
+        "replication",
+        "state.directory",
+        "quota of client id 'app-*'",
+    ]
 
 
 def test_long_lists_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -268,9 +268,9 @@ def test_topics_and_users_connections_are_set_and_shown(tool: Tool) -> None:
 def test_refusal_is_one_line(tool: Tool) -> None:
     tool.server.permissions = Permissions()
     tool("set", "--user", "bob", "producer_byte_rate=1", code=1)
-    assert tool.err == (
-        "sluice: user 'bob': Cluster authorization failed: 'ANONYMOUS' is not in [quotas] alter_principals.\n"
-    )
+    said = "sluice: user 'bob': Cluster authorization failed: 'ANONYMOUS' is not in [quotas] alter_principals. Log in"
+    assert tool.err.startswith(said)
+    assert tool.err.count("\n") == 1
     tool.server.permissions = Permissions(frozenset(), frozenset())
     tool("show", code=1)
     assert "describe_principals" in tool.err
@@ -285,8 +285,14 @@ def test_command_config_that_is_not_there_is_one_line(tool: Tool) -> None:
     ("words", "said"),
     [
         (["set", "producer_byte_rate=1"], "name an entity"),
-        (["set", "--ip", "::1", "--user", "u", "connection_creation_rate=1"], "name an entity"),
-        (["set", "--topic", "t", "--user", "u", "producer_byte_rate=1"], "name an entity"),
+        (
+            ["set", "--ip", "::1", "--user", "u", "connection_creation_rate=1"],
+            "--ip can not be combined with --user: an address has a limit of new connections",
+        ),
+        (
+            ["show", "--topic", "t", "--user", "u", "--client-id", "c"],
+            "--topic can not be combined with --user and --client-id: a topic's quota is shared by all clients",
+        ),
         (["set", "--user", "u", "producer_byte_rate"], "is not KEY=VALUE"),
     ],
 )

@@ -71,6 +71,16 @@ def test_warnings_are_logged(served: list[Config], capsys: pytest.CaptureFixture
     assert "ephemeral range" in capsys.readouterr().err
 
 
+def test_state_directory_that_can_not_be_written_is_logged(
+    served: list[Config], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "sluice.toml"
+    path.write_text('[cluster]\nbootstrap = "a:1"\n[[listeners]]\n[state]\ndirectory = "file/state"\n')
+    assert cli.main(["serve", "--config", str(path)]) == 0
+    assert "state.directory: " in capsys.readouterr().err
+
+
 def test_wrong_value_is_refused(served: list[Config], capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["serve", "--bootstrap-server", "b:1", "--listen", "127.0.0.1:9000"]
     assert cli.main([*arguments, "--policy", "kip14"]) == 1

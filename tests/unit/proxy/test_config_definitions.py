@@ -7,6 +7,7 @@ import pytest
 
 from proxy.config import Config, Source, engine_options, parse, read_definitions, unenforced
 from proxy.errors import ConfigError
+from quotas.entities import DEFAULT, Entity
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
 
@@ -77,7 +78,15 @@ def test_nothing_set_means_unlimited(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ('[[quota]]\nclient_id = "a"\nproducer_byte_rate = 0', ": quota[0].producer_byte_rate: must be greater than 0"),
-        ('[[quota]]\nclient_id = "a"\nproducer_rate = 5', ": quota[0].producer_rate: unknown key, value 5"),
+        (
+            '[[quota]]\nclient_id = "a"\nproducer_rate = 5',
+            ": quota[0].producer_rate: unknown key, value 5; did you mean 'producer_byte_rate'?",
+        ),
+        (
+            '[[quota]]\nclientid = "a"\nproducer_byte_rate = 5',
+            ": quota[0].clientid: unknown key, value 'a'; did you mean 'client_id'?",
+        ),
+        ("[[quota]]\nzzz = 1", ": quota[0].zzz: unknown key, value 1; known: user, client_id, ip, topic, producer"),
         ("quota = ", ": not TOML"),
     ],
 )  # fmt: skip
@@ -89,7 +98,7 @@ def test_wrong_quotas_file_names_file_key_and_value(tmp_path: Path, text: str, m
 
 
 def test_quotas_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"q\.toml: cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"q\.toml: cannot be read: No such file.*: touch /\S+/q\.toml"):
         read_definitions(made(tmp_path, '[quotas]\nfile = "q.toml"').quotas)
 
 
@@ -112,6 +121,28 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
     assert [warning.split(" has no effect")[0] for warning in found] == [
         "quota of ip 'kafka.example.org'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "said"),
+    [
+        ("client_id", "app-*", "quota of client id 'app-*': there are no patterns, as in Kafka"),
+        ("client_id", "*", 'every name without an entry of its own is "<default>"'),
+        ("topic", "orders.*", "quota of topic 'orders.*': there are no patterns"),
+        (
+            "user",
+            "User:ann",
+            "quota of user 'User:ann': users are named without their principal's type: 'ann'",
+        ),
+    ],
+)
+def test_names_that_do_not_mean_what_they_seem_to_are_named(part: str, name: str, said: str) -> None:
+    (warning,) = unenforced([(Entity(**{part: name}), {})])
+    assert said in warning
+
+
+def test_default_entities_are_no_patterns() -> None:
+    assert unenforced((Entity(**{part: DEFAULT}), {}) for part in Entity._fields) == []
 
 
 def test_limits_without_effect_are_bounded(tmp_path: Path) -> None:

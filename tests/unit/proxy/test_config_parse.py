@@ -17,6 +17,7 @@ SMALL = """
 bootstrap = "127.0.0.1:9092"
 [[listeners]]
 """
+REPLICATES = SMALL + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
 
 
 def made(text: str, **source: dict[str, object]) -> Config:
@@ -173,7 +174,7 @@ def test_malformed_replica_list_is_a_warning_and_the_rest_holds() -> None:
     text = (
         '[replication]\nthrottled = "file"\nleader_throttled_replicas = { a = "0:1,0-2" }\nleader_rate = "4M"'
     )
-    config = made(SMALL + text)
+    config = made(REPLICATES + text)
     (warning,) = config.warnings
     expected = "replication.leader_throttled_replicas.a: entry 2, '0-2': not [partition]:[replica]; did you mean '0:2'?"
     assert warning == expected + "; the rest of the list is used"
@@ -188,13 +189,13 @@ def test_replication_rate_that_is_none_is_refused(rate: str) -> None:
 
 def test_what_has_no_effect_on_replication_is_said() -> None:
     text = '[replication]\nfollower_rate = "4M"\nfollower_throttled_replicas = { a = "*" }'
-    assert [warning.partition(":")[0] for warning in made(SMALL + text).warnings] == [
+    assert [warning.partition(":")[0] for warning in made(REPLICATES + text).warnings] == [
         "replication.follower_throttled_replicas",
         "replication.follower_rate",
     ]
 
 
-SHARED = SMALL + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n[leases]\n'
+SHARED = REPLICATES + "[leases]\n"
 
 
 def test_leases_are_read() -> None:

@@ -135,6 +135,13 @@ def test_budget_never_leaves_out_a_traceback() -> None:
     assert budget.filter(broken)
 
 
+def test_budget_never_leaves_out_the_audit_log() -> None:
+    budget = Budget(lines_per_second_max=1)
+    audited = record()
+    audited.name = logs.AUDIT
+    assert [budget.filter(audited) for _ in range(50)] == [True] * 50
+
+
 def test_budget_remembers_a_bounded_number_of_messages() -> None:
     budget = Budget()
     for index in range(3 * logs.MESSAGES_MAX):

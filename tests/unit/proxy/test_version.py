@@ -9,7 +9,7 @@ from proxy import version
 
 def test_installed_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(version, "version", lambda name: f"{name}-1.2.3")
-    assert version.sluice_version() == "sluice-1.2.3"
+    assert version.sluice_version() == "kafka-sluice-1.2.3"
 
 
 def test_checkout_has_no_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def test_name_that_the_file_could_not_hold_is_refused() -> None:
 )
 def test_entities_that_can_be(parts: Parts, entity: Entity) -> None:
     outcome = alter(Definitions(), [(parts, RATE)])
-    assert outcome == ([(parts, "")], {entity: {"producer_byte_rate": 1000.0}})
+    assert outcome == ([(parts, "")], {entity: {"producer_byte_rate": 1000.0}}, {entity: {}})
 
 
 @pytest.mark.parametrize("ip", ["127.0.0.1", "::1", None])
@@ -151,7 +151,7 @@ def test_ops_change_and_remove_what_they_name() -> None:
     "ops", [[], [("producer_byte_rate", 1000.0)], [("consumer_byte_rate", None)], [("unknown", None)]]
 )
 def test_what_changes_nothing_succeeds(ops: list[tuple[str, float | None]]) -> None:
-    assert alter(SET, [(USER, ops)]) == ([(USER, "")], {})
+    assert alter(SET, [(USER, ops)]) == ([(USER, "")], {}, {})
 
 
 def test_entity_is_gone_with_its_last_key() -> None:

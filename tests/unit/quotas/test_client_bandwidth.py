@@ -94,14 +94,45 @@ def test_leaving_twice_for_two_channels_leaves_none() -> None:
     assert turns[0].limiter is None
 
 
-def test_byte_rate_is_that_between_two_questions() -> None:
+WINDOWS_MS = 11_000
+
+
+def test_first_look_has_a_rate() -> None:
+    throttle = produce_of(engine(None))
+    throttle.produce(throttle.turn(), 3 * MB, 500)
+    assert throttle.byte_rate(500) == 3 * MB  # no client is younger than a second
+    assert throttle.byte_rate(2000) == 2 * MB  # 3 MB in 1.5 s
+
+
+def test_byte_rate_is_over_the_windows_and_asking_changes_nothing() -> None:
     throttle = produce_of(engine(None))
     turn = throttle.turn()
-    assert throttle.byte_rate(0) == 0
-    throttle.produce(turn, 3 * MB, 500)
-    assert throttle.byte_rate(999) == 0  # asked again within the second
-    assert throttle.byte_rate(1500) == 2 * MB
-    assert throttle.byte_rate(1600) == 2 * MB
+    for second in range(60):
+        throttle.mark(throttle.bytes_total, second * 1000, WINDOWS_MS)
+        throttle.produce(turn, 2 * MB if second < 30 else MB, second * 1000)
+        throttle.byte_rate(second * 1000)
+    # Marks at 6, 12, ... 54: since 48, when 12 MB were to come before 60.
+    assert throttle.byte_rate(60_000) == MB
+    assert throttle.byte_rate(61_000) == 12 * MB / 13
+
+
+def test_rate_of_a_client_that_moves_nothing_any_more_is_gone_after_the_windows() -> None:
+    throttle = produce_of(engine(None))
+    throttle.produce(throttle.turn(), 3 * MB, 0)
+    for second in range(1, 13):
+        throttle.mark(throttle.bytes_total, second * 1000, WINDOWS_MS)
+    assert throttle.byte_rate(12_000) == 0
+
+
+def test_bytes_that_are_given_back_are_no_negative_rate() -> None:
+    throttle = produce_of(engine(None))
+    turn = throttle.turn()
+    throttle.produce(turn, 3 * MB, 0)
+    throttle.mark(3 * MB, 6000, WINDOWS_MS)
+    throttle.mark(3 * MB, 12_000, WINDOWS_MS)
+    turn.announced = MB
+    throttle.leave(turn, 12_000)
+    assert throttle.byte_rate(12_000) == 0
 
 
 def test_client_whose_definition_is_removed_gives_its_place_back() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from quotas.decisions import ADMITTED
 from quotas.definitions import Definitions, StaticQuotas
-from quotas.engine import EXPIRE_AT_ONCE, EXPIRE_MS, OTHER, Engine
+from quotas.engine import EXPIRE_AT_ONCE, EXPIRE_MS, GATEWAY, OTHER, Engine
 from quotas.entities import DEFAULT, Entity
 from quotas.options import EngineOptions, Policy
 
@@ -226,6 +226,26 @@ def test_views_show_what_was_counted_and_the_quota_in_force() -> None:
     assert (views[0].quota, views[0].debt_bytes, views[1].debt_bytes) == (2 * MB, 2 * MB, 0)
     quotas.update(quotas.options, limits(3 * MB), 0)
     assert next(iter(quotas.views(0))).quota == 3 * MB
+
+
+def test_views_say_at_which_broker() -> None:
+    for scope, brokers in (("broker", [1, 2]), ("gateway", [GATEWAY])):
+        quotas = Engine(EngineOptions(scope=scope), limits(2 * MB))  # type: ignore[arg-type]  # one of the two
+        for broker in (1, 2):
+            quotas.client("", "a", broker)
+        assert [view.broker for view in quotas.views(0) if view.type == "Produce"] == brokers
+
+
+def test_rates_are_kept_by_expiring() -> None:
+    quotas = engine()
+    quotas.expire(1_000_000)  # a clock that began long ago
+    client = quotas.client("", "a", 1)
+    turn = client.produce.turn()
+    for second in range(20):
+        client.produce.produce(turn, MB, 1_000_000 + second * 1000)
+        quotas.expire(1_000_500 + second * 1000)
+    # Since the mark at 11.5 s, when 12 of the 20 had passed.
+    assert next(iter(quotas.views(1_019_500))).byte_rate == 8 * MB / 8
 
 
 def test_views_may_be_taken_while_clients_come_and_go() -> None:

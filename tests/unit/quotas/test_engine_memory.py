@@ -58,6 +58,22 @@ def test_clients_take_no_more_memory_than_they_count(policy: Policy, definitions
     assert taken <= quotas.client_bytes - counted
 
 
+def test_rates_of_clients_take_no_more_memory_than_they_count() -> None:
+    quotas = engine()
+    use(quotas, "first")
+    counted = quotas.client_bytes
+    tracemalloc.start()
+    for number in range(500):
+        use(quotas, f"{number:04d}".ljust(200, "x"), range(0, 6_000_000, 1_000_000))
+    for second in range(0, 30, 6):
+        for number in range(500):
+            use(quotas, f"{number:04d}".ljust(200, "x"), range(second * 1000, second * 1000 + 1))
+        quotas.expire(second * 1000)
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert taken <= quotas.client_bytes - counted
+
+
 def test_names_count_by_their_length() -> None:
     quotas = engine()
     quotas.client("", "a", 1)

@@ -5,7 +5,8 @@ What it does with one process is shown with whole dialogues, in `tests/unit/prox
 
 from quotas.lease_peer import LeasePeer
 from quotas.lease_terms import Grant, LeaseAnswer, LeaseTerms
-from quotas.replication import BrokerLimits, Claim, ReplicationOptions, ReplicationQuotas
+from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
+from quotas.replication_claims import Claim, Reservation
 
 TERMS = LeaseTerms(("a", "b"), 5000)
 MB = 1_000_000
@@ -48,10 +49,10 @@ def test_lease_ends_where_bytes_are_granted_without_anybody_saying_so() -> None:
     rate = quotas.follower(FOLLOWER, 0)
     give(peer, 0.75, 4000, 100)
     quotas.share(100)
-    claim = Claim((rate,))
-    quotas.share_out([(claim, 1)], 4099)
+    claim = Claim(Reservation((rate,)))
+    quotas.share_out(1).grant(claim, 1, 4099)
     assert rate.limit == 3 * MB
-    quotas.share_out([(claim, 1)], 4100)
+    quotas.share_out(1).grant(claim, 1, 4100)
     assert rate.limit == 2 * MB
 
 
@@ -61,16 +62,16 @@ def test_changed_quota_holds_with_the_next_grant() -> None:
     give(peer, 0.75, 4000, 100)
     quotas.share(100)
     assert quotas.limit(quotas.leader_limits, BrokerLimits(of_broker={FOLLOWER: 1 * MB}))
-    quotas.share_out([(Claim((rate,)), 1)], 101)
+    quotas.share_out(1).grant(Claim(Reservation((rate,))), 1, 101)
     assert rate.limit == 750_000
 
 
 def test_who_got_less_than_it_asked_for_was_held_back() -> None:
     quotas, _ = shared()
     rate = quotas.follower(FOLLOWER, 0)
-    quotas.share_out([(Claim((rate,)), 400_000)], 10)
+    quotas.share_out(1).grant(Claim(Reservation((rate,))), 400_000, 10)
     assert rate.held_ms < 0  # a quarter of a second of 2 MB/s is 500 kB
-    quotas.share_out([(Claim((rate,)), 600_000)], 20)
+    quotas.share_out(1).grant(Claim(Reservation((rate,))), 600_000, 20)
     assert rate.held_ms == 20
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import MalformedFieldError, TruncatedError, UnknownVersionError
 from protocol.messages import fetch
-from protocol.messages.replica_session import read_follower
+from protocol.messages.follower_request import read_follower
 
 # Version 11: replica, wait, min, max, isolation, session, epoch; one topic "t" with partitions 3 and 4; nothing
 # forgotten; rack "r".
@@ -54,7 +54,7 @@ def test_follower_names_itself_in_a_tag_since_15() -> None:
     assert (fields.max_bytes_at, fields.session_epoch_at) == (8, 17)
     assert fetch.replica_id(follower, 0, 15) == 7
     assert fetch.replica_id(follower[:-1], 0, 15) == -1
-    read_id, read = read_follower(follower, 0, 15)
+    read_id, read = read_follower(follower, 0, 15, full=True)
     assert (read_id, read) == (7, follower)
 
 

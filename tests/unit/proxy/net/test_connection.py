@@ -4,14 +4,15 @@ import asyncio
 import logging
 import socket
 import struct
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import pytest
 
-from proxy.channel import Side
+from proxy.channel import PASS, Side
 from proxy.channel.settings import IN_FLIGHT_MAX
+from proxy.channel.state import ChannelState
 from proxy.net import now_ms
-from proxy.net.dial import Upstream, Way
+from proxy.net.dial import Dial, Upstream, Way
 from tests.support.frames import LIST_OFFSETS, answer, fetch, produce, request
 from tests.unit.proxy.net.rig import (
     HOST,
@@ -279,6 +280,58 @@ async def test_broker_that_can_not_even_be_dialled_ends_the_connection(rig: Rig)
     await client.send(ASKED)
     await client.rest()
     assert rig.stats.errors == {"broker_unreachable": 1}
+
+
+@pytest.mark.parametrize(
+    ("upstream", "cause"),
+    [(None, "broker_unknown"), (("255.255.255.255", 1), "broker_unreachable")],
+    ids=["unknown", "unreachable at once"],
+)
+async def test_channel_is_not_shown_anything_once_its_broker_can_not_be_dialled(
+    rig: Rig, upstream: Upstream | None, cause: str
+) -> None:
+    client = rig.connect(upstream)
+    connection = rig.connection
+    shown: list[bool] = []
+    connection.requests.side = _InTwoParts(connection.channel.state, lambda: shown.append(connection.closed))
+    await client.send(ASKED)
+    assert (await client.rest(), rig.stats.errors) == (b"", {cause: 1})
+    assert shown == [False, False], "both parts, before it is closed"
+
+
+async def test_dial_that_has_failed_tells_nothing_once_it_is_cancelled(rig: Rig) -> None:
+    told: list[str] = []
+    dial = Dial(
+        Way(1, None),
+        None,
+        rig.shared,
+        lambda _stream, _broker: None,
+        lambda cause, _detail: told.append(cause),
+    )
+    dial.begin()
+    dial.cancel()
+    await asyncio.sleep(0)
+    assert told == []
+    dial.begin()
+    assert told == [], "not from within"
+    await asyncio.sleep(0)
+    assert told == ["broker_unknown"]
+
+
+class _InTwoParts(Side):
+    """Passes the first byte, then puts nothing in place of the next one, and passes the rest."""
+
+    def __init__(self, state: ChannelState, on_shown: Callable[[], object]) -> None:
+        super().__init__(state)
+        self._on_shown = on_shown
+
+    def receive(self, buf: bytearray | memoryview, start: int, end: int, now_ms: int) -> int:
+        self._on_shown()
+        if start == 0:
+            self.replace(1, b"")
+            return 1
+        self.order = PASS
+        return end - start
 
 
 async def test_broker_at_an_ipv6_address_is_reached(rig: Rig) -> None:

@@ -1,8 +1,10 @@
 """How a connection is ended from within: limits that a client oversteps, and a process that drains."""
 
 import asyncio
+from collections.abc import Callable, Iterator
 
 from proxy.net import now_ms
+from proxy.net.ends import free
 from tests.support.frames import LIST_OFFSETS, answer, produce, request
 from tests.unit.proxy.net.rig import (
     Rig,
@@ -140,3 +142,26 @@ async def test_drained_connection_is_no_error(rig: Rig) -> None:
     client.reset()
     await until(lambda: not rig.connections, "the connection has ended")
     assert not rig.stats.errors
+
+
+def test_what_a_channel_knew_is_freed_turn_by_turn() -> None:
+    waiting: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+
+    class Loop:
+        def call_soon(self, call: Callable[..., object], *arguments: object) -> None:
+            waiting.append((call, arguments))
+
+    freed: list[int] = []
+
+    def rest() -> Iterator[None]:
+        for portion in range(3):
+            freed.append(portion)
+            yield
+
+    free(Loop(), rest())  # type: ignore[arg-type]
+    turns = [len(freed)]
+    while waiting:
+        call, arguments = waiting.pop()
+        call(*arguments)
+        turns.append(len(freed))
+    assert turns == [1, 2, 3, 3]

@@ -51,6 +51,7 @@ async def test_answer_comes_without_a_broker(rig: Rig) -> None:
     await client.send(ASKED)
     await asked(clerk)
     assert clerk.questions[0].frame == ASKED
+    assert clerk.questions[0].peer == rig.connection.peer
     clerk.give[0](ANSWER)
     assert await client.receive(len(ANSWER)) == ANSWER
 

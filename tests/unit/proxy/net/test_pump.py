@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from proxy.channel import PASS, Side
 from proxy.net.shared import READ_BYTES_MAX
 from proxy.stats import LATENCY_BOUNDS_US
 from tests.support.frames import LIST_OFFSETS, answer, produce, request
@@ -207,3 +208,70 @@ async def test_bytes_are_counted_when_the_connection_ends(rig: Rig) -> None:
     broker.close()
     await until(lambda: not rig.connections, "the connection has ended")
     assert (rig.stats.bytes_from_clients, rig.stats.bytes_from_brokers) == (104, 100)
+
+
+class _EachReplaced(Side):
+    """Puts a capital in place of the head of each frame, or more of them, and passes the rest of it unseen."""
+
+    frame = head = 1
+    times = 1
+    calls = 0
+
+    def receive(self, buf: bytearray | memoryview, start: int, end: int, now_ms: int) -> int:
+        self.calls += 1
+        pos = self.past_unseen(start, end)
+        self.order = PASS
+        if pos < end:
+            self.replace(self.head, bytes(buf[pos : pos + 1]).upper() * self.times, self.frame - self.head)
+        return pos - start
+
+
+async def calls_by_turn(side: _EachReplaced, receiving: asyncio.Future[bytes]) -> list[int]:
+    """How often the side was called in each turn of the loop in which it was."""
+    turns, before = [], side.calls
+    while not receiving.done():
+        await asyncio.sleep(0)
+        if side.calls > before:
+            turns.append(side.calls - before)
+            before = side.calls
+    return turns
+
+
+@pytest.mark.parametrize("times", [1, 1000], ids=["client reads", "client reads slowly"])
+@pytest.mark.parametrize("rest", [0, 3], ids=["whole frames", "heads"])
+async def test_replaced_frames_take_turns_with_the_rest_of_the_loop(rig: Rig, rest: int, times: int) -> None:
+    client, broker = await connected(rig, send_buffer=4096)
+    side = _EachReplaced(rig.connection.channel.state)
+    side.frame, side.times = 1 + rest, times
+    rig.connection.responses.side = side
+    expected = (b"A" * times + b"a" * rest) * 1000
+    receiving = asyncio.ensure_future(client.receive(len(expected)))
+    broker.sock.send(b"a" * (1 + rest) * 1000)  # one read
+    turns = await calls_by_turn(side, receiving)
+    assert await receiving == expected
+    assert (turns[:5], max(turns)) == ([200] * 5, 200)
+
+
+async def test_large_frames_that_are_replaced_have_a_turn_each(rig: Rig) -> None:
+    client, broker = await connected(rig)
+    side = _EachReplaced(rig.connection.channel.state)
+    rig.connection.responses.side = side
+    side.frame = side.head = 199 * 64
+    receiving = asyncio.ensure_future(client.receive(3))
+    broker.sock.send(b"a" * side.frame * 3)  # one read
+    turns = await calls_by_turn(side, receiving)
+    assert await receiving == b"AAA"
+    assert (turns[:3], max(turns)) == ([1, 1, 1], 1)
+
+
+async def test_turn_ends_within_a_frame_whose_rest_is_still_to_come(rig: Rig) -> None:
+    client, broker = await connected(rig)
+    side = _EachReplaced(rig.connection.channel.state)
+    rig.connection.responses.side = side
+    side.frame = 4
+    receiving = asyncio.ensure_future(client.receive(4 * 200))
+    broker.sock.send(b"a" * (4 * 200 - 1))  # one read
+    await until(lambda: side.calls == 201, "the turn after this one has begun")
+    assert (side.unseen, rig.connection.requests.paused) == (1, False)
+    await broker.send(b"a")
+    assert await receiving == b"Aaaa" * 200

@@ -10,7 +10,7 @@ from protocol.errors import WireError
 from protocol.header import body_start
 from protocol.messages import client_quotas_calls
 from protocol.messages.client_quotas import Alteration, Component
-from proxy.channel import Question, Shared
+from proxy.channel import ANONYMOUS, Question, Shared
 from proxy.config import QuotaSettings
 from proxy.quota_store import QuotaStore
 from proxy.quota_store.answers import Answer, Unread, answer
@@ -165,6 +165,26 @@ def test_alteration_by_who_may_not(store: QuotaStore) -> None:
     assert store.definitions.values(Entity("ann")) == {RATE: 1000}
 
 
+@pytest.mark.parametrize(
+    ("user", "advice"),
+    [
+        ("eve", 'To allow it, add "eve" to alter_principals under [quotas] in Sluice\'s configuration file.'),
+        (ANONYMOUS, "Log in as a user that alter_principals names, or connect on Sluice's own machine"),
+    ],
+)
+def test_refusal_says_what_to_write_where_once(store: QuotaStore, user: str, advice: str) -> None:
+    asked = alter((USER, ((RATE, 5.0),)), ((("user", "bob"),), ((RATE, 5.0),)), trusted=False)
+    first, second = results(answer(store, NOBODY, asked._replace(user=user)))
+    assert advice in str(first[2])
+    assert second[2] == f"Cluster authorization failed: {user!r} is not in [quotas] alter_principals."
+
+
+def test_client_that_has_not_logged_in_is_never_advised_to_let_all_others_in(store: QuotaStore) -> None:
+    asked = alter((USER, ((RATE, 5.0),)), trusted=False)._replace(user=ANONYMOUS)
+    ((_, _, message),) = results(answer(store, NOBODY, asked))
+    assert "add" not in str(message)
+
+
 def test_refusal_repeats_little_of_a_long_principal(store: QuotaStore) -> None:
     asked = alter(*([((), ())] * 10_000), trusted=False)._replace(user="x" * 1000)
     assert len(bytes(answer(store, NOBODY, asked).frame)) < 10_000 * 150
@@ -175,6 +195,7 @@ def test_alteration_without_a_file_tells_the_reason() -> None:
     ((_, code, message),) = results(made)
     assert (code, made.result, made.altered) == (56, "failed", False)
     assert "no quotas file is configured" in str(message)
+    assert "start sluice serve with --quotas-file FILE" in str(message)
 
 
 def test_long_names_make_no_message_that_can_not_be_written(store: QuotaStore) -> None:

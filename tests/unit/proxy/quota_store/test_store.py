@@ -173,6 +173,28 @@ def test_without_a_file_there_is_nothing_to_alter() -> None:
     assert kept.definitions.values(B) == {RATE: 7}
 
 
+def test_without_a_file_the_error_says_what_to_write_into_which_file() -> None:
+    kept = QuotaStore(QuotaSettings(), config_path=Path("/etc/sluice/sluice.toml"))
+    with pytest.raises(StoreError) as caught:
+        alter(kept, rate("a", 5.0))
+    assert 'write file = "quotas.toml" under [quotas] in /etc/sluice/sluice.toml' in str(caught.value)
+
+
+def test_file_in_a_directory_that_can_not_be_written_says_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = store(path)
+
+    def read_only(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("proxy.quota_store.store.replace", read_only)
+    with pytest.raises(StoreError) as caught:
+        alter(kept, rate("a", 5.0))
+    said = f"{path} can not be written: Read-only file system; it is replaced, not written into, so [quotas] file "
+    assert str(caught.value) == said + "must be in a directory that Sluice may write to"
+
+
 def test_command_line_beats_the_file_and_is_not_altered(path: Path) -> None:
     edit(path, FILE + '[[quota]]\nclient_id = "b"\nproducer_byte_rate = 1\n')
     kept = store(path, GIVEN)
@@ -209,7 +231,9 @@ def test_wrong_file_at_the_start_names_its_place(path: Path) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="is not UTF-8"):
         store(path)
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(
+        ConfigError, match=r"cannot be read: No such file.*; an empty file is enough to begin with"
+    ):
         store(path.with_name("none"))
 
 

@@ -1,0 +1,170 @@
+"""`/clients`: every client that is known, with its rate, its quota and what it owes, for people.
+
+Rows are chosen and written here; who asks the engine, and in which portions, is `site`. Any number of clients is looked
+through, and only the ROWS_MAX are kept that matter most: those over a quota, the furthest first, then those that move
+most. Names are what peers chose: they are escaped and cut. A browser gets HTML, everything else (curl) a plain table.
+Nothing here knows sockets or the clock.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+from proxy.admin.http import Page
+from proxy.admin.pages import TEXT, html
+from quotas.engine import GATEWAY, QuotaView
+
+__all__ = ["ROWS_MAX", "TITLES", "TOPIC", "Clients"]
+
+ROWS_MAX: Final = 200
+NAME_CHARACTERS_MAX: Final = 200
+_MUTATIONS: Final = "ControllerMutation"
+_REQUEST: Final = "Request"
+TOPIC: Final = "Topic "  # begins the kind of a topic's rows: its name stands as the client id
+TITLES: Final = (
+    "Client id",
+    "User",
+    "Kind",
+    "Broker",
+    "Rate",
+    "At all brokers",
+    "Quota",
+    "Rate / quota",
+    "Owes",
+    "Throttled, s",
+)
+
+_Identity = tuple[str, str, str]
+
+
+class Clients:
+    """One answer in the making: `look` through all clients, `add` up those that were chosen, then `page` or `text`."""
+
+    def __init__(self) -> None:
+        self._known = 0
+        self._over = 0
+        self._chosen: list[QuotaView] = []
+        self._rates: dict[_Identity, float] = {}
+
+    @property
+    def at_several_brokers(self) -> bool:
+        """Whether chosen clients may be counted at other brokers too, so that `add` has to see all clients again."""
+        return any(view.broker != GATEWAY for view in self._chosen)
+
+    def look(self, views: Iterable[QuotaView]) -> None:
+        """Look through some of the clients for the rows to show."""
+        found = list(views)
+        self._known += len(found)
+        self._over += sum(map(_over, found))
+        self._chosen = heapq.nlargest(ROWS_MAX, [*self._chosen, *found], key=_weight)
+
+    def add(self, views: Iterable[QuotaView]) -> None:
+        """Look through some of the clients again, and add up the rates of those that were chosen."""
+        if not self._rates:
+            self._rates = dict.fromkeys(map(_identity, self._chosen), 0.0)
+        for view in views:
+            identity = _identity(view)
+            if identity in self._rates:
+                self._rates[identity] += view.byte_rate
+
+    def page(self, enforcing: bool) -> Page:
+        """Write the page for a browser."""
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in self._cells(view)) + "</tr>"
+            for view in self._chosen
+        )
+        head = "".join(f"<th>{title}</th>" for title in TITLES)
+        return html("Clients", f"<p>{self._said(enforcing)}</p><table><tr>{head}</tr>{rows}</table>")
+
+    def text(self, enforcing: bool) -> Page:
+        """Write the page for a terminal; a name cannot move its cursor."""
+        lines = [TITLES, *([*map(_plain, self._cells(view))] for view in self._chosen)]
+        widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+        table = "".join(f"{'  '.join(map(str.ljust, line, widths)).rstrip()}\n" for line in lines)
+        return Page(200, TEXT, f"{self._said(enforcing)}\n\n{table}".encode("utf-8", "backslashreplace"))
+
+    def _said(self, enforcing: bool) -> str:
+        effect = "throttled" if enforcing else "not throttled: nothing is enforced"
+        rows = str(len(self._chosen))
+        if self._known > len(self._chosen):
+            rows += f" of {self._known}; those over a quota come first, then those that move most"
+        return (
+            f"Over a quota now, and {effect}: {self._over}. Rates are over the quotas' windows. Rows: {rows}."
+        )
+
+    def _cells(self, view: QuotaView) -> Sequence[str]:
+        total = self._rates.get(_identity(view), view.byte_rate)
+        return (
+            _name(view.client_id) or "(empty)",
+            _name(view.user),
+            view.type,
+            "all" if view.broker == GATEWAY else str(view.broker),
+            _rate(view, view.byte_rate),
+            _rate(view, total),
+            "none" if view.quota is None else _amount(view, view.quota),
+            "" if view.quota is None else f"{_share(view):.2f}",
+            _owed(view),
+            f"{view.throttle_ms_total / 1000:,.1f}",
+        )
+
+
+def _identity(view: QuotaView) -> _Identity:
+    return view.type, view.user, view.client_id
+
+
+def _over(view: QuotaView) -> bool:
+    if view.quota is None:
+        return False
+    owes = view.debt_bytes > 0 or (view.tokens is not None and view.tokens < 0)
+    return owes or view.byte_rate > view.quota
+
+
+def _weight(view: QuotaView) -> tuple[bool, float, float]:
+    """Clients over a quota come first, by how far; then all others by bytes, since percents and tokens are no bytes."""
+    over = _over(view)
+    return over, _share(view) if over else 0.0, 0.0 if view.type == _REQUEST else view.byte_rate
+
+
+def _share(view: QuotaView) -> float:
+    if not view.quota:
+        return 0.0
+    if view.tokens is not None:  # owed tokens by what comes back in a second
+        return max(0.0, -view.tokens) / view.quota
+    return max(view.byte_rate, view.debt_bytes if view.type.startswith(TOPIC) else 0.0) / view.quota
+
+
+def _rate(view: QuotaView, rate: float) -> str:
+    """A rate with its unit; "" where none is measured."""
+    if view.type == _MUTATIONS or view.type.startswith(TOPIC):
+        return ""
+    return _amount(view, rate)
+
+
+def _amount(view: QuotaView, amount: float) -> str:
+    if view.type == _REQUEST:
+        return f"{amount:,.1f} %"
+    if view.type == _MUTATIONS:
+        return f"{amount:,g} partitions/s"
+    return f"{amount:,.0f} B/s"
+
+
+def _owed(view: QuotaView) -> str:
+    if view.tokens is not None:
+        return f"{max(0.0, -view.tokens):,.1f} partitions"
+    return "" if view.type == _REQUEST else f"{view.debt_bytes:,.0f} B"
+
+
+def _plain(text: str) -> str:
+    r"""Return a cell for a terminal: what is not printable is escaped.
+
+    >>> _plain("caf\u00e9 \x1b[2J")
+    'café \\x1b[2J'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _name(text: str) -> str:
+    return text if len(text) <= NAME_CHARACTERS_MAX else text[:NAME_CHARACTERS_MAX] + "…"

@@ -1,0 +1,75 @@
+"""What is legal and does nothing, or something else than was meant: one warning for each. Pure.
+
+What can never work is an error (`checks`); what cannot be written on the disk is found by `disk`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from proxy.config.options import Config, QuotaSettings
+from proxy.config.replication_options import ReplicationSettings
+from quotas.entities import DEFAULT, Entity, ip_name
+
+__all__ = ["entity_warning", "without_effect"]
+
+_PATTERN: Final = "*"
+_TYPE: Final = "User:"
+
+
+def without_effect(config: Config) -> Iterator[str]:
+    """Say which keys do nothing, or not what they seem to say.
+
+    A lease holder without a listener needs `[replication]`: the quota that it lends stands there.
+    """
+    if not config.replicates and config.leases.bind is None and config.replication != ReplicationSettings():
+        yield 'replication: has no effect without a listener of kind "replication"'
+    yield from _of_quotas(config.quotas)
+
+
+def entity_warning(entity: Entity) -> str:
+    """Return what is wrong with the name of an entity that has quotas; "" where nothing is."""
+    if isinstance(entity.ip, str) and ip_name(entity.ip) is None:
+        return f"quota of ip {entity.ip!r} has no effect: it is no IP address"
+    for part in ("client_id", "user", "topic"):
+        name = getattr(entity, part)
+        if name is not DEFAULT and name is not None and _PATTERN in name:
+            return f"quota of {part.replace('_', ' ')} {name!r}: {_literal(name)}"
+    if isinstance(entity.user, str) and entity.user.startswith(_TYPE):
+        return f"quota of user {entity.user!r}: {_typed(entity.user)}"
+    return ""
+
+
+def _of_quotas(quotas: QuotaSettings) -> Iterator[str]:
+    if quotas.hold_seconds_max > quotas.mute_seconds_max:
+        yield (
+            f"quotas.hold_seconds_max: {quotas.hold_seconds_max:g} s is longer than quotas.mute_seconds_max, "
+            f"{quotas.mute_seconds_max:g} s: both have to stay below the clients' request.timeout.ms, so clients "
+            "have to bear the longer one"
+        )
+    yield from _principals("alter_principals", quotas.alter_principals)
+    yield from _principals("describe_principals", quotas.describe_principals)
+    yield from _overrides("producer_override", quotas.producer_override)
+    yield from _overrides("consumer_override", quotas.consumer_override)
+
+
+def _principals(key: str, names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        if name.startswith(_TYPE):
+            yield f"quotas.{key}: {name!r}: {_typed(name)}"
+        elif name != _PATTERN and _PATTERN in name:
+            yield f"quotas.{key}: {name!r}: {_literal(name)}"
+
+
+def _overrides(key: str, rates: Mapping[str, int]) -> Iterator[str]:
+    for name in rates:
+        if _PATTERN in name:
+            yield f"quotas.{key}: {name!r}: {_literal(name)}"
+
+
+def _literal(name: str) -> str:
+    meant = '; every name without an entry of its own is "<default>"' if name == _PATTERN else ""
+    return f"there are no patterns, as in Kafka: it is this name letter by letter{meant}"
+
+
+def _typed(name: str) -> str:
+    return f"users are named without their principal's type: {name.removeprefix(_TYPE)!r}"

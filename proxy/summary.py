@@ -1,0 +1,38 @@
+"""What a process does, in the fields of one log line at its start: ports, policy, scope, mode, store. Pure."""
+
+from proxy.config import Config, ListenerOptions
+from proxy.logs import Field
+
+__all__ = ["summary"]
+
+
+def summary(config: Config, quota_entries: int) -> dict[str, Field]:
+    """Describe a configuration that serves.
+
+    Args:
+        config: what runs.
+        quota_entries: how many entities have quotas.
+    """
+    quotas = config.quotas
+    store = (
+        "the brokers" if quotas.source == "cluster" else "none" if quotas.file is None else str(quotas.file)
+    )
+    return {
+        "ports": "; ".join(map(_ports, config.listeners)),
+        "admin": str(config.admin.bind or "none"),
+        "policy": quotas.policy,
+        "scope": quotas.scope,
+        "mode": quotas.mode,
+        "store": store,
+        "quota_entries": quota_entries,
+    }
+
+
+def _ports(listener: ListenerOptions) -> str:
+    first, last = listener.broker_ids[0], listener.broker_ids[-1]
+    ports = [] if listener.replicates else [f"bootstrap {listener.bootstrap_port}"]
+    if listener.sidecar:
+        ports += [f"broker {broker} {listener.broker_port(broker)}" for broker in listener.upstreams]
+    else:
+        ports.append(f"brokers {listener.broker_port(first)}-{listener.broker_port(last)}")
+    return f"{listener.name} {listener.bind}: {', '.join(ports)}"

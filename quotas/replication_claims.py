@@ -1,0 +1,129 @@
+"""Throttled replicas' claims on the rates that they count against, and how bytes are granted to them (KIP-73).
+
+All claims of one connection that count against the same rates share a reservation, so that what was granted and did not
+come is given back in one step, however many replicas it was granted to.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from quotas.replication_rate import PacedRate, WindowRate
+
+Rate = WindowRate | PacedRate
+
+# What a batch is taken for before one was seen: the Java producer's batch.size.
+BATCH_BYTES: Final = 16_384
+
+
+class Reservation:
+    """What one Fetch has reserved of the same rates, for any number of replicas.
+
+    Attributes:
+        rates: one or two.
+        number: changes when all is given back: what was granted before is over.
+    """
+
+    __slots__ = ("_reserved", "number", "rates")
+
+    def __init__(self, rates: tuple[Rate, ...]) -> None:
+        self.rates = rates
+        self.number = 0
+        self._reserved = 0
+
+    def take(self, size: int) -> None:
+        """Reserve."""
+        self._reserved += size
+        for rate in self.rates:
+            rate.reserve(size)
+
+    def settle(self, reserved: int, size: int, now_ms: int) -> None:
+        """Take what came where this was reserved, or nothing was."""
+        self._reserved -= reserved
+        for rate in self.rates:
+            rate.settle(reserved, size, now_ms)
+
+    def give_back(self, now_ms: int) -> None:
+        """Nothing more comes."""
+        self.number += 1
+        if self._reserved:
+            self.settle(self._reserved, 0, now_ms)
+
+
+class Claim:
+    """A throttled replica's claim on the rates it counts against.
+
+    Attributes:
+        reservation: of its rates.
+        least: a batch of it, as far as is known: asked for less a leader may send nothing.
+    """
+
+    __slots__ = ("_number", "_reserved", "least", "reservation")
+
+    def __init__(self, reservation: Reservation) -> None:
+        self.reservation = reservation
+        self.least = BATCH_BYTES
+        self._reserved = 0
+        self._number = 0
+
+    @property
+    def reserved(self) -> int:
+        """What it was granted and has not been answered."""
+        return self._reserved if self._number == self.reservation.number else 0
+
+    def reserve(self, size: int) -> None:
+        """Reserve what it is asked for, be there room or not."""
+        self._reserved = size
+        self._number = self.reservation.number
+        self.reservation.take(size)
+
+    def settle(self, size: int, now_ms: int) -> None:
+        """Take what came, granted or not."""
+        reserved = self.reserved
+        self._reserved = 0
+        self.reservation.settle(reserved, size, now_ms)
+
+
+class Sharing:
+    """Grants bytes to replicas that are behind, one after the other; who waits longest has to come first (KIP-73:
+    randomised, for fairness).
+
+    Args:
+        refresh: brings the rates' limits up to date.
+        waiting: how many replicas there are.
+    """
+
+    __slots__ = ("_hopeless", "_refresh", "_waiting")
+
+    def __init__(self, refresh: Callable[[int], object], waiting: int) -> None:
+        self._refresh = refresh
+        self._waiting = waiting
+        self._hopeless: dict[Rate, int] = {}  # for how much there was no room
+
+    def grant(self, claim: Claim, most: int, now_ms: int) -> int:
+        """Grant the next one at most so much, and reserve it; 0 where it is to be left out."""
+        self._refresh(now_ms)
+        waiting, self._waiting = self._waiting, self._waiting - 1
+        least = min(claim.least, most)
+        for rate, size in self._hopeless.items():
+            if least >= size and rate in claim.reservation.rates:
+                return 0
+        granted = self._room(claim, least, most, waiting, now_ms)
+        if granted:
+            # Whole batches: a leader fills up with the beginning of the next one, which a follower throws away.
+            granted -= granted % least if granted < most else 0
+            claim.reserve(granted)
+        return granted
+
+    def _room(self, claim: Claim, least: int, most: int, waiting: int, now_ms: int) -> int:
+        for rate in claim.reservation.rates:
+            room = rate.room(now_ms)
+            # An equal part for everybody who is left, but a batch at least.
+            share = most if room is None else min(most, max(least, room // waiting))
+            granted = rate.grant(least, share, now_ms)
+            if granted < most:
+                rate.held_ms = now_ms
+            most = granted
+            if not most:
+                self._hopeless[rate] = least
+                return 0
+        return most

@@ -1,0 +1,197 @@
+"""The README's quick start, the first hour of docs/operations.md, and the gateway's compose and Kubernetes files.
+
+Their commands are carried out one by one as printed, on real brokers. Addresses, ports and the place of the
+installation are replaced: other tests run at the same time. What needs a container engine is left out; what its
+containers would run is run.
+"""
+
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+
+from tests.cluster import HOST, Cluster, free_ports
+from tests.cluster.sasl import SASL, password
+from tests.conftest import CreateTopic
+from tests.packaging.conftest import ROOT
+from tests.support.printed import PrintedShell, commands, commented, fenced, section
+
+pytestmark = pytest.mark.timeout(600)
+
+BROKER_IDS: Final = 64  # of a listener that does not say how many
+SHIPPED: Final = ("protocol", "quotas", "proxy", "offline", "requirements", "docker", "docs")
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout without what was built or installed in this one."""
+    made = tmp_path / "checkout"
+    made.mkdir()
+    for name in SHIPPED:
+        shutil.copytree(ROOT / name, made / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in ROOT.glob("*.*"):
+        if path.is_file():
+            shutil.copy(path, made)
+    shutil.copy(ROOT / "LICENSE", made)
+    return made
+
+
+class Ports:
+    """A row of free ports: bootstrap, then a gap, then one a broker, then the pages."""
+
+    def __init__(self, brokers: int = BROKER_IDS) -> None:
+        row = free_ports(brokers + 2)
+        self.bootstrap, self.first_broker, self.admin = row[0], row[1], row[-1]
+
+    def environment(self) -> dict[str, str]:
+        """What overrides the ports of a configuration file."""
+        return {
+            "SLUICE_LISTENERS__0__BOOTSTRAP_PORT": str(self.bootstrap),
+            "SLUICE_LISTENERS__0__FIRST_BROKER_PORT": str(self.first_broker),
+            "SLUICE_LISTENERS__0__BIND": HOST,
+            "SLUICE_LISTENERS__0__ADVERTISED_HOST": HOST,
+            "SLUICE_ADMIN__BIND": f"{HOST}:{self.admin}",
+        }
+
+
+def write(bootstrap: str, topic: str, client_id: str, **more: str) -> None:
+    """Write one record through Sluice."""
+    problems: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "client.id": client_id, **more})
+    producer.produce(topic, b"x" * 100_000, on_delivery=lambda error, _: problems.append(error))
+    producer.flush(60)
+    assert problems == [None]
+
+
+def test_quick_start_of_the_readme(kafka: Cluster, checkout: Path, create_topic: CreateTopic) -> None:
+    ports = Ports()
+    sluice, pages = f"{HOST}:{ports.bootstrap}", f"{HOST}:{ports.admin}"
+    text = section((ROOT / "README.md").read_text(), "## Running in a minute")
+    _, start, look = fenced(text)
+    replaced = {"localhost:9092": kafka.bootstrap(), "127.0.0.1:19090": sluice, "localhost:19080": pages}
+
+    with PrintedShell(checkout, replaced, {"SLUICE_ADMIN__BIND": pages}) as shell:
+        for command in commands(start):
+            shell.run(command)
+        assert "scope=gateway" in shell.log()
+        write(sluice, create_topic(), "reports")
+        printed = [shell.run(command) for command in commands(look)]
+
+    clients, altered, quotas = printed
+    assert "reports" in clients
+    assert "Completed updating config" in altered
+    assert tomllib.loads(quotas) == {"quota": [{"client_id": "reports", "producer_byte_rate": 4_000_000}]}
+
+
+def test_first_hour_of_operations(kafka: Cluster, checkout: Path, create_topic: CreateTopic) -> None:
+    ports = Ports()
+    home = checkout / "opt"
+    text = section((ROOT / "docs" / "operations.md").read_text(), "## The first hour")
+    install, check, ready, look, enforce = fenced(text)
+    configuration, quotas = fenced(text, "toml")
+    replaced = {
+        "/opt/sluice": str(home),
+        "kafka1:9092,kafka2:9092,kafka3:9092": kafka.bootstrap(),
+        "localhost:19080": f"{HOST}:{ports.admin}",
+    }
+
+    with PrintedShell(checkout, replaced, ports.environment()) as shell:
+        (checkout / "sluice.toml").write_text(shell.here(configuration))
+        (checkout / "quotas.toml").write_text(quotas)
+        for command in commands(install):
+            shell.run(command)
+        checked, _ = [shell.run(command) for command in commands(check)]
+        assert "is right" in checked
+        assert "cluster: 3 brokers" in checked
+        assert "warning" not in checked
+        assert shell.run(ready) == "ready\n"
+        write(f"{HOST}:{ports.bootstrap}", create_topic(), "spared")
+        assert "spared" in shell.run(look)
+        for command in commands(enforce):
+            shell.run(command)
+
+
+class Container:
+    """What a gateway's container would run, in a directory that stands for its places.
+
+    Args:
+        directory: gets `etc` and `var`, for /etc/sluice and /var/lib/sluice.
+        environment: of the container.
+    """
+
+    def __init__(self, directory: Path, cluster: Cluster, environment: dict[str, str]) -> None:
+        self.ports = Ports(8)
+        self.sluice = f"{HOST}:{self.ports.bootstrap}"
+        self.etc, self.var = directory / "etc", directory / "var"
+        self.etc.mkdir()
+        self.var.mkdir()
+        self.quotas = self.var / "quotas.toml"
+        places = {"/etc/sluice": str(self.etc), "/var/lib/sluice": str(self.var)}
+        self.shell = PrintedShell(
+            directory,
+            {**places, "127.0.0.1:19090": self.sluice, "sluice:19090": self.sluice},
+            {
+                **environment,
+                **self.ports.environment(),
+                "SLUICE_CLUSTER__BOOTSTRAP": cluster.bootstrap(SASL),
+                "SLUICE_QUOTAS__FILE": str(self.quotas),
+                "SLUICE_STATE__DIRECTORY": str(self.var),
+                "ADMIN_PASSWORD": password("admin"),
+            },
+        )
+
+    def alter_as_printed(self, text: str) -> None:
+        """Serve; let the administrator alter a quota as a file's comment says; see it kept."""
+        compose = commands(commented((ROOT / "docker" / "compose.yaml").read_text()))
+        (properties,) = [command for command in compose if command.startswith("cat > admin.properties")]
+        (alter,) = [command for command in commands(commented(text)) if "kafka-configs.sh" in command]
+        check, serve = (
+            f"sluice {command} --config /etc/sluice/sluice.toml" for command in ("check", "serve")
+        )
+        assert "altered by user 'admin'\n" in self.shell.run(check)
+        self.shell.run(serve)
+        self.shell.run(properties)
+        assert "Completed updating config" in self.shell.run(alter)
+        wanted = {"user": "reports", "producer_byte_rate": 4_000_000}
+        kept = tomllib.loads(self.quotas.read_text())["quota"]
+        assert any(wanted.items() <= quota.items() for quota in kept)
+
+
+def test_gateway_of_compose(kafka: Cluster, tmp_path: Path) -> None:
+    text = (ROOT / "docker" / "compose.yaml").read_text()
+    service = yaml.safe_load(text)["services"]["sluice"]
+    given = {"SLUICE_PASSWORD": password("sluice")}
+    environment = {name: value.strip("${}") for name, value in service["environment"].items()}
+    container = Container(tmp_path, kafka, {name: given[value] for name, value in environment.items()})
+    shutil.copytree(ROOT / "docker" / "gateway", container.etc, dirs_exist_ok=True)  # mounted
+    shutil.copy(ROOT / "docker" / "gateway" / "quotas.toml", container.var)  # the image has it there
+
+    with container.shell as shell:
+        container.alter_as_printed(text)
+        others = shell.here((tmp_path / "admin.properties").read_text()).replace("admin", "reports")
+        (tmp_path / "admin.properties").write_text(others)
+        (alter,) = [command for command in commands(commented(text)) if "kafka-configs.sh" in command]
+        with pytest.raises(AssertionError, match=r'To allow it, add "reports" to alter_principals'):
+            shell.run(alter)
+
+
+def test_gateway_of_kubernetes(kafka: Cluster, tmp_path: Path) -> None:
+    text = (ROOT / "docker" / "kubernetes-gateway.yaml").read_text()
+    manifests: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all(text)}
+    pod = manifests["StatefulSet"]["spec"]["template"]["spec"]
+    (prepare,), (sluice,) = pod["initContainers"], pod["containers"]
+    assert [*sluice["args"]] == ["serve", "--config", "/etc/sluice/sluice.toml"]
+    container = Container(tmp_path, kafka, {"SLUICE_CLUSTER__PASSWORD": password("sluice")})
+    for name, content in manifests["ConfigMap"]["data"].items():
+        (container.etc / name).write_text(content)
+
+    with container.shell as shell:
+        shell.run(prepare["args"][0])
+        container.alter_as_printed(text)
+        altered = container.quotas.read_text()
+        shell.run(prepare["args"][0])  # a restarted pod
+        assert container.quotas.read_text() == altered

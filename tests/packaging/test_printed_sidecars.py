@@ -1,0 +1,135 @@
+"""The sidecars of docker/compose.sidecar.yaml and docker/kubernetes-sidecar.yaml, in front of real brokers.
+
+What their containers would run is run, with their configuration and variables; addresses and places are replaced.
+Three brokers advertise the sidecars on a listener of their own for each of the two files.
+"""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from confluent_kafka import Producer
+
+from tests.cluster import HOST, Cluster, ClusterOptions, Listener, free_ports
+from tests.packaging.conftest import ROOT
+from tests.support.printed import PrintedShell
+from tests.support.raw_topics import create
+
+pytestmark = pytest.mark.timeout(300)
+
+NODES: Final = (1, 2, 3)
+PRINTED_UPSTREAM: Final = "127.0.0.1:29392"
+SERVE: Final = "sluice serve --config /etc/sluice/sluice.toml"  # what the image runs
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The row of ports of three sidecars: three bootstrap ports, three brokers', three of pages."""
+
+    first: int
+
+    def environment(self, node: int) -> dict[str, str]:
+        """What overrides one sidecar's ports."""
+        return {
+            "SLUICE_LISTENERS__0__BIND": HOST,
+            "SLUICE_LISTENERS__0__ADVERTISED_HOST": HOST,
+            "SLUICE_LISTENERS__0__BOOTSTRAP_PORT": str(self.first + node),
+            "SLUICE_LISTENERS__0__FIRST_BROKER_PORT": str(self.first_broker),
+            "SLUICE_ADMIN__BIND": f"{HOST}:{self.pages(node)}",
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        return f"{HOST}:{self.first + 1}"
+
+    @property
+    def first_broker(self) -> int:
+        return self.first + 3
+
+    def pages(self, node: int) -> int:
+        return self.first + 6 + node
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, Ports]:
+    """Those of each file's sidecars, by the brokers' listener."""
+    return {name: Ports(free_ports(10)[0]) for name in ("COMPOSE", "KUBERNETES")}
+
+
+@pytest.fixture(scope="module")
+def brokers(ports: dict[str, Ports]) -> Iterator[Cluster]:
+    """Brokers that advertise their sidecars."""
+    listeners = tuple(
+        Listener(name, advertised=tuple((HOST, row.first_broker + node) for node in NODES))
+        for name, row in ports.items()
+    )
+    with Cluster(ClusterOptions(nodes=3, listeners=listeners)) as cluster:
+        yield cluster
+
+
+def sidecar(directory: Path, environment: dict[str, str], upstream: str) -> PrintedShell:
+    """The container of one sidecar, not started."""
+    etc = directory / "etc"
+    return PrintedShell(directory, {"/etc/sluice": str(etc), PRINTED_UPSTREAM: upstream}, environment)
+
+
+def write_through(brokers: Cluster, row: Ports, shells: list[PrintedShell]) -> None:
+    """Write to each broker through its sidecar; each of them is ready, and relayed something."""
+    create(brokers, f"sidecars-{row.first}", partitions=6, replication=1, configs={})
+    producer = Producer({"bootstrap.servers": row.bootstrap, "client.id": "writer"})
+    problems: list[object] = []
+    for partition in range(6):
+        producer.produce(
+            f"sidecars-{row.first}",
+            b"x",
+            partition=partition,
+            on_delivery=lambda error, _: problems.append(error),
+        )
+    assert producer.flush(60) == 0
+    assert problems == [None] * 6
+    for node, shell in zip(NODES, shells, strict=True):
+        assert shell.run(f"curl --fail --silent {HOST}:{row.pages(node)}/readyz") == "ready\n"
+        assert "writer" in shell.run(f"curl --fail --silent {HOST}:{row.pages(node)}/clients")
+
+
+def test_sidecars_of_compose(brokers: Cluster, ports: dict[str, Ports], tmp_path: Path) -> None:
+    row = ports["COMPOSE"]
+    services = yaml.safe_load((ROOT / "docker" / "compose.sidecar.yaml").read_text())["services"]
+    shells: list[PrintedShell] = []
+    with ExitStack() as stack:
+        for node in NODES:
+            upstream = "{}:{}".format(*brokers.address(node, "COMPOSE"))
+            environment = {
+                name: value.replace(PRINTED_UPSTREAM, upstream)
+                for name, value in services[f"sluice-{node}"]["environment"].items()
+            }
+            place = tmp_path / str(node)
+            shutil.copytree(ROOT / "docker" / "sidecar", place / "etc")
+            shells.append(
+                stack.enter_context(sidecar(place, {**environment, **row.environment(node)}, upstream))
+            )
+            shells[-1].run(SERVE)
+        write_through(brokers, row, shells)
+
+
+def test_sidecars_of_kubernetes(brokers: Cluster, ports: dict[str, Ports], tmp_path: Path) -> None:
+    row = ports["KUBERNETES"]
+    text = (ROOT / "docker" / "kubernetes-sidecar.yaml").read_text()
+    manifests: dict[str, Any] = {one["kind"]: one for one in yaml.safe_load_all(text)}
+    (container,) = manifests["StatefulSet"]["spec"]["template"]["spec"]["initContainers"]
+    shells: list[PrintedShell] = []
+    with ExitStack() as stack:
+        for node in NODES:
+            upstream = "{}:{}".format(*brokers.address(node, "KUBERNETES"))
+            (tmp_path / str(node) / "etc").mkdir(parents=True)
+            for name, content in manifests["ConfigMap"]["data"].items():
+                (tmp_path / str(node) / "etc" / name).write_text(content)
+            environment = {"NODE_ID": str(node), **row.environment(node)}
+            shells.append(stack.enter_context(sidecar(tmp_path / str(node), environment, upstream)))
+            shells[-1].run(container["args"][0])
+        write_through(brokers, row, shells)

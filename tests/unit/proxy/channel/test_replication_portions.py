@@ -1,0 +1,204 @@
+"""A Fetch of thousands of replicas: a portion of them in each turn of the loop, and never half of one in force."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from protocol import portions
+from protocol.messages.replica_walk import FOUND_MAX, Standing
+from protocol.portions import PORTION
+from proxy.channel import AGAIN, PASS, REPLACE, WAIT
+from proxy.channel.replica_link import ReplicaLink
+from proxy.channel.replication import ReplicationChannel
+from quotas.replication import BrokerLimits
+from quotas.throttled_replicas import ThrottledReplicas
+from tests.support.replicas import FOLLOWER, LEADER
+from tests.support.worst_replica_frames import answered, fetched, forgetting, throttled
+
+FULL = 5  # portions
+COUNT = FULL * PORTION
+PLENTY = 1e15
+
+
+def shown(channel: ReplicationChannel, asked: bytes, now_ms: int = 0) -> int:
+    """Show a request until it is decided on; in how many turns of the loop, those beside it not counted."""
+    side, buf, turns = channel.requests, bytearray(asked), 1
+    while True:
+        side.receive(buf, 0, len(buf), now_ms)
+        job = side.take_job()
+        if job is None:
+            return turns
+        job.run()
+        turns += job is AGAIN
+
+
+def followed(rate: float | None, count: int = COUNT) -> ReplicationChannel:
+    """A follower that is behind with everything, by all that is known."""
+    channel = throttled(rate)
+    shown(channel, fetched(count))
+    assert channel.requests.order in (PASS, REPLACE)
+    answer = bytearray(answered(count))
+    pos = 0
+    while pos < len(answer):
+        pos += channel.responses.receive(answer, pos, len(answer), 0)
+        channel.responses.take_job()
+    return channel
+
+
+ALL_CHANGED = fetched(COUNT, epoch=1, offset=1)
+
+
+@pytest.mark.parametrize("count", [1, PORTION - 1])
+@pytest.mark.parametrize("rate", [None, 0.0, PLENTY])
+def test_few_replicas_are_done_at_once(rate: float | None, count: int) -> None:
+    assert shown(throttled(rate), fetched(count)) == 1
+    assert shown(followed(rate, count), fetched(count, epoch=1, offset=1)) == 1
+
+
+@pytest.mark.parametrize(
+    ("rate", "walks"),
+    [
+        (None, 2),  # claims; what was told
+        (0.0, 4),  # claims; who is behind; what each is granted; what is told
+        (PLENTY, 4),
+    ],
+)
+def test_everything_takes_a_turn_for_each_portion_of_each_walk(rate: float | None, walks: int) -> None:
+    assert shown(throttled(rate), fetched(COUNT)) == 1 + walks * FULL
+
+
+@pytest.mark.parametrize(
+    ("rate", "walks"),
+    [
+        (None, 4),  # what is wanted; the request is freed; what was told; it is freed
+        (0.0, 4),  # what is wanted; the request is freed; who is behind; what each is granted
+        (
+            PLENTY,
+            7,
+        ),  # and what is told: of what has changed, and of what is limited; what has changed is freed
+    ],
+)
+def test_changes_take_a_turn_for_each_portion_of_each_walk(rate: float | None, walks: int) -> None:
+    assert shown(followed(rate), ALL_CHANGED) == 1 + walks * FULL
+
+
+def test_forgotten_replicas_take_a_turn_for_each_portion_of_each_walk() -> None:
+    # They are forgotten; their claims go; the request is freed; the leader is told; that is freed.
+    assert shown(followed(PLENTY), forgetting(COUNT, epoch=1)) == 1 + 5 * FULL
+
+
+def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    channel = followed(PLENTY)
+    shown(channel, ALL_CHANGED)
+    taken: list[int] = []
+    seen = ReplicaLink.seen
+
+    def noted(link: ReplicaLink, standings: Sequence[Standing], now_ms: int) -> None:
+        taken.append(len(standings))
+        seen(link, standings, now_ms)
+
+    monkeypatch.setattr(ReplicaLink, "seen", noted)
+    side, answer, pos, turns = channel.responses, bytearray(answered(COUNT, records=100)), 0, 0
+    while pos < len(answer):
+        pos += side.receive(answer, pos, len(answer), 0)
+        turns += 1
+        assert len(taken) <= turns
+        side.take_job()
+    assert (sum(taken), max(taken)) == (COUNT, FOUND_MAX)
+    assert channel.link._quotas.leader(LEADER, 0).total == COUNT * 100
+
+
+@pytest.mark.parametrize("asked", [fetched(COUNT), ALL_CHANGED, forgetting(COUNT, epoch=1)])
+def test_nothing_is_left_of_a_connection_that_ends_between_two_portions(asked: bytes) -> None:
+    turns = shown(followed(PLENTY), asked)
+    for ends_after in range(1, turns, 3):
+        channel = followed(PLENTY)
+        quotas = channel.link._quotas
+        rates = quotas.leader(LEADER, 0), quotas.follower(FOLLOWER, 0)
+        room = [rate.room(0) for rate in rates]
+        side, done = channel.requests, 0
+        while done < ends_after:
+            side.receive(bytearray(asked), 0, len(asked), 0)
+            job = side.take_job()
+            assert side.order == WAIT
+            assert job is not None
+            job.run()
+            done += job is AGAIN
+        rest = channel.close(0)
+        assert [rate.room(0) for rate in rates] == room, ends_after
+        assert (quotas.replicas, quotas.links) == (0, set())
+        assert sum(1 for _ in rest) <= 2 * FULL
+
+
+def test_what_a_connection_knew_is_freed_in_portions() -> None:
+    channel = followed(PLENTY)
+    replicas = channel.link.session.replicas
+    left = [len(replicas) for _ in channel.close(0)]
+    # The replicas, then their claims.
+    assert left == [COUNT - PORTION * (index + 1) for index in range(FULL)] + [0] * FULL
+
+
+def between_portions(
+    channel: ReplicationChannel, asked: bytes, change: Callable[[], None], after: int = 1
+) -> None:
+    """Decide on a request, and let something happen after so many of its turns."""
+    side, buf, turns = channel.requests, bytearray(asked), 0
+    while True:
+        side.receive(buf, 0, len(buf), 0)
+        job = side.take_job()
+        if job is None:
+            return
+        job.run()
+        turns += job is AGAIN
+        if job is AGAIN and turns == after:
+            change()
+
+
+TURNS = 4 * FULL  # before the last one, where everything is left out
+
+
+@pytest.mark.parametrize("after", [1, TURNS // 2, TURNS])
+def test_quota_that_is_raised_meanwhile_ends_the_wait_before_it_begins(after: int) -> None:
+    channel = followed(0.0)
+    quotas = channel.link._quotas
+
+    def raised() -> None:
+        quotas.limit(BrokerLimits(), BrokerLimits())
+        channel.reconsider()
+
+    between_portions(channel, ALL_CHANGED, raised, after)
+    assert channel.requests.order in (PASS, REPLACE), "it is with the leader"
+
+
+def test_without_a_change_everything_that_is_left_out_waits() -> None:
+    channel = followed(0.0)
+    between_portions(channel, ALL_CHANGED, lambda: None)
+    assert (channel.requests.order, channel.requests.held) == (WAIT, True)
+
+
+@pytest.mark.parametrize("after", [1, TURNS // 2, TURNS])
+def test_enforcement_that_is_switched_off_meanwhile_ends_the_wait_before_it_begins(after: int) -> None:
+    channel = followed(0.0)
+
+    def off() -> None:
+        channel.link._quotas.enforcing = False
+        channel.reconsider()
+
+    between_portions(channel, ALL_CHANGED, off, after)
+    assert channel.requests.order in (PASS, REPLACE)
+
+
+def test_lists_that_change_meanwhile_hold_for_all_or_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims are made of one version of the lists: the next Fetch has the new ones."""
+    monkeypatch.setattr(portions, "PORTION", 3)
+    channel = throttled(PLENTY)
+    link = channel.link
+
+    def nothing_listed() -> None:
+        link._quotas.throttle(ThrottledReplicas())
+
+    between_portions(channel, fetched(10), nothing_listed)
+    assert len(link._claimed) == 10
+    channel.responses.receive(bytearray(answered(10)), 0, len(answered(10)), 0)
+    shown(channel, fetched(10, epoch=1, offset=1))
+    assert len(link._claimed) == 0

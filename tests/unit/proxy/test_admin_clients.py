@@ -1,0 +1,133 @@
+"""/clients: which rows there are, in which order, and what they say."""
+
+import re
+
+import pytest
+
+from proxy.admin.clients import ROWS_MAX, TITLES, TOPIC, Clients
+from quotas.engine import QuotaView
+
+VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0, broker=1)
+FREE = VIEW._replace(byte_rate=500.0, quota=None, debt_bytes=0.0)
+MUTATIONS = QuotaView("u", "m", "ControllerMutation", 0.0, 5.0, 60, 5000, 1, 0, 0, 0.0, -22.7)
+REQUESTS = QuotaView("u", "r", "Request", 12.5, 10.0, 1_500_000, 7200, 4, 0, 0, 0.0, broker=1)
+
+
+def body(*views: QuotaView, enforcing: bool = True, again: bool = True) -> str:
+    found = Clients()
+    found.look(views)
+    if again and found.at_several_brokers:
+        found.add(views)
+    return found.page(enforcing).body.decode()
+
+
+def rows(page: str) -> list[list[str]]:
+    return [re.findall(r"<td>(.*?)</td>", row) for row in re.findall(r"<tr>(<td>.*?)</tr>", page)]
+
+
+def test_every_client_has_a_row_with_its_figures() -> None:
+    found = rows(body(VIEW, FREE._replace(client_id="b")))
+    assert found == [
+        ["a", "", "Produce", "1", "3,000 B/s", "3,000 B/s", "2,000 B/s", "1.50", "1,234 B", "2.5"],
+        ["b", "", "Produce", "1", "500 B/s", "500 B/s", "none", "", "0 B", "2.5"],
+    ]
+
+
+def test_rates_are_added_up_over_brokers() -> None:
+    found = rows(body(VIEW, VIEW._replace(broker=2, byte_rate=1000.0), FREE._replace(client_id="b")))
+    assert [row[3:6] for row in found[:2]] == [
+        ["1", "3,000 B/s", "4,000 B/s"],
+        ["2", "1,000 B/s", "4,000 B/s"],
+    ]
+
+
+def test_one_budget_over_all_brokers_is_one_row() -> None:
+    ((*_, broker, rate, total, _quota, _share, _owed, _throttled),) = rows(body(VIEW._replace(broker=-1)))
+    assert (broker, rate, total) == ("all", "3,000 B/s", "3,000 B/s")
+
+
+@pytest.mark.parametrize(
+    ("view", "cells"),
+    [
+        (
+            MUTATIONS,
+            ["ControllerMutation", "all", "", "", "5 partitions/s", "4.54", "22.7 partitions", "5.0"],
+        ),
+        (REQUESTS, ["Request", "1", "12.5 %", "12.5 %", "10.0 %", "1.25", "", "7.2"]),
+        (
+            VIEW._replace(type=TOPIC + "Produce", byte_rate=0.0, broker=-1),
+            ["Topic Produce", "all", "", "", "2,000 B/s", "0.62", "1,234 B", "2.5"],
+        ),
+    ],
+    ids=["mutations", "requests", "topic"],
+)
+def test_each_kind_of_quota_has_its_unit_and_counts_as_over(view: QuotaView, cells: list[str]) -> None:
+    page = body(FREE._replace(byte_rate=1e9), view)
+    assert rows(page)[0][2:] == cells
+    assert "Over a quota now, and throttled: 1." in page
+
+
+def test_clients_over_a_quota_come_first_and_then_those_that_move_most() -> None:
+    views = [
+        FREE._replace(client_id="little"),
+        FREE._replace(client_id="much", byte_rate=9000.0),
+        VIEW._replace(client_id="twice", byte_rate=4000.0),
+        VIEW._replace(client_id="under", byte_rate=1000.0, debt_bytes=0.0),
+        REQUESTS._replace(client_id="asks", byte_rate=9.0),
+        VIEW._replace(client_id="in debt", byte_rate=1000.0, debt_bytes=1.0),
+        VIEW._replace(client_id="thrice", byte_rate=6000.0),
+    ]
+    order = ["thrice", "twice", "in debt", "much", "under", "little", "asks"]
+    assert [row[0] for row in rows(body(*views))] == order
+
+
+def test_rows_are_bounded_and_the_same_in_portions() -> None:
+    views = [VIEW._replace(client_id=str(n), byte_rate=2001.0 + n) for n in range(1000)]
+    found = Clients()
+    for start in range(0, 1000, 100):
+        found.look(views[start : start + 100])
+    for start in range(0, 1000, 100):
+        found.add(views[start : start + 100])
+    page = found.page(True).body.decode()
+    assert page == body(*views)
+    assert [row[0] for row in rows(page)] == [str(n) for n in range(999, 999 - ROWS_MAX, -1)]
+    assert "throttled: 1000. " in page
+    assert f"Rows: {ROWS_MAX} of 1000; those over a quota come first" in page
+
+
+def test_page_says_when_nothing_is_enforced() -> None:
+    assert "Over a quota now, and not throttled: nothing is enforced: 1." in body(VIEW, enforcing=False)
+
+
+def test_names_are_escaped_and_bounded() -> None:
+    page = body(VIEW._replace(client_id="<script>" + "x" * 5000, user="<b>" + "y" * 5000))
+    assert "<script>" not in page
+    assert "<b>" not in page
+    assert "&lt;script&gt;" in page
+    assert len(page) < 2500
+    assert rows(body(VIEW._replace(client_id="")))[0][0] == "(empty)"
+    assert rows(body(VIEW._replace(client_id="\udce4")))[0][0] == "\\udce4"
+
+
+def test_terminal_gets_a_table_without_escape_sequences() -> None:
+    found = Clients()
+    found.look(
+        [VIEW._replace(client_id="\x1b[2Jevil\n", broker=-1), FREE._replace(client_id="café", broker=-1)]
+    )
+    page = found.text(True)
+    assert page.content_type == "text/plain; charset=utf-8"
+    lines = page.body.decode().splitlines()
+    assert lines[0].startswith("Over a quota now, and throttled: 1. ")
+    assert lines[2].split()[:4] == ["Client", "id", "User", "Kind"]
+    assert lines[3].startswith(r"\x1b[2Jevil\n        Produce  all     3,000 B/s  3,000 B/s")
+    assert lines[4].startswith("café ")
+    assert len(lines) == 5
+
+
+def test_table_without_clients_has_its_titles() -> None:
+    assert Clients().text(True).body.decode().endswith("Rows: 0.\n\n" + "  ".join(TITLES) + "\n")
+
+
+def test_page_of_the_longest_names_stays_small() -> None:
+    views = [VIEW._replace(client_id=f"{n}" + "&" * 9000, user="&" * 9000) for n in range(1000)]
+    assert len(body(*views)) < 600_000  # 200 rows of twice 200 characters, each five when escaped

@@ -1,0 +1,54 @@
+"""Places that cannot be written to. A file in a directory's place stands for them: root may write everywhere else."""
+
+import os
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from proxy.config import Source, parse, unwritable
+
+SMALL = '[cluster]\nbootstrap = "10.0.0.9:9092"\n[[listeners]]\n'
+
+
+def found(base: Path, text: str) -> list[str]:
+    return list(unwritable(parse(tomllib.loads(SMALL + text), Source(), base)))
+
+
+@pytest.fixture
+def blocked(tmp_path: Path) -> Path:
+    """A file where a directory should be."""
+    path = tmp_path / "file"
+    path.touch()
+    return path
+
+
+def test_directories_that_can_be_made_are_right(tmp_path: Path) -> None:
+    text = '[quotas]\nfile = "q.toml"\n[state]\ndirectory = "new/state"\n[capture]\ndirectory = "capture"\n'
+    assert found(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[state]\ndirectory = "file/state"', "state.directory"),
+        ('[capture]\ndirectory = "file/capture"', "capture.directory"),
+        ('[reassignment]\nmode = "batch"\njournal = "file/journal"', "reassignment.journal"),
+        ('[quotas]\nfile = "file/q.toml"', "quotas.file"),
+    ],
+)
+def test_directory_that_can_not_be_made_is_named(blocked: Path, text: str, key: str) -> None:
+    (warning,) = found(blocked.parent, text)
+    assert warning.startswith(f"{key}: {blocked} is no directory: ")
+
+
+def test_directory_of_another_user_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    (warning,) = found(tmp_path, '[state]\ndirectory = "state"')
+    assert warning.startswith(f"state.directory: {tmp_path} can not be written by user id {os.geteuid()}: ")
+
+
+def test_read_only_quotas_file_is_right_where_no_user_may_alter(blocked: Path) -> None:
+    text = 'bind = "0.0.0.0"\nadvertised_host = "h"\n[quotas]\nfile = "file/q.toml"\n'
+    assert found(blocked.parent, text) == []
+    assert len(found(blocked.parent, text + 'alter_principals = ["ops"]\n')) == 1

@@ -1,0 +1,71 @@
+"""What is legal and has no effect, or another one than was meant."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from proxy.config import Source, parse
+
+CLUSTER = '[cluster]\nbootstrap = "10.0.0.9:9092"\n'
+GATEWAY = CLUSTER + "[[listeners]]\n"
+REPLICATES = GATEWAY + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'
+IDLE = 'replication: has no effect without a listener of kind "replication"'
+
+
+def warnings(text: str) -> tuple[str, ...]:
+    return parse(tomllib.loads(text), Source(), Path("/")).warnings
+
+
+def test_replication_without_a_listener_for_it() -> None:
+    throttled = '[replication]\nthrottled = "reassignments"\nleader_rate = "4M"\n'
+    assert warnings(GATEWAY + throttled) == (IDLE,)
+    assert warnings(REPLICATES + throttled) == ()
+
+
+def test_replication_that_says_nothing_but_the_defaults_is_no_mistake() -> None:
+    assert warnings(GATEWAY + '[replication]\nthrottled = "cluster"\n') == ()
+
+
+def test_lease_holder_needs_the_rates_that_it_lends() -> None:
+    leases = '[leases]\npeers = ["a", "b"]\nbind = "127.0.0.1:19070"\n'
+    assert warnings(GATEWAY + leases + '[replication]\nthrottled = "file"\nleader_rate = 5\n') == ()
+
+
+@pytest.mark.parametrize(
+    ("hold", "mute", "warned"),
+    [
+        ("hold_seconds_max = 30", 20, True),
+        ("", 14, True),
+        ("", 15, False),
+        ("hold_seconds_max = 5", 5, False),
+    ],
+)
+def test_hold_that_is_longer_than_the_longest_mute(hold: str, mute: int, warned: bool) -> None:
+    found = warnings(GATEWAY + f'[quotas]\npolicy = "schedule"\nmute_seconds_max = {mute}\n{hold}\n')
+    assert [warning.partition(":")[0] for warning in found] == ["quotas.hold_seconds_max"] * warned
+
+
+def test_mute_of_kafkas_own_policy_is_shorter_than_no_hold() -> None:
+    assert warnings(GATEWAY + "[quotas]\nmute_seconds_max = 1\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ('producer_override = "app-*:4M"', "quotas.producer_override: 'app-*': there are no patterns"),
+        ('consumer_override = "a:1,*:4M"', 'every name without an entry of its own is "<default>"'),
+        (
+            'alter_principals = ["User:ops"]',
+            "'User:ops': users are named without their principal's type: 'ops'",
+        ),
+        ('describe_principals = ["ops-*"]', "quotas.describe_principals: 'ops-*': there are no patterns"),
+    ],
+)
+def test_names_that_do_not_mean_what_they_seem_to(key: str, said: str) -> None:
+    (warning,) = warnings(GATEWAY + f"[quotas]\n{key}\n")
+    assert said in warning
+
+
+def test_star_alone_names_all_principals() -> None:
+    assert warnings(GATEWAY + '[quotas]\nalter_principals = ["*"]\n') == ()
