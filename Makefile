@@ -64,7 +64,7 @@ test: jars languages ## Every test: unit, then all that need real brokers, then 
 
 .PHONY: unit
 unit: $(VENV)/.stamp ## Unit, property and simulation tests, and the docstrings' examples; under a minute
-	$(PYTEST) --doctest-modules protocol quotas proxy offline tests/demo tests/support tests/fuzz tests/unit tests/property tests/simulation $(ARGS)
+	$(PYTEST) --doctest-modules protocol quotas commandline proxy offline tests/demo tests/support tests/fuzz tests/unit tests/property tests/simulation $(ARGS)
 
 .PHONY: integration
 integration: jars ## The proxy in front of three real brokers

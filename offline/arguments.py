@@ -15,17 +15,19 @@ __all__ = ["ARGUMENTS", "spark_arguments"]
 def spark_arguments(parser: argparse.ArgumentParser) -> None:
     """Where Spark runs and what it may take; every stage but `apply` has these."""
     group = parser.add_argument_group("Spark")
+    group.add_argument("--master", default="local[*]", help="where Spark runs; local[*] is all cores here")
+    group.add_argument("--driver-memory", default="2g", help="memory of the JVM; Python's own is not in it")
     group.add_argument(
-        "--master", default="local[*]", help="where it runs (local[*]: all of this machine's cores)"
+        "--partitions", type=_count, default=0, help="partitions of shuffles; by default four a core"
     )
-    group.add_argument("--driver-memory", default="2g", help="of the JVM; Python's own comes on top")
-    group.add_argument("--partitions", type=_count, default=0, help="of shuffles; by default four a core")
-    group.add_argument("--spill", default="", metavar="DIR", help="where shuffles spill to")
+    group.add_argument(
+        "--spill", default="", metavar="DIR", help="where shuffles spill to (default: Spark's)"
+    )
     group.add_argument(
         "--jars", default="", metavar="DIR", help="jars of Spark's Kafka source (make spark-jars)"
     )
     group.add_argument(
-        "--progress", action=argparse.BooleanOptionalAction, help="bars; by default on a terminal"
+        "--progress", action=argparse.BooleanOptionalAction, help="progress bars; by default on a terminal"
     )
     group.add_argument(
         "--verbose", action="store_true", help="also show what Java and Spark log, not only errors"
@@ -33,56 +35,77 @@ def spark_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _work_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--input", nargs=1, metavar="DIR", help="work directory with the stages before")
+    parser.add_argument("--input", nargs=1, metavar="DIR", help="work directory with the previous stages")
     parser.add_argument(
-        "--output", default="", metavar="DIR", help="work directory to write to; by default the same"
+        "--output", default="", metavar="DIR", help="work directory to write to; by default that of --input"
     )
 
 
 def _ingest_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", nargs="+", metavar="CAPTURE", help="capture directories or files")
     parser.add_argument("--output", required=True, metavar="DIR", help="work directory")
-    parser.add_argument("--kafka", default="", metavar="HOST:PORT", help="read a topic instead")
-    parser.add_argument("--topic", default="", help="one row as JSON in each record")
-    parser.add_argument("--by", choices=BY, default="client-id", help="what makes a client: the quota entity")
-    parser.add_argument("--lenient", action="store_true", help="leave bad files and rows out, and name them")
+    parser.add_argument("--kafka", default="", metavar="HOST:PORT", help="brokers, to read a topic instead")
+    parser.add_argument("--topic", default="", help="the topic: each record is one row as JSON")
+    parser.add_argument("--by", choices=BY, default="client-id", help="quota entity that makes a client")
     parser.add_argument(
-        "--exclude", default=IngestOptions().exclude, metavar="REGEX", help="client ids that are no clients"
+        "--lenient", action="store_true", help="leave out files and rows that cannot be read, and name them"
+    )
+    parser.add_argument(
+        "--exclude", default=IngestOptions().exclude, metavar="REGEX", help="client ids to leave out"
     )
 
 
 def _backtest_options(parser: argparse.ArgumentParser) -> None:
     defaults = EngineOptions()
-    parser.add_argument("--policy", choices=("kip13", "schedule"), default="kip13")
-    parser.add_argument("--scope", choices=("broker", "gateway"), default="broker")
-    parser.add_argument("--candidates", type=_candidates, default=20, help="how many quotas to try each way")
-    parser.add_argument("--produce-quotas", default="", metavar="RATE,...", help="try these instead")
-    parser.add_argument("--fetch-quotas", default="", metavar="RATE,...", help="try these instead")
-    parser.add_argument("--heavy", type=_count, default=10, help="clients that may get an override")
-    parser.add_argument("--burst-seconds", type=_positive, default=defaults.burst_seconds)
-    parser.add_argument("--hold-seconds-max", type=_positive, default=defaults.hold_seconds_max)
-    parser.add_argument("--mute-seconds-max", type=_positive, default=defaults.mute_seconds_max)
+    for name, value, text in (
+        ("--policy", ("kip13", "schedule"), "quota policy to replay the requests through"),
+        ("--scope", ("broker", "gateway"), "whether a quota holds per broker or over all of them"),
+    ):
+        parser.add_argument(name, choices=value, default=value[0], help=text)
+    parser.add_argument(
+        "--candidates", type=_candidates, default=20, help="number of quotas to try for each direction"
+    )
+    for name in ("produce", "fetch"):
+        parser.add_argument(
+            f"--{name}-quotas",
+            default="",
+            metavar="RATE,...",
+            help=f"{name} quotas to try, instead of candidates",
+        )
+    parser.add_argument(
+        "--heavy", type=_count, default=10, help="number of the busiest clients that may get an override"
+    )
+    for name, seconds, text in (
+        ("--burst-seconds", defaults.burst_seconds, "burst of the policy schedule, in seconds of quota"),
+        ("--hold-seconds-max", defaults.hold_seconds_max, "longest hold of a request"),
+        ("--mute-seconds-max", defaults.mute_seconds_max, "longest mute of a connection"),
+    ):
+        parser.add_argument(name, type=_positive, default=seconds, metavar="SECONDS", help=text)
 
 
 def _recommend_options(parser: argparse.ArgumentParser) -> None:
     goal = Goal()
-    parser.add_argument(
-        "--capacity-in", type=_rate, metavar="RATE", help="what a broker can take from clients"
-    )
-    parser.add_argument(
-        "--capacity-out", type=_rate, metavar="RATE", help="what a broker can give to clients"
-    )
-    parser.add_argument("--throttled-share", type=_share, default=goal.throttled_share, metavar="SHARE")
-    parser.add_argument("--overrides", type=_count, default=goal.overrides, help="at most so many")
-    parser.add_argument("--headroom", type=_positive, default=goal.headroom, help="above what a client needs")
-    parser.add_argument(
-        "--tolerance", type=_share, default=goal.tolerance, help="share of the time that is no throttling"
-    )
-    parser.add_argument(
-        "--network", type=_rate, metavar="RATE", help="of a broker, for the replication throttle"
-    )
-    parser.add_argument("--replication-factor", type=_positive, default=goal.replication_factor)
-    parser.add_argument("--sample", type=_sample, default=goal.sample, help="share of connections captured")
+    for name, text in (
+        ("--capacity-in", "bytes/s that a broker can take from clients"),
+        ("--capacity-out", "bytes/s that a broker can send to clients"),
+        ("--network", "network bandwidth of a broker, for the replication throttle"),
+    ):
+        parser.add_argument(name, type=_rate, metavar="RATE", help=text)
+    for name, kind, default, metavar, text in (
+        (
+            "--throttled-share",
+            _share,
+            goal.throttled_share,
+            "SHARE",
+            "share of the clients that may be throttled",
+        ),
+        ("--overrides", _count, goal.overrides, "NUMBER", "largest number of overrides"),
+        ("--headroom", _positive, goal.headroom, "FACTOR", "quota in proportion to what a client needs"),
+        ("--tolerance", _share, goal.tolerance, "SHARE", "share of the time that counts as no throttling"),
+        ("--replication-factor", _positive, goal.replication_factor, "NUMBER", "replicas of the topics"),
+        ("--sample", _sample, goal.sample, "SHARE", "share of the connections that was captured"),
+    ):
+        parser.add_argument(name, type=kind, default=default, metavar=metavar, help=text)
 
 
 def _backtest_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,12 +126,24 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _apply_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", required=True, metavar="DIR", help="work directory with a recommendation")
-    parser.add_argument("--quotas-file", default="", metavar="FILE", help="the proxy's quotas file")
-    parser.add_argument("--bootstrap-server", default="", metavar="HOST:PORT", help="by AlterClientQuotas")
-    parser.add_argument("--ca-file", default="", metavar="FILE", help="speak TLS, and trust these")
-    parser.add_argument("--dry-run", action="store_true", help="show the difference, change nothing")
-    parser.add_argument("--steps", type=_count, default=1, help="down from what clients use today")
-    parser.add_argument("--step", type=_count, default=0, help="which of them; by default the last")
+    parser.add_argument(
+        "--quotas-file", default="", metavar="FILE", help="quotas file of the proxy to change"
+    )
+    parser.add_argument(
+        "--bootstrap-server",
+        default="",
+        metavar="HOST:PORT",
+        help="Sluice or brokers, to change by AlterClientQuotas",
+    )
+    parser.add_argument("--ca-file", default="", metavar="FILE", help="certificates to trust, for TLS")
+    parser.add_argument("--dry-run", action="store_true", help="show the difference and change nothing")
+    parser.add_argument(
+        "--steps",
+        type=_count,
+        default=1,
+        help="number of steps from what clients use today to the recommendation",
+    )
+    parser.add_argument("--step", type=_count, default=0, help="the step to take; by default the last")
 
 
 ARGUMENTS: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {

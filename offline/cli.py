@@ -1,7 +1,7 @@
 """`sluice-offline STAGE`: arguments to options, one line an error, exit codes; no logic.
 
-Stages run in this order, each by itself or all of them by `run`; a work directory holds what they make. Exit code 0:
-done; 2: it cannot be done, and standard error says why in one line; 130: interrupted.
+Stages run in this order, each by itself or all of them by `run`; a work directory holds what they make. Exit codes are
+those of `commandline.exit_codes`; where something fails, standard error says why in one line.
 """
 
 import argparse
@@ -13,6 +13,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
+from commandline import completion
+from commandline.amounts import duration
+from commandline.arguments import Parser
+from commandline.exit_codes import FAILED, OK
+from commandline.output import run_quietly
 from offline.arguments import ARGUMENTS, spark_arguments
 from offline.errors import InputError, OfflineError, SetupError, reason
 from offline.options import ApplyOptions, BacktestOptions, Goal, IngestOptions, SparkOptions
@@ -30,19 +35,43 @@ __all__ = ["main"]
 _DESCRIPTION: Final = "From captured traffic to quotas (docs/offline.md)."
 _STAGES: Final = {
     "ingest": "read captures",
-    "demand": "measure what clients ask for",
-    "backtest": "try quotas on what was recorded",
-    "recommend": "say what the quotas should be",
+    "demand": "measure the demand of each client",
+    "backtest": "replay the recording through candidate quotas",
+    "recommend": "recommend quotas",
     "report": "write a page with the evidence",
-    "apply": "bring the recommendation to a quotas file or a cluster",
-    "run": "all stages but apply",
+    "apply": "write the recommendation to a quotas file or a cluster",
+    "run": "run all stages except apply",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; its exit code."""
-    parser = argparse.ArgumentParser(prog="sluice-offline", description=_DESCRIPTION)
-    commands = parser.add_subparsers(required=True, metavar="STAGE")
+    return run_quietly(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        work: Callable[[argparse.Namespace], int] = options.work
+        return work(options)
+    except OfflineError as error:
+        print(f"sluice-offline: {error}", file=sys.stderr)
+        return FAILED
+    except DefinitionError as error:
+        print(f"sluice-offline: {error}", file=sys.stderr)
+        return FAILED
+    except Exception as error:
+        # Spark's own failures (a disk that is full, memory, a lost executor) are classes that need Spark to be named.
+        if not type(error).__module__.startswith(("pyspark", "py4j")):
+            raise
+        print(f"sluice-offline: Spark failed: {reason(error)}", file=sys.stderr)
+        return FAILED
+
+
+def parser() -> argparse.ArgumentParser:
+    """Make the parser of all commands."""
+    program = Parser(prog="sluice-offline", description=_DESCRIPTION)
+    commands = program.add_subparsers(required=True, metavar="STAGE")
     for name, text in _STAGES.items():
         command = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
         ARGUMENTS[name](command)
@@ -52,27 +81,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             command.set_defaults(work=_run_stages, stage=name)
             spark_arguments(command)
     _add_replay(commands)
-    options = parser.parse_args(arguments)
-    try:
-        work: Callable[[argparse.Namespace], int] = options.work
-        return work(options)
-    except OfflineError as error:
-        print(f"sluice-offline: {error}", file=sys.stderr)
-        return 2
-    except DefinitionError as error:
-        print(f"sluice-offline: {error}", file=sys.stderr)
-        return 2
-    except Exception as error:
-        # Spark's own failures (a disk that is full, memory, a lost executor) are classes that need Spark to be named.
-        if not type(error).__module__.startswith(("pyspark", "py4j")):
-            raise
-        print(f"sluice-offline: Spark failed: {reason(error)}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        return 130
+    completion.add_command(commands, program, "work")
+    return program
 
 
-def _add_replay(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_replay(commands: "argparse._SubParsersAction[Parser]") -> None:
     """Replay has its own arguments, and knows no Spark."""
     if importlib.util.find_spec("offline.replay") is not None:
         replay = importlib.import_module("offline.replay")
@@ -105,8 +118,8 @@ def _run_stages(options: argparse.Namespace) -> int:
                 said = work(spark, source, store)
             for line in said:
                 print(f"{name}: {line}")
-            print(f"{name}: done in {time.monotonic() - begun_s:.1f} s", flush=True)
-    return 0
+            print(f"{name}: done in {duration(time.monotonic() - begun_s)}", flush=True)
+    return OK
 
 
 def _source(options: argparse.Namespace) -> str:
@@ -199,7 +212,7 @@ def _apply(options: argparse.Namespace) -> int:
         raise InputError(f"--step is 1 to {wanted.steps}, not {wanted.step}")
     for line in apply.run(wanted, options.input):
         print(line)
-    return 0
+    return OK
 
 
 def _not_installed(error: ImportError) -> SetupError:

@@ -1,4 +1,4 @@
-"""What the pipeline can fail with; each is one line for whoever ran it, and exit code 2.
+"""What the pipeline can fail with; each is one line on standard error, and exit code 1.
 
 OfflineError
 +-- SetupError     this machine lacks something (Java, a package, a jar)

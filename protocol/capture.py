@@ -64,7 +64,7 @@ COLUMNS: Final = (
     Column("process", "string", "id of the run, whose clock mono_us is"),
     Column("connection", "int64", "number of the client's connection in that run"),
     Column("seq", "int64", "number of the request on its connection, from 0"),
-    Column("principal", "string", "user; ANONYMOUS without any, empty where it can not be read"),
+    Column("principal", "string", "user; ANONYMOUS without any, empty where it cannot be read"),
     Column("client_id", "string", "of the request's header; empty for none"),
     Column("ip", "string", "the client's, behind the PROXY protocol too"),
     Column("listener", "string", "name of the listener it came to"),

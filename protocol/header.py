@@ -75,7 +75,7 @@ def response_body_start(buf: Buffer, pos: int, end: int, api_key: int, version: 
     """
     start = pos + RESPONSE_HEAD.size
     if start > end:
-        raise TruncatedError(f"the header of an answer at byte {pos} is cut off at {end}")
+        raise TruncatedError(f"the header of a response at byte {pos} is cut off at {end}")
     if api_key == API_VERSIONS or not flexible(api_key, version):
         return start
     return skip_header_tags(buf, start, end)
@@ -94,7 +94,7 @@ def skip_header_tags(buf: Buffer, pos: int, end: int) -> int:
     try:
         tags, after = uvarint(buf, pos, limit)
         if tags > HEADER_TAGS_MAX:
-            raise OversizedError(f"{tags} tags in a header, at most {HEADER_TAGS_MAX} are taken")
+            raise OversizedError(f"{tags} tags in a header, at most {HEADER_TAGS_MAX} are accepted")
         return skip_tagged_fields(buf, after, limit, tags)
     except TruncatedError:
         if limit == end:

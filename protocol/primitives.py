@@ -91,7 +91,9 @@ def streamed_count(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[int
         if value < -1:
             raise MalformedFieldError(f"length {value} at byte {pos}")
     if value > ELEMENTS_MAX:
-        raise OversizedError(f"an array of {value} elements at byte {pos}, at most {ELEMENTS_MAX} are taken")
+        raise OversizedError(
+            f"an array of {value} elements at byte {pos}, at most {ELEMENTS_MAX} are accepted"
+        )
     return value, after
 
 
@@ -128,7 +130,7 @@ def string(buf: Buffer, pos: int, end: int, flexible: bool) -> tuple[str | None,
     try:
         return str(buf[start:stop], "utf-8"), stop
     except UnicodeDecodeError as error:
-        raise MalformedFieldError(f"text at byte {start} is not UTF-8") from error
+        raise MalformedFieldError(f"string at byte {start} is not UTF-8") from error
 
 
 def skip_string(buf: Buffer, pos: int, end: int, flexible: bool) -> int:
@@ -149,7 +151,7 @@ def skip_tags(buf: Buffer, pos: int, end: int) -> int:
         return pos + 1
     tags, after = uvarint(buf, pos, end)
     if tags > TAGS_MAX:
-        raise OversizedError(f"{tags} tagged fields at byte {pos}, at most {TAGS_MAX} are taken")
+        raise OversizedError(f"{tags} tagged fields at byte {pos}, at most {TAGS_MAX} are accepted")
     return skip_tagged_fields(buf, after, end, tags)
 
 

@@ -392,4 +392,4 @@ def _raise_descriptor_limit() -> None:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         except (OSError, ValueError) as error:
-            raise StartError(f"descriptor limit: {soft} can not be raised to {wanted}: {error}") from error
+            raise StartError(f"descriptor limit: {soft} cannot be raised to {wanted}: {error}") from error

@@ -81,7 +81,7 @@ class Certificates:
             event(
                 LOG,
                 logging.ERROR,
-                "certificates refused; the old ones stay",
+                "certificates rejected; the old ones stay in use",
                 key=error.path,
                 detail=error.problem,
             )
@@ -89,7 +89,7 @@ class Certificates:
         side.use(context)
         self._stats.certificate_reloads["ok"] += 1
         self._note_end(side)
-        event(LOG, logging.INFO, "certificates read again", key=side.path)
+        event(LOG, logging.INFO, "certificates reloaded", key=side.path)
 
     def _note_end(self, side: TlsSide) -> None:
         ends = side.expires_at()

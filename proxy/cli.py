@@ -1,33 +1,32 @@
 """The command line: arguments -> a command and its options; exit codes. No logic of the proxy's.
 
-    0   all is well: `serve` was told to stop and drained, `check` found nothing wrong
-    1   something is wrong, in one line on standard error
-    2   the arguments are wrong
-    3   `quotas diff` found a difference; `reassign plan` one that would not end
-
-What the commands do is in `proxy.commands`.
+Exit codes are those of `commandline.exit_codes`; what the commands do is in `proxy.commands`.
 """
 
 import argparse
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
 
+from commandline import completion
+from commandline.arguments import Parser, add_format
+from commandline.exit_codes import FAILED, USAGE
+from commandline.output import run_quietly
 from proxy.commands import capture, check, quotas, reassign, serve
+from proxy.config import AdminOptions, LogOptions, QuotaSettings
 from proxy.errors import SluiceError, UsageError
 from proxy.version import sluice_version
-
-OK: Final = 0
-WRONG: Final = 1
-USAGE: Final = 2
 
 Command = Callable[[argparse.Namespace], int]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the console script's entry point."""
-    options = _parser().parse_args(arguments)
+    return run_quietly(lambda: _run(arguments))
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    options = parser().parse_args(arguments)
     command: Command = options.command
     try:
         return command(options)
@@ -36,65 +35,51 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USAGE
     except SluiceError as error:
         print(f"sluice: {error}", file=sys.stderr)
-        return WRONG
-    except KeyboardInterrupt:  # before signals are handled, or in `check`
-        return WRONG
+        return FAILED
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="sluice",
-        description="A Kafka proxy that throttles clients to their quotas.",
-        allow_abbrev=False,
-    )
-    parser.add_argument("--version", action="version", version=f"sluice {sluice_version()}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add_serve(
-        commands.add_parser("serve", help="run the proxy", description=serve.DESCRIPTION, allow_abbrev=False)
-    )
-    _add_check(
-        commands.add_parser(
-            "check", help="judge a configuration", description=check.DESCRIPTION, allow_abbrev=False
-        )
-    )
+def parser() -> argparse.ArgumentParser:
+    """Make the parser of all commands."""
+    program = Parser(prog="sluice", description="A Kafka proxy that throttles clients to their quotas.")
+    program.add_argument("--version", action="version", version=f"sluice {sluice_version()}")
+    commands = program.add_subparsers(required=True, metavar="COMMAND")
+    _add_serve(commands.add_parser("serve", help="run the proxy", description=serve.DESCRIPTION))
+    _add_check(commands.add_parser("check", help="validate a configuration", description=check.DESCRIPTION))
     quotas.add_arguments(
-        commands.add_parser(
-            "quotas", help="show and change quotas", description=quotas.DESCRIPTION, allow_abbrev=False
-        )
+        commands.add_parser("quotas", help="show and change quotas", description=quotas.DESCRIPTION)
     )
     capture.add_arguments(
-        commands.add_parser(
-            "capture", help="look into captures", description=capture.DESCRIPTION, allow_abbrev=False
-        )
+        commands.add_parser("capture", help="inspect and record captures", description=capture.DESCRIPTION)
     )
     reassign.add_arguments(
-        commands.add_parser(
-            "reassign", help="plan reassignments", description=reassign.DESCRIPTION, allow_abbrev=False
-        )
+        commands.add_parser("reassign", help="plan and watch reassignments", description=reassign.DESCRIPTION)
     )
-    return parser
+    completion.add_command(commands, program, "command")
+    return program
 
 
 def _add_serve(parser: argparse.ArgumentParser) -> None:
+    quota, admin, log = QuotaSettings(), AdminOptions(), LogOptions()
     parser.set_defaults(command=serve.run)
     parser.add_argument("--config", type=Path, metavar="FILE", help="the configuration, TOML")
     parser.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="the brokers (cluster.bootstrap)")
     parser.add_argument(
         "--listen",
         metavar="HOST:PORT",
-        help="the bootstrap port; broker N is then at PORT + 1 + N; instead of [[listeners]]",
+        help="the bootstrap port; broker N is then at PORT + 1 + N; replaces [[listeners]]",
     )
     parser.add_argument(
         "--advertised-host",
         metavar="HOST",
-        help="the host clients connect to, where it is not that of --listen",
+        help="the host that clients connect to (default: the host of --listen)",
     )
     parser.add_argument(
         "--quota",
         action="append",
         default=[],
         metavar="ENTITY,KEY=VALUE",
-        help="a quota, as client-id=a,producer_byte_rate=2000000; <default> for all others; may be repeated",
+        help="a quota, for example client-id=a,producer_byte_rate=2000000; <default> names the default entity; "
+        "may be repeated",
     )
     parser.add_argument(
         "--quotas-file",
@@ -102,15 +87,19 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the quotas, TOML; kafka-configs --alter changes this file (quotas.file)",
     )
-    parser.add_argument("--policy", metavar="NAME", help="kip13 or schedule (quotas.policy)")
-    parser.add_argument("--mode", metavar="NAME", help="enforce or observe (quotas.mode)")
-    parser.add_argument("--scope", metavar="NAME", help="broker or gateway (quotas.scope)")
-    parser.add_argument("--admin", metavar="HOST:PORT", help='where /metrics is (admin.bind); "" for nowhere')
-    parser.add_argument("--log-level", metavar="NAME", help="debug, info, warning or error (log.level)")
-    parser.add_argument("--log-format", metavar="NAME", help="text or json (log.format)")
+    for option, metavar, text, key, default in (
+        ("--policy", "NAME", "kip13 or schedule", "quotas.policy", quota.policy),
+        ("--mode", "NAME", "enforce or observe", "quotas.mode", quota.mode),
+        ("--scope", "NAME", "broker or gateway", "quotas.scope", quota.scope),
+        ("--admin", "HOST:PORT", 'address of /metrics; "" for none', "admin.bind", admin.bind),
+        ("--log-level", "NAME", "debug, info, warning or error", "log.level", log.level),
+        ("--log-format", "NAME", "text or json", "log.format", log.format),
+    ):
+        parser.add_argument(option, metavar=metavar, help=f"{text} ({key}; default: {default})")
 
 
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=check.run)
     parser.add_argument("--config", type=Path, metavar="FILE", required=True, help="the configuration, TOML")
-    parser.add_argument("--offline", action="store_true", help="do not try to reach the cluster")
+    parser.add_argument("--offline", action="store_true", help="do not connect to the cluster")
+    add_format(parser)

@@ -18,14 +18,14 @@ TOPIC_LABELS: Final = ("type", "topic")
 
 def of_clients(rows: Sequence[Row], others: Sequence[Row]) -> Iterator[Metric]:
     """What bytes and throttles every client has."""
-    text = "Bytes of requests (Produce) or answers (Fetch) that the quota counts"
+    text = "Bytes of requests (Produce) or responses (Fetch) that the quota counts"
     yield _of_rows("sluice_client_bytes", text, "bytes", rows)
     every = (*rows, *others)
     for name, text, field in (
         ("throttled_requests", "Requests that were throttled", "throttled"),
         (
             "would_throttled_requests",
-            "Requests that were not throttled only because nothing is enforced",
+            "Requests that would have been throttled if quotas were enforced",
             "would_throttled",
         ),
     ):
@@ -34,7 +34,7 @@ def of_clients(rows: Sequence[Row], others: Sequence[Row]) -> Iterator[Metric]:
         ("throttle_seconds", "Time the client was throttled for", "throttle_ms"),
         (
             "would_throttle_seconds",
-            "Time it was not throttled for only because nothing is enforced",
+            "Time the client would have been throttled for if quotas were enforced",
             "would_throttle_ms",
         ),
     ):
@@ -46,7 +46,7 @@ def of_clients(rows: Sequence[Row], others: Sequence[Row]) -> Iterator[Metric]:
         "sluice_client_quota_byte_rate", "The quota in bytes/s; absent: none", labels=CLIENT_LABELS
     )
     debt = GaugeMetricFamily(
-        "sluice_client_debt_bytes", "Bytes over the quota not yet paid for", labels=CLIENT_LABELS
+        "sluice_client_debt_bytes", "Bytes above the quota that are not paid for yet", labels=CLIENT_LABELS
     )
     for row in rows:
         labels = (row.type, row.user, row.client_id)
@@ -93,7 +93,9 @@ def of_requests(rows: Sequence[Row]) -> Iterator[Metric]:
         "sluice_client_request_seconds", "Time that requests kept brokers busy", labels=CLIENT_LABELS[1:]
     )
     percentage = GaugeMetricFamily(
-        "sluice_client_request_percentage", "The same in percent of a second", labels=CLIENT_LABELS[1:]
+        "sluice_client_request_percentage",
+        "Time that requests kept brokers busy, in percent of a second",
+        labels=CLIENT_LABELS[1:],
     )
     quota = GaugeMetricFamily(
         "sluice_client_quota_request_percentage",
@@ -112,11 +114,26 @@ def of_requests(rows: Sequence[Row]) -> Iterator[Metric]:
 def of_topics(rows: Sequence[Row]) -> Iterator[Metric]:
     """What topics with quotas have."""
     for name, text, field, per in (
-        ("bytes", "Bytes of topics that have a quota, in requests (Produce) and answers (Fetch)", "bytes", 1),
+        (
+            "bytes",
+            "Bytes of topics that have a quota, in requests (Produce) and responses (Fetch)",
+            "bytes",
+            1,
+        ),
         ("throttled_requests", "Frames whose channel was muted for the topic", "throttled", 1),
-        ("would_throttled_requests", "The same, had anything been enforced", "would_throttled", 1),
+        (
+            "would_throttled_requests",
+            "Frames whose channel would have been muted if quotas were enforced",
+            "would_throttled",
+            1,
+        ),
         ("throttle_seconds", "Time channels were muted for the topic", "throttle_ms", 1000),
-        ("would_throttle_seconds", "The same, had anything been enforced", "would_throttle_ms", 1000),
+        (
+            "would_throttle_seconds",
+            "Time channels would have been muted if quotas were enforced",
+            "would_throttle_ms",
+            1000,
+        ),
     ):
         yield _of_rows(f"sluice_topic_{name}", text, field, rows, per, topics=True)
     quota = GaugeMetricFamily("sluice_topic_quota_byte_rate", "The quota in bytes/s", labels=TOPIC_LABELS)

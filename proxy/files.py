@@ -63,7 +63,7 @@ def open_file(path: Path) -> io.FileIO:
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
-        raise OSError(errno.EINVAL, f"is {_kind(mode)}, and no regular file", str(path))
+        raise OSError(errno.EINVAL, f"is {_kind(mode)}, not a regular file", str(path))
     return io.FileIO(descriptor)
 
 

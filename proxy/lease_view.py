@@ -46,7 +46,7 @@ class LeaseView:
             yield Family(
                 "sluice_lease_peers",
                 "gauge",
-                "Peers that were heard of within one lease, at the lease holder",
+                "Peers that the lease holder heard from within one lease",
                 (),
                 [((), self._book.present(now_ms))],
             )
@@ -64,21 +64,21 @@ class LeaseView:
         yield Family(
             "sluice_lease_share",
             "gauge",
-            "The part of a follower's quota that this process may use; of a quota of 1",
+            "Share of a follower's quota that this process may use, 0 to 1",
             ("broker",),
             [((str(broker),), peer.share(broker, now_ms)) for broker, _ in shared],
         )
         yield Family(
             "sluice_lease_byte_rate",
             "gauge",
-            "The same in bytes/s",
+            "That share in bytes/s",
             ("broker",),
             [((str(broker),), rate.limit) for broker, rate in shared if rate.limit is not None],
         )
         yield Family(
             "sluice_lease_left_seconds",
             "gauge",
-            "For how long the last lease holds still; 0: there is none, and shares are equal",
+            "Remaining time of the last lease; 0: there is none, and shares are equal",
             (),
             [((), peer.left_ms(now_ms) / 1000)],
         )

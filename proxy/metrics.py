@@ -169,7 +169,7 @@ class Metrics:
         gauge.add_metric((), float(self._quotas.enforcing))
         yield gauge
         info = GaugeMetricFamily(
-            "sluice_build_info", "Always 1; the labels tell the version", labels=("version", "python")
+            "sluice_build_info", "Always 1; the labels are the versions", labels=("version", "python")
         )
         info.add_metric((self._version, ".".join(map(str, sys.version_info[:3]))), 1.0)
         yield info
@@ -190,64 +190,70 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
     yield _counter(
         "sluice_connections_opened", "Client connections accepted", stats.connections_total, "listener"
     )
-    yield _counter("sluice_connections_refused", "Client connections closed at once", stats.refused, "cause")
+    yield _counter("sluice_connections_refused", "Client connections refused", stats.refused, "cause")
     yield _counter(
-        "sluice_connection_errors", "Connections that ended as nobody wished", stats.errors, "cause"
+        "sluice_connection_errors", "Connections closed by an error or a limit", stats.errors, "cause"
     )
     yield _counter("sluice_tls_handshakes", "TLS handshakes that succeeded", stats.handshakes, "side")
     yield _counter(
         "sluice_certificate_reloads",
-        "Times certificates were read again",
+        "Certificate reloads",
         stats.certificate_reloads,
         "result",
     )
     yield _gauge(
         "sluice_certificate_expiry_timestamp_seconds",
-        "When a certificate ends",
+        "Expiry time of a certificate",
         stats.certificate_ends,
         "tls",
     )
     yield _counter("sluice_requests", "Frames from clients, by API", _requests(stats), "api")
     yield _counter(
-        "sluice_topics_rejected", "Topics over the partition mutation quota", stats.topics_rejected, "api"
+        "sluice_topics_rejected",
+        "Topics rejected by the partition mutation quota",
+        stats.topics_rejected,
+        "api",
     )
     yield _counter(
         "sluice_produce_refused",
-        "Produce requests whose turn did not come within the longest hold",
+        "Produce requests refused because their slot was later than the longest hold",
         stats.produce_refused,
         "kind",
     )
     yield _counter(
         "sluice_topics_would_reject",
-        "Topics that were not rejected only because nothing is enforced",
+        "Topics that would have been rejected if quotas were enforced",
         stats.topics_would_reject,
         "api",
     )
     yield _authentications(stats)
     yield _counter(
         "sluice_quota_requests",
-        "Requests of the quota API that were answered here",
+        "Requests of the quota API that Sluice answered",
         stats.quota_requests,
         "result",
     )
-    yield _counter("sluice_reloads", "Times the configuration was read again", stats.reloads, "result")
+    yield _counter("sluice_reloads", "Configuration reloads", stats.reloads, "result")
     yield _counter(
-        "sluice_brokers_refused", "Addresses of brokers that can not be", stats.brokers_refused, "wrong"
+        "sluice_brokers_refused",
+        "Broker addresses that were rejected as invalid",
+        stats.brokers_refused,
+        "wrong",
     )
     yield _counter(
         "sluice_broker_map_writes",
-        "Times the broker map was written to the disk",
+        "Writes of the broker map to disk",
         stats.broker_map_writes,
         "result",
     )
     yield _counter(
-        "sluice_task_failures", "Exceptions that ended background work", stats.task_failures, "task"
+        "sluice_task_failures", "Exceptions that ended a background task", stats.task_failures, "task"
     )
     for name, text, value in (
         ("sluice_responses", "Frames from brokers", stats.frames_from_brokers),
         ("sluice_bytes_from_clients", "Bytes read from clients", stats.bytes_from_clients),
         ("sluice_bytes_from_brokers", "Bytes read from brokers", stats.bytes_from_brokers),
-        ("sluice_spliced_bytes", "Bytes that never left the kernel", stats.spliced_bytes),
+        ("sluice_spliced_bytes", "Bytes passed on inside the kernel by splice", stats.spliced_bytes),
         (
             "sluice_held_seconds",
             "Time requests were held before their payload was read",
@@ -260,32 +266,48 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
         ),
         (
             "sluice_connections_would_refuse",
-            "Connections over their address's rate, let in because nothing is enforced",
+            "Connections above their address's rate, accepted because quotas are not enforced",
             stats.connections_would_refuse,
         ),
         ("sluice_clients_closed_muted", "Clients that closed while muted", stats.client_closed_muted),
         (
             "sluice_fetches_answered",
-            "Fetches over quota, answered here and seen by no broker",
+            "Fetches above the quota that Sluice answered itself",
             stats.fetches_answered,
         ),
         (
             "sluice_topic_lookups",
-            "Metadata requests of our own, for the sizes of topics that are deleted or grown",
+            "Metadata requests sent for the sizes of topics that are deleted or grown",
             stats.topic_lookups,
         ),
-        ("sluice_topic_bytes_uncharged", "Bytes of unknown topic ids", stats.topic_bytes_uncharged),
-        ("sluice_connections_throttled", "Connections over their user's rate", stats.connections_throttled),
-        ("sluice_connections_would_throttle", "Not enforced", stats.connections_would_throttle),
-        ("sluice_session_translations", "Fetches whose session was translated", stats.session_translations),
+        (
+            "sluice_topic_bytes_uncharged",
+            "Bytes that were not charged because their topic id was unknown",
+            stats.topic_bytes_uncharged,
+        ),
+        (
+            "sluice_connections_throttled",
+            "Connections throttled to their user's rate",
+            stats.connections_throttled,
+        ),
+        (
+            "sluice_connections_would_throttle",
+            "Connections that would have been throttled if quotas were enforced",
+            stats.connections_would_throttle,
+        ),
+        (
+            "sluice_session_translations",
+            "Fetches whose session epoch was translated",
+            stats.session_translations,
+        ),
         (
             "sluice_unnamed_brokers",
-            "Brokers without a port that were left out of an answer",
+            "Brokers left out of a response because they have no port",
             stats.unnamed_brokers,
         ),
         (
             "sluice_pipe_fallbacks",
-            "Times a kernel pipe was refused and buffers were used",
+            "Kernel pipes that were refused and replaced by buffers",
             stats.pipe_fallbacks,
         ),
     ):
@@ -293,17 +315,17 @@ def _of_proxy(stats: Stats) -> Iterator[Metric]:
     for name, text, value in (
         (
             "sluice_connections_waiting",
-            "Connections over their address's rate, unread until they are closed",
+            "Connections above their address's rate that wait unread until they are closed",
             stats.connections_waiting,
         ),
         ("sluice_channels_muted", "Channels muted now", stats.muted),
-        ("sluice_channels_held", "Channels held now, their payload unread", stats.held),
+        ("sluice_channels_held", "Channels held now, with their payload unread", stats.held),
         (
             "sluice_kept_bytes",
-            "Bytes kept in memory for peers, all that the budget counts",
+            "Bytes kept in memory for peers, as limits.kept_bytes_max counts them",
             stats.kept_bytes(),
         ),
-        ("sluice_held_bytes", "Bytes in memory of requests that are held", stats.held_bytes),
+        ("sluice_held_bytes", "Bytes of held requests in memory", stats.held_bytes),
     ):
         yield GaugeMetricFamily(name, text, value=value)
     yield _latency(stats)
@@ -313,10 +335,10 @@ def _of_captures(captures: Mapping[str, CaptureStats]) -> Iterator[Metric]:
     if not captures:
         return
     kind = ("kind",)
-    written = CounterMetricFamily("sluice_capture_rows", "Rows in files that are whole", labels=kind)
-    size = CounterMetricFamily("sluice_capture_written_bytes", "Size of those files", labels=kind)
+    written = CounterMetricFamily("sluice_capture_rows", "Rows in finished files", labels=kind)
+    size = CounterMetricFamily("sluice_capture_written_bytes", "Size of finished files", labels=kind)
     dropped = CounterMetricFamily(
-        "sluice_capture_dropped", "Rows that are in no file", labels=("kind", "cause")
+        "sluice_capture_dropped", "Rows that were dropped", labels=("kind", "cause")
     )
     files = GaugeMetricFamily("sluice_capture_files", "Files in the directory", labels=kind)
     held = GaugeMetricFamily("sluice_capture_bytes", "Size of all files in the directory", labels=kind)
@@ -324,7 +346,7 @@ def _of_captures(captures: Mapping[str, CaptureStats]) -> Iterator[Metric]:
         "sluice_capture_oldest_timestamp_seconds", "When the oldest file was written; 0: none", labels=kind
     )
     left_out = CounterMetricFamily(
-        "sluice_capture_frames_left_out", "Requests not kept for lack of room", labels=kind
+        "sluice_capture_frames_left_out", "Requests whose bytes were not kept for lack of room", labels=kind
     )
     for name, stats in sorted(captures.items()):
         written.add_metric((name,), stats.rows)
@@ -354,7 +376,7 @@ def _counter(name: str, text: str, values: dict[str, int], label: str) -> Metric
 
 def _authentications(stats: Stats) -> Metric:
     family = CounterMetricFamily(
-        "sluice_authentications", "SASL exchanges seen in passing", labels=("mechanism", "result")
+        "sluice_authentications", "SASL exchanges between clients and brokers", labels=("mechanism", "result")
     )
     for labels, value in sorted(stats.sasl.items()):
         family.add_metric(labels, value)
@@ -372,9 +394,7 @@ def _requests(stats: Stats) -> dict[str, int]:
 
 
 def _latency(stats: Stats) -> Metric:
-    family = HistogramMetricFamily(
-        "sluice_added_latency_seconds", "From the read of bytes to the write that sends them on"
-    )
+    family = HistogramMetricFamily("sluice_added_latency_seconds", "Time from reading bytes to writing them")
     buckets: list[tuple[str, float]] = []
     below = 0
     for bound, value in zip((*LATENCY_BOUNDS_US, None), stats.latency_buckets, strict=True):

@@ -121,7 +121,7 @@ class Reloader:
             logs.event(
                 LOG,
                 logging.ERROR,
-                "reload refused; the old configuration stays",
+                "configuration rejected; the old one stays in use",
                 cause=cause,
                 key=error.path,
                 problem=str(error),

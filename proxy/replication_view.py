@@ -113,14 +113,14 @@ class ReplicationView:
             Family(
                 "sluice_replica_lag",
                 "gauge",
-                "Records that a replica is behind; only of those that are",
+                "Records that a replica is behind; only replicas that are behind",
                 place,
                 [(self._labels(key), lag) for lag, key, _ in self._behind],
             ),
             Family(
                 "sluice_replica_finish_seconds",
                 "gauge",
-                "When a replica that is behind will have caught up, at the pace of the last half minute",
+                "Time until a replica that is behind has caught up, at the rate of the last 30 s",
                 place,
                 [(self._labels(key), left) for _, key, left in self._behind if left is not None],
             ),
@@ -132,12 +132,12 @@ class ReplicationView:
         for name, text, value in (
             (
                 "sluice_replicas_left_out",
-                "Times a throttled replica was left out of a Fetch",
+                "Throttled replicas left out of a Fetch",
                 stats.replicas_left_out,
             ),
             (
                 "sluice_replica_fetches_answered",
-                "Fetches of followers that had nothing left to ask for, answered here",
+                "Fetches of followers that Sluice answered because nothing was left to ask for",
                 stats.replica_fetches_answered,
             ),
             (
@@ -147,12 +147,12 @@ class ReplicationView:
             ),
             (
                 "sluice_replicas_passed_unasked",
-                "New replicas that passed unthrottled: whether they are throttled could not be told in time",
+                "New replicas that passed unthrottled: whether they are throttled was not known in time",
                 stats.replicas_passed_unasked,
             ),
             (
                 "sluice_replication_asked_in_vain",
-                "Times the cluster did not tell what is throttled; what was known before holds on",
+                "Failed attempts to ask the cluster what is throttled; the last known state stays in use",
                 self._quotas.asked_in_vain,
             ),
         ):
@@ -161,7 +161,7 @@ class ReplicationView:
         yield Family(
             "sluice_replication_unknown_versions",
             "counter",
-            "Fetches that passed unthrottled: of a version that is not known here",
+            "Fetches that passed unthrottled: of an unsupported version",
             ("version",),
             [((version,), count) for version, count in versions],
         )

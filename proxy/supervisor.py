@@ -136,12 +136,12 @@ class Supervisor:
             return
         causes.add(cause)
         logger.error(
-            "a background task has failed", exc_info=error, extra={FIELDS: {"task": name, "cause": cause}}
+            "a background task failed", exc_info=error, extra={FIELDS: {"task": name, "cause": cause}}
         )
 
     def _works(self, name: str) -> None:
         if self._causes.pop(name, None) is not None:
-            event(logger, logging.INFO, "a background task works again", task=name)
+            event(logger, logging.INFO, "a background task recovered", task=name)
 
     def _callback_failed(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")

@@ -157,7 +157,7 @@ class Worker:
         withdraw = self.submit(whose, size, run, tell)
         try:
             if not await done:
-                raise OverloadError("too many large frames wait to be read")
+                raise OverloadError("too many large frames are waiting to be parsed")
         finally:
             withdraw()
         result = found.pop()
@@ -194,7 +194,7 @@ class Worker:
                 with _TURNS.shortened():
                     task.run()
             except Exception:  # the edge of the thread: the next jobs are done all the same
-                logger.exception("a bug of ours: a job has failed")
+                logger.exception("internal error: a job failed")
                 ran = False
             spent = thread_time() - began
             try:

@@ -98,7 +98,7 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
     """Raise `DefinitionError` for a key this entity does not have or a value the key cannot take."""
     keys = keys_of(entity)
     if key not in keys:
-        raise DefinitionError(path, f"unknown key, value {value!r}; known here: {', '.join(sorted(keys))}")
+        raise DefinitionError(path, f"unknown key, value {value!r}; known keys: {', '.join(sorted(keys))}")
     if not value > 0:  # also refuses NaN, which slips through Kafka's own comparisons
         raise DefinitionError(path, f"must be greater than 0, not {value!r}")
     if value > LONG_MAX:

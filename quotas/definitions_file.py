@@ -123,11 +123,11 @@ def parse_amount(value: object, path: str) -> float:
     (2000000.0, 1536.0, 7.0)
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise DefinitionError(path, f'must be a number or a text such as "2M", not {shown(value)}')
+        raise DefinitionError(path, f'must be a number or a string such as "2M", not {shown(value)}')
     if isinstance(value, str):
         match = _AMOUNT.fullmatch(value.strip())
         if match is None:
-            raise DefinitionError(path, f'must be a number or a text such as "2M", not {shown(value)}')
+            raise DefinitionError(path, f'must be a number or a string such as "2M", not {shown(value)}')
         return float(match[1]) * _FACTOR.get(match[2], 1)
     try:
         return float(value)
@@ -162,7 +162,7 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
                 raise DefinitionError(f"{path}.{key}", _unknown(key, value))
             continue
         if not isinstance(value, str):
-            raise DefinitionError(f"{path}.{key}", f"must be a text, not {shown(value)}")
+            raise DefinitionError(f"{path}.{key}", f"must be a string, not {shown(value)}")
         names[key] = DEFAULT if value == _DEFAULT_TEXT else value
     entity = canonical(Entity(**names))
     check_entity(entity, path)

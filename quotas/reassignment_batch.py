@@ -253,7 +253,7 @@ class Turns:
     def waiting(self) -> dict[TopicPartition, Waiting]:
         """Say of each step that still waits what it waits for."""
         reasons = {
-            limit: Waiting(f"waits for its turn: reassignment.{limit} is reached", has_step=True)
+            limit: Waiting(f"waits: reassignment.{limit} is reached", has_step=True)
             for limit in self._limits.values()
         }
         return {

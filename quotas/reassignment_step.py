@@ -287,7 +287,7 @@ def _standstill(move: Move, now: PartitionNow, live: frozenset[int], in_sync: Se
     if dead:
         return Waiting(f"waits for {_brokers(dead)} not alive", dead)
     behind = [replica for replica in now.replicas if replica not in in_sync]
-    return Waiting(f"replicas {behind} are not in sync, and to drop others would leave too few that are")
+    return Waiting(f"replicas {behind} are not in sync, and dropping others would leave too few in sync")
 
 
 def _brokers(dead: Sequence[int]) -> str:

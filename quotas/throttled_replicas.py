@@ -64,7 +64,7 @@ def _wrong(entry: str, *, number_too_large: bool) -> str:
     if number_too_large:
         return f"a number is over {_INT32_MAX}"
     if entry == "*":
-        return "every replica can only be the whole list"
+        return '"*" must be the whole list'
     if _PAIR_OF_THE_PROPOSAL.fullmatch(entry):
         return f"not [partition]:[replica]; did you mean {entry.replace('-', ':')!r}?"
     return "not [partition]:[replica]"

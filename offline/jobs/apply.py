@@ -118,8 +118,8 @@ def _to_server(options: ApplyOptions, ramp: Ramp) -> list[str]:
 
 def _shown(where: str, found: list[Difference], *, dry_run: bool) -> list[str]:
     if not found:
-        return [f"{where}: nothing to change"]
-    verb = "would change" if dry_run else "changed"
+        return [f"{where}: nothing to change" + (" (dry run)" if dry_run else "")]
+    verb = "dry run, nothing is changed; would change" if dry_run else "changed"
     return [f"{where}: {verb} {len(found)} limits"] + [
         f"  {_name(one.entity)} {one.key}: {_value(one.old)} -> {_value(one.new)}" for one in found
     ]

@@ -1,9 +1,8 @@
 """`sluice-offline replay`: arguments, progress, files, exit codes.
 
-0     replayed; what was lost or answered with errors is in the report
-2     it could not be: one line says why
-3     nothing was answered, though something asked for it; or nothing was sent
-130   stopped by Ctrl-C, 143 by SIGTERM: what there is by then is reported
+Exit code 0: replayed; what was lost or answered with errors is in the report. 1: it could not be, and one line says
+why. 3: nothing was answered, though something asked for it; or nothing was sent. 130 and 143: stopped by Ctrl-C or
+SIGTERM; what there is by then is reported.
 """
 
 import argparse
@@ -17,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from commandline.amounts import duration
+from commandline.exit_codes import FAILED, INTERRUPTED, NEGATIVE, OK, by_signal
 from offline.replay.answers import Broker
 from offline.replay.driver import Driver
 from offline.replay.errors import ReplayError
@@ -30,11 +31,8 @@ from offline.replay.report import fetched_more, page, shown
 from offline.replay.schedule import Plan, plan
 from offline.replay.target import wanted
 
-__all__ = ["SIGNALLED", "add_parser", "main", "replay"]
+__all__ = ["add_parser", "main", "replay"]
 
-FAILED: Final = 2
-UNANSWERED: Final = 3
-SIGNALLED: Final = 128
 _PORT_MAX: Final = 65535
 _LOST: Final = (
     "unanswered",
@@ -56,7 +54,7 @@ _DESCRIPTION: Final = (
 def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     """Add `replay` to a command line."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
-        "replay", help="send a capture again and measure", description=_DESCRIPTION, allow_abbrev=False
+        "replay", help="send a capture again and measure", description=_DESCRIPTION
     )
     parser.add_argument(
         "capture", type=Path, nargs="+", metavar="CAPTURE", help="a directory, or files of it"
@@ -64,22 +62,28 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--target", type=_address, required=True, metavar="HOST:PORT", help="a broker, or Sluice"
     )
+    parser.add_argument("--speed", type=_positive, default=1.0, metavar="X", help="times as fast as recorded")
     parser.add_argument(
-        "--speed", type=_positive, default=1.0, metavar="X", help="times as fast as recorded (1)"
+        "--seconds",
+        type=_positive,
+        default=0.0,
+        metavar="N",
+        help="replay this many recorded seconds; all by default",
     )
     parser.add_argument(
-        "--seconds", type=_positive, default=0.0, metavar="N", help="of recorded time, no more"
-    )
-    parser.add_argument("--create", action="store_true", help="create and fill topics that the target lacks")
-    parser.add_argument("--replicas", type=int, default=1, metavar="N", help="of topics that are created (1)")
-    parser.add_argument(
-        "--acks", choices=("all", "1"), default="all", help="of a Produce that was answered (all)"
+        "--create", action="store_true", help="create and fill topics that the target does not have"
     )
     parser.add_argument(
-        "--linger", type=_positive, default=30.0, metavar="S", help="wait for answers at the end (30)"
+        "--replicas", type=int, default=1, metavar="N", help="replicas of topics that are created"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result")
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report")
+    parser.add_argument(
+        "--acks", choices=("all", "1"), default="all", help="acks of the Produce requests that were answered"
+    )
+    parser.add_argument(
+        "--linger", type=_positive, default=30.0, metavar="S", help="seconds to wait for responses at the end"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="write the report as HTML")
     parser.add_argument("--no-progress", action="store_true", help="show no bar")
     parser.set_defaults(run=main)
     return parser
@@ -102,16 +106,16 @@ def main(args: argparse.Namespace) -> int:
         return FAILED
     except KeyboardInterrupt:
         print("sluice-offline replay: stopped, and nothing is reported", file=sys.stderr)
-        return SIGNALLED + signal.SIGINT
+        return INTERRUPTED
     return _code(found)
 
 
 def _code(found: Mapping[str, Any]) -> int:
     if found["stopped_by_signal"]:
-        return SIGNALLED + int(found["stopped_by_signal"])
+        return by_signal(int(found["stopped_by_signal"]))
     requests = found["requests"]
     silent = requests["sent"] and requests["sent"] == requests["without_answer_by_request"]
-    return 0 if requests["answered"] or silent else UNANSWERED
+    return OK if requests["answered"] or silent else NEGATIVE
 
 
 def _planned(args: argparse.Namespace) -> Plan:
@@ -177,7 +181,8 @@ def _summary(found: Mapping[str, Any]) -> None:
         if spread:
             print(f"{name} " + "  ".join(f"{share} {shown(value)}" for share, value in spread.items()))
     print(
-        f"throttled  {found['throttle_ms']['requests']} answers, {found['throttle_ms']['total_ms']} ms in all"
+        f"throttled  {found['throttle_ms']['requests']} responses, "
+        f"{duration(found['throttle_ms']['total_ms'] / 1000)} in all"
     )
     lost = {name: requests[name] for name in _LOST if requests[name]}
     if lost:

@@ -201,7 +201,7 @@ def _compact(key: int, version: int) -> bool:
 def _array(buf: Buffer, pos: int, end: int, compact: bool, most: int) -> tuple[int, int]:
     size, after = bytes_size(buf, pos, end, compact)
     if size > most:
-        raise MalformedFieldError(f"an array of {size} at byte {pos}, at most {most} are taken")
+        raise MalformedFieldError(f"an array of {size} at byte {pos}, at most {most} are accepted")
     if size < 0:
         raise MalformedFieldError(f"a null array at byte {pos}")
     return size, after
@@ -210,7 +210,7 @@ def _array(buf: Buffer, pos: int, end: int, compact: bool, most: int) -> tuple[i
 def _text(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[str, int]:
     text, after = string(buf, pos, end, compact)
     if text is None:
-        raise MalformedFieldError(f"a null text at byte {pos}")
+        raise MalformedFieldError(f"a null string at byte {pos}")
     return text, after
 
 
@@ -224,4 +224,4 @@ def _finish(buf: Buffer, pos: int, end: int, compact: bool) -> None:
     if compact:
         pos = skip_tags(buf, pos, end)
     if pos != end:
-        raise MalformedFieldError(f"{end - pos} bytes behind the last field at byte {pos}")
+        raise MalformedFieldError(f"{end - pos} bytes after the last field at byte {pos}")

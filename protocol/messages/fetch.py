@@ -97,7 +97,7 @@ def empty_response(
 ) -> bytes:
     """A whole frame that answers with no topics: what a throttled client gets for records (KIP-219)."""
     if not 0 <= version <= VERSION_MAX:
-        raise UnknownVersionError(f"no empty answer is known for Fetch version {version}")
+        raise UnknownVersionError(f"no empty response is known for Fetch version {version}")
     parts = [_INT32.pack(correlation_id)]
     if version >= FLEXIBLE:
         parts.append(_ZERO)

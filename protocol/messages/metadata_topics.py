@@ -141,7 +141,7 @@ def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[To
     pos = _skip_brokers(frame, end, version, compact)
     topics, pos = count(frame, pos, end, compact)
     if most is not None and topics > most:
-        raise OversizedError(f"{topics} topics in an answer about {most}")
+        raise OversizedError(f"{topics} topics in a response about {most}")
     seen = []
     for _ in range(topics):
         error_code = int16(frame, pos, end)

@@ -107,7 +107,7 @@ def read_request(frame: Buffer, body: int, api_key: int, version: int) -> Mutati
     read = _READERS[api_key]
     entries, pos = streamed_count(frame, body, end, compact)
     if entries > TOPICS_MAX:
-        raise OversizedError(f"{entries} topics in one request, at most {TOPICS_MAX} are taken")
+        raise OversizedError(f"{entries} topics in one request, at most {TOPICS_MAX} are accepted")
     topics = []
     for _ in range(entries):
         topic = read(frame, pos, end, version, compact)

@@ -172,7 +172,9 @@ class Walk:
     def _finish(self, pos: int) -> None:
         """The frame's last byte is passed: nothing may be missing."""
         if pos > self._frame_end:
-            raise MalformedFieldError(f"a field ends {pos - self._frame_end} bytes behind its frame")
+            raise MalformedFieldError(
+                f"a field ends {pos - self._frame_end} bytes after the end of its frame"
+            )
         # Versions that are not flexible have nothing behind the last topic.
         if not self.done and (self._compact or self._state != TAIL):
             raise TruncatedError("the frame ends before its fields do")

@@ -64,17 +64,17 @@ def parse(head: bytes) -> Request:
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/"):
-        raise RefusedError(400, "this is not HTTP")
+        raise RefusedError(400, "not an HTTP request")
     method, target, version = words
     if version not in ("HTTP/1.0", "HTTP/1.1"):
-        raise RefusedError(505, "HTTP/1.1 is spoken here")
+        raise RefusedError(505, "only HTTP/1.0 and HTTP/1.1 are supported")
     if method not in ("GET", "HEAD"):
-        raise RefusedError(405, "only GET and HEAD: this port changes nothing")
+        raise RefusedError(405, "only GET and HEAD are allowed: this port is read-only")
     if not _TARGET.fullmatch(target):
-        raise RefusedError(400, "the path is not one")
+        raise RefusedError(400, "invalid path")
     headers = _headers(lines[1:])
     if headers.get("content-length", "0") != "0" or "transfer-encoding" in headers:
-        raise RefusedError(413, "a request has no body here")
+        raise RefusedError(413, "a request body is not allowed")
     wish = headers.get("connection", "").lower()
     close = wish == "close" or (version == "HTTP/1.0" and wish != "keep-alive")
     host = _host(headers.get("host", ""))
@@ -103,9 +103,9 @@ def _headers(lines: list[str]) -> dict[str, str]:
             continue
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
-            raise RefusedError(400, "a header line is not one")
+            raise RefusedError(400, "malformed header line")
         if name.lower() == "host" and "host" in headers:
-            raise RefusedError(400, "there are two Host headers")
+            raise RefusedError(400, "more than one Host header")
         headers[name.lower()] = value.strip()
     return headers
 

@@ -173,10 +173,10 @@ class AdminServer:
         try:
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), self._request_seconds_max)
         except asyncio.LimitOverrunError:
-            raise RefusedError(431, f"the head is over {HEAD_BYTES_MAX} bytes") from None
+            raise RefusedError(431, f"the request head is larger than {HEAD_BYTES_MAX} bytes") from None
         request = parse(head)
         if request.host and request.host not in self._hosts and not is_ip(request.host):
-            raise RefusedError(403, "not under this name: admin.hosts lists those that are answered")
+            raise RefusedError(403, "host name not allowed: admin.hosts lists the allowed names")
         return request
 
     async def _page(self, request: Request) -> Page:
@@ -186,5 +186,5 @@ class AdminServer:
         try:
             return await handler(request)
         except Exception:  # a scrape that fails must say so to the scraper, and harm nothing else
-            LOG.exception("the page %s could not be made", request.path)
-            return pages.refusal(500, "this page could not be made; the log says why")
+            LOG.exception("internal error: cannot make the page %s", request.path)
+            return pages.refusal(500, "internal error: see the log")

@@ -72,7 +72,7 @@ class Directory:
             probe.unlink()
             return sum(_removed_if_left(path) for path in self._named(self._suffix + UNFINISHED_SUFFIX))
         except OSError as error:
-            raise StartError(f"capture.directory: {self.path} can not be used: {error.strerror}") from error
+            raise StartError(f"capture.directory: {self.path} cannot be used: {error.strerror}") from error
 
     def create(self, name: str) -> tuple[Path, BinaryIO]:
         """Open a new unfinished file, locked.
@@ -144,7 +144,7 @@ class Directory:
                 event(
                     logger,
                     logging.WARNING,
-                    "an old capture can not be removed",
+                    "cannot remove an old capture file",
                     file=path.name,
                     problem=error.strerror,
                 )
@@ -176,7 +176,7 @@ def _removed_if_left(path: Path) -> bool:
         event(
             logger,
             logging.WARNING,
-            "an unfinished capture can not be removed",
+            "cannot remove an unfinished capture file",
             file=path.name,
             problem=error.strerror,
         )

@@ -104,7 +104,7 @@ class Writer:
             if self._time_left() <= 0:
                 self._rotate()
         except Exception:  # the edge of the thread: capture goes on with another file
-            logger.exception("a bug of ours: a capture can not be written")
+            logger.exception("internal error: cannot write the capture")
             self._stats.dropped["internal"] += self._in_hand
             self._in_hand = 0
             self._give_up("internal")
@@ -131,9 +131,7 @@ class Writer:
         wrong: list[Exception] = []
         converted = self._converted(batch, wrong)
         if wrong:
-            logger.error(
-                "a bug of ours: %d captured rows can not be converted", len(wrong), exc_info=wrong[0]
-            )
+            logger.error("internal error: cannot convert %d captured rows", len(wrong), exc_info=wrong[0])
             self._stats.dropped["internal"] += len(wrong)
         rows = self._in_hand = sum(piece.num_rows for piece in converted)
         if not rows:
@@ -158,7 +156,7 @@ class Writer:
         try:
             self._naming.find(batch)
         except Exception:
-            logger.exception("a bug of ours: topics can not be named")
+            logger.exception("internal error: cannot name topics")
 
     def _converted(self, batch: Batch, wrong: list[Exception]) -> list[Any]:
         """Columns of a batch; where that fails, of its halves, down to the rows that are to blame: one `wrong` each."""
@@ -212,7 +210,7 @@ class Writer:
         try:
             files = self._directory.make_room(newest)
         except OSError as error:
-            event(logger, logging.WARNING, "captures can not be looked at", problem=error.strerror)
+            event(logger, logging.WARNING, "cannot list the capture files", problem=error.strerror)
             return
         self._stats.files = len(files)
         self._stats.bytes = sum(file.size for file in files)
@@ -226,7 +224,7 @@ class Writer:
         event(
             logger,
             logging.ERROR,
-            "capture can not be written",
+            "cannot write the capture",
             problem=error.strerror or str(error),
             rows_dropped=rows,
             retry_seconds=_RETRY_SECONDS,

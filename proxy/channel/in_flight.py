@@ -57,7 +57,7 @@ REST: Final = RAW_TOKEN + 1  # the rest of an answer whose head stands before it
 
 def _nothing_is_owed(_side: Any, _buf: Buffer, _pos: int, _end: int, entry: Any, _now_ms: int) -> int:
     raise PeerError(
-        "broker_out_of_order", f"an answer with correlation id {entry[0]}, which no broker was asked for"
+        "broker_out_of_order", f"a response with correlation id {entry[0]}, which belongs to no request"
     )
 
 

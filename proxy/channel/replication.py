@@ -282,7 +282,9 @@ def _answered(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms
     if end - pos < _ANSWER_HEAD_BYTES:
         return side.more(end - pos, length)
     if buf[pos + 8]:
-        raise PeerError("malformed", "a Fetch answer with tags in its header, which no broker has")
+        raise PeerError(
+            "malformed", "a Fetch response with tagged fields in its header, which no broker sends"
+        )
     link: ReplicaLink = entry[3]
     error_code, session_id = _ERROR_AND_SESSION.unpack_from(buf, pos + _ERROR_AT)
     told = link.session.answered(error_code, session_id)

@@ -182,15 +182,18 @@ class ResponseSide(Side):
     def _check_length(self, length: int) -> None:
         if length > self._length_max:
             raise PeerError(
-                self.too_long, f"an answer of {length} bytes, limits.response_bytes_max is {self._length_max}"
+                self.too_long,
+                f"a response of {length} bytes, limits.response_bytes_max is {self._length_max}",
             )
 
     def _unowed(self, length: int, correlation_id: int) -> PeerError:
         """Say why an answer can not be one that is owed."""
         if length < _LENGTH_MIN:
-            return PeerError("broker_frame_length", f"an answer of {length} bytes")
+            return PeerError("broker_frame_length", f"a response of {length} bytes")
         in_flight = self.state.in_flight
-        owed = "none is owed"
+        owed = "none is expected"
         if in_flight:
-            owed = f"correlation id {in_flight[0][0]} is owed, of {len(in_flight)} up to {in_flight[-1][0]}"
-        return PeerError("broker_out_of_order", f"an answer with correlation id {correlation_id}, {owed}")
+            owed = (
+                f"correlation id {in_flight[0][0]} is expected, of {len(in_flight)} up to {in_flight[-1][0]}"
+            )
+        return PeerError("broker_out_of_order", f"a response with correlation id {correlation_id}, {owed}")

@@ -72,7 +72,12 @@ class Advertised:
         problem = "; ".join(filter(None, said))
         if problem != self.problem:
             level = logging.ERROR if problem else logging.INFO
-            event(logger, level, "what brokers advertise", problem=problem or "none: they advertise Sluice")
+            event(
+                logger,
+                level,
+                "advertised addresses of the brokers",
+                problem=problem or "none: they advertise Sluice",
+            )
         self.problem = problem
 
     async def _ask(self, broker: int, listeners: Sequence[ListenerOptions]) -> str:
@@ -80,7 +85,7 @@ class Advertised:
         _, target = self._brokers.upstream(broker)
         try:
             if target is None:
-                raise OSError("its name can not be resolved")
+                raise OSError("its name cannot be resolved")
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                 found = await list_brokers(self._brokers, *target, self._login, self._tls)
         except ASKING_FAILS as error:
@@ -88,7 +93,7 @@ class Advertised:
             return ""
         advertised = {one.broker: Address(one.host, one.port) for one in found}.get(broker)
         if advertised is None:
-            self.unknown[broker] = "it does not name itself"
+            self.unknown[broker] = "its response does not name it"
             return ""
         self.unknown.pop(broker, None)
         if any(_leads_to(listener, broker, advertised) for listener in listeners):
@@ -96,7 +101,7 @@ class Advertised:
         listener = listeners[0]
         return (
             f"listener {listener.name!r}: broker {broker} at {listener.upstreams[broker]} advertises {advertised},"
-            f" and must advertise this Sluice, {_expected(listener, broker)}: clients go round it"
+            f" and must advertise this Sluice, {_expected(listener, broker)}: clients bypass it"
         )
 
 

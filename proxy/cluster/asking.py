@@ -73,12 +73,14 @@ async def exchange(
         WireError: what came back is no answer to this.
     """
     if writer.is_closing():  # reset while nobody read; uvloop has an error of its own for writing then
-        raise ConnectionResetError("the broker has closed the connection")
+        raise ConnectionResetError("the broker closed the connection")
     writer.write(frame)
     prefix = await reader.readexactly(4)
     (length,) = struct.unpack(">i", prefix)
     api_key = int.from_bytes(frame[4:6], "big")
     if not 4 <= length <= (bytes_max or ANSWER_BYTES_MAX.get(api_key, _ANSWER_BYTES_MAX)):
         name = API_NAMES[api_key]
-        raise WireError(f"an answer of {length} bytes to {name}: no Kafka broker, or one that expects TLS")
+        raise WireError(
+            f"a response of {length} bytes to {name}: not a Kafka broker, or one that expects TLS"
+        )
     return prefix + await reader.readexactly(length)

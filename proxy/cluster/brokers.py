@@ -161,7 +161,7 @@ class BrokerMap:
         event(
             logger,
             logging.WARNING,
-            "a broker's address is refused",
+            "a broker's address is rejected",
             wrong=wrong,
             broker=shorten(broker),
             host=shorten(host),

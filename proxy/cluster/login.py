@@ -61,7 +61,7 @@ class Login:
         answer = await ask(reader, writer, SASL_HANDSHAKE, _HANDSHAKE_VERSION, body)
         error_code = sasl.handshake_error(answer, 0, len(answer))
         if error_code:
-            raise LoginError(f"the broker does not take {self._mechanism} (error {error_code})")
+            raise LoginError(f"the broker does not support {self._mechanism} (error {error_code})")
         if self._mechanism not in HASHES:
             await _token(reader, writer, f"\0{self._username}\0{password}".encode())
             return

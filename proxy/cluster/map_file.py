@@ -93,8 +93,8 @@ def _id(broker: str) -> int:
 
 def _address(place: object) -> Address:
     if not isinstance(place, list) or len(place) != 2:
-        raise TypeError("a broker's place is no host and port")
+        raise TypeError("a broker's address is not a host and a port")
     host, port = place
     if not isinstance(host, str) or not isinstance(port, int):
-        raise TypeError("a broker's place is no host and port")
+        raise TypeError("a broker's address is not a host and a port")
     return Address(host, port)

@@ -65,7 +65,7 @@ class Poller:
         self._failures = 0
         self._lookups: dict[str, asyncio.Task[None]] = {}
         self._unknown: set[str] = set()  # names that were looked up in vain: the others come first
-        self.problem = "the cluster was not asked yet"
+        self.problem = "the cluster has not been asked yet"
 
     async def run(self) -> None:
         """Ask for ever; the application cancels it."""
@@ -145,5 +145,5 @@ class Poller:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, asyncio.IncompleteReadError):
-        return "closed the connection without an answer: a broker that asks for SASL or TLS does"
+        return "closed the connection without a response, as a broker that requires SASL or TLS does"
     return reason(error)

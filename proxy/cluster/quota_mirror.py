@@ -52,7 +52,7 @@ class QuotaMirror:
         self._take = take
         self._login = login
         self._tls = tls
-        self.problem = "the cluster was not asked yet"
+        self.problem = "the cluster has not been asked yet"
 
     async def run(self) -> None:
         """Ask for ever; the application cancels it."""
@@ -80,7 +80,7 @@ class QuotaMirror:
             return
         problem = "; ".join(problems[:3]) or "no broker is known"
         if problem != self.problem:
-            event(logger, logging.WARNING, "the brokers' quotas can not be read", detail=problem)
+            event(logger, logging.WARNING, "cannot read the brokers' quotas", detail=problem)
         self.problem = problem
 
     async def _ask(self, host: str, port: int) -> DescribeAnswer:

@@ -154,8 +154,8 @@ class ReplicationSource:
             event(
                 logger,
                 level,
-                "what is throttled of replication",
-                problem=problem or "none: it is known again",
+                "replication throttles",
+                problem=problem or "none: they are known again",
             )
         self.problem = problem
 

@@ -81,7 +81,7 @@ class Scram:
         """
         expected = b"v=" + b64encode(self._signature)
         if not hmac.compare_digest(final.split(b",", 1)[0], expected):
-            raise ScramError("the broker could not prove that it knows the password")
+            raise ScramError("the broker did not prove that it knows the password")
 
     def _hmac(self, key: bytes, message: bytes) -> bytes:
         return hmac.digest(key, message, self._hash)

@@ -97,7 +97,7 @@ class TopicIds:
             return bool(wanted)
         problem = "; ".join(problems[:3]) or "no broker is known"
         if problem != self.problem:
-            event(logger, logging.WARNING, "names of topics can not be asked for", detail=problem)
+            event(logger, logging.WARNING, "cannot ask for the names of topics", detail=problem)
         self.problem = problem
         return True
 

@@ -65,7 +65,9 @@ def quota_text(quotas: Sequence[str]) -> str:
     <BLANKLINE>
     """
     if len(quotas) > QUOTAS_MAX:
-        raise ConfigError("--quota", f"there may be {QUOTAS_MAX}; a quotas file takes more", len(quotas))
+        raise ConfigError(
+            "--quota", f"there may be at most {QUOTAS_MAX}; a quotas file takes more", len(quotas)
+        )
     return "".join(_quota(text) for text in quotas)
 
 
@@ -88,7 +90,7 @@ def _pairs(text: str) -> Mapping[str, str]:
         if not equals or not name.replace("-", "_").isidentifier():
             raise ConfigError("--quota", f"{part!r} is not name=value", text)
         if name in pairs:
-            raise ConfigError("--quota", f"{name} stands there twice", text)
+            raise ConfigError("--quota", f"{name} is given twice", text)
         pairs[name] = value
     return pairs
 

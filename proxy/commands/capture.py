@@ -15,15 +15,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from commandline.amounts import size
+from commandline.exit_codes import FAILED, OK
 from protocol.api import API_NAMES
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX, FRAME, SCHEMA_KEY, SCHEMA_VERSION, UNFINISHED_SUFFIX
 from proxy import logs
 from proxy.commands.arguments import listener
 from proxy.config import load
-from proxy.config.units import write_bytes
 from proxy.errors import SluiceError, UsageError
 
-DESCRIPTION: Final = "Look into captures, and record whole requests for replay."
+DESCRIPTION: Final = "Inspect captures, and record whole requests for replay."
+_INSPECT: Final = "show the contents of captures"
+_RECORD: Final = "record whole requests with a relay that has no quotas"
 SHOWN_MAX: Final = 10
 _COLUMNS: Final = ("wall_ms", "connection", "client_id", "api_key", "request_bytes", "response_bytes")
 
@@ -31,21 +34,32 @@ _COLUMNS: Final = ("wall_ms", "connection", "client_id", "api_key", "request_byt
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what stands after `sluice capture`."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    shown = commands.add_parser("inspect", help="say what captures hold", allow_abbrev=False)
-    shown.add_argument("path", type=Path, nargs="+", metavar="PATH", help="a directory, or files of it")
+    shown = commands.add_parser(
+        "inspect",
+        help=_INSPECT,
+        description=f"{_INSPECT.capitalize()}; exit code 1 if a file cannot be read.",
+    )
+    shown.add_argument("path", type=Path, nargs="+", metavar="PATH", help="capture directories or files")
     shown.set_defaults(command=inspect)
-    frames = commands.add_parser("frames", help="record whole requests with a relay", allow_abbrev=False)
+    frames = commands.add_parser("frames", help=_RECORD, description=f"{_RECORD.capitalize()}.")
     frames.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", required=True, help="the brokers")
-    frames.add_argument("--listen", metavar="HOST:PORT", required=True, help="as of `sluice serve`")
-    frames.add_argument("--directory", type=Path, required=True, help="where the files go")
+    frames.add_argument(
+        "--listen",
+        metavar="HOST:PORT",
+        required=True,
+        help="the bootstrap port; broker N is then at PORT + 1 + N",
+    )
+    frames.add_argument(
+        "--directory", type=Path, metavar="DIR", required=True, help="directory for the capture files"
+    )
     frames.add_argument(
         "--payload",
         choices=("blank", "keep"),
         default="blank",
-        help="of Produce: made up again at replay, or kept",
+        help="of Produce requests: left out (replay generates it), or kept",
     )
     frames.add_argument(
-        "--seconds", type=float, default=0.0, metavar="S", help="stop after so long; 0: never"
+        "--seconds", type=float, default=0.0, metavar="S", help="stop after this time; 0 for no limit"
     )
     frames.set_defaults(command=record)
 
@@ -87,8 +101,8 @@ def inspect(options: argparse.Namespace) -> int:
                 print(line)
         except (OSError, ValueError) as error:  # pyarrow's own errors are of these
             wrong += 1
-            print(f"{path}: can not be read: {str(error).splitlines()[0]}")
-    return 1 if wrong else 0
+            print(f"{path}: cannot be read: {str(error).splitlines()[0]}")
+    return FAILED if wrong else OK
 
 
 def _files(paths: list[Path]) -> Iterator[Path]:
@@ -103,14 +117,14 @@ def _files(paths: list[Path]) -> Iterator[Path]:
 
 def _file(path: Path, pq: Any) -> Iterator[str]:
     if path.name.endswith(UNFINISHED_SUFFIX):
-        yield f"{path}: {write_bytes(path.stat().st_size)} bytes, not finished"
+        yield f"{path}: {size(path.stat().st_size)}, not finished"
         return
     with pq.ParquetFile(path) as file:
         schema = file.schema_arrow
         version = (schema.metadata or {}).get(SCHEMA_KEY.encode(), b"").decode()
         if version != str(SCHEMA_VERSION):
             raise ValueError(
-                f"is no capture of version {SCHEMA_VERSION}" + (f" but {version}" if version else "")
+                f"is not a capture of version {SCHEMA_VERSION}" + (f" but {version}" if version else "")
             )
         with_frames = FRAME.name in schema.names
         rows: Counter[str] = Counter()
@@ -126,12 +140,12 @@ def _file(path: Path, pq: Any) -> Iterator[str]:
                 frames += bool(row.get(FRAME.name))
                 first_ms, last_ms = min(first_ms, row["wall_ms"]), max(last_ms, row["wall_ms"])
     kept = f", {frames} whole requests" if with_frames else ""
-    yield f"{path}: {path.stat().st_size:,} bytes, {rows.total()} rows of {len(seen)} connections{kept}"
+    yield f"{path}: {size(path.stat().st_size)}, {rows.total()} rows of {len(seen)} connections{kept}"
     if rows:
         yield f"  {_when(first_ms)} to {_when(last_ms)}"
         yield "  requests: " + ", ".join(f"{name} {count}" for name, count in rows.most_common(SHOWN_MAX))
         yield "  bytes by client id: " + ", ".join(
-            f"{name!r} {size:,}" for name, size in clients.most_common(SHOWN_MAX)
+            f"{name!r} {size(total)}" for name, total in clients.most_common(SHOWN_MAX)
         )
 
 

@@ -1,15 +1,19 @@
 """`sluice check`: judges a configuration and its quotas file, and says what `serve` would do.
 
-It binds nothing and changes nothing. What it prints is for people; the exit code is for scripts.
+It binds nothing and changes nothing. With `--format json` it prints one document (`proxy.commands.check_json`), also
+where something is wrong.
 """
 
 import argparse
 import asyncio
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from commandline.exit_codes import OK
 from proxy import logs
+from proxy.commands import check_json
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.config.units import write_bytes
 from proxy.errors import SluiceError
@@ -20,8 +24,8 @@ if TYPE_CHECKING:
     from proxy.certificates import Certificates
 
 DESCRIPTION: Final = (
-    "Judge a configuration and its quotas file, try the cluster, and say what `sluice serve` would do. "
-    "Exit code 0 when all is well, 1 when something is wrong."
+    "Validate a configuration and its quotas file, connect to the cluster, and show what `sluice serve` would do. "
+    "Exit code 0 if all is well, 1 if something is wrong."
 )
 ENTITIES_SHOWN_MAX: Final = 50
 BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
@@ -30,6 +34,8 @@ BYTE_RATES: Final = ("producer_byte_rate", "consumer_byte_rate")
 def run(options: argparse.Namespace) -> int:
     """Check and report; give the exit code."""
     logs.set_up("error", "text")  # what is found is printed, not logged
+    if options.format == "json":
+        return _document(options)
     config = load(options.config, os.environ)
     definitions = read_definitions(config.quotas, config.source.quota_text)
     tls(config)
@@ -47,17 +53,48 @@ def run(options: argparse.Namespace) -> int:
     lines += [f"warning: {warning}" for warning in warnings]
     print("\n".join(lines))
     if options.offline:
-        return 0
+        return OK
     found, problem = ask(config)
     if problem:
         raise SluiceError(problem)
     print("\n".join(cluster(config, found)))
     unknown, problem = advertised(config)
     for broker, why in unknown.items():
-        print(f"warning: broker {broker} does not say what it advertises: {why}")
+        print(f"warning: broker {broker} did not tell what it advertises: {why}")
     if problem:
         raise SluiceError(problem)
-    return 0
+    return OK
+
+
+def _document(options: argparse.Namespace) -> int:
+    """Check, and print one document, whatever is found."""
+    document: dict[str, object] = {"config": str(options.config), "problem": "", "warnings": []}
+    try:
+        config = load(options.config, os.environ)
+        definitions = read_definitions(config.quotas, config.source.quota_text)
+        tls(config)
+        list(capture(config))  # is pyarrow there?
+        document |= check_json.describe(config, _limits(definitions))
+        document["warnings"] = [*config.warnings, *unwritable(config), *unenforced(definitions.entries())]
+        if not options.offline:
+            document["cluster"] = _cluster(config)
+    except SluiceError as error:
+        document["problem"] = str(error)
+        raise
+    finally:
+        print(json.dumps(document, indent=2, ensure_ascii=False))
+    return OK
+
+
+def _cluster(config: Config) -> dict[str, object]:
+    found, problem = ask(config)
+    if problem:
+        raise SluiceError(problem)
+    unknown, problem = advertised(config)
+    if problem:
+        raise SluiceError(problem)
+    missing = {listener.name: _without_port(listener, sorted(found)) for listener in config.listeners}
+    return check_json.describe_cluster(found, unknown, {name: ids for name, ids in missing.items() if ids})
 
 
 def capture(config: Config) -> Iterator[str]:
@@ -88,10 +125,10 @@ def listeners(config: Config) -> Iterator[str]:
             yield f"  TLS, client certificates {listener.tls.client_auth}"
         if listener.proxy_protocol:
             networks = ", ".join(map(str, listener.proxy_protocol_sources))
-            yield f"  PROXY protocol, believed from {networks}"
+            yield f"  PROXY protocol, trusted from {networks}"
         if listener.sidecar:
             where = ", ".join(f"{broker} at {address}" for broker, address in listener.upstreams.items())
-            yield f"  in front of broker {where}; addresses in answers stay as they are"
+            yield f"  in front of broker {where}; addresses in responses are not changed"
         else:
             bootstrap = Address(listener.advertised_host, listener.advertised_bootstrap_port)
             yield f"  clients see {bootstrap}, and broker N at {_advertised(listener)}"
@@ -181,7 +218,7 @@ def replication(config: Config) -> Iterator[str]:
             f"{side} {'unlimited' if limit is None else write_bytes(limit) + ' bytes/s'}"
             for side, limit in (("leaders", settings.leader_rate), ("followers", settings.follower_rate))
         ]
-        yield f"replication: policy {settings.policy}, throttled is {what}; {', '.join(rates)}"
+        yield f"replication: policy {settings.policy}, throttled: {what}; {', '.join(rates)}"
 
 
 def leases(config: Config) -> Iterator[str]:

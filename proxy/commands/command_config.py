@@ -51,10 +51,10 @@ def read_command_config(path: Path) -> Security:
             values[key.strip()] = value.strip()
     for key in values:
         if key.startswith(("sasl.", "ssl.", "security.")) and key not in _KNOWN:
-            raise ConfigError(f"{path}: {key}", f"is not known here; known: {', '.join(_KNOWN)}")
+            raise ConfigError(f"{path}: {key}", f"is not supported; supported: {', '.join(_KNOWN)}")
     protocol = values.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-        raise ConfigError(f"{path}: security.protocol", "is none of Kafka's", protocol)
+        raise ConfigError(f"{path}: security.protocol", "is not a security protocol of Kafka", protocol)
     login = None
     if protocol.startswith("SASL"):
         mechanism = values.get("sasl.mechanism", "")
@@ -76,20 +76,20 @@ def _tls(path: Path, values: Mapping[str, str]) -> ssl.SSLContext:
         if own is not None:
             context.load_cert_chain(own, password=values.get("ssl.key.password", ""))
     except OSError as error:  # ssl.SSLError is one
-        raise ConfigError(str(path), f"its TLS files can not be read: {error}") from None
+        raise ConfigError(str(path), f"its TLS files cannot be read: {error}") from None
     return context
 
 
 def _pem(path: Path, values: Mapping[str, str], store: str) -> str | None:
     location = values.get(f"{store}.location")
     if location and values.get(f"{store}.type", "").upper() != "PEM":
-        raise ConfigError(f"{path}: {store}.type", "must be PEM: Java's own formats can not be read")
+        raise ConfigError(f"{path}: {store}.type", "must be PEM: Java's own formats are not supported")
     if not location:
         return None
     try:
         read(Path(location), _PEM_BYTES_MAX)  # OpenSSL would wait for ever for what is no file
     except OSError as error:
         raise ConfigError(
-            f"{path}: {store}.location", f"can not be read: {error.strerror or error}", location
+            f"{path}: {store}.location", f"cannot be read: {error.strerror or error}", location
         ) from None
     return location

@@ -81,7 +81,7 @@ class QuotaClient:
                 raise ServerError(_problem(answer.error_code, answer.error_message))
             return list(answer)
         except WireError as error:
-            raise ServerError(f"no answer to DescribeClientQuotas: {error}") from error
+            raise ServerError(f"no response to DescribeClientQuotas: {error}") from error
 
     async def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool
@@ -99,7 +99,7 @@ class QuotaClient:
             try:
                 results = read_alter_answer(await self._ask(frame), 0)
             except WireError as error:
-                raise ServerError(f"no answer to AlterClientQuotas: {error}") from error
+                raise ServerError(f"no response to AlterClientQuotas: {error}") from error
             refused += _refused(results)
         return refused
 
@@ -118,14 +118,14 @@ class QuotaClient:
                 prefix = await reader.readexactly(4)
                 (length,) = struct.unpack(">i", prefix)
                 if not 0 < length <= _ANSWER_BYTES_MAX:
-                    raise WireError(f"{length} bytes announced: no Kafka server, or one that expects TLS")
+                    raise WireError(f"{length} bytes announced: not a Kafka server, or one that expects TLS")
                 return prefix + await reader.readexactly(length)
         except asyncio.IncompleteReadError as error:
             raise ServerError(
-                "the server closed the connection without an answer: it may expect TLS or SASL"
+                "the server closed the connection without a response: it may expect TLS or SASL"
             ) from error
         except (OSError, TimeoutError) as error:
-            raise ServerError(f"no answer: {reason(error)}") from error
+            raise ServerError(f"no response: {reason(error)}") from error
 
 
 def _refused(results: Iterable[tuple[Parts, int, str | None]]) -> list[tuple[Parts, str]]:

@@ -17,9 +17,11 @@ from quotas.entities import DEFAULT, Entity, Name
 from quotas.errors import DefinitionError
 from quotas.plan import Quotas
 
-__all__ = ["FORMATS", "describe", "jikkou_loses", "plain", "read", "write"]
+__all__ = ["FORMATS", "describe", "guess", "jikkou_loses", "plain", "read", "write"]
 
 FORMATS: Final = ("toml", "json", "jikkou")
+_ENDS: Final = {"toml": (".toml",), "json": (".json",), "jikkou": (".yaml", ".yml")}
+_BEGIN_CHARACTERS: Final = 1000
 _API_GROUP: Final = "kafka.jikkou.io/"
 _API_VERSION: Final = "kafka.jikkou.io/v1beta2"
 _KEYS: Final = {
@@ -51,6 +53,21 @@ def read(text: str, form: str) -> Quotas:
     except DefinitionError as error:
         raise ConfigError(error.path or form, error.problem) from None
     return dict(definitions.entries())
+
+
+def guess(name: str, text: str) -> str:
+    """Tell a file's format by the end of its name, or by its beginning where the name says nothing.
+
+    >>> guess("quotas.yaml", ""), guess("-", ' [{"user": "ann"}]'), guess("-", "[[quota]]")
+    ('jikkou', 'json', 'toml')
+    """
+    for form, ends in _ENDS.items():
+        if name.endswith(ends):
+            return form
+    begin = "".join(text[:_BEGIN_CHARACTERS].split())
+    if begin.startswith(("[{", "[]")):
+        return "json"
+    return "jikkou" if begin.startswith(("---", "apiVersion:")) else "toml"
 
 
 def write(quotas: Quotas, form: str) -> str:
@@ -138,7 +155,9 @@ def _read_jikkou(text: str) -> Definitions:
             _name(named.get("clientId"), path) if client_id == "" else client_id,
         )
         if (user == "" and entity.user is None) or (client_id == "" and entity.client_id is None):
-            raise DefinitionError(f"{path}: spec.entity", f"names too little for type {spec['type']}")
+            raise DefinitionError(
+                f"{path}: spec.entity", f"does not name the whole entity of type {spec['type']}"
+            )
         values = {_KEYS.get(str(key), str(key)): value for key, value in configs.items()}
         _put(found, entity, values, path)
     return found
@@ -148,7 +167,7 @@ def _resources(documents: list[Any]) -> Iterator[dict[str, Any]]:
     for document in documents:
         kind = document.get("kind") if isinstance(document, dict) else None
         if not isinstance(document, dict) or not str(document.get("apiVersion")).startswith(_API_GROUP):
-            raise DefinitionError("apiVersion", f"must be {_API_GROUP}…: no resource of jikkou's for Kafka")
+            raise DefinitionError("apiVersion", f"must be {_API_GROUP}…: not a jikkou resource for Kafka")
         if kind == "KafkaClientQuota":
             yield document
         elif kind == "KafkaClientQuotaList":
@@ -191,7 +210,7 @@ def _type(entity: Entity) -> str | None:
 def _name(value: object, path: str) -> Name:
     if value is None or isinstance(value, str):
         return DEFAULT if value == DEFAULT.value else value
-    raise DefinitionError(path, f"a name must be a text, not {value!r}")
+    raise DefinitionError(path, f"a name must be a string, not {value!r}")
 
 
 def _put(found: Definitions, entity: Entity, values: Mapping[str, object], path: str) -> None:

@@ -1,7 +1,8 @@
 """`sluice quotas`: shows and changes quotas through the quota API, of Sluice and of brokers alike (KIP-546).
 
-Every command says what differs from what is wanted and sends that alone, so a second run sends nothing. What is
-printed with `--json` is one JSON document on standard output. `diff` ends with code 3 where there is a difference.
+Every command prints the differences and sends only those, so a second run sends nothing. `--format` is the format of
+the output, in every command; with `json` it is one document on standard output. `apply` and `diff` take the format of
+their file from its name, or from `--file-format`.
 """
 
 import argparse
@@ -12,8 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from commandline.arguments import FORMATS as OUTPUT_FORMATS
+from commandline.arguments import add_format, add_old_json, warn_old_spelling
+from commandline.exit_codes import NEGATIVE, OK
 from protocol.messages.client_quotas import Component
-from proxy.commands.quota_formats import FORMATS, describe, jikkou_loses, plain, read, write
+from proxy.commands.quota_formats import FORMATS, describe, guess, jikkou_loses, plain, read, write
 from proxy.config import read_text
 from proxy.config.readers import addresses
 from proxy.errors import ConfigError, ServerError, UsageError
@@ -28,14 +32,18 @@ from quotas.plan import Difference, Quotas, alterations, differences
 if TYPE_CHECKING:
     from proxy.commands.quota_client import QuotaClient
 
-__all__ = ["DESCRIPTION", "DIFFERS", "add_arguments"]
+__all__ = ["DESCRIPTION", "add_arguments"]
 
 DESCRIPTION: Final = (
     "Show and change quotas through Kafka's quota API: of Sluice, or of brokers. An entity is named with --user, "
     "--client-id (or both), --ip or --topic (of Sluice alone); the name <default> is the default entity."
 )
-DIFFERS: Final = 3
 _REFUSED_SHOWN_MAX: Final = 10
+_FORMATS_TEXT: Final = "toml as in the quotas file, json, or jikkou's YAML, which needs Sluice's extra `yaml`"
+_FILE_ONLY: Final = ("toml", "jikkou")
+_DRY_RUN: Final = "dry run: validated, and nothing is changed"
+_NONE: Final = "no quotas are set"
+_NONE_MATCH: Final = "no quotas are set for this entity"
 
 # What an entity of its own is, and why it is never combined with others.
 _ALONE: Final = {
@@ -49,25 +57,27 @@ Work = Callable[[argparse.Namespace, "QuotaClient"], Awaitable[int]]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands and their arguments."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    _add(commands, "show", _show, "list entities and their quotas", entity=True)
-    setting = _add(commands, "set", _set, "set quotas of one entity, and leave its others", entity=True)
-    setting.add_argument("quotas", nargs="+", metavar="KEY=VALUE", help="as producer_byte_rate=2M")
+    showing = _add(commands, "show", _show, "list entities and their quotas", entity=True)
+    showing.add_argument(
+        "--strict", action="store_true", help="leave out entities that have a part that is not named"
+    )
+    setting = _add(commands, "set", _set, "set quotas of one entity; its other quotas stay", entity=True)
+    setting.add_argument("quotas", nargs="+", metavar="KEY=VALUE", help="for example producer_byte_rate=2M")
     removing = _add(commands, "remove", _remove, "remove quotas of one entity", entity=True)
-    removing.add_argument("keys", nargs="*", metavar="KEY", help="by default all it has")
+    removing.add_argument("keys", nargs="*", metavar="KEY", help="by default all of its quotas")
     for name, work, text in (
-        ("apply", _apply, "make the quotas those of a file"),
-        ("diff", _diff, "say what apply would change; exit code 3 where there is something"),
+        ("apply", _apply, "set the quotas to those of a file"),
+        ("diff", _diff, "show what apply would change; exit code 3 if anything"),
     ):
         command = _add(commands, name, work, text)
-        command.add_argument("file", type=Path, metavar="FILE", help="quotas; - is standard input")
+        command.add_argument("file", type=Path, metavar="FILE", help="the quotas; - for standard input")
         command.add_argument(
             "--prune", action="store_true", help="also remove entities that the file does not name"
         )
-        _add_format(command)
-    _add_format(_add(commands, "export", _export, "print all quotas, as apply takes them"))
+    _add(commands, "export", _export, "print all quotas, as a file that apply takes")
     for name in ("set", "remove", "apply"):
         commands.choices[name].add_argument(
-            "--dry-run", action="store_true", help="have it validated, and change nothing"
+            "--dry-run", action="store_true", help="validate the change and do not make it"
         )
 
 
@@ -90,13 +100,15 @@ def run(options: argparse.Namespace) -> int:
 
 async def _show(options: argparse.Namespace, client: "QuotaClient") -> int:
     found = await _described(client, _components(options), strict=options.strict)
-    if options.json:
+    if options.format == "json":
         print(write(found, "json"), end="")
-        return 0
+        return OK
+    if not found:
+        print(_NONE_MATCH if any(_names(options)) else _NONE, file=sys.stderr)
     for entity, values in found.items():
         limits = " ".join(f"{key}={render_value(key, value)}" for key, value in values.items())
         print(f"{describe(entity)}: {limits}")
-    return 0
+    return OK
 
 
 async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
@@ -131,7 +143,7 @@ async def _apply(options: argparse.Namespace, client: "QuotaClient") -> int:
 async def _diff(options: argparse.Namespace, client: "QuotaClient") -> int:
     found = differences(await _described(client), _read(options), prune=options.prune)
     _tell(options, found)
-    return DIFFERS if found else 0
+    return NEGATIVE if found else OK
 
 
 async def _export(options: argparse.Namespace, client: "QuotaClient") -> int:
@@ -139,8 +151,8 @@ async def _export(options: argparse.Namespace, client: "QuotaClient") -> int:
     if options.format == "jikkou":
         for loss in jikkou_loses(found):
             print(f"sluice: {loss}", file=sys.stderr)
-    print(write(found, "json" if options.json else options.format), end="")
-    return 0
+    print(write(found, options.format), end="")
+    return OK
 
 
 async def _alter(options: argparse.Namespace, client: "QuotaClient", found: list[Difference]) -> int:
@@ -149,12 +161,14 @@ async def _alter(options: argparse.Namespace, client: "QuotaClient", found: list
         reasons = [f"{_named(parts)}: {problem}" for parts, problem in refused[:_REFUSED_SHOWN_MAX]]
         more = len(refused) - len(reasons)
         raise ServerError("; ".join(reasons) + (f"; and {more} more" if more else ""))
-    _tell(options, found)
-    return 0
+    _tell(options, found, dry_run=options.dry_run)
+    return OK
 
 
-def _tell(options: argparse.Namespace, found: list[Difference]) -> None:
-    if options.json:
+def _tell(options: argparse.Namespace, found: list[Difference], *, dry_run: bool = False) -> None:
+    if dry_run:
+        print(_DRY_RUN, file=sys.stderr if options.format == "json" else sys.stdout)
+    if options.format == "json":
         changes = [{**plain(one.entity), "key": one.key, "old": one.old, "new": one.new} for one in found]
         print(json.dumps(changes, indent=2, ensure_ascii=False))
         return
@@ -229,7 +243,7 @@ def _names(options: argparse.Namespace) -> tuple[str | None, ...]:
 def _read(options: argparse.Namespace) -> Quotas:
     text = sys.stdin.read() if str(options.file) == "-" else read_text(options.file)
     try:
-        return read(text, options.format)
+        return read(text, options.file_format or guess(options.file.name, text))
     except ConfigError as error:
         raise ConfigError(f"{options.file}: {error.path}", error.problem) from None
 
@@ -246,25 +260,57 @@ def _add(
     *,
     entity: bool = False,
 ) -> argparse.ArgumentParser:
-    parser = commands.add_parser(name, help=text, description=f"{text.capitalize()}.", allow_abbrev=False)
+    parser = commands.add_parser(name, help=text, description=f"{text.capitalize()}.")
     parser.set_defaults(command=run, work=work)
     parser.add_argument(
         "--bootstrap-server", required=True, metavar="HOST:PORT[,…]", help="Sluice, or brokers"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
     if entity:
-        for option in ("--user", "--client-id", "--ip", "--topic"):
-            parser.add_argument(option, metavar="NAME", help="<default> for the default entity")
-    if work is _show:
-        parser.add_argument("--strict", action="store_true", help="no entities that have other parts too")
+        for option, part in zip(("--user", "--client-id", "--ip", "--topic"), PARTS, strict=True):
+            parser.add_argument(
+                option, metavar="NAME", help=f"{part} of the entity; <default> for the default one"
+            )
+    if name == "export":
+        parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help=_FORMATS_TEXT)
+        add_old_json(parser)
+    elif name in ("apply", "diff"):
+        _add_formats(parser)
+    else:
+        add_format(parser, json_was=True)
     return parser
 
 
-def _add_format(parser: argparse.ArgumentParser) -> None:
+def _add_formats(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
-        choices=FORMATS,
-        default="toml",
-        help="toml is the quotas file's; jikkou needs Sluice's extra `yaml`",
+        action=_OutputFormat,
+        choices=(*OUTPUT_FORMATS, *_FILE_ONLY),
+        metavar=f"{{{','.join(OUTPUT_FORMATS)}}}",
+        default=OUTPUT_FORMATS[0],
+        help="format of the output",
     )
+    add_old_json(parser)
+    parser.add_argument(
+        "--file-format",
+        choices=FORMATS,
+        help=f"{_FORMATS_TEXT} (default: by the name of FILE, or its content)",
+    )
+
+
+class _OutputFormat(argparse.Action):
+    """`--format`; in earlier releases it was the file's, and what no output can be still is."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Take the value, as one of `--file-format` where it is one of an earlier release."""
+        if values in _FILE_ONLY:
+            warn_old_spelling(parser.prog, f"{option_string} {values}", f"--file-format {values}")
+            namespace.file_format = values
+        else:
+            namespace.format = values

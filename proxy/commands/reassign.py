@@ -1,16 +1,19 @@
 """`sluice reassign`, and its `estimate`: what is moved, how long it takes, and which throttle it needs (KIP-73).
 
 It asks and changes nothing. Exit code 0 also where the move would never finish: that is what was asked; the warning
-says so, and `--json` has it under `warnings`.
+says so, and `--format json` has it under `warnings`.
 """
 
 import argparse
 import asyncio
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from commandline import amounts
+from commandline.arguments import add_format
+from commandline.exit_codes import OK
 from proxy.commands import reassign_plan, reassign_status
 from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config.readers import addresses, rate, seconds
@@ -30,20 +33,20 @@ _SAMPLE_SECONDS: Final = 5.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the commands and their arguments."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    text = "Say what a reassignment moves, how long it takes, and whether it ends."
-    command = commands.add_parser("estimate", help=text, description=text, allow_abbrev=False)
+    text = "Show what a reassignment moves, how long it takes, and whether it ends."
+    command = commands.add_parser("estimate", help=text, description=text)
     command.set_defaults(command=run)
     add_file_arguments(command)
-    command.add_argument("--throttle", metavar="BYTES", help="bytes/s of each broker, as 4M")
-    command.add_argument("--duration", metavar="SECONDS", help="suggest the throttle for this time")
-    command.add_argument("--network", metavar="BYTES", help="what a broker's network carries, bytes/s")
+    command.add_argument("--throttle", metavar="BYTES", help="bytes/s of each broker, for example 4M")
+    command.add_argument("--duration", metavar="SECONDS", help="suggest a throttle that takes this long")
+    command.add_argument("--network", metavar="BYTES", help="network bandwidth of a broker, bytes/s")
     command.add_argument(
         "--sample-seconds",
         metavar="SECONDS",
         default=str(_SAMPLE_SECONDS),
-        help="how long growth is measured",
+        help="time over which growth is measured",
     )
-    command.add_argument("--json", action="store_true", help="print JSON")
+    add_format(command, json_was=True)
     reassign_plan.add_arguments(commands)
     reassign_status.add_arguments(commands)
 
@@ -65,8 +68,8 @@ def run(options: argparse.Namespace) -> int:
     judge(plan, found.partitions, found.brokers)
     moved = estimate(found.partitions, plan, len(found.brokers))
     report = describe(moved, throttle, duration, network, found.response_bytes)
-    print(json.dumps(report, indent=2) if options.json else "\n".join(table(report)))
-    return 0
+    print(json.dumps(report, indent=2) if options.format == "json" else "\n".join(table(report)))
+    return OK
 
 
 def judge(
@@ -129,46 +132,69 @@ def _warnings(
         return
     for load in moved.stuck(throttle)[:_LOADS_SHOWN_MAX]:
         yield (
-            f"the move never finishes: broker {load.broker} as a {load.side} gets {load.rate:.0f} new bytes/s "
-            f"of what is moved, and the throttle is {throttle:.0f}"
+            f"the move never finishes: broker {load.broker} as a {load.side} gets {amounts.rate(load.rate)} of new "
+            f"data for the moved partitions, and the throttle is {amounts.rate(throttle)}"
         )
     lower, upper = moved.bounds(network)
     if throttle <= lower and not moved.stuck(throttle):
-        yield f"the throttle is not over the largest inbound rate of a broker, {lower:.0f} bytes/s (IN < T)"
+        yield f"the throttle is not above the largest inbound rate of a broker, {amounts.rate(lower)} (IN < T)"
     if upper is not None and throttle >= upper:
-        yield f"the throttle leaves too little for clients: it should be under {upper:.0f} (T < N - IN/R)"
+        yield (
+            f"the throttle leaves too little for clients: it should be below {amounts.rate(upper)} (T < N - IN/R)"
+        )
     response = moved.response_seconds(throttle, response_bytes, network)
     if response >= WINDOW_SECONDS:
         yield (
-            f"the first answers of {response_bytes} bytes take {response:.1f} s, more than Kafka's windows of "
-            f"{WINDOW_SECONDS:.0f} s: lower replica.fetch.response.max.bytes, or use Sluice's policy schedule"
+            f"the first responses of {amounts.size(response_bytes)} take {amounts.duration(response)}, longer than "
+            f"Kafka's windows of {WINDOW_SECONDS:.0f} s: lower replica.fetch.response.max.bytes, or use Sluice's "
+            "policy schedule"
         )
 
 
 def table(report: Mapping[str, object]) -> Iterator[str]:
     """Write the report for people."""
-    for name, value in report.items():
-        if name == "brokers":
-            assert isinstance(value, list), "made above"
-            yield f"{'broker':>8} {'side':>9} {'bytes':>16} {'written, bytes/s':>18}"
-            for load in value[:_LOADS_SHOWN_MAX]:
-                rate_text = f"{load['bytes_in_per_second']:.0f}"
-                yield f"{load['broker']:>8} {load['side']:>9} {load['bytes']:>16} {rate_text:>18}"
-            if len(value) > _LOADS_SHOWN_MAX:
-                yield f"         and {len(value) - _LOADS_SHOWN_MAX} more"
-        elif name == "warnings":
-            assert isinstance(value, list), "made above"
-            yield from (f"warning: {warning}" for warning in value)
-        else:
-            yield f"{name.replace('_', ' ')}: {_written(value)}"
+    for name, (label, written) in _LINES.items():
+        if name in report:
+            yield f"{label}: {_written(report[name], written)}"
+    brokers, warnings = report["brokers"], report["warnings"]
+    assert isinstance(brokers, list), "made above"
+    assert isinstance(warnings, list), "made above"
+    yield f"{'broker':>8} {'side':>9} {'bytes':>10} {'written':>12}"
+    for load in brokers[:_LOADS_SHOWN_MAX]:
+        moved, grown = amounts.size(load["bytes"]), amounts.rate(load["bytes_in_per_second"])
+        yield f"{load['broker']:>8} {load['side']:>9} {moved:>10} {grown:>12}"
+    if len(brokers) > _LOADS_SHOWN_MAX:
+        yield f"         and {len(brokers) - _LOADS_SHOWN_MAX} more"
+    yield from (f"warning: {warning}" for warning in warnings)
 
 
-def _written(value: object) -> str:
+def _written(value: object, written: Callable[[float], str]) -> str:
     if value is None:
         return "unknown"
-    if isinstance(value, float):
-        return f"{value:.3f}" if value < 10 else f"{value:.0f}"
-    return str(value)
+    return written(value) if isinstance(value, int | float) else str(value)
+
+
+def _share(value: float) -> str:
+    return f"{value:.1%}"
+
+
+# The report's lines for people, in this order: what each is called, and how its amount is written.
+_LINES: Final[Mapping[str, tuple[str, Callable[[float], str]]]] = {
+    "partitions_moved": ("partitions moved", str),
+    "partitions": ("partitions of the cluster", str),
+    "move_ratio": ("move ratio", _share),
+    "replicas_added": ("replicas added", str),
+    "bytes_moved": ("bytes moved", amounts.size),
+    "bytes_in_per_second_max": ("largest inbound rate of a broker", amounts.rate),
+    "throttle_over": ("throttle must be above", amounts.rate),
+    "throttle_under": ("throttle should be below", amounts.rate),
+    "throttle": ("throttle", amounts.rate),
+    "move_time_seconds": ("move time by the formula of KIP-73", amounts.duration),
+    "seconds": ("move time by brokers", amounts.duration),
+    "response_seconds": ("time of the first responses", amounts.duration),
+    "duration_seconds": ("wanted duration", amounts.duration),
+    "suggested_throttle": ("suggested throttle", amounts.rate),
+}
 
 
 def _finite(value: float) -> float | str:

@@ -109,4 +109,4 @@ async def _asked(streams: _Streams, api_key: int, version: int, body: bytes) -> 
         async with asyncio.timeout(_SECONDS_MAX):
             return await ask(*streams, api_key, version, body)
     except ASKING_FAILS as error:
-        raise ServerError(f"no answer from the cluster: {reason(error)}") from error
+        raise ServerError(f"no response from the cluster: {reason(error)}") from error

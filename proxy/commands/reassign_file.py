@@ -31,7 +31,7 @@ def add_file_arguments(command: argparse.ArgumentParser) -> None:
         required=True,
         type=Path,
         metavar="FILE",
-        help="as kafka-reassign-partitions takes it",
+        help="the reassignment, as kafka-reassign-partitions takes it",
     )
     command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
 
@@ -82,7 +82,7 @@ def _entry(path: str, entry: object) -> tuple[tuple[str, int], tuple[int, ...]]:
         raise ConfigError(path, "must be an object with topic, partition and replicas", entry)
     topic, partition = _field(path, entry, "topic"), _field(path, entry, "partition")
     if not isinstance(topic, str):
-        raise ConfigError(f"{path}.topic", "must be a text", topic)
+        raise ConfigError(f"{path}.topic", "must be a string", topic)
     replicas = _field(path, entry, "replicas")
     if not isinstance(replicas, list):
         raise ConfigError(f"{path}.replicas", "must be a list of broker ids", replicas)

@@ -15,6 +15,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from commandline import amounts
+from commandline.arguments import add_format
+from commandline.exit_codes import NEGATIVE, OK
 from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config import Address, load
 from proxy.config.readers import addresses, count
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_arguments", "describe", "table"]
 
-UNREACHED: Final = 3
 _TEXT: Final = "Print the steps of a reassignment, batch by batch, without doing anything."
 _COUNT_MAX: Final = 1_000_000
 _SHOWN_MAX: Final = 50
@@ -54,15 +56,21 @@ class _Asked(NamedTuple):
 
 def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command and its arguments."""
-    command = commands.add_parser("plan", help=_TEXT, description=_TEXT, allow_abbrev=False)
+    command = commands.add_parser("plan", help=_TEXT, description=_TEXT)
     command.set_defaults(command=run)
     add_file_arguments(command)
     command.add_argument(
         "--config", type=Path, metavar="FILE", help="take the limits from Sluice's configuration"
     )
+    limits = BatchLimits()
     for name, text in _LIMITS:
-        command.add_argument(f"--{name.replace('_', '-')}", metavar="NUMBER", help=text)
-    command.add_argument("--format", choices=("table", "json"), default="table", help="how it is printed")
+        default = getattr(limits, name)
+        command.add_argument(
+            f"--{name.replace('_', '-')}",
+            metavar="NUMBER",
+            help=f"{text} (default: as in --config; {'no limit' if default is None else default} without it)",
+        )
+    add_format(command)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -82,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         print(json.dumps(describe(plan, limits, sizes), indent=2))
     else:
         print("\n".join(table(plan, sizes)))
-    return UNREACHED if plan.waiting else 0
+    return NEGATIVE if plan.waiting else OK
 
 
 def _limits(options: argparse.Namespace) -> BatchLimits:
@@ -197,7 +205,7 @@ def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
     """Write the report for people."""
     for number, batch in enumerate(plan.batches, start=1):
         sums = _sums(batch, sizes)
-        added, size = _number(sums["replicas_added"], "replica"), _size(sums["bytes"])
+        added, size = _number(sums["replicas_added"], "replica"), amounts.size(sums["bytes"])
         yield f"batch {number}: {_number(len(batch), 'partition')}, {added} added, {size}"
         rows = [("partition", "replicas", "add", "drop", "leader", "bytes")]
         rows += [_row(step, sizes) for step in batch]
@@ -211,11 +219,11 @@ def table(plan: Plan, sizes: Sizes) -> Iterator[str]:
     yield (
         f"in all: {_number(len(steps), 'step')} in {_number(len(plan.batches), 'batch', 'batches')}, "
         f"{_number(sums['replicas_added'], 'replica')} added, at most {_at_once(plan)} at once, "
-        f"{_number(sums['leaders_moved'], 'leader movement')}, {_size(sums['bytes'])}"
+        f"{_number(sums['leaders_moved'], 'leader movement')}, {amounts.size(sums['bytes'])}"
     )
     waiting = sorted(plan.waiting.items())
     for (topic, partition), why in waiting[:_SHOWN_MAX]:
-        yield f"warning: {topic}-{partition} would not get to its target: {why.reason}"
+        yield f"warning: {topic}-{partition} would not reach its target: {why.reason}"
     if len(waiting) > _SHOWN_MAX:
         yield f"warning: and {len(waiting) - _SHOWN_MAX} more"
 
@@ -230,7 +238,7 @@ def _row(step: Step, sizes: Sizes) -> tuple[str, str, str, str, str, str]:
         _list(step.adds),
         _list(step.drops),
         leader,
-        _size(_bytes(step, sizes)) if step.adds else "-",
+        amounts.size(_bytes(step, sizes)) if step.adds else "-",
     )
 
 
@@ -240,18 +248,3 @@ def _list(brokers: Sequence[int]) -> str:
 
 def _number(amount: int, one: str, many: str = "") -> str:
     return f"{amount} {one}" if amount == 1 else f"{amount} {many or one + 's'}"
-
-
-def _size(amount: float) -> str:
-    """Write bytes as people read them.
-
-    >>> _size(999), _size(24_040_000)
-    ('999 B', '24.0 MB')
-    """
-    if amount < 1000:
-        return f"{amount:.0f} B"
-    for unit in ("kB", "MB", "GB"):
-        amount /= 1000
-        if amount < 1000:
-            return f"{amount:.1f} {unit}"
-    return f"{amount / 1000:.1f} TB"

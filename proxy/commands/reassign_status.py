@@ -2,71 +2,121 @@
 
 From the admin port comes everything: steps, bytes, a rate, why something waits. With `--bootstrap-server` a Sluice is
 asked as any Kafka client asks, by version 1 of ListPartitionReassignments, and its answer has moves and steps alone.
-It asks and changes nothing. Exit code 0 whether anything is under way or not.
+It asks and changes nothing. Exit code 0 whether anything is under way or not; `--watch` asks again until nothing is.
 """
 
 import argparse
 import asyncio
 import json
+import sys
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from commandline import amounts
+from commandline.arguments import add_format
+from commandline.exit_codes import OK
 from proxy.config import Address
-from proxy.config.readers import addresses
-from proxy.errors import ServerError, reason
+from proxy.config.readers import addresses, seconds
+from proxy.errors import ServerError, UsageError, reason
 
-__all__ = ["add_arguments", "bar", "listed", "table"]
+__all__ = ["add_arguments", "bar", "listed", "table", "watch"]
 
-_TEXT: Final = "Say what is being moved, how far it is, and when it will be done."
-_ADMIN: Final = "http://127.0.0.1:19080"
+_TEXT: Final = "Show what is being moved, how far it is, and when it will be done."
+_ADMIN: Final = "127.0.0.1:19080"
 _BAR_CHARACTERS: Final = 24
 _PARTITIONS_SHOWN: Final = 50
 _SECONDS_MAX: Final = 30.0
 _PAGE_BYTES_MAX: Final = 64 * 1024**2
-_MB: Final = 1_000_000
-_MINUTE: Final = 60
+_WATCH_SECONDS: Final = 2.0
+_WATCH_SECONDS_MIN: Final = 0.1
+_WATCH_SECONDS_MAX: Final = 3600.0
+_FAILURES_MAX: Final = 30  # in a row: a process that restarts is back before that
+_CLEAR: Final = "\x1b[H\x1b[J"  # of a terminal: to the corner, and all behind it
 
 Document = Mapping[str, Any]
 
 
 def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command and its arguments."""
-    command = commands.add_parser("status", help=_TEXT, description=_TEXT, allow_abbrev=False)
+    command = commands.add_parser("status", help=_TEXT, description=_TEXT)
     command.set_defaults(command=run)
     where = command.add_mutually_exclusive_group()
-    where.add_argument("--admin", metavar="URL", default=_ADMIN, help=f"Sluice's admin port ({_ADMIN})")
+    where.add_argument(
+        "--admin", metavar="HOST:PORT", default=_ADMIN, help="the admin port of Sluice, or its URL"
+    )
     where.add_argument(
         "--bootstrap-server", metavar="HOST:PORT[,…]", help="a Sluice, in place of the admin port"
     )
     command.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
-    command.add_argument("--format", choices=("table", "json"), default="table", help="how it is printed")
+    command.add_argument(
+        "--watch",
+        nargs="?",
+        const=str(_WATCH_SECONDS),
+        metavar="SECONDS",
+        help=f"print it again and again until nothing is under way; every {_WATCH_SECONDS:g} s by default",
+    )
+    add_format(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the status; give the exit code."""
+    if options.watch is not None:
+        pause = seconds(_WATCH_SECONDS_MIN, _WATCH_SECONDS_MAX)("--watch", options.watch)
+        return watch(lambda: _document(options), options.format, pause, time.sleep)
+    document = _document(options)
+    print(json.dumps(document, indent=2) if options.format == "json" else "\n".join(table(document)))
+    return OK
+
+
+def watch(
+    read: Callable[[], Document], form: str, pause_seconds: float, sleep: Callable[[float], object]
+) -> int:
+    """Print the status until nothing is under way: over itself in a terminal, one JSON document a line.
+
+    Raises:
+        ServerError: it cannot be read, at the first time or many times in a row.
+    """
+    document, failures = read(), 0
+    while True:
+        if form == "json":
+            print(json.dumps(document), flush=True)
+        else:
+            before = _CLEAR if sys.stdout.isatty() else ""
+            print(before + "\n".join(table(document)), end="\n" if before else "\n\n", flush=True)
+        if not document.get("moves"):
+            return OK
+        sleep(pause_seconds)
+        try:
+            document, failures = read(), 0
+        except ServerError as error:
+            failures += 1
+            if failures == _FAILURES_MAX:
+                raise
+            print(f"sluice: {error}; trying again", file=sys.stderr)
+
+
+def _document(options: argparse.Namespace) -> Document:
     if options.bootstrap_server:
         servers = addresses("--bootstrap-server", options.bootstrap_server)
-        document = asyncio.run(_asked(servers, options.command_config))
-    else:
-        document = _read(options.admin)
-    print(json.dumps(document, indent=2) if options.format == "json" else "\n".join(table(document)))
-    return 0
+        return asyncio.run(_asked(servers, options.command_config))
+    return _read(options.admin)
 
 
 def table(document: Document) -> Iterator[str]:
     """Write the status for a human."""
     if document.get("mode") == "pass":
-        yield 'reassignments pass as they are: [reassignment] mode = "pass"'
+        yield 'reassignments pass unchanged: [reassignment] mode = "pass"'
         return
     if document.get("problem"):
         yield f"problem: {document['problem']}"
     moves = document["moves"]
-    yield f"{moves} partition{'' if moves == 1 else 's'} under way, {document['steps']} with a step"
+    yield _moves(document)
     if "leads" in document:
-        yield f"carried out by {document['holder'] or 'nobody'}" + (
+        yield f"carried out by {document['holder'] or 'no process'}" + (
             ", this process" if document["leads"] else ""
         )
     if not moves:
@@ -79,6 +129,17 @@ def table(document: Document) -> Iterator[str]:
     yield from _rows(document["partitions"][:_PARTITIONS_SHOWN])
     if moves > _PARTITIONS_SHOWN:
         yield f"and {moves - _PARTITIONS_SHOWN} more; --format json has {len(document['partitions'])}"
+
+
+def _moves(document: Document) -> str:
+    """Count moves: those under way, and what became of the others of the same reassignment."""
+    moves, total = document["moves"], document.get("moves_total", 0)
+    text = f"{moves} partition{'' if moves == 1 else 's'} under way, {document['steps']} with a step"
+    if total > moves:
+        text += f"; of {total} in all {document['moves_done']} are done"
+        if document["moves_not_done"]:
+            text += f" and {document['moves_not_done']} were cancelled or are gone"
+    return text
 
 
 def bar(done: float, total: float) -> str:
@@ -117,13 +178,12 @@ def listed(found: Any, batch: Mapping[tuple[str, int], Any]) -> Document:
 
 
 def _speed(document: Document) -> str:
-    done, total = document["bytes_done"], document["bytes_total"]
-    text = f"{done / _MB:.1f} of {total / _MB:.1f} MB"
+    text = f"{amounts.size(document['bytes_done'])} of {amounts.size(document['bytes_total'])}"
     rate, left = document["bytes_per_second"], document["finish_seconds"]
     if rate is not None:
-        text += f", {rate / _MB:.2f} MB/s"
+        text += f", {amounts.rate(rate)}"
     if left is not None:
-        text += f", done in {int(left // _MINUTE)} min {int(left % _MINUTE)} s"
+        text += f", done in {amounts.duration(left)}"
     return text
 
 
@@ -151,10 +211,10 @@ def _brokers(brokers: Sequence[int]) -> str:
 
 
 def _read(url: str) -> Document:
-    """Read the admin port's page."""
-    page = f"{url.rstrip('/')}/reassignments"
+    """Read the admin port's page; of HOST:PORT, by HTTP."""
+    page = f"{url if '://' in url else f'http://{url}'}".rstrip("/") + "/reassignments"
     if not page.startswith(("http://", "https://")):
-        raise ServerError(f"--admin {url}: must begin with http:// or https://")
+        raise UsageError(f"--admin {url}: must be HOST:PORT, or a URL with http:// or https://")
     try:
         with urllib.request.urlopen(page, timeout=_SECONDS_MAX) as answer:
             document: Document = json.loads(answer.read(_PAGE_BYTES_MAX))
@@ -186,7 +246,10 @@ async def _asked(servers: Sequence[Address], command_config: Path | None) -> Doc
                     streams[1].close()
             found, batch = reassignments.read_batch(frame)
         except asyncio.IncompleteReadError:
-            problems.append(f'{server}: closes on version 1 of the list: no Sluice with mode = "batch"')
+            problems.append(
+                f"{server}: closed the connection on version 1 of ListPartitionReassignments: "
+                'not a Sluice with mode = "batch"'
+            )
         except ASKING_FAILS as error:
             problems.append(f"{server}: {reason(error)}")
         else:

@@ -13,9 +13,9 @@ from proxy.config.environment import variables
 from proxy.errors import UsageError
 
 DESCRIPTION: Final = (
-    "Run the proxy, from --config, or from --bootstrap-server and --listen. Arguments beat the environment "
-    "(SLUICE_ADMIN__BIND=…), which beats the file. SIGHUP reads it again, SIGUSR1 turns enforcement off "
-    "and on, SIGTERM drains and stops."
+    "Run the proxy, from --config, or from --bootstrap-server and --listen. Arguments take precedence over "
+    "the environment (SLUICE_ADMIN__BIND=…), and the environment over the file. SIGHUP reloads the file, SIGUSR1 "
+    "switches enforcement off and on, SIGTERM drains the connections and stops."
 )
 
 LOG: Final = logging.getLogger(__name__)
@@ -41,8 +41,6 @@ def judge(options: argparse.Namespace, environ: Mapping[str, str]) -> None:
         UsageError: what is missing.
     """
     if options.advertised_host is not None and options.listen is None:
-        raise UsageError(
-            "--advertised-host says more of --listen; with --config it is the key advertised_host"
-        )
+        raise UsageError("--advertised-host needs --listen; with --config, set the key advertised_host")
     if options.config is None and options.listen is None and not variables(environ):
         raise UsageError("serve needs --config, or --bootstrap-server and --listen")

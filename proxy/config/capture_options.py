@@ -33,7 +33,7 @@ class CaptureOptions:
     sample: float = field(default=1.0, metadata=key(readers.share, "number", unit="share of connections"))
 
     partition_sample: float = field(
-        default=0.05, metadata=key(readers.share, "number", unit="share of large requests and answers")
+        default=0.05, metadata=key(readers.share, "number", unit="share of large requests and responses")
     )
 
     def check(self) -> None:
@@ -43,7 +43,7 @@ class CaptureOptions:
             ConfigError: they do not.
         """
         if self.max_bytes < self.rotate_bytes:
-            problem = f"must not be less than rotate_bytes, {self.rotate_bytes}: one file would be more"
+            problem = f"must be at least rotate_bytes, {self.rotate_bytes}: one file can be that large"
             raise ConfigError("capture.max_bytes", problem, self.max_bytes)
 
     def warnings(self) -> Iterator[str]:

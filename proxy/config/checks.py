@@ -48,7 +48,7 @@ def check(config: Config) -> list[str]:
         _check_brokers(f"listeners[{index}]", listener)
         _check_sources(f"listeners[{index}]", listener)
         if listener.replicates and not listener.sidecar:
-            problem = "must say where the brokers really listen: they advertise Sluice to each other"
+            problem = "must be the addresses that the brokers listen on: they advertise Sluice to each other"
             raise ConfigError(f"listeners[{index}].upstreams", problem)
     config.leases.check(replicates=config.replicates)
     _check_burst(config)
@@ -75,7 +75,7 @@ def _check_names(config: Config) -> None:
     for index, listener in enumerate(config.listeners):
         if listener.name in seen:
             raise ConfigError(
-                f"listeners[{index}].name", "every listener needs a name of its own", listener.name
+                f"listeners[{index}].name", "each listener must have its own name", listener.name
             )
         seen.add(listener.name)
 
@@ -88,12 +88,12 @@ def _check_brokers(path: str, listener: ListenerOptions) -> None:
         last = first + listener.broker_id_max
         if last > PORT_MAX:
             problem = (
-                f"with broker_id_max = {listener.broker_id_max} the last port is {last}, over {PORT_MAX}"
+                f"with broker_id_max = {listener.broker_id_max} the last port is {last}, above {PORT_MAX}"
             )
             raise ConfigError(f"{path}.{key}", problem, first)
     for broker_id in listener.upstreams:
         if broker_id > listener.broker_id_max:
-            problem = f"is over broker_id_max = {listener.broker_id_max}, and would have no port"
+            problem = f"is above broker_id_max = {listener.broker_id_max}, and has no port"
             raise ConfigError(f"{path}.upstreams.{broker_id}", problem, broker_id)
 
 
@@ -107,9 +107,11 @@ def _check_burst(config: Config) -> None:
 def _check_sources(path: str, listener: ListenerOptions) -> None:
     """Whoever may write the header may call himself what he likes, so it must be said who."""
     if listener.proxy_protocol and not listener.proxy_protocol_sources:
-        raise ConfigError(f"{path}.proxy_protocol_sources", "must say from where the header is believed")
+        raise ConfigError(
+            f"{path}.proxy_protocol_sources", "must be the networks whose PROXY headers are trusted"
+        )
     if listener.proxy_protocol_sources and not listener.proxy_protocol:
-        raise ConfigError(f"{path}.proxy_protocol_sources", "says nothing without proxy_protocol = true")
+        raise ConfigError(f"{path}.proxy_protocol_sources", "has no effect without proxy_protocol = true")
 
 
 def _bound(config: Config) -> Iterator[PortRange]:
@@ -158,7 +160,7 @@ def _check_loops(config: Config, bound: list[PortRange]) -> None:
     for path, address in targets:
         for ports in bound:
             if ports.first <= address.port <= ports.last and _reaches(address.host, ports.host):
-                raise ConfigError(path, f"leads back to Sluice itself: {ports.path}", str(address))
+                raise ConfigError(path, f"is the address of Sluice itself: {ports.path}", str(address))
 
 
 def _reaches(host: str, bind: str) -> bool:
@@ -167,6 +169,6 @@ def _reaches(host: str, bind: str) -> bool:
 
 def _ephemeral(ports: PortRange) -> str:
     return (
-        f"{ports.path}: port {ports} lies in the ephemeral range, which begins at {EPHEMERAL_FIRST}: "
-        "an outgoing connection may hold it when Sluice starts"
+        f"{ports.path}: port {ports} is in the ephemeral range, which begins at {EPHEMERAL_FIRST}: "
+        "an outgoing connection may use it when Sluice starts"
     )

@@ -34,7 +34,7 @@ def _names(path: str, value: object) -> tuple[str, ...]:
         raise ConfigError(path, f"must be 2 to {PEERS_MAX} names", value)
     names = tuple(_name(f"{path}[{index}]", part) for index, part in enumerate(parts))
     if len(set(names)) < len(names):
-        raise ConfigError(path, "every peer needs a name of its own", value)
+        raise ConfigError(path, "each peer must have its own name", value)
     return names
 
 
@@ -85,9 +85,9 @@ class LeaseOptions:
                     raise ConfigError("leases.peers", f"is needed with leases.{name}")
             return
         if replicates and not self.name:
-            raise ConfigError("leases.name", "must say which of leases.peers this process is")
+            raise ConfigError("leases.name", "must be this process's name in leases.peers")
         if replicates and self.holder is None:
-            raise ConfigError("leases.holder", "must say where the lease holder listens: its leases.bind")
+            raise ConfigError("leases.holder", "must be the lease holder's address, its leases.bind")
         if self.name and self.name not in self.peers:
             raise ConfigError("leases.name", "is not one of leases.peers", self.name)
 

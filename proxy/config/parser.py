@@ -77,7 +77,8 @@ def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
         config = _parse(changed, source, base)
         if config.cluster.password and "cluster.password" not in origins:
             warning = (
-                "cluster.password: stands in the clear; a password_file or SLUICE_CLUSTER__PASSWORD does not"
+                "cluster.password: is plain text in the configuration; "
+                "password_file or SLUICE_CLUSTER__PASSWORD avoids that"
             )
             config = replace(config, warnings=(*config.warnings, warning))
         return config
@@ -154,7 +155,7 @@ def _listeners(value: object, base: Path) -> tuple[ListenerOptions, ...]:
     if not value:
         raise ConfigError("listeners", "there must be at least one: [[listeners]]")
     if len(value) > LISTENERS_MAX:
-        raise ConfigError("listeners", f"there may be {LISTENERS_MAX} at most", len(value))
+        raise ConfigError("listeners", f"there may be at most {LISTENERS_MAX}", len(value))
     return tuple(_listener(f"listeners[{index}]", item, base) for index, item in enumerate(value))
 
 
@@ -198,7 +199,7 @@ def _journaled(settings: ReassignmentSettings, base: Path, state: Path | None) -
     journal = _under(base, settings.journal)
     if settings.batches and journal is None:
         if state is None:
-            problem = 'mode = "batch" needs a place on disk: name one here, or a [state] directory'
+            problem = 'mode = "batch" needs a directory on disk: set this key, or [state] directory'
             raise ConfigError("reassignment.journal", problem)
         journal = base / state / JOURNAL_DIRECTORY
     return replace(settings, journal=journal)

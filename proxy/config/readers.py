@@ -37,14 +37,14 @@ class Address(NamedTuple):
 def text(path: str, value: object) -> str:
     """Read a text that is not empty."""
     if not isinstance(value, str) or not value.strip():
-        raise ConfigError(path, "must be a text that is not empty", value)
+        raise ConfigError(path, "must be a string that is not empty", value)
     return value
 
 
 def secret(path: str, value: object) -> str:
     """Read a text that no message ever shows."""
     if not isinstance(value, str) or not value:
-        raise ConfigError(path, "must be a text that is not empty")
+        raise ConfigError(path, "must be a string that is not empty")
     return value
 
 
@@ -80,7 +80,7 @@ def count(low: int, high: int) -> Callable[[str, object], int]:
         except ValueError as error:
             raise ConfigError(path, str(error), value) from None
         if not low <= found <= high:
-            raise ConfigError(path, f"must lie between {low} and {high}", value)
+            raise ConfigError(path, f"must be between {low} and {high}", value)
         return found
 
     return read
@@ -95,7 +95,7 @@ def seconds(low: float, high: float) -> Callable[[str, object], float]:
         except ValueError as error:
             raise ConfigError(path, str(error), value) from None
         if not Decimal(str(low)) <= found <= Decimal(str(high)):
-            raise ConfigError(path, f"must lie between {low:g} and {high:g} seconds", value)
+            raise ConfigError(path, f"must be between {low:g} and {high:g} seconds", value)
         return float(found)
 
     return read
@@ -119,7 +119,7 @@ def share(path: str, value: object) -> float:
     except ValueError as error:
         raise ConfigError(path, str(error), value) from None
     if not 0 < found <= 1:
-        raise ConfigError(path, "must be greater than 0, and 1 at most", value)
+        raise ConfigError(path, "must be greater than 0 and at most 1", value)
     return float(found)
 
 
@@ -159,7 +159,7 @@ def address(path: str, value: object) -> Address:
         raise ConfigError(path, "an IPv6 address is written in brackets: [::1]:9092", value)
     number = int(digits) if len(digits) <= 5 else 0
     if not 1 <= number <= PORT_MAX:
-        raise ConfigError(path, f"the port must lie between 1 and {PORT_MAX}", value)
+        raise ConfigError(path, f"the port must be between 1 and {PORT_MAX}", value)
     try:
         return Address(host(path, name), number)
     except ConfigError as error:
@@ -198,7 +198,7 @@ def _network(path: str, value: object) -> Network:
         try:
             return ipaddress.ip_network(value.strip())
         except ValueError as error:
-            raise ConfigError(path, f"is no network: {error}", value) from None
+            raise ConfigError(path, f"is not a network: {error}", value) from None
     raise ConfigError(path, "must be a network, as 10.0.0.0/8", value)
 
 
@@ -218,7 +218,7 @@ def file_path(path: str, value: object) -> Path:
     """Read a path; whoever knows where the configuration file lies makes it absolute."""
     found = text(path, value)
     if "\0" in found:
-        raise ConfigError(path, "no path has a NUL in it", value)
+        raise ConfigError(path, "must not contain a NUL character", value)
     return Path(found)
 
 
@@ -243,7 +243,7 @@ def client_rates(path: str, value: object) -> Mapping[str, int]:
     The last colon divides, so a client id may hold colons. It cannot hold a comma here: the quotas file can.
     """
     if not isinstance(value, str):
-        raise ConfigError(path, 'must be a text of client ids and rates: "clientA:4M,clientB:10M"', value)
+        raise ConfigError(path, 'must be a string of client ids and rates: "clientA:4M,clientB:10M"', value)
     found: dict[str, int] = {}
     for part in value.split(",") if value.strip() else ():
         client_id, colon, digits = part.strip().rpartition(":")
@@ -252,6 +252,6 @@ def client_rates(path: str, value: object) -> Mapping[str, int]:
                 path, f"{part.strip()!r} is not client id, colon and rate, as clientA:4M", value
             )
         if client_id in found:
-            raise ConfigError(path, f"client id {client_id!r} stands there twice", value)
+            raise ConfigError(path, f"client id {client_id!r} is given twice", value)
         found[client_id] = rate(f"{path}[{client_id}]", digits)
     return MappingProxyType(found)

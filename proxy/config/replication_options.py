@@ -24,10 +24,10 @@ def _lists(path: str, value: object) -> Mapping[str, str]:
             path, 'must be a table of topics: { "topic-a" = "0:1,1:2", "topic-b" = "*" }', value
         )
     if len(value) > TOPICS_MAX:
-        raise ConfigError(path, f"there may be {TOPICS_MAX} topics at most", len(value))
+        raise ConfigError(path, f"there may be at most {TOPICS_MAX} topics", len(value))
     for topic, text in value.items():
         if not isinstance(text, str):
-            raise ConfigError(f"{path}.{topic}", 'must be a text: "0:1,1:2" or "*"', text)
+            raise ConfigError(f"{path}.{topic}", 'must be a string: "0:1,1:2" or "*"', text)
     return MappingProxyType(dict(value))
 
 
@@ -92,7 +92,7 @@ class ReplicationSettings:
         for name in ("leader_throttled_replicas", "follower_throttled_replicas"):
             for topic, text in getattr(self, name).items():
                 for problem in parse_replicas(text)[1]:
-                    yield f"replication.{name}.{topic}: {problem}; the rest of the list holds"
+                    yield f"replication.{name}.{topic}: {problem}; the rest of the list is used"
             if getattr(self, name) and self.throttled != "file":
                 yield f'replication.{name}: has no effect with throttled = "{self.throttled}"'
         for name in ("leader_rate", "follower_rate"):

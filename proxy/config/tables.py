@@ -53,5 +53,5 @@ def refuse_unknown(
         if name in refused:
             raise ConfigError(where, f"{refused[name]}: leave it out", shown)
         close = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; known here: {', '.join(known)}"
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(known)}"
         raise ConfigError(where, f"unknown key{hint}", shown)

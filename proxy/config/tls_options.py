@@ -134,7 +134,7 @@ def read_cluster_tls(path: str, value: object) -> ClusterTls:
 
 def _one_password(path: str, found: ListenerTls | ClusterTls) -> None:
     if found.key_password and found.key_password_file:
-        raise ConfigError(f"{path}.key_password_file", "and key_password are both given; one is enough")
+        raise ConfigError(f"{path}.key_password_file", "and key_password are both given: give only one")
 
 
 def _table(path: str, value: object) -> Mapping[str, object]:

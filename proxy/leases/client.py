@@ -69,7 +69,7 @@ class LeaseClient:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._secret = b""
         self._connected_to: Address | None = None
-        self.problem = "the holder was not asked yet"
+        self.problem = "the holder has not been asked yet"
         self._leased: bool | None = None  # as was logged last
 
     async def run(self) -> None:
@@ -113,7 +113,7 @@ class LeaseClient:
                 writer.write(write_frame(write_request(request, self._peer.terms), self._secret))
                 answer = read_answer(await read_frame(reader, self._secret))
             if not self._peer.take(answer, self._now_ms()):
-                raise MessageError("an answer to something else")
+                raise MessageError("a response to another request")
             result = "granted" if self._peer.holding else "learning"
         except RefusalError as error:
             problem, result = str(error), "refused"
@@ -134,14 +134,14 @@ class LeaseClient:
             event(
                 logger,
                 logging.WARNING,
-                "no leases from the holder: within one lease an equal share of every follower's quota",
+                "no leases received from the holder: within one lease each follower's quota is shared equally",
                 holder=str(self.holder),
                 detail=problem,
                 lease_left_ms=self._peer.left_ms(self._now_ms()),
             )
         elif not self.problem and not self._leased:
             self._leased = True
-            event(logger, logging.INFO, "leases from the holder", holder=str(self.holder))
+            event(logger, logging.INFO, "leases received from the holder", holder=str(self.holder))
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         streams = self._streams

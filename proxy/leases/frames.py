@@ -38,11 +38,11 @@ async def read_frame(reader: asyncio.StreamReader, secret: bytes) -> bytes:
     """
     length = int.from_bytes(await reader.readexactly(4))
     if not _SIGNATURE_BYTES < length <= FRAME_BYTES_MAX:
-        raise MessageError(f"a message of {length} bytes, where {FRAME_BYTES_MAX} is the most")
+        raise MessageError(f"a message of {length} bytes, above the maximum of {FRAME_BYTES_MAX}")
     frame = await reader.readexactly(length)
     message = frame[_SIGNATURE_BYTES:]
     if not hmac.compare_digest(frame[:_SIGNATURE_BYTES], hmac.digest(secret, message, hashlib.sha256)):
-        raise MessageError("the signature is wrong: is leases.secret_file the same everywhere?")
+        raise MessageError("wrong signature: leases.secret_file must be the same in all processes")
     return message
 
 

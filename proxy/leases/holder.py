@@ -139,7 +139,7 @@ class LeaseHolder:
     def _answer(self, message: bytes) -> bytes:
         request, terms = read_request(message)
         if request.name in self._terms.peers and terms != digest(self._terms):
-            problem = "leases.peers and leases.seconds must be the same everywhere"
+            problem = "leases.peers and leases.seconds must be the same in all processes"
             raise LeaseRefusedError("terms", f"{problem}: those of {request.name!r} differ from the holder's")
         answer = self._book.answer(request, self._quota_of, self._now_ms())
         self._stats.lease_requests["learning" if answer.learning else "granted"] += 1
@@ -151,7 +151,7 @@ class LeaseHolder:
         event(
             logger,
             logging.WARNING,
-            "a request for leases was refused",
+            "lease request refused",
             peer=peer,
             cause=cause,
             problem=problem,

@@ -77,7 +77,7 @@ def read_request(message: bytes) -> tuple[LeaseRequest, int]:
     """
     at = _head(message, _REQUEST)
     if at >= len(message) or message[at] > NAME_BYTES_MAX:
-        raise MessageError(f"byte {at}: no name, or one of more than {NAME_BYTES_MAX} bytes")
+        raise MessageError(f"byte {at}: no name, or a name longer than {NAME_BYTES_MAX} bytes")
     name = message[at + 1 : at + 1 + message[at]]
     at += 1 + message[at]
     run, number, taken, terms, count = _unpack(_ASKS, message, at)
@@ -127,37 +127,33 @@ def write_refusal(problem: str) -> bytes:
 
 def _kind(message: bytes) -> int:
     if len(message) < _HEAD.size:
-        raise MessageError(f"byte 0: {len(message)} bytes are no message")
+        raise MessageError(f"byte 0: {len(message)} bytes are not a message")
     magic, version, kind = _HEAD.unpack_from(message)
     if magic != _MAGIC:
         raise MessageError("byte 0: this is not Sluice's lease protocol")
     if version != _VERSION:
-        raise MessageError(f"byte 4: version {version}, and only {_VERSION} is known here")
+        raise MessageError(f"byte 4: version {version}; only {_VERSION} is supported")
     return int(kind)
 
 
 def _head(message: bytes, wanted: int) -> int:
     kind = _kind(message)
     if kind != wanted:
-        raise MessageError(f"byte 5: a message of kind {kind}, and not {wanted}")
+        raise MessageError(f"byte 5: a message of kind {kind}, expected {wanted}")
     return _HEAD.size
 
 
 def _unpack(what: struct.Struct, message: bytes, at: int) -> tuple[int, ...]:
     if len(message) < at + what.size:
-        raise MessageError(
-            f"byte {at}: {what.size} bytes are expected, and {max(0, len(message) - at)} are there"
-        )
+        raise MessageError(f"byte {at}: {what.size} bytes expected, {max(0, len(message) - at)} left")
     return what.unpack_from(message, at)
 
 
 def _entries(message: bytes, at: int, count: int, entry: struct.Struct) -> int:
     if count > FOLLOWERS_MAX:
-        raise MessageError(f"byte {at - 2}: {count} followers, and {FOLLOWERS_MAX} is the most")
+        raise MessageError(f"byte {at - 2}: {count} followers, at most {FOLLOWERS_MAX} allowed")
     if len(message) != at + count * entry.size:
-        raise MessageError(
-            f"byte {at}: {count} followers are announced, and {len(message) - at} bytes are there"
-        )
+        raise MessageError(f"byte {at}: {count} followers announced, {len(message) - at} bytes left")
     return at
 
 

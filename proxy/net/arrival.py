@@ -92,7 +92,8 @@ class Arrival:
     def give_way(self) -> None:
         """Give up for one from another address: too many are on their way in, and this address has most of them."""
         self._fail(
-            "address_share", "limits.handshakes_max or connections_max is reached, and its address has most"
+            "address_share",
+            "limits.handshakes_max or connections_max is reached, and its address has the most connections",
         )
 
     # The PROXY header.

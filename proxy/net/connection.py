@@ -167,7 +167,7 @@ class Connection:
     def _end_refused(self) -> None:
         """End softly, once what is owed is answered."""
         if self.channel.all_answered() and not self.responses.blocked:
-            self.close("produce_refused", "its turn did not come within the longest hold", softly=True)
+            self.close("produce_refused", "the request's slot is later than the longest hold", softly=True)
 
     def _step_aside(self, pump: Pump, job: Job | None) -> None:
         """Let the loop go on with others until the job is done; None where it is under way already."""
@@ -187,7 +187,7 @@ class Connection:
             return
         self._withdraw.pop(pump, None)
         if not done:
-            self.close("parser_overload", "too many large frames of this address wait to be read")
+            self.close("parser_overload", "too many large frames of this address are waiting to be parsed")
         elif pump is self.responses or not self._wait.kind:
             pump.resume(now_ms())
         elif self._wait.kind == FULL:
@@ -239,7 +239,7 @@ class Connection:
         elif isinstance(error, WireError):
             self.close("malformed", str(error))
         elif not isinstance(error, OSError):
-            logger.error("a bug of ours ends a connection", exc_info=error)
+            logger.error("internal error: connection closed", exc_info=error)
             self.close("internal", type(error).__name__)
         elif (pump is self.requests) is not writing:
             self.close(cause_of("client", error), str(error))
@@ -301,7 +301,7 @@ class Connection:
         else:
             slow_ms = progress.slow_ms(now, self.requests.bytes_total + unread_bytes(self._client), limits)
             if slow_ms:
-                self.close("slow_client", f"a request hardly moved for {slow_ms // 1000} s")
+                self.close("slow_client", f"a request made almost no progress for {slow_ms // 1000} s")
                 return
         self._count_channel()
 

@@ -62,7 +62,7 @@ class Connections(Holdings[Connection]):
             try:
                 connection.failed(connection.requests, error)
             except Exception:
-                logger.exception("a connection that has failed can not be ended")
+                logger.exception("cannot close a failed connection")
                 self.discard(connection)
 
 

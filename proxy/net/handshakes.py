@@ -131,12 +131,12 @@ class Handshake:
 
     def fail(self, error: Exception) -> None:
         """A step has raised what it should not: end this one."""
-        logger.error("a bug of ours ends a handshake", exc_info=error)
+        logger.error("internal error: TLS handshake aborted", exc_info=error)
         self._sock = None
         try:
             self._failed(error)
         except Exception:
-            logger.exception("a handshake that failed can not be ended")
+            logger.exception("cannot end a failed TLS handshake")
 
     def _ready(self) -> None:
         self._stop_waiting()
@@ -152,17 +152,17 @@ def handshake_problem(error: OSError) -> str:
     """Say in words why a handshake failed.
 
     >>> handshake_problem(ConnectionResetError(104, "Connection reset by peer"))
-    'the other side closed in the middle of it'
+    'the peer closed the connection during the handshake'
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"certificate refused: {error.verify_message}"
     if isinstance(error, ConnectionError | ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return "the other side closed in the middle of it"
+        return "the peer closed the connection during the handshake"
     reason = str(getattr(error, "reason", None) or error)
     if reason == "PEER_DID_NOT_RETURN_A_CERTIFICATE":
-        return "no certificate was shown, and one is required"
+        return "a client certificate is required, and none was sent"
     if "ALERT" in reason:
-        return f"the other side refused: {reason.rpartition('ALERT_')[2].replace('_', ' ').lower()}"
+        return f"the peer refused: {reason.rpartition('ALERT_')[2].replace('_', ' ').lower()}"
     if reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST"):
-        return "the other side speaks no TLS"
+        return "the peer does not speak TLS"
     return reason.replace("_", " ").lower()

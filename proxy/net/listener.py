@@ -106,7 +106,7 @@ class Listener:
         except OSError as error:
             sock.close()
             raise StartError(
-                f"listener {self._options.name!r}: {host}:{port} can not be bound: {error.strerror}"
+                f"listener {self._options.name!r}: {host}:{port} cannot be bound: {error.strerror}"
             ) from error
         sock.setblocking(False)
         return sock
@@ -130,7 +130,7 @@ class Listener:
                 self._welcome(client, address, broker)
             except Exception as error:
                 # The edge of an accept: those that wait behind it are taken all the same.
-                logger.error("a connection can not be let in", exc_info=error)
+                logger.error("cannot admit a connection", exc_info=error)
                 self._shared.stats.refused["internal"] += 1
                 client.close()
 

@@ -54,27 +54,27 @@ def parse(data: bytes) -> ProxyHeader | None:
         return _parse_v2(data)
     if data[:6] == _V1[: len(data)]:
         return _parse_v1(data)
-    raise ProxyHeaderError(f"no PROXY header begins with {data[:12]!r}")
+    raise ProxyHeaderError(f"{data[:12]!r} does not begin a PROXY header")
 
 
 def _parse_v1(data: bytes) -> ProxyHeader | None:
     end = data.find(b"\r\n", 0, V1_BYTES_MAX)
     if end < 0:
         if len(data) >= V1_BYTES_MAX:
-            raise ProxyHeaderError(f"no end within {V1_BYTES_MAX} bytes")
+            raise ProxyHeaderError(f"no line end within {V1_BYTES_MAX} bytes")
         return None
     length = end + 2
     words = data[:end].split(b" ")
     if words[1:2] == [b"UNKNOWN"]:
         return ProxyHeader(length, None)
     if len(words) != 6 or words[1] not in (b"TCP4", b"TCP6"):
-        raise ProxyHeaderError(f"{data[:end]!r} is no header of version 1")
+        raise ProxyHeaderError(f"{data[:end]!r} is not a header of version 1")
     try:
         host = _host(words[2], words[1])
         _host(words[3], words[1])
         return ProxyHeader(length, (host, _port(words[4], words[5])))
     except ValueError as error:
-        raise ProxyHeaderError(f"{data[:end]!r} is no header of version 1: {error}") from None
+        raise ProxyHeaderError(f"{data[:end]!r} is not a header of version 1: {error}") from None
 
 
 def _host(word: bytes, family: bytes) -> str:
@@ -85,7 +85,7 @@ def _host(word: bytes, family: bytes) -> str:
 def _port(source: bytes, destination: bytes) -> int:
     for word in (source, destination):
         if not word.isdigit() or len(word) > 5 or int(word) > _PORT_MAX:
-            raise ValueError(f"{word!r} is no port")
+            raise ValueError(f"{word!r} is not a port")
     return int(source)
 
 
@@ -95,9 +95,9 @@ def _parse_v2(data: bytes) -> ProxyHeader | None:
     _, command, family, rest = _V2_HEAD.unpack_from(data)
     length = _V2_HEAD.size + rest
     if length > V2_BYTES_MAX:
-        raise ProxyHeaderError(f"a header of {length} bytes, {V2_BYTES_MAX} at most are read")
+        raise ProxyHeaderError(f"a header of {length} bytes, at most {V2_BYTES_MAX} are supported")
     if command not in (_LOCAL, _PROXIED):
-        raise ProxyHeaderError(f"version and command {command:#04x}")
+        raise ProxyHeaderError(f"unsupported version and command {command:#04x}")
     if len(data) < length:
         return None
     if command == _LOCAL or family in _NOTHING_TOLD:

@@ -170,7 +170,7 @@ def _load_problem(error: ssl.SSLError, encrypted: bool) -> str:
         return "the key does not belong to this certificate"
     if encrypted:
         return "the key's password is wrong"
-    return f"is no certificate with its key, in PEM: {error.reason or error}"
+    return f"is not a certificate with its key in PEM: {error.reason or error}"
 
 
 def _load_trust(context: ssl.SSLContext, path: str, file: Path) -> None:

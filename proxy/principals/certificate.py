@@ -65,7 +65,7 @@ def expires_at(certificate: bytes) -> float:
     try:
         return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
     except ValueError:
-        raise CertificateError(f"byte {start}: {text!r} is no time") from None
+        raise CertificateError(f"byte {start}: {text!r} is not a time") from None
 
 
 def _fields(data: bytes) -> list[Item]:
@@ -73,7 +73,7 @@ def _fields(data: bytes) -> list[Item]:
     outer = _item(data, 0, len(data))
     inner = next(_items(data, outer, _SEQUENCE), None)
     if inner is None:
-        raise CertificateError("byte 0: no certificate")
+        raise CertificateError("byte 0: not a certificate")
     found = [item for item in _items(data, inner, _SEQUENCE) if item[0] != _VERSION]
     if len(found) < 5:
         raise CertificateError(f"byte {inner[1]}: a certificate without a subject")
@@ -88,7 +88,7 @@ def _relative(data: bytes, name: Item) -> str:
 def _attribute(data: bytes, attribute: Item) -> str:
     parts = list(_items(data, attribute, _SEQUENCE))
     if len(parts) != 2 or parts[0][0] != _OID:
-        raise CertificateError(f"byte {attribute[1]}: no type and value")
+        raise CertificateError(f"byte {attribute[1]}: not a type and a value")
     (_, oid_start, oid_end), (tag, start, end) = parts
     number = _oid(data[oid_start:oid_end])
     keyword = _KEYWORDS.get(number)
@@ -120,7 +120,7 @@ def _oid(content: bytes) -> str:
     """
     if len(content) > _OID_BYTES_MAX:
         raise CertificateError(
-            f"an object identifier of {len(content)} bytes, at most {_OID_BYTES_MAX} are read"
+            f"an object identifier of {len(content)} bytes, at most {_OID_BYTES_MAX} are supported"
         )
     numbers: list[int] = []
     value = 0
@@ -139,7 +139,7 @@ def _items(data: bytes, parent: Item, tag: int) -> Iterator[Item]:
     """Give what a sequence or a set holds."""
     found, pos, end = parent
     if found != tag:
-        raise CertificateError(f"byte {pos}: tag {found:#04x} where {tag:#04x} belongs")
+        raise CertificateError(f"byte {pos}: tag {found:#04x}, expected {tag:#04x}")
     while pos < end:
         item = _item(data, pos, end)
         yield item
@@ -159,5 +159,5 @@ def _item(data: bytes, pos: int, limit: int) -> Item:
         length = int.from_bytes(data[start : start + count], "big")
         start += count
     if start + length > limit:
-        raise CertificateError(f"byte {pos}: {length} bytes where {limit - start} are")
+        raise CertificateError(f"byte {pos}: {length} bytes announced, {limit - start} left")
     return tag, start, start + length

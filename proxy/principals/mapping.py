@@ -52,7 +52,9 @@ class MappingRules:
         while pos < len(text):
             found = _RULE.match(text, pos)
             if found is None:
-                raise RuleError(f"no rule: {text[pos:].strip()!r}; RULE:pattern/replacement/[LU] or DEFAULT")
+                raise RuleError(
+                    f"not a rule: {text[pos:].strip()!r}; RULE:pattern/replacement/[LU] or DEFAULT"
+                )
             self._rules.append(_unchanged if found[1] else _rule(found[2], found[3], found[4]))
             pos = found.end()
         if not 0 < len(self._rules) <= RULES_MAX:

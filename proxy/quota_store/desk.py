@@ -90,7 +90,9 @@ class QuotaDesk:
         """
         request = _Request(question, answered)
         for dropped in self._waiting.add(question.address, len(question.frame), request):
-            error = PeerError("quota_requests_max", f"{len(self._waiting)} quota requests wait already")
+            error = PeerError(
+                "quota_requests_max", f"{len(self._waiting)} quota requests are already waiting"
+            )
             self._loop.call_soon(dropped.answered, error)
         self._begin()
         return partial(self._waiting.discard, request)
@@ -142,7 +144,7 @@ class QuotaDesk:
         error = work.exception()
         if error is not None:
             if not isinstance(error, WireError):
-                logger.error("a bug of ours fails a quota request", exc_info=error)
+                logger.error("internal error: quota request failed", exc_info=error)
             self._stats.quota_requests["malformed" if isinstance(error, WireError) else "failed"] += 1
             answered(error if isinstance(error, Exception) else RuntimeError(str(error)))
             return

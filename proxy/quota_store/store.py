@@ -40,7 +40,7 @@ _REST_SECONDS_MAX: Final = 2.0
 logger = logging.getLogger(__name__)
 
 
-_GIVEN: Final = "The entity was given on the command line (--quota), which beats the file."
+_GIVEN: Final = "The entity was given on the command line (--quota), which takes precedence over the file."
 
 
 class StoreError(Exception):
@@ -148,7 +148,7 @@ class QuotaStore:
     def _write(self, path: Path, outcome: Outcome) -> None:
         document = self._document
         if document is None:
-            raise StoreError(f"{path} can not be altered: {self._form}; write it as [[quota]] tables")
+            raise StoreError(f"{path} cannot be altered: {self._form}; write it as [[quota]] tables")
         edit = document.edit(self._pace(outcome.changes.items()))
         self.seen = replace(path, document.text(edit, self._pace), FILE_BYTES_MAX)
         document.apply(edit)
@@ -178,11 +178,11 @@ class QuotaStore:
             if now == before:
                 break
             if time.monotonic() > deadline:
-                raise StoreError(f"{path} is being written by somebody else")
+                raise StoreError(f"{path} is being written by another process")
         try:
             self._read_file(path)
         except ConfigError as error:
-            raise StoreError(f"somebody else has changed it, and it can not be read: {error}") from error
+            raise StoreError(f"another process has changed it, and it cannot be read: {error}") from error
 
     def _read_file(self, path: Path) -> None:
         now = signature(path)

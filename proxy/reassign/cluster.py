@@ -147,7 +147,7 @@ class Cluster:
         found = dict(answer.partitions)
         if answer.outcome.error_code:
             return {key: found.get(key, answer.outcome) for key in targets}
-        return {key: found.get(key, Outcome(-1, "the answer does not name it")) for key in targets}
+        return {key: found.get(key, Outcome(-1, "the response does not name it")) for key in targets}
 
     async def elect(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
         """Elect preferred leaders; give error code and message of each.
@@ -253,7 +253,7 @@ class Cluster:
         try:
             return await decoded(read, frame)
         except WireError as error:
-            raise ClusterError(f"an answer that can not be read: {error}") from error
+            raise ClusterError(f"a response that cannot be read: {error}") from error
 
     async def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
         async with self._one:

@@ -251,7 +251,7 @@ def _judged(
         found.in_flight[key] = step
     elif entry.step is not None and entry.step.is_under_way(now):
         found.in_flight[key] = entry.step
-    found.waiting[key] = Waiting("a broker has not judged the request yet")
+    found.waiting[key] = Waiting("the broker has not answered the request yet")
     if asked.by in seen_of and (step is None or _is_carried_out(entry, asked, now)):
         # What waits first: a kill in the middle of the write leaves what the cluster shows, which is seen again.
         found.records.insert(0 if step is None else len(found.records), entry.accepted())
@@ -276,7 +276,7 @@ def _goes_on(found: Decision, entry: Entry, now: PartitionNow, memory: Memory, n
             )
         return False
     if now_ms < due_ms:
-        found.waiting[key] = Waiting(f"is tried again soon: {problem}")
+        found.waiting[key] = Waiting(f"will be retried: {problem}")
         return False
     if step is not None and state is _State.DONE and _needs_leader(step, now, memory):
         found.in_flight[key] = step

@@ -116,7 +116,7 @@ class ReassignmentDesk:
         if not isinstance(question.plan, Plan) and (
             mine >= ADDRESS_REQUESTS_MAX or all_of_them >= REQUESTS_MAX
         ):
-            problem = f"{all_of_them} requests wait already, {mine} of the address"
+            problem = f"{all_of_them} requests are already waiting, {mine} of the address"
             asyncio.get_running_loop().call_soon(answered, PeerError("reassignment_requests_max", problem))
             return
         self._requests[question.address] += 1
@@ -136,7 +136,7 @@ class ReassignmentDesk:
         except OverloadError as error:
             answered(PeerError("reassignment_requests_max", str(error)))
         except Exception as error:
-            logger.error("a bug of ours fails a reassignment", exc_info=error)
+            logger.error("internal error: reassignment request failed", exc_info=error)
             self._stats.reassignment_requests["failed"] += 1
             answered(error)
         finally:
@@ -193,7 +193,7 @@ class ReassignmentDesk:
                         continue
                     return plan
             await asyncio.sleep(_PAUSE_SECONDS)
-        raise JournalError("other processes write all the time")
+        raise JournalError("other processes keep writing to it")
 
     async def _end(self, question: Question) -> bytes:
         """The broker has judged the first steps."""
@@ -221,7 +221,7 @@ class ReassignmentDesk:
                 continue
             break
         else:
-            raise JournalError("other processes write all the time")
+            raise JournalError("other processes keep writing to it")
         self._count(plan, told)
         self._wake()
         return await beside(_settled_answer, question, plan, told, answer)
@@ -230,8 +230,8 @@ class ReassignmentDesk:
         """It could not be taken or written down: a caller that tries again may find it well."""
         code = _KAFKA_STORAGE_ERROR if isinstance(error, JournalError) else REQUEST_TIMED_OUT
         where = "use its journal" if isinstance(error, JournalError) else "ask the cluster"
-        outcome = Outcome(code, f"Sluice can not {where}: {error}")
-        event(logger, logging.ERROR, "reassignment not taken", principal=question.user, problem=str(error))
+        outcome = Outcome(code, f"Sluice cannot {where}: {error}")
+        event(logger, logging.ERROR, "reassignment not accepted", principal=question.user, problem=str(error))
         self._stats.reassignment_requests["failed"] += 1
         answer = AlterAnswer(0, True, outcome, _all(asked, outcome))
         return await beside(_answer_of, question, asked, answer)
@@ -242,7 +242,7 @@ class ReassignmentDesk:
         event(
             logger,
             logging.INFO,
-            "reassignment asked for",
+            "reassignment requested",
             partitions=len(plan.verdicts),
             refused=refused,
             taken=sum(1 for one in plan.verdicts if one.entry and not told[one.key].error_code),

@@ -12,7 +12,7 @@ import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from quotas.reassignment_step import Move, Step, TopicPartition
 
@@ -21,6 +21,7 @@ __all__ = [
     "Ended",
     "Entry",
     "LineError",
+    "Over",
     "Record",
     "Term",
     "read_line",
@@ -95,6 +96,11 @@ class Entry:
         assert self.target is not None, "an entry is asked for or accepted"
         return self.target
 
+    @property
+    def coming(self) -> tuple[int, ...]:
+        """The brokers that the move adds."""
+        return tuple(broker for broker in self.wanted if broker not in self.original)
+
     def accepted(self) -> "Entry":
         """The broker has taken what was asked for."""
         asked = self.asked
@@ -112,13 +118,37 @@ class Entry:
         return None if self.target is None else replace(self, asked=None)
 
 
+class Over(NamedTuple):
+    """What the moves came to that are over, since there were none: so that a total stays as it was at the beginning.
+
+    Attributes:
+        done: moves that reached their target.
+        not_done: moves that ended otherwise: cancelled, or their topic is gone. A refused one is no move.
+        replicas, size: replicas and bytes that those done have brought to new brokers.
+    """
+
+    done: int = 0
+    not_done: int = 0
+    replicas: int = 0
+    size: int = 0
+
+    def with_end(self, ended: "Ended", entry: "Entry | None") -> "Over":
+        """Count one more."""
+        if ended.how == "refused" or entry is None:
+            return self
+        if ended.how != "done":
+            return self._replace(not_done=self.not_done + 1)
+        return Over(self.done + 1, self.not_done, self.replicas + len(entry.coming), self.size + ended.size)
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A move is over; `how` is done, cancelled, refused, gone or lost."""
+    """A move is over; `how` is done, cancelled, refused, gone or lost; `size` is what it brought, in bytes."""
 
     topic: str
     partition: int
     how: str
+    size: int = 0
 
     @property
     def key(self) -> TopicPartition:
@@ -128,10 +158,15 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """From here on this process executes, and nobody who did before it."""
+    """From here on this process executes, and nobody who did before it.
+
+    Attributes:
+        over: in a journal that was written anew, what the lines that were dropped came to.
+    """
 
     number: int
     executor: str
+    over: Over | None = None
 
 
 Record: TypeAlias = Entry | Ended | Term
@@ -167,7 +202,7 @@ def read_line(line: bytes) -> tuple[int, Record]:
         fields = json.loads(content)
         return int(number), _KINDS[fields.pop("kind")](fields)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise LineError(f"no record: {error!r}") from None
+        raise LineError(f"not a record: {error!r}") from None
 
 
 def _entry(fields: Mapping[str, object]) -> Entry:
@@ -179,8 +214,8 @@ def _entry(fields: Mapping[str, object]) -> Entry:
         topic=_text(values.pop("topic")),
         partition=_number(values.pop("partition")),
         topic_id=_text(values.pop("topic_id")),
-        original=_brokers(values.pop("original")),
-        target=None if target is None else _brokers(target),
+        original=_numbers(values.pop("original")),
+        target=None if target is None else _numbers(target),
         asked=None if asked is None else _asked(asked),
         step=None if step is None else _step(step),
         cancelled=values.pop("cancelled") is True,
@@ -190,10 +225,10 @@ def _entry(fields: Mapping[str, object]) -> Entry:
 
 def _asked(fields: object) -> Asked:
     if not isinstance(fields, dict):
-        raise LineError("asked is no table")
+        raise LineError("asked is not a table")
     step = fields["step"]
     return Asked(
-        _brokers(fields["target"]),
+        _numbers(fields["target"]),
         fields["cancels"] is True,
         None if step is None else _step(step),
         _text(fields["by"]),
@@ -202,44 +237,49 @@ def _asked(fields: object) -> Asked:
 
 def _step(fields: object) -> Step:
     if not isinstance(fields, dict):
-        raise LineError("step is no table")
+        raise LineError("step is not a table")
     elects = fields["elects"]
     return Step(
         topic=_text(fields["topic"]),
         partition=_number(fields["partition"]),
-        replicas=_brokers(fields["replicas"]),
-        adds=_brokers(fields["adds"]),
-        drops=_brokers(fields["drops"]),
+        replicas=_numbers(fields["replicas"]),
+        adds=_numbers(fields["adds"]),
+        drops=_numbers(fields["drops"]),
         elects=None if elects is None else _number(elects),
-        current=_brokers(fields["current"]),
+        current=_numbers(fields["current"]),
         leader=_number(fields["leader"]),
     )
 
 
 def _text(value: object) -> str:
     if not isinstance(value, str):
-        raise LineError(f"{value!r} is no text")
+        raise LineError(f"{value!r} is not a string")
     return value
 
 
 def _number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise LineError(f"{value!r} is no number")
+        raise LineError(f"{value!r} is not a number")
     return value
 
 
-def _brokers(value: object) -> tuple[int, ...]:
+def _numbers(value: object) -> tuple[int, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
-        raise LineError(f"{value!r} are no brokers")
-    return tuple(_number(broker) for broker in value)
+        raise LineError(f"{value!r} is not a list of numbers")
+    return tuple(_number(one) for one in value)
 
 
 def _ended(fields: Mapping[str, object]) -> Ended:
-    return Ended(_text(fields["topic"]), _number(fields["partition"]), _text(fields["how"]))
+    # Journals of earlier releases have no size.
+    size = _number(fields.get("size", 0))
+    return Ended(_text(fields["topic"]), _number(fields["partition"]), _text(fields["how"]), size)
 
 
 def _term(fields: Mapping[str, object]) -> Term:
-    return Term(_number(fields["number"]), _text(fields["executor"]))
+    over = fields.get("over")
+    return Term(
+        _number(fields["number"]), _text(fields["executor"]), None if over is None else Over(*_numbers(over))
+    )
 
 
 _KINDS: Final[Mapping[str, Callable[[Mapping[str, object]], Record]]] = {

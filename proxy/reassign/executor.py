@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -106,9 +107,9 @@ class Executor:
                     pause = await self.round()
                 except Exception as error:
                     self._stats.task_failures["reassignments"] += 1
-                    problem = f"a bug: {error!r}"
+                    problem = f"internal error: {error!r}"
                     if problem != self.problem:
-                        logger.error("a bug of ours stops a round of reassignments", exc_info=error)
+                        logger.error("internal error: a round of reassignments failed", exc_info=error)
                     self.problem, pause = problem, _RETRY_SECONDS_MAX
                     self._failed()
                 rest = min(_REST * (loop.time() - began), _RETRY_SECONDS_MAX)
@@ -186,11 +187,19 @@ class Executor:
             )
             self.decision = found
             if found.records or found.cancels or found.elections:
-                await keeper.append(found.records, expected=known.sequence, term=self._term)
-                self._report(found.records, known.entries)
+                records = [self._with_size(record, known.entries, seen) for record in found.records]
+                await keeper.append(records, expected=known.sequence, term=self._term)
+                self._report(records, known.entries)
         await self._submit(found.steps, found.cancels)
         if found.elections:
             await self._elect(found.elections)
+
+    def _with_size(self, record: Record, entries: Mapping[TopicPartition, Entry], seen: Seen) -> Record:
+        """Add to the end of a move what it brought, as far as sizes were read: the status keeps the total."""
+        if not isinstance(record, Ended) or record.how != "done":
+            return record
+        sizes = self.sizes.get(seen.now[record.key].leader, {})
+        return replace(record, size=sizes.get(record.key, 0) * len(entries[record.key].coming))
 
     async def _submit(self, steps: list[Step], cancels: list[TopicPartition]) -> None:
         targets = {step.key: step.replicas for step in steps} | dict.fromkeys(cancels)
@@ -241,7 +250,7 @@ class Executor:
             event(
                 logger,
                 level,
-                "reassignment over",
+                "reassignment ended",
                 topic=record.topic,
                 partition=record.partition,
                 how=record.how,
@@ -264,7 +273,7 @@ class Executor:
         try:
             self.sizes = await self._cluster.sizes(brokers)
         except Exception as error:
-            logger.error("a bug of ours leaves the status without sizes", exc_info=error)
+            logger.error("internal error: no sizes for the status", exc_info=error)
         else:
             self.sized_ms = self._now_ms()
 
@@ -288,7 +297,10 @@ class Executor:
             self._failing_ms = now_ms
         if self._lease.held and now_ms - self._failing_ms >= _FAILING_MS_MAX:
             event(
-                logger, logging.WARNING, "another process may carry out reassignments", problem=self.problem
+                logger,
+                logging.WARNING,
+                "letting another process carry out reassignments",
+                problem=self.problem,
             )
             self._failing_ms = None
             self._standby_until_ms = now_ms + _STANDBY_MS
@@ -302,5 +314,5 @@ class Executor:
     def _told(self, problem: str) -> None:
         if problem != self.problem:
             level = logging.WARNING if problem else logging.INFO
-            event(logger, level, "carrying out reassignments", problem=problem or "none: it goes on")
+            event(logger, level, "carrying out reassignments", problem=problem or "none: continuing")
         self.problem = problem

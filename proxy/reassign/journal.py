@@ -25,6 +25,7 @@ from proxy.reassign.entries import (
     Ended,
     Entry,
     LineError,
+    Over,
     Record,
     Term,
     read_line,
@@ -68,6 +69,7 @@ class Known(NamedTuple):
     entries: Mapping[TopicPartition, Entry]
     term: Term
     sequence: int
+    over: Over = Over()
 
 
 _NOBODY: Final = Term(0, "")
@@ -166,12 +168,13 @@ class Journal:
     def _known(self) -> Known:
         """What is known; the same object as before where nothing has changed."""
         if self._told is None or self._told.sequence != self._sequence:
-            self._told = Known(dict(self._entries), self._term, self._sequence)
+            self._told = Known(dict(self._entries), self._term, self._sequence, self._over)
         return self._told
 
     def _forget(self) -> None:
         self._entries: dict[TopicPartition, Entry] = {}
         self._term = _NOBODY
+        self._over = Over()
         self._sequence = 0
         self._lines = 0
         self._inode = 0
@@ -189,7 +192,7 @@ class Journal:
                 if found.st_size == self._offset:
                     return
                 if found.st_size > _BYTES_MAX:
-                    raise DamagedError(f"{self._path}: has {found.st_size} bytes, over {_BYTES_MAX}")
+                    raise DamagedError(f"{self._path}: has {found.st_size} bytes, more than {_BYTES_MAX}")
                 file.seek(self._offset)
                 content = file.read()
         except FileNotFoundError:
@@ -205,13 +208,13 @@ class Journal:
     def _take(self, line: bytes) -> None:
         where = f"{self._path}: line {self._lines + 1}, byte {self._offset}"
         if len(line) > LINE_BYTES_MAX:
-            raise DamagedError(f"{where}: has {len(line)} bytes, over {LINE_BYTES_MAX}")
+            raise DamagedError(f"{where}: has {len(line)} bytes, more than {LINE_BYTES_MAX}")
         try:
             sequence, record = read_line(line[:-1])
         except LineError as error:
             raise DamagedError(f"{where}: {error}") from None
         if self._lines and sequence != self._sequence + 1:
-            raise DamagedError(f"{where}: is number {sequence} and follows {self._sequence}")
+            raise DamagedError(f"{where}: has number {sequence} after {self._sequence}")
         self._apply(record)
         self._sequence = sequence
         self._lines += 1
@@ -219,18 +222,22 @@ class Journal:
 
     def _apply(self, record: Record) -> None:
         if isinstance(record, Entry):
+            if not self._entries:
+                self._over = Over()
             self._entries[record.key] = record
         elif isinstance(record, Ended):
-            self._entries.pop(record.key, None)
+            self._over = self._over.with_end(record, self._entries.pop(record.key, None))
         else:
-            self._term = record
+            self._term = replace(record, over=None)
+            if record.over is not None:
+                self._over = record.over
 
     def _write(self, records: Sequence[Record]) -> None:
         if not records:
             return
         lines = [write_line(self._sequence + 1 + index, record) for index, record in enumerate(records)]
         if max(map(len, lines)) > LINE_BYTES_MAX:
-            raise JournalError(f"a move of {max(map(len, lines))} bytes is over {LINE_BYTES_MAX}")
+            raise JournalError(f"a move of {max(map(len, lines))} bytes is longer than {LINE_BYTES_MAX}")
         fresh = not self._path.exists()
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -269,7 +276,8 @@ class Journal:
     def _rewrite(self, entries: Iterable[Entry], aside: Path | None = None) -> None:
         """Replace the file by one that holds what is under way and nothing else; the old one may be kept `aside`."""
         sequence = self._sequence + 1
-        records: list[Record] = [self._term, *entries]
+        # The term comes last: the first entry begins to count anew.
+        records: list[Record] = [*entries, replace(self._term, over=self._over)]
         lines = [write_line(sequence + index, record) for index, record in enumerate(records)]
         new = self._directory / _NEW
         new.unlink(missing_ok=True)
@@ -319,7 +327,7 @@ def _lock(descriptor: int) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"another process writes for {_LOCK_SECONDS_MAX:g} s already") from None
+                raise TimeoutError(f"another process has been writing for {_LOCK_SECONDS_MAX:g} s") from None
             time.sleep(_LOCK_STEP_SECONDS)
         else:
             return

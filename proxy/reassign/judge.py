@@ -70,7 +70,7 @@ def judge(
         if verdict.kind is Kind.TAKEN and key not in held:
             taken += 1
             if len(entries) + taken > moves_max:
-                message = f"Sluice has {moves_max} partitions under way already (reassignment.moves_max)."
+                message = f"Sluice already has {moves_max} partitions under way (reassignment.moves_max)."
                 verdict = _refused(key, target, POLICY_VIOLATION, message)
         if key in held and _cancels_nothing(verdict, entries, seen):
             verdict = Verdict(key, target, Kind.REFUSED, Outcome(NO_REASSIGNMENT_IN_PROGRESS))
@@ -101,7 +101,7 @@ def _judge(
     if entry is None:
         return _without_entry(key, target, now, seen, by)
     if entry.asked is not None:
-        message = "Another request to reassign the partition has not been judged yet."
+        message = "Another request to reassign the partition has not been answered yet."
         return _refused(key, target, REASSIGNMENT_IN_PROGRESS, message)
     goal = entry.original if target is None else target
     cancels = goal == entry.original

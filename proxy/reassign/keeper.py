@@ -86,7 +86,7 @@ class Keeper:
             event(
                 logger,
                 logging.ERROR,
-                "the reassignment journal was damaged and is set aside; the cluster is asked which moves hold",
+                "the reassignment journal was damaged and is set aside; asking the cluster which moves are valid",
                 path=aside,
                 moves=len(known.entries),
                 problem=self.problem,
@@ -107,9 +107,7 @@ class Keeper:
                 raise
             except JournalError as error:
                 if str(error) != self.problem:
-                    event(
-                        logger, logging.ERROR, "the reassignment journal can not be used", problem=str(error)
-                    )
+                    event(logger, logging.ERROR, "cannot use the reassignment journal", problem=str(error))
                 self.problem = str(error)
                 raise
             self.problem = ""

@@ -154,7 +154,7 @@ def outcomes_of(plan: Plan, answer: AlterAnswer) -> dict[TopicPartition, Outcome
         elif key not in plan.sent:
             told[key] = verdict.outcome
         else:
-            outcome = said.get(key, Outcome(-1, "The broker's answer does not name the partition."))
+            outcome = said.get(key, Outcome(-1, "The broker's response does not name the partition."))
             was_over = outcome.error_code == NO_REASSIGNMENT_IN_PROGRESS and verdict.kind is Kind.CANCELLED
             told[key] = Outcome() if was_over else outcome
     return told

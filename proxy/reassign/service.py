@@ -93,7 +93,9 @@ class Reassignments:
     async def page(self) -> dict[str, object]:
         """What the admin port shows."""
         moves = await self._look()
-        told = await asyncio.to_thread(status.describe, moves, self._settings, self._rate.per_second())
+        told = await asyncio.to_thread(
+            status.describe, moves, self._settings, self._rate.per_second(), self._keeper.known.over
+        )
         return {
             "mode": self._settings.mode,
             "process": self._keeper.process,

@@ -1,6 +1,7 @@
 """What is shown of moves: as JSON on the admin port, as metrics, and by `sluice reassign status` (KIP-435).
 
-Bytes are those that moves bring to brokers that had none of them: as large as the leader's replica now, for each. A
+Totals are of all moves since there were none, those that are over included, so that they stay while moves end. Bytes
+are those that moves bring to brokers that had none of them: as large as the leader's replica now, for each. A
 rate is what came between the first and the last of the samples kept, and a time to finish is what is left at that rate.
 Only the process that carries moves out reads sizes.
 """
@@ -13,7 +14,7 @@ from typing import Final, NamedTuple
 
 from proxy.config import ReassignmentSettings
 from proxy.reassign.decide import Decision
-from proxy.reassign.entries import Entry
+from proxy.reassign.entries import Entry, Over
 from proxy.replication_view import Family
 from proxy.stats import Stats
 from quotas.reassignment_step import PartitionNow, Step, TopicPartition
@@ -93,7 +94,7 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
     settled: set[int] = set()
     if now is not None:
         settled = set(now.replicas) - set(now.adding)
-    coming = [broker for broker in entry.wanted if broker not in entry.original]
+    coming: Sequence[int] = entry.coming
     if entry.cancelled:
         coming = [broker for broker in entry.wanted if broker not in settled]
     leader = -1 if now is None else now.leader
@@ -114,17 +115,20 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
 
 
 def describe(
-    moves: Sequence[Progress], settings: ReassignmentSettings, rate: float | None
+    moves: Sequence[Progress], settings: ReassignmentSettings, rate: float | None, over: Over
 ) -> dict[str, object]:
-    """The document that the admin port shows of moves."""
+    """The document that the admin port shows of moves; `over`: what the moves came to that are over."""
     total, done = sum(one.bytes_total for one in moves), sum(one.bytes_done for one in moves)
     return {
         "moves": len(moves),
+        "moves_total": len(moves) + over.done + over.not_done,
+        "moves_done": over.done,
+        "moves_not_done": over.not_done,
         "steps": sum(one.step is not None for one in moves),
-        "replicas_total": sum(one.replicas_total for one in moves),
-        "replicas_done": sum(one.replicas_done for one in moves),
-        "bytes_total": total,
-        "bytes_done": done,
+        "replicas_total": over.replicas + sum(one.replicas_total for one in moves),
+        "replicas_done": over.replicas + sum(one.replicas_done for one in moves),
+        "bytes_total": over.size + total,
+        "bytes_done": over.size + done,
         "bytes_per_second": rate,
         "finish_seconds": (total - done) / rate if rate else None,
         "limits": {
@@ -175,10 +179,10 @@ def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, le
     for name, text, value in (
         ("sluice_reassignment_leader", "1 where this process carries reassignments out", float(leads)),
         ("sluice_reassignment_replicas_catching_up", "Replicas that steps under way add", catching_up),
-        ("sluice_reassignment_stalled", "Moves of which a broker was dead for too long", lost),
-        ("sluice_reassignment_bytes", "What the moves under way bring to new brokers", total),
-        ("sluice_reassignment_moved_bytes", "What of it is there", done),
-        ("sluice_reassignment_byte_rate", "Bytes/s that came lately", rate or 0.0),
+        ("sluice_reassignment_stalled", "Moves with a broker that has been dead for too long", lost),
+        ("sluice_reassignment_bytes", "Bytes that the moves under way bring to new brokers", total),
+        ("sluice_reassignment_moved_bytes", "Bytes of them that have arrived", done),
+        ("sluice_reassignment_byte_rate", "Bytes/s at which they arrive", rate or 0.0),
         ("sluice_reassignment_finish_seconds", "Time until all moves are done, at that rate", finish),
     ):
         found.append(Family(name, "gauge", text, (), [((), value)]))
@@ -188,8 +192,8 @@ def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, le
 def counters(stats: Stats) -> Iterator[Family]:
     """What was counted of requests, steps and moves."""
     for name, label, text, counter in (
-        ("sluice_reassignment_requests", "result", "Requests to reassign", stats.reassignment_requests),
-        ("sluice_reassignment_steps", "result", "Steps, and what became of them", stats.reassignment_steps),
-        ("sluice_reassignment_ends", "how", "Moves that are over", stats.reassignment_ends),
+        ("sluice_reassignment_requests", "result", "Reassignment requests", stats.reassignment_requests),
+        ("sluice_reassignment_steps", "result", "Steps, by result", stats.reassignment_steps),
+        ("sluice_reassignment_ends", "how", "Moves that ended", stats.reassignment_ends),
     ):
         yield Family(name, "counter", text, (label,), [((key,), n) for key, n in sorted(counter.items())])

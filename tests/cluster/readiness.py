@@ -25,7 +25,7 @@ def brokers(address: Address, *, seconds: float = 2.0) -> dict[int, Address]:
         connection.sendall(request)
         (length,) = struct.unpack(">i", _receive(connection, 4))
         if not 8 <= length <= _FRAME_BYTES_MAX:
-            raise ValueError(f"an answer of {length} bytes is not Metadata")
+            raise ValueError(f"a response of {length} bytes is not Metadata")
         return parse_brokers(_receive(connection, length))
 
 

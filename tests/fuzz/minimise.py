@@ -20,7 +20,9 @@ from tests.fuzz.targets import TARGETS
 __all__ = ["cover", "main"]
 
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
-_PACKAGES: Final = tuple(f"{_ROOT}/{name}/" for name in ("protocol", "quotas", "proxy", "offline"))
+_PACKAGES: Final = tuple(
+    f"{_ROOT}/{name}/" for name in ("protocol", "quotas", "commandline", "proxy", "offline")
+)
 _FILE_BYTES_MAX: Final = 28 * 1024
 _INPUT_BYTES_MAX: Final = 2000
 _SLOW_SECONDS: Final = 0.02

@@ -256,7 +256,7 @@ OWN = {
     "an empty body": broken.says(b""),
     "filler": broken.says(filler(500)),
     "more brokers than there are": broken.says(broken.brokers_v1((2, HOST.encode(), 9), count=(1 << 31) - 1)),
-    "a host that is no text": broken.says(broken.brokers_v1((2, b"\xff\xfe\0\x80", 9092))),
+    "a host that is not a string": broken.says(broken.brokers_v1((2, b"\xff\xfe\0\x80", 9092))),
     "fewer than no brokers": broken.says(broken.brokers_v1(count=-2)),
 }
 # Answers that are whole. Each host and number here is refused by something behind: the resolver, connect, a pack.

@@ -31,9 +31,7 @@ def _as_nobody() -> list[str]:
     words = ["setpriv", f"--reuid={nobody.pw_uid}", f"--regid={nobody.pw_gid}", "--clear-groups"]
     can_read = [*words, sys.executable, "-c", "import proxy.app"]
     if shutil.which("setpriv") is None or subprocess.run(can_read, cwd=ROOT, check=False).returncode != 0:
-        missing = (
-            "nobody can not read this checkout or its Python: this run shows it with our own rights only"
-        )
+        missing = "nobody cannot read this checkout or its Python: this run shows it with our own rights only"
         if os.environ.get("CI") == "true":
             pytest.fail(missing)
         pytest.skip(missing)

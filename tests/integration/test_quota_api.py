@@ -173,7 +173,7 @@ def test_half_written_file_is_an_error_and_the_old_quotas_stay(kafka: Cluster, t
         half = file.read_text()
         ((code, message),) = set_rates(sluice.bootstrap, a=6.0)
         assert code == 56
-        assert "somebody else has changed it" in message
+        assert "another process has changed it" in message
         assert file.read_text() == half
         assert "producer_byte_rate=5.0" in configs(sluice.bootstrap, "--describe", "--entity-type", "clients")
 

@@ -163,6 +163,9 @@ def test_version_1_of_the_list_has_the_batch(
     rig.throttle(FAST)
     rig.until_moved("batch", {0: (3, 4)})
     until(lambda: idle(rig, front), "the end of it")
+    over = rig.status(front)
+    assert (over["moves_total"], over["moves_done"], over["replicas_total"]) == (1, 1, 2), "the total stays"
+    assert over["bytes_done"] == over["bytes_total"]
 
 
 def test_limits_hold_from_the_next_step_on(rig: ReassignmentRig, front: SluiceProcess) -> None:

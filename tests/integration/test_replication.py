@@ -201,7 +201,7 @@ def test_estimate_says_what_the_cluster_then_takes(
     size = filled(rig, "estimated", 12)
     plan = tmp_path / "plan.json"
     plan.write_text(reassignment_json({"estimated": [[1, 2]]}))
-    words = ["reassign", "estimate", "--bootstrap-server", rig.cluster.bootstrap(), "--json"]
+    words = ["reassign", "estimate", "--bootstrap-server", rig.cluster.bootstrap(), "--format", "json"]
     words += ["--reassignment-json-file", str(plan), "--throttle", "2M", "--sample-seconds", "1"]
     assert main(words) == 0
     report = json.loads(capsys.readouterr().out)

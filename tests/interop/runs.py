@@ -29,7 +29,7 @@ class Event:
 
     def number(self, key: str) -> int:
         value = self.fields[key]
-        assert isinstance(value, int), f"{key} of {self} is no number"
+        assert isinstance(value, int), f"{key} of {self} is not a number"
         return value
 
     def text(self, key: str) -> str:

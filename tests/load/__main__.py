@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from rich.console import Console
 
+from commandline.exit_codes import INTERRUPTED
 from offline.replay.__main__ import parser
-from offline.replay.command import SIGNALLED
 from offline.replay.command import main as replay
 from tests.bench import machine, report
 from tests.bench.options import DOCUMENT
@@ -100,7 +100,7 @@ def _measure(console: Console, given: argparse.Namespace, speeds: Sequence[str])
                     files = [reports / f"{name}.json", reports / f"{name}.html"]
                     words += ["--json", str(files[0]), "--html", str(files[1])]
                     code = replay(parser().parse_args(["replay", *words]))
-                    if code > SIGNALLED:
+                    if code >= INTERRUPTED:
                         sys.exit(code)
                     if code == 0:
                         found[speed, way] = json.loads(files[0].read_text())

@@ -117,7 +117,7 @@ class SimulatedCluster:
     def catch_up(self, key: TopicPartition, broker: int) -> None:
         """A replica has caught up, and joins the ISR."""
         partition = self.partitions[key]
-        assert broker in self.behind(key), f"{broker} can not catch up"
+        assert broker in self.behind(key), f"{broker} cannot catch up"
         if broker not in partition.holders:
             self.copied[key, broker] += 1
             partition.holders.add(broker)

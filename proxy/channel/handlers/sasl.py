@@ -205,7 +205,9 @@ def _stay_unread(side: Side, conversation: Conversation, now_ms: int) -> None:
         return
     rule = state.engine.options.unknown_users
     if rule == "refuse":
-        raise PeerError("unknown_user", f"{conversation.label}: its principal can not be read in passing")
+        raise PeerError(
+            "unknown_user", f"{conversation.label}: its principal cannot be read from the exchange"
+        )
     state.become(UNREAD_USER if rule == "default" else UNKNOWN_USER, now_ms)
 
 

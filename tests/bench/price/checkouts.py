@@ -25,7 +25,7 @@ __all__ = ["AFTER", "BEFORE", "WORKING_TREE", "RevisionError", "checkout", "open
 BEFORE: Final = "before"
 AFTER: Final = "after"
 WORKING_TREE: Final = "working tree"
-_PACKAGES: Final = ("protocol", "quotas", "proxy")
+_PACKAGES: Final = ("protocol", "quotas", "commandline", "proxy")
 
 
 class RevisionError(RuntimeError):
@@ -40,9 +40,8 @@ def checkout(revision: str, directory: Path) -> Path:
     """
     if revision == WORKING_TREE:
         return ROOT
-    done = subprocess.run(
-        ["git", "archive", revision, *_PACKAGES], cwd=ROOT, capture_output=True, check=False
-    )
+    packages = [name for name in _PACKAGES if _has(revision, name)]
+    done = subprocess.run(["git", "archive", revision, *packages], cwd=ROOT, capture_output=True, check=False)
     if done.returncode != 0:
         raise RevisionError(f"git archive {revision}: {done.stderr.decode().strip()}")
     shutil.rmtree(directory, ignore_errors=True)  # what another revision left there
@@ -50,6 +49,12 @@ def checkout(revision: str, directory: Path) -> Path:
     with tarfile.open(fileobj=BytesIO(done.stdout)) as archive:
         archive.extractall(directory, filter="data")
     return directory
+
+
+def _has(revision: str, package: str) -> bool:
+    """Whether a revision has a package: earlier ones have fewer."""
+    command = ["git", "cat-file", "-e", f"{revision}:{package}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
 
 
 @contextmanager

@@ -49,7 +49,7 @@ def test_a_dry_run_shows_each_limit_and_changes_nothing(
     before = file.read_text()
     assert main(["apply", "--input", str(work), "--quotas-file", str(file), "--dry-run"]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{file}: would change 2 limits",
+        f"{file}: dry run, nothing is changed; would change 2 limits",
         "  client_id <default> producer_byte_rate: none -> 1,000,000",
         "  client_id hog producer_byte_rate: none -> 2,000,000",
     ]

@@ -1,4 +1,4 @@
-"""The command line: what is said where something is missing, in one line and with exit code 2."""
+"""The command line: what is said where something is missing, in one line and with exit code 1."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from offline.lineage import mark
 
 
 def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == 2
+    assert main(arguments) == 1
     error = capsys.readouterr().err
     assert error.startswith("sluice-offline: ")
     assert error.count("\n") == 1
@@ -125,6 +125,6 @@ def test_replay_without_pyarrow_is_one_line(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "capture-p-1.parquet").write_bytes(b"")
-    assert main(["replay", str(tmp_path), "--target", "127.0.0.1:1"]) == 2
+    assert main(["replay", str(tmp_path), "--target", "127.0.0.1:1"]) == 1
     said = capsys.readouterr().err
     assert said == "sluice-offline replay: pyarrow is not installed: Sluice's extra `offline` brings it\n"

@@ -55,7 +55,7 @@ async def test_process_whose_task_fails_serves_on(caplog: pytest.LogCaptureFixtu
         await served(made)
     # Once at the start, then at 0, 0.1 and 0.3 s; the next time is at 0.7 s.
     assert made.stats.task_failures == {"poller": 4}
-    assert [record.message for record in caplog.records] == ["a background task has failed"]
+    assert [record.message for record in caplog.records] == ["a background task failed"]
 
 
 async def test_sidecar_whose_broker_advertises_itself_does_not_start() -> None:

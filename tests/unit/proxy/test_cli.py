@@ -62,7 +62,7 @@ def test_interrupt_is_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(check, "run", interrupt)
-    assert cli.main(["check", "--config", "x"]) == 1
+    assert cli.main(["check", "--config", "x"]) == 130
 
 
 def test_command_gives_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:

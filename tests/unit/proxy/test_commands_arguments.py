@@ -102,7 +102,7 @@ def test_several_quota_arguments() -> None:
         ("client-id", "'client-id' is not name=value"),
         ("", "'' is not name=value"),
         ("client-id=a,=5", "'=5' is not name=value"),
-        ("client-id=a,client-id=b", "client-id stands there twice"),
+        ("client-id=a,client-id=b", "client-id is given twice"),
         ("a]b=5", "'a]b=5' is not name=value"),
     ],
 )

@@ -1,5 +1,6 @@
 """`sluice check`: what it says of a configuration, and its exit code. The cluster stands in."""
 
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -97,7 +98,7 @@ def test_sidecar_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert checked(tmp_path, text, "--offline") == 0
     out = capsys.readouterr().out
     assert "sidecar on 127.0.0.1, bootstrap port 19090, broker ports 19101" in out
-    assert "in front of broker 1 at 127.0.0.1:29391; addresses in answers stay as they are" in out
+    assert "in front of broker 1 at 127.0.0.1:29391; addresses in responses are not changed" in out
     assert "bursts of 1 s, holds up to 15 s" in out
     assert "admin: none" in out
 
@@ -170,7 +171,7 @@ def test_wrong_configuration_is_one_line(
         ('throttled = "off"', "replication: not throttled"),
         (
             'throttled = "reassignments"\nleader_rate = "4M"\npolicy = "kip73"',
-            "replication: policy kip73, throttled is what reassignments add; leaders 4M bytes/s, followers unlimited",
+            "replication: policy kip73, throttled: what reassignments add; leaders 4M bytes/s, followers unlimited",
         ),
     ],
 )
@@ -221,4 +222,42 @@ def test_sidecar_whose_broker_does_not_answer_is_warned_of(
 ) -> None:
     cluster_of(monkeypatch, {1: Address("kafka-1", 19101)})
     assert checked(tmp_path, SIDECAR.replace("29391", str(free_ports(1)[0]))) == 0
-    assert "warning: broker 1 does not say what it advertises: " in capsys.readouterr().out
+    assert "warning: broker 1 did not tell what it advertises: " in capsys.readouterr().out
+
+
+def test_document_has_names_and_base_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "q.toml").write_text('[[quota]]\nclient_id = "reports"\nconsumer_byte_rate = "64Ki"\n')
+    cluster_of(monkeypatch, {1: Address("h", 1), 7: Address("h", 7)})
+    text = SMALL + '[quotas]\nfile = "q.toml"\nproducer_default = "2M"\n'
+    assert checked(tmp_path, text, "--format", "json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["problem"], document["warnings"]) == ("", [])
+    assert document["quotas"]["limits"] == [
+        {"client_id": "<default>", "quotas": {"producer_byte_rate": 2_000_000}},
+        {"client_id": "reports", "quotas": {"consumer_byte_rate": 65_536.0}},
+    ]
+    assert document["listeners"][0]["first_broker_port"] == 19100
+    assert document["admin"] == "127.0.0.1:19080"
+    assert document["cluster"] == {
+        "brokers": [{"id": 1, "address": "h:1"}, {"id": 7, "address": "h:7"}],
+        "advertised_unknown": [],
+        "without_port": [{"listener": "clients", "brokers": [7]}],
+    }
+
+
+def test_document_of_what_is_wrong_has_the_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert checked(tmp_path, SMALL + "[limits]\nx = 1", "--format", "json") == 1
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert captured.err == f"sluice: {document['problem']}\n"
+    assert set(document) == {"config", "problem", "warnings"}
+    cluster_of(monkeypatch, {}, "cluster unreachable")
+    assert checked(tmp_path, SMALL, "--format", "json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert document["problem"] == "cluster unreachable"
+    assert "listeners" in document
+    assert "cluster" not in document

@@ -30,13 +30,13 @@ def test_command_config_is_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("ssl.keystore.password=k\n", "ssl.keystore.password: is not known here"),
+        ("ssl.keystore.password=k\n", "ssl.keystore.password: is not supported"),
         ("security.protocol=X\n", "security.protocol"),
         ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=GSSAPI\n", "sasl.mechanism"),
         ("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n", "sasl.jaas.config"),
         ("security.protocol=SSL\nssl.truststore.location=k.jks\n", "must be PEM"),
         ("security.protocol=SSL\nssl.keystore.location=k.jks\n", "must be PEM"),
-        ("security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.location=/nowhere\n", "can not be read"),
+        ("security.protocol=SSL\nssl.keystore.type=PEM\nssl.keystore.location=/nowhere\n", "cannot be read"),
     ],
 )
 def test_command_config_that_can_not_be_followed_is_refused(tmp_path: Path, text: str, problem: str) -> None:

@@ -96,7 +96,7 @@ def test_what_jikkou_has_no_room_for_is_named() -> None:
         ("json", "[5]", "must be an object"),
         ("json", '[{"user": "a"}]', "must be an object"),
         ("json", '[{"user": "a", "group": "g", "quotas": {}}]', "must be an object"),
-        ("json", '[{"user": 5, "quotas": {"producer_byte_rate": 1}}]', "a name must be a text"),
+        ("json", '[{"user": 5, "quotas": {"producer_byte_rate": 1}}]', "a name must be a string"),
         ("json", '[{"user": "a", "quotas": {"producer_byte_rate": -1}}]', "greater than 0"),
         ("json", '[{"user": "a", "quotas": {"producer_byte_rate": NaN}}]', "greater than 0"),
         ("json", '[{"user": "a", "quotas": {"x": 1}}]', "unknown key"),
@@ -110,7 +110,11 @@ def test_what_jikkou_has_no_room_for_is_named() -> None:
         ("jikkou", "apiVersion: kafka.jikkou.io/v1\nkind: KafkaTopic", "kind"),
         ("jikkou", "5", "apiVersion"),
         ("jikkou", DOCUMENTED.replace("'CLIENT'", "'CLUSTER'"), "spec.type"),
-        ("jikkou", DOCUMENTED.replace("clientId: 'my-client'", "user: 'u'"), "names too little"),
+        (
+            "jikkou",
+            DOCUMENTED.replace("clientId: 'my-client'", "user: 'u'"),
+            "does not name the whole entity",
+        ),
         ("jikkou", DOCUMENTED.replace("requestPercentage: 10", "other: 10"), "unknown key"),
     ],
 )

@@ -123,10 +123,18 @@ def test_show_filters(tool: Tool, words: list[str], lines: int) -> None:
 
 
 def test_show_as_json(tool: Tool) -> None:
-    assert json.loads(tool("show", "--json"))[0] == {
+    assert json.loads(tool("show", "--format", "json"))[0] == {
         "client_id": "a",
         "quotas": {"producer_byte_rate": 1000.0},
     }
+
+
+def test_show_of_nothing_says_so(tool: Tool) -> None:
+    assert (tool("show", "--user", "carl"), tool.err) == ("", "no quotas are set for this entity\n")
+    tool("remove", "--client-id", "a")
+    tool("remove", "--user", "ann", "--client-id", "<default>")
+    assert (tool("show"), tool.err) == ("", "no quotas are set\n")
+    assert (tool("show", "--format", "json"), tool.err) == ("[]\n", "")
 
 
 def test_set_changes_what_it_names_and_a_second_run_sends_nothing(tool: Tool) -> None:
@@ -136,14 +144,14 @@ def test_set_changes_what_it_names_and_a_second_run_sends_nothing(tool: Tool) ->
     )
     assert tool.server.altered == 1
     assert tool("set", "--client-id", "a", "producer_byte_rate=2000000") == "nothing to change\n"
-    assert tool("set", "--client-id", "a", "producer_byte_rate=2000000", "--json") == "[]\n"
+    assert tool("set", "--client-id", "a", "producer_byte_rate=2000000", "--format", "json") == "[]\n"
     assert tool.server.altered == 1
     assert "producer_byte_rate = 2000000\nconsumer_byte_rate = 5\n" in tool.server.path.read_text()
 
 
 def test_remove_takes_keys_or_all(tool: Tool) -> None:
     tool("set", "--client-id", "a", "consumer_byte_rate=5")
-    assert json.loads(tool("remove", "--client-id", "a", "consumer_byte_rate", "--json")) == [
+    assert json.loads(tool("remove", "--client-id", "a", "consumer_byte_rate", "--format", "json")) == [
         {"client_id": "a", "key": "consumer_byte_rate", "old": 5.0, "new": None}
     ]
     assert tool("remove", "--client-id", "a") == "- client id 'a': producer_byte_rate 1000\n"
@@ -170,7 +178,9 @@ def test_apply_diff_and_export_go_round(tool: Tool, tmp_path: Path) -> None:
         "- user 'ann', client id <default>: request_percentage 12.5\n"
     )
     assert tool.server.altered == 0
-    assert tool("apply", str(file), "--prune", "--dry-run") == planned
+    assert tool("apply", str(file), "--prune", "--dry-run") == (
+        f"dry run: validated, and nothing is changed\n{planned}"
+    )
     assert tool.server.path.read_text() == FILE
     assert tool("apply", str(file), "--prune") == planned
     assert tool("diff", str(file), "--prune") == "nothing to change\n"
@@ -188,8 +198,39 @@ def test_apply_leaves_alone_what_the_file_does_not_name(tool: Tool, tmp_path: Pa
 
 def test_apply_reads_standard_input(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO('[{"user": "bob", "quotas": {"producer_byte_rate": 1}}]'))
-    tool("apply", "-", "--format", "json")
+    tool("apply", "-")
     assert len(parse(tool.server.path.read_text())) == 3
+
+
+def test_format_of_a_file_is_told_by_its_name_or_by_an_option(tool: Tool, tmp_path: Path) -> None:
+    bob = '[{"user": "bob", "quotas": {"producer_byte_rate": 1}}]'
+    for name, words in (("wanted.json", ()), ("wanted.toml", ("--file-format", "json")), ("wanted", ())):
+        (tmp_path / name).write_text(bob)
+        assert tool("diff", str(tmp_path / name), *words, code=3) == "+ user 'bob': producer_byte_rate 1\n"
+    changes = json.loads(tool("diff", str(tmp_path / "wanted.json"), "--format", "json", code=3))
+    assert changes == [{"user": "bob", "key": "producer_byte_rate", "old": None, "new": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("words", "warning"),
+    [
+        (("--format", "toml"), "--format toml is an old spelling: use --file-format toml"),
+        (("--json",), "--json is an old spelling: use --format json"),
+    ],
+)
+def test_old_spellings_work_with_a_warning(
+    tool: Tool, tmp_path: Path, words: tuple[str, ...], warning: str
+) -> None:
+    (tmp_path / "wanted.txt").write_text(BOB)
+    printed = tool("diff", str(tmp_path / "wanted.txt"), *words, code=3)
+    assert "bob" in printed
+    assert printed.startswith("[" if "--json" in words else "+")
+    assert tool.err == f"sluice quotas diff: warning: {warning}\n"
+
+
+def test_dry_run_as_json_says_so_beside_the_document(tool: Tool) -> None:
+    assert json.loads(tool("set", "--user", "bob", "producer_byte_rate=1", "--dry-run", "--format", "json"))
+    assert tool.err == "dry run: validated, and nothing is changed\n"
 
 
 def test_thousands_of_entities_are_sent_in_portions(tool: Tool, tmp_path: Path) -> None:
@@ -204,7 +245,7 @@ def test_export_as_jikkou_names_what_it_has_no_room_for(tool: Tool) -> None:
     printed = tool("export", "--format", "jikkou")
     assert printed.count("kind: KafkaClientQuota") == 2
     assert "ip '::1' is left out" in tool.err
-    assert json.loads(tool("export", "--json"))[2] == {
+    assert json.loads(tool("export", "--format", "json"))[2] == {
         "ip": "::1",
         "quotas": {"connection_creation_rate": 5.0},
     }
@@ -279,7 +320,7 @@ def test_wrong_file_names_its_place(tool: Tool, tmp_path: Path) -> None:
 def test_server_that_hangs_up_is_told(tool: Tool) -> None:
     tool.server.silent = True
     tool("show", code=1)
-    assert "closed the connection without an answer" in tool.err
+    assert "closed the connection without a response" in tool.err
 
 
 def test_next_address_is_tried(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,8 +35,10 @@ def test_report_says_how_long_and_what_is_needed() -> None:
     assert report["throttle_over"] == 2000
     assert report["warnings"] == []
     lines = list(table(report))
-    assert "move ratio: 0.500" in lines
-    assert ["1", "leader", "10000000", "1000"] in [line.split() for line in lines]
+    assert "move ratio: 50.0%" in lines
+    assert "suggested throttle: 2.0 MB/s" in lines
+    assert "move time by brokers: 10.0 s" in lines
+    assert "       1    leader    10.0 MB     1.0 kB/s" in lines
 
 
 def test_move_that_never_ends_is_a_warning_and_the_answers_size_too() -> None:
@@ -45,7 +47,7 @@ def test_move_that_never_ends_is_a_warning_and_the_answers_size_too() -> None:
     assert report["seconds"] == "never"
     warnings = report["warnings"]
     assert isinstance(warnings, list)
-    assert warnings[0].startswith("the move never finishes: broker 1 as a leader gets 1000 new bytes/s")
+    assert warnings[0].startswith("the move never finishes: broker 1 as a leader gets 1.0 kB/s of new data")
     assert any("replica.fetch.response.max.bytes" in warning for warning in warnings)
     assert any("T < N - IN/R" in warning for warning in describe(moved, 1400, None, 1_500, 1)["warnings"])  # type: ignore[attr-defined]  # a list
 

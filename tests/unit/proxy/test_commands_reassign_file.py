@@ -37,7 +37,7 @@ def test_file_is_read_with_and_without_what_may_be_missing(tmp_path: Path) -> No
         (entry('{"topic":"t","partition":0}'), r"partitions\[0\]: No such field exists: `replicas`"),
         (entry('{"topic":"t","partition":0,"replicas":[]}'), "Partition replica list cannot be empty"),
         (entry('{"topic":"t","partition":0,"replicas":["1"]}'), "replicas: must be a whole number"),
-        (entry('{"topic":7,"partition":0,"replicas":[1]}'), "topic: must be a text"),
+        (entry('{"topic":7,"partition":0,"replicas":[1]}'), "topic: must be a string"),
         (entry('{"topic":"t","partition":true,"replicas":[1]}'), "partition: must be a whole number"),
         (
             entry('{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any"]}'),

@@ -105,9 +105,9 @@ def test_what_would_not_end_is_a_warning_and_exit_code_3(
     assert planned(tmp_path, {0: (1, 2, DEAD), 2: (1, 2, 5)}) == 3
     warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
     assert warnings == [
-        "warning: t-0 would not get to its target: waits for broker 6, which is not alive",
+        "warning: t-0 would not reach its target: waits for broker 6, which is not alive",
         (
-            "warning: t-2 would not get to its target: another reassignment of it is under way: adding [4], "
+            "warning: t-2 would not reach its target: another reassignment of it is under way: adding [4], "
             "removing []"
         ),
     ]
@@ -149,7 +149,7 @@ def test_limits_come_from_the_configuration_and_from_arguments(
 
 def test_limit_that_can_not_be_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert planned(tmp_path, {0: (1,)}, "--parallel-partition-count", "0") == 1
-    assert "--parallel-partition-count: must lie between 1 and 1000000" in capsys.readouterr().err
+    assert "--parallel-partition-count: must be between 1 and 1000000" in capsys.readouterr().err
 
 
 def test_cluster_that_does_not_answer_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

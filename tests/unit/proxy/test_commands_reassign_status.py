@@ -10,7 +10,8 @@ import pytest
 
 from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
 from proxy.cli import main
-from proxy.commands.reassign_status import listed, table
+from proxy.commands.reassign_status import Document, listed, table, watch
+from proxy.errors import ServerError
 
 STATUS: dict[str, object] = {
     "mode": "batch",
@@ -83,7 +84,7 @@ def test_moves_are_written_with_bars() -> None:
         "2 partitions under way, 1 with a step",
         "carried out by here:1:ab, this process",
         "replicas  [######..................]  25 %  1 of 4",
-        "bytes     [######..................]  25 %  10.0 of 40.0 MB, 0.25 MB/s, done in 2 min 0 s",
+        "bytes     [######..................]  25 %  10.0 MB of 40.0 MB, 250.0 kB/s, done in 2 min 0 s",
         "  t-0  1,2 -> 3,4              [############............]  50 %  step: 1,2 -> 3,1",
         "  t-1  1,2 -> 1,2 (cancelled)  waits for broker 2, which is not alive",
     ]
@@ -91,7 +92,64 @@ def test_moves_are_written_with_bars() -> None:
 
 def test_nothing_under_way_is_short() -> None:
     idle = {"mode": "batch", "problem": "", "moves": 0, "steps": 0, "leads": False, "holder": ""}
-    assert list(table(idle)) == ["0 partitions under way, 0 with a step", "carried out by nobody"]
+    assert list(table(idle)) == ["0 partitions under way, 0 with a step", "carried out by no process"]
+
+
+def test_moves_that_are_over_stay_in_the_total() -> None:
+    later = {**STATUS, "moves_total": 10, "moves_done": 7, "moves_not_done": 1}
+    first = "2 partitions under way, 1 with a step; of 10 in all 7 are done"
+    assert next(table(later)) == first + " and 1 were cancelled or are gone"
+    assert next(table({**later, "moves_total": 9, "moves_not_done": 0})) == first.replace("10", "9")
+    none = {**later, "moves_total": 2, "moves_done": 0, "moves_not_done": 0}
+    assert next(table(none)) == "2 partitions under way, 1 with a step"
+
+
+class Reading:
+    """Documents one after the other; an error is raised."""
+
+    def __init__(self, *found: Document | ServerError) -> None:
+        self.found = list(found)
+        self.pauses: list[float] = []
+
+    def __call__(self) -> Document:
+        found = self.found.pop(0)
+        if isinstance(found, ServerError):
+            raise found
+        return found
+
+
+IDLE: Document = {"mode": "batch", "problem": "", "moves": 0, "steps": 0}
+
+
+def test_watch_ends_when_nothing_is_under_way(capsys: pytest.CaptureFixture[str]) -> None:
+    reading = Reading(STATUS, {**STATUS, "moves": 1}, IDLE)
+    assert watch(reading, "json", 2.0, reading.pauses.append) == 0
+    shown = [json.loads(line)["moves"] for line in capsys.readouterr().out.splitlines()]
+    assert (shown, reading.pauses) == ([2, 1, 0], [2.0, 2.0])
+
+
+def test_watch_outlasts_a_restart_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    reading = Reading(STATUS, ServerError("nothing listens"), IDLE)
+    assert watch(reading, "table", 2.0, reading.pauses.append) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "sluice: nothing listens; trying again\n"
+    assert captured.out.endswith("0 partitions under way, 0 with a step\n\n")
+
+
+def test_watch_gives_up_after_many_failures() -> None:
+    with pytest.raises(ServerError, match="at once"):
+        watch(Reading(ServerError("at once")), "table", 2.0, lambda _: None)
+    failing = Reading(STATUS, *[ServerError(str(number)) for number in range(40)])
+    with pytest.raises(ServerError, match=r"^29$"):
+        watch(failing, "table", 2.0, lambda _: None)
+
+
+def test_watch_writes_over_itself_in_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    watch(Reading(IDLE), "table", 2.0, lambda _: None)
+    assert capsys.readouterr().out == "\x1b[H\x1b[J0 partitions under way, 0 with a step\n"
 
 
 def test_problem_comes_first() -> None:
@@ -127,7 +185,7 @@ def test_list_of_version_1_has_moves_and_steps() -> None:
 
 def test_admin_port_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     with admin_port(json.dumps(STATUS)) as url:
-        assert main(["reassign", "status", "--admin", url]) == 0
+        assert main(["reassign", "status", "--admin", url.removeprefix("http://")]) == 0
         assert "2 partitions under way" in capsys.readouterr().out
         assert main(["reassign", "status", "--admin", url, "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out) == STATUS
@@ -136,11 +194,17 @@ def test_admin_port_is_read(capsys: pytest.CaptureFixture[str]) -> None:
 def test_mode_pass_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with admin_port('{"mode": "pass"}') as url:
         assert main(["reassign", "status", "--admin", url]) == 0
-    assert "pass as they are" in capsys.readouterr().out
+    assert "pass unchanged" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    "where", ["--admin=http://127.0.0.1:1", "--admin=127.0.0.1:1", "--bootstrap-server=127.0.0.1:1"]
+    "where",
+    [
+        "--admin=http://127.0.0.1:1",
+        "--admin=127.0.0.1:1",
+        "--admin=ftp://127.0.0.1:1",
+        "--bootstrap-server=127.0.0.1:1",
+    ],
 )
 def test_nobody_there_is_one_line(where: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reassign", "status", where]) != 0

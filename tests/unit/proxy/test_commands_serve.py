@@ -62,7 +62,7 @@ def test_nothing_to_serve_is_a_usage_error(served: list[Config], capsys: pytest.
     assert cli.main(["serve", "--config", "x", "--advertised-host", "h"]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert first == "sluice: serve needs --config, or --bootstrap-server and --listen; see sluice --help"
-    assert second.startswith("sluice: --advertised-host says more of --listen; with --config it is the key")
+    assert second.startswith("sluice: --advertised-host needs --listen; with --config, set the key")
     assert served == []
 
 

@@ -31,12 +31,12 @@ def test_absent_section_is_no_capture() -> None:
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
-        ({"sample": 0}, "capture.sample: must be greater than 0, and 1 at most"),
-        ({"sample": 1.5}, "capture.sample: must be greater than 0, and 1 at most"),
+        ({"sample": 0}, "capture.sample: must be greater than 0 and at most 1"),
+        ({"sample": 1.5}, "capture.sample: must be greater than 0 and at most 1"),
         ({"sample": "much"}, "capture.sample: must be a number"),
         (
             {"rotate_bytes": "2M", "max_bytes": "1M"},
-            "capture.max_bytes: must not be less than rotate_bytes, 2000000",
+            "capture.max_bytes: must be at least rotate_bytes, 2000000",
         ),
         ({"frames": "all"}, 'capture.frames: must be "off" or "blank" or "keep"'),
         ({"samples": 1}, "capture.samples: unknown key; did you mean 'sample'?"),

@@ -44,7 +44,7 @@ def made(text: str) -> Config:
         ),
         (
             "[[listeners]]\nfirst_broker_port = 65500",
-            "listeners[0].first_broker_port: with broker_id_max = 63 the last port is 65563, over 65535 (got 65500)",
+            "listeners[0].first_broker_port: with broker_id_max = 63 the last port is 65563, above 65535 (got 65500)",
         ),
         (
             "[[listeners]]\nadvertised_first_broker_port = 65500",
@@ -52,15 +52,15 @@ def made(text: str) -> Config:
         ),
         (
             '[[listeners]]\nbroker_id_max = 5\nupstreams = { 6 = "a:1" }',
-            "listeners[0].upstreams.6: is over broker_id_max = 5, and would have no port (got 6)",
+            "listeners[0].upstreams.6: is above broker_id_max = 5, and has no port (got 6)",
         ),
         (
             '[[listeners]]\n[[listeners]]\nbind = "127.0.0.2"',
-            "listeners[1].name: every listener needs a name of its own (got 'clients')",
+            "listeners[1].name: each listener must have its own name (got 'clients')",
         ),
         (
             '[[listeners]]\nupstreams = { 1 = "127.0.0.1:19101" }',
-            "listeners[0].upstreams.1: leads back to Sluice itself: listeners[0].upstreams.1 (got '127.0.0.1:19101')",
+            "listeners[0].upstreams.1: is the address of Sluice itself: listeners[0].upstreams.1",
         ),
     ],
 )
@@ -72,7 +72,7 @@ def test_contradiction_is_refused_with_both_keys(text: str, message: str) -> Non
 
 def test_bootstrap_that_is_a_port_of_ours_is_refused() -> None:
     tables = tomllib.loads('[cluster]\nbootstrap = "localhost:19090"\n[[listeners]]\n')
-    with pytest.raises(ConfigError, match=r"^cluster\.bootstrap: leads back to Sluice itself"):
+    with pytest.raises(ConfigError, match=r"^cluster\.bootstrap: is the address of Sluice itself"):
         parse(tables, Source(), Path("/"))
 
 
@@ -124,9 +124,7 @@ def test_sidecar_advertises_nothing_that_could_overlap() -> None:
 
 def test_ports_in_the_ephemeral_range_are_warned_of() -> None:
     (warning,) = made("[[listeners]]\nfirst_broker_port = 32760").warnings
-    assert warning.startswith(
-        "listeners[0].first_broker_port: port 32760 to 32823 lies in the ephemeral range"
-    )
+    assert warning.startswith("listeners[0].first_broker_port: port 32760 to 32823 is in the ephemeral range")
 
 
 SASL = 'sasl_mechanism = "PLAIN"\nusername = "sluice"\n'
@@ -140,7 +138,7 @@ SASL = 'sasl_mechanism = "PLAIN"\nusername = "sluice"\n'
         ('username = "sluice"', "cluster.sasl_mechanism: is needed with a username and password"),
         ('sasl_mechanism = "GSSAPI"', 'cluster.sasl_mechanism: must be "PLAIN" or "SCRAM-SHA-256"'),
         ('security_protocol = "SASL_SSL"', "cluster.security_protocol: it follows from sasl_mechanism"),
-        (SASL + "password = 7", "cluster.password: must be a text that is not empty"),
+        (SASL + "password = 7", "cluster.password: must be a string that is not empty"),
     ],
 )
 def test_half_an_identity_is_refused(keys: str, message: str) -> None:

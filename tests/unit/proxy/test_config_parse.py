@@ -103,18 +103,18 @@ def test_only_schedule_holds_requests(policy: str, hold: str, meant: float) -> N
     [
         (SMALL + "bootstrap_prot = 1", "listeners[0].bootstrap_prot: unknown key; did you mean 'bootstrap_port'?"),
         (SMALL + "[quotaz]\n", "quotaz: unknown key; did you mean 'quotas'? (got {})"),
-        (SMALL + "[admin]\nxyz = 1", "admin.xyz: unknown key; known here: bind, hosts (got 1)"),
-        (SMALL + "[limits]\nconnections_max = -1", "limits.connections_max: must lie between 1 and 1000000 (got -1)"),
+        (SMALL + "[admin]\nxyz = 1", "admin.xyz: unknown key; known keys: bind, hosts (got 1)"),
+        (SMALL + "[limits]\nconnections_max = -1", "limits.connections_max: must be between 1 and 1000000 (got -1)"),
         (SMALL + 'bind = "0.0.0.0"', "listeners[0].advertised_host: must name the host"),
         (SMALL + 'advertised_host = "::"', "listeners[0].advertised_host: must name the host"),
-        (SMALL + "[[listeners]]\nbootstrap_port = 0", "listeners[1].bootstrap_port: must lie between 1 and 65535"),
+        (SMALL + "[[listeners]]\nbootstrap_port = 0", "listeners[1].bootstrap_port: must be between 1 and 65535"),
         ("cluster = 1\n[[listeners]]", "cluster: must be a table: [cluster] (got 1)"),
         ("listeners = 1", "listeners: must be a list of tables: [[listeners]] (got 1)"),
         ("listeners = [1]", "listeners[0]: must be a table: [[listeners]] (got 1)"),
         ("listeners = []", "listeners: there must be at least one: [[listeners]]"),
         ("", "listeners: there must be at least one: [[listeners]]"),
         ("[[listeners]]", "cluster.bootstrap: must name one or more brokers, as host:port"),
-        (SMALL + "[[listeners]]\n" * 64, "listeners: there may be 64 at most (got 65)"),
+        (SMALL + "[[listeners]]\n" * 64, "listeners: there may be at most 64 (got 65)"),
     ],
 )  # fmt: skip
 def test_wrong_file_is_refused_with_key_and_value(text: str, message: str) -> None:
@@ -163,7 +163,7 @@ def test_brokers_own_quotas_enforced_here_too_throttle_twice() -> None:
 
 def test_replication_listener_needs_upstreams_and_binds_no_bootstrap_port() -> None:
     message = refused(SMALL + 'kind = "replication"')
-    assert message.startswith("listeners[0].upstreams: must say where the brokers really listen")
+    assert message.startswith("listeners[0].upstreams: must be the addresses that the brokers listen on")
     text = SMALL + 'kind = "replication"\nbootstrap_port = 19101\nupstreams = { 1 = "127.0.0.1:29391" }'
     (listener,) = made(text).listeners
     assert listener.replicates
@@ -177,7 +177,7 @@ def test_malformed_replica_list_is_a_warning_and_the_rest_holds() -> None:
     config = made(REPLICATES + text)
     (warning,) = config.warnings
     expected = "replication.leader_throttled_replicas.a: entry 2, '0-2': not [partition]:[replica]; did you mean '0:2'?"
-    assert warning == expected + "; the rest of the list holds"
+    assert warning == expected + "; the rest of the list is used"
     leaders, _ = config.replication.lists()
     assert leaders["a"].holds(0, 1)
 
@@ -213,16 +213,16 @@ def test_leases_are_read() -> None:
     ("keys", "message"),
     [
         ('peers = ["a"]', "leases.peers: must be 2 to 64 names"),
-        ('peers = ["a", "a"]', "leases.peers: every peer needs a name of its own"),
+        ('peers = ["a", "a"]', "leases.peers: each peer must have its own name"),
         ('peers = ["a", "\u00e4"]', "leases.peers[1]: must be a name of printable ASCII"),
-        ('peers = ["a", "b"]', "leases.name: must say which of leases.peers this process is"),
-        ('peers = ["a", "b"]\nname = "a"', "leases.holder: must say where the lease holder listens"),
+        ('peers = ["a", "b"]', "leases.name: must be this process's name in leases.peers"),
+        ('peers = ["a", "b"]\nname = "a"', "leases.holder: must be the lease holder's address"),
         (
             'peers = ["a", "b"]\nname = "c"\nholder = "h:1"',
             "leases.name: is not one of leases.peers (got 'c')",
         ),
         ('bind = "127.0.0.1:1"', "leases.peers: is needed with leases.bind"),
-        ("seconds = 0.5", "leases.seconds: must lie between 1 and 60 seconds"),
+        ("seconds = 0.5", "leases.seconds: must be between 1 and 60 seconds"),
         (
             'peers = ["a", "b"]\nname = "a"\nholder = "h:1"\nbind = "127.0.0.1:19080"',
             "leases.bind: port 19080 is bound already by admin.bind",

@@ -30,7 +30,7 @@ def test_journal_may_lie_elsewhere() -> None:
 
 
 def test_batches_without_a_place_on_disk_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"reassignment\.journal: .*needs a place on disk"):
+    with pytest.raises(ConfigError, match=r"reassignment\.journal: .*needs a directory on disk"):
         configured(reassignment={"mode": "batch"})
 
 

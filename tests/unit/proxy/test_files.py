@@ -20,7 +20,7 @@ def test_what_is_no_file_is_an_error_at_once(tmp_path: Path, kind: str) -> None:
     for opening in (lambda: read(path, 100), lambda: open_file(path)):
         with pytest.raises(OSError) as caught:  # noqa: PT011 - what it says is looked at below
             opening()
-        assert caught.value.strerror == f"is {KINDS[kind]}, and no regular file"
+        assert caught.value.strerror == f"is {KINDS[kind]}, not a regular file"
     gc.collect()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 

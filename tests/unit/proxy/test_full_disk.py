@@ -23,7 +23,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_quotas_that_can_not_be_written_are_as_they_were(outcome: Any) -> None:
     found = outcome["quotas"]
     assert (found["kept"], found["later"]) == (True, True)
-    assert "quotas.toml can not be written: File too large" in found["problem"]
+    assert "quotas.toml cannot be written: File too large" in found["problem"]
 
 
 def test_broker_map_that_can_not_be_written_is_counted_and_the_old_one_stays(outcome: Any) -> None:

@@ -154,7 +154,7 @@ async def test_wrong_file_changes_nothing(
     assert site.reloader.config is before
     assert site.stats.reloads == {"refused": 1}
     ((message, fields),) = lines(caplog)
-    assert message == "reload refused; the old configuration stays"
+    assert message == "configuration rejected; the old one stays in use"
     assert key in str(fields["key"])
     assert value in str(fields["problem"])
 

@@ -210,4 +210,4 @@ def test_job_that_fails_is_told_and_the_next_one_is_done(
     rig.worker.submit("a", 1, lambda: rig.ran.append(str(1 // 0)), lambda done: rig.tell("a1", done))
     rig.finish()
     assert (rig.ran, rig.told) == (["last"], [("a1", False), ("last", True)])
-    assert [record.getMessage() for record in caplog.records] == ["a bug of ours: a job has failed"]
+    assert [record.getMessage() for record in caplog.records] == ["internal error: a job failed"]

@@ -65,7 +65,7 @@ async def test_reload_refuses_it_and_keeps_what_was_in_force(
     await site.steps(3)
     assert (site.applied, site.stats.reloads) == ([], {"refused": 1})
     ((message, fields),) = lines(caplog)
-    assert message == "reload refused; the old configuration stays"
+    assert message == "configuration rejected; the old one stays in use"
     assert len(str(fields["problem"])) < 1000
 
 

@@ -63,7 +63,7 @@ def test_static_settings_lie_below_the_file() -> None:
         ("[[quota]]\nproducer_byte_rate = 1\n", r"^quota\[0\]: names no user"),
         (
             "[[quota]]\nclient_id = 5\nproducer_byte_rate = 1\n",
-            r"^quota\[0\]\.client_id: must be a text, not 5",
+            r"^quota\[0\]\.client_id: must be a string, not 5",
         ),
         ('[[quota]]\nclient_id = ""\nproducer_byte_rate = 1\n', r"^quota\[0\]\.client_id: must not be empty"),
         ('[[quota]]\nclient_id = "a"\nproducer_byte_rate = -1\n', r"^quota\[0\]\.producer_byte_rate: .* -1"),

@@ -47,7 +47,7 @@ def test_leader_movements_come_first_and_others_fill_the_batch() -> None:
     pairs = [follower_move(number) for number in range(4)] + [leader_move(number) for number in (4, 5, 6)]
     batch = batch_of(pairs, BatchLimits(parallel_partition_count=4, parallel_leader_movements=2))
     assert begun(batch) == [4, 5, 0, 1]
-    turn = "waits for its turn: reassignment."
+    turn = "waits: reassignment."
     assert batch.waiting[key(2)].reason == f"{turn}parallel_partition_count 4 is reached"
     assert batch.waiting[key(6)].reason == f"{turn}parallel_leader_movements 2 is reached"
 
@@ -57,9 +57,7 @@ def test_leader_movements_over_their_limit_leave_slots_to_others() -> None:
     pairs = [leader_move(number) for number in range(3)] + [follower_move(number) for number in (3, 4)]
     batch = batch_of(pairs, BatchLimits(parallel_partition_count=10, parallel_leader_movements=1))
     assert begun(batch) == [0, 3, 4]
-    assert batch.waiting[key(1)].reason == (
-        "waits for its turn: reassignment.parallel_leader_movements 1 is reached"
-    )
+    assert batch.waiting[key(1)].reason == ("waits: reassignment.parallel_leader_movements 1 is reached")
     assert batch.waiting[key(1)].has_step
 
 

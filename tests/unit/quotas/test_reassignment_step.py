@@ -211,7 +211,7 @@ def test_partition_that_is_below_min_isr_anyway_may_move() -> None:
 def test_replica_that_lags_keeps_others_from_leaving() -> None:
     # To one replica, and that one is behind: to drop 0 or 2 would leave fewer in sync than there is room for.
     verdict = waits(Move("t", 0, (0, 1, 2), (1,)), partition((0, 1, 2), isr=(0, 2)), count=2)
-    assert verdict.reason == "replicas [1] are not in sync, and to drop others would leave too few that are"
+    assert verdict.reason == "replicas [1] are not in sync, and dropping others would leave too few in sync"
 
 
 # Dead brokers.

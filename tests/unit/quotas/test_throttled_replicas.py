@@ -31,7 +31,7 @@ def test_star_is_every_replica(text: str) -> None:
     [
         ("0:1,x", "entry 2, 'x': not [partition]:[replica]"),
         ("0-1,0:1", "entry 1, '0-1': not [partition]:[replica]; did you mean '0:1'?"),
-        ("0:1,*", "entry 2, '*': every replica can only be the whole list"),
+        ("0:1,*", "entry 2, '*': \"*\" must be the whole list"),
         ("0:1,3000000000:1", "entry 2, '3000000000:1': a number is over 2147483647"),
         ("0:1,-1:2", "entry 2, '-1:2': not [partition]:[replica]"),
     ],

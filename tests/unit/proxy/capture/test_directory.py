@@ -103,7 +103,7 @@ def test_what_can_not_be_removed_stays_and_nothing_else(
     monkeypatch.setattr(Path, "unlink", refused)
     for _ in range(2):
         assert [file.path for file in directory.make_room(paths[3])] == [paths[0], paths[3]]
-    assert caplog.text.count("an old capture can not be removed") == 1
+    assert caplog.text.count("cannot remove an old capture file") == 1
     assert (tmp_path / "capture-mine.parquet").is_dir()
 
 
@@ -120,7 +120,7 @@ def test_unfinished_file_that_can_not_be_told_apart_is_left_alone(
     monkeypatch.setattr(fcntl, "flock", fails)
     assert Directory(tmp_path, 1000).prepare() == 0
     assert left.exists()
-    said = "an unfinished capture can not be removed" in caplog.text
+    said = "cannot remove an unfinished capture file" in caplog.text
     assert said == (number in (errno.ENOTSUP, errno.ENOLCK))
 
 
@@ -132,5 +132,5 @@ def test_directory_is_made(tmp_path: Path) -> None:
 def test_directory_that_is_a_file_is_one_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("")
-    with pytest.raises(StartError, match=r"capture.directory: .*file can not be used: File exists"):
+    with pytest.raises(StartError, match=r"capture.directory: .*file cannot be used: File exists"):
         Directory(path, 50).prepare()

@@ -46,7 +46,7 @@ async def test_broker_that_advertises_itself_is_a_problem_and_is_said_once(
         await advertising.ask()
     assert advertising.problem == (
         f"listener 'clients': broker 1 at {upstream} advertises kafka-1.example:29392, and must advertise"
-        " this Sluice, kafka-1.example:9101: clients go round it"
+        " this Sluice, kafka-1.example:9101: clients bypass it"
     )
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
@@ -96,7 +96,7 @@ async def test_broker_that_does_not_name_itself_is_not_known() -> None:
     async with broker(metadata((2, "kafka-2.example", 9102))) as upstream:
         advertising = looked(upstream)
         await advertising.ask()
-    assert (advertising.problem, advertising.unknown) == ("", {1: "it does not name itself"})
+    assert (advertising.problem, advertising.unknown) == ("", {1: "its response does not name it"})
 
 
 async def test_problem_is_over_when_the_broker_is_right_again() -> None:

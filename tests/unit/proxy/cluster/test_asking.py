@@ -32,7 +32,7 @@ async def test_longer_answer_is_refused_at_its_length(api_key: int, most: int) -
     assert ANSWER_BYTES_MAX.get(api_key, 16 * 1024 * 1024) == most
     with pytest.raises(asyncio.IncompleteReadError):  # it is waited for
         await answered(api_key, most)
-    with pytest.raises(WireError, match=f"an answer of {most + 1} bytes"):
+    with pytest.raises(WireError, match=f"a response of {most + 1} bytes"):
         await answered(api_key, most + 1)
 
 

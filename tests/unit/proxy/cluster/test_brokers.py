@@ -87,7 +87,7 @@ def test_address_that_can_not_be_is_refused_and_said_once(
     for _ in range(3):
         brokers.learn(broker, host, port)
     assert (dict(brokers.addresses()), stats.brokers_refused) == ({}, {wrong: 3})
-    assert [record.getMessage() for record in caplog.records] == ["a broker's address is refused"]
+    assert [record.getMessage() for record in caplog.records] == ["a broker's address is rejected"]
 
 
 def test_refusals_that_are_said_are_bounded(brokers: BrokerMap, caplog: pytest.LogCaptureFixture) -> None:

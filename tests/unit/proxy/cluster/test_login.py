@@ -89,7 +89,7 @@ async def test_scram_never_shows_the_password() -> None:
 
 
 async def test_mechanism_that_the_broker_does_not_take_is_named() -> None:
-    with pytest.raises(LoginError, match=r"does not take SCRAM-SHA-256 \(error 33\)"):
+    with pytest.raises(LoginError, match=r"does not support SCRAM-SHA-256 \(error 33\)"):
         await logged_in(Login("SCRAM-SHA-256", "sluice", SECRET), [welcome(33)])
 
 

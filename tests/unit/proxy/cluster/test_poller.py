@@ -222,4 +222,4 @@ async def test_answer_that_is_too_long_is_refused() -> None:
     async with broker(struct.pack(">i", 2 * 1024 * 1024 + 1)) as address:
         asked, _ = poller(address)
         await asked.poll()
-    assert "an answer of 2097153 bytes to Metadata" in asked.problem
+    assert "a response of 2097153 bytes to Metadata" in asked.problem

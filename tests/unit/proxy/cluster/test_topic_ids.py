@@ -82,7 +82,7 @@ async def test_cluster_that_does_not_answer_is_said(caplog: pytest.LogCaptureFix
     names.name(KNOWN.bytes, 0)
     await asked.ask()
     assert asked.problem
-    assert [record.message for record in caplog.records] == ["names of topics can not be asked for"]
+    assert [record.message for record in caplog.records] == ["cannot ask for the names of topics"]
 
 
 async def test_nothing_is_asked_without_need() -> None:

@@ -59,19 +59,19 @@ def test_terms_differ_by_names_and_time_and_not_by_order() -> None:
 @pytest.mark.parametrize(
     ("message", "problem"),
     [
-        (b"", "byte 0: 0 bytes are no message"),
+        (b"", "byte 0: 0 bytes are not a message"),
         (b"GET / HTTP/1.1\r\n", "byte 0: this is not Sluice's lease protocol"),
-        (b"SLLE\x02\x01", "byte 4: version 2, and only 1 is known here"),
-        (messages.write_answer(ANSWER), "byte 5: a message of kind 2, and not 1"),
-        (b"SLLE\x01\x01\x41", "byte 6: no name, or one of more than 64 bytes"),
-        (messages.write_request(REQUEST, TERMS)[:20], "byte 8: 30 bytes are expected, and 12 are there"),
+        (b"SLLE\x02\x01", "byte 4: version 2; only 1 is supported"),
+        (messages.write_answer(ANSWER), "byte 5: a message of kind 2, expected 1"),
+        (b"SLLE\x01\x01\x41", "byte 6: no name, or a name longer than 64 bytes"),
+        (messages.write_request(REQUEST, TERMS)[:20], "byte 8: 30 bytes expected, 12 left"),
         (
             messages.write_request(REQUEST, TERMS)[:-1],
-            "byte 38: 2 followers are announced, and 39 bytes are there",
+            "byte 38: 2 followers announced, 39 bytes left",
         ),
         (
             messages.write_request(REQUEST, TERMS) + b"x",
-            "byte 38: 2 followers are announced, and 41 bytes are there",
+            "byte 38: 2 followers announced, 41 bytes left",
         ),
     ],
 )

@@ -92,7 +92,7 @@ async def test_handshake_that_fails_is_told_and_not_counted(papers: Papers) -> N
     await until(lambda: len(ends.failed) == 1, "it has failed")
     (error,) = ends.failed
     assert isinstance(error, OSError)
-    assert handshake_problem(error) == "the other side closed in the middle of it"
+    assert handshake_problem(error) == "the peer closed the connection during the handshake"
     assert not stats.handshakes
     ends.close()
 
@@ -124,9 +124,9 @@ async def test_step_that_raises_anything_ends_that_one_alone(
 @pytest.mark.parametrize(
     ("reason", "said"),
     [
-        ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "no certificate was shown, and one is required"),
-        ("TLSV1_ALERT_UNKNOWN_CA", "the other side refused: unknown ca"),
-        ("WRONG_VERSION_NUMBER", "the other side speaks no TLS"),
+        ("PEER_DID_NOT_RETURN_A_CERTIFICATE", "a client certificate is required, and none was sent"),
+        ("TLSV1_ALERT_UNKNOWN_CA", "the peer refused: unknown ca"),
+        ("WRONG_VERSION_NUMBER", "the peer does not speak TLS"),
         ("NO_SHARED_CIPHER", "no shared cipher"),
     ],
 )
@@ -138,4 +138,4 @@ def test_reason_is_put_in_words(reason: str, said: str) -> None:
 
 def test_peer_that_goes_away_is_put_in_words() -> None:
     for error in (ssl.SSLEOFError(8, "EOF"), ConnectionResetError(104, "reset")):
-        assert handshake_problem(error) == "the other side closed in the middle of it"
+        assert handshake_problem(error) == "the peer closed the connection during the handshake"

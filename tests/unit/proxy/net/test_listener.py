@@ -164,7 +164,7 @@ async def test_connection_is_let_in_again_below_the_limit() -> None:
 async def test_port_in_use_can_not_be_bound() -> None:
     port = Port()
     taken = port.options.first_broker_port
-    with closing(socket.create_server((HOST, taken))), pytest.raises(StartError, match=f"{taken} can not be"):
+    with closing(socket.create_server((HOST, taken))), pytest.raises(StartError, match=f"{taken} cannot be"):
         port.listener.open()
     port.close()
 

@@ -75,8 +75,8 @@ def test_what_is_wrong_is_said_with_key_and_file(papers: Papers, tmp_path: Path)
         (replace(right, key_file=missing), f"{PATH}.key_file: cannot be read: No such file"),
         (replace(right, key_password_file=missing), f"{PATH}.key_password_file: cannot be read"),
         (replace(right, client_ca_file=missing), f"{PATH}.client_ca_file: cannot be read"),
-        (replace(right, cert_file=nonsense), f"{PATH}.cert_file: is no certificate with its key"),
-        (replace(right, key_file=nonsense), f"{PATH}.cert_file: is no certificate with its key"),
+        (replace(right, cert_file=nonsense), f"{PATH}.cert_file: is not a certificate with its key"),
+        (replace(right, key_file=nonsense), f"{PATH}.cert_file: is not a certificate with its key"),
         (replace(right, client_ca_file=nonsense), f"{PATH}.client_ca_file: holds no certificates"),
         (replace(right, key_file=papers.alice.key_file), f"{PATH}.cert_file: the key does not belong"),
     ):

@@ -116,7 +116,7 @@ def test_what_others_wrote_half_is_left_alone(path: Path) -> None:
     kept = store(path)
     half = FILE + '[[quota]]\nuser = "ann"\nproducer_'
     edit(path, half)
-    with pytest.raises(StoreError, match="somebody else has changed it, and it can not be read"):
+    with pytest.raises(StoreError, match="another process has changed it, and it cannot be read"):
         alter(kept, rate("a", 5.0))
     assert path.read_text() == half
     assert kept.definitions.values(A) == {RATE: 1000}
@@ -131,7 +131,7 @@ def test_file_that_is_being_written_is_waited_for_but_not_for_ever(
     monkeypatch.setattr(module, "_REST_SECONDS_MAX", 0.0)
     seen = iter(range(1, 100))
     monkeypatch.setattr(module, "signature", lambda _: (next(seen),))
-    with pytest.raises(StoreError, match="is being written by somebody else"):
+    with pytest.raises(StoreError, match="is being written by another process"):
         alter(kept, rate("a", 5.0))
 
 

@@ -97,7 +97,7 @@ def test_somebody_elses_reassignment_is_waited_for() -> None:
 def test_refused_step_is_tried_again_later_and_later_still() -> None:
     memory = Memory()
     memory.failed(KEY, "error 39", 0)
-    assert "is tried again soon: error 39" in decided(ENTRY, BEFORE, memory, 999).waiting[KEY].reason
+    assert "will be retried: error 39" in decided(ENTRY, BEFORE, memory, 999).waiting[KEY].reason
     assert decided(ENTRY, BEFORE, memory, 1_000).steps == [FIRST]
     memory.failed(KEY, "error 39", 1_000)
     assert decided(ENTRY, BEFORE, memory, 2_999).steps == []

@@ -216,7 +216,7 @@ def test_cluster_that_can_not_be_asked_is_an_answer_to_try_again(
 
     monkeypatch.setattr(SimulatedAnswers, "look", unreachable)
     answer = world.request((ONE, (2, 3)))
-    assert answer.outcome == Outcome(7, "Sluice can not ask the cluster: nobody is there")
+    assert answer.outcome == Outcome(7, "Sluice cannot ask the cluster: nobody is there")
     assert told(answer) == [7]
 
 

@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proxy.reassign import journal as module
-from proxy.reassign.entries import Ended, Entry, Record, Term, write_line
+from proxy.reassign.entries import Ended, Entry, Over, Record, Term, read_line, write_line
 from proxy.reassign.journal import ConflictError, DamagedError, Journal, JournalError, MovedOnError
 
 FIRST = Entry("t", 0, "id", (1, 2), (3, 4))
@@ -33,6 +34,43 @@ def test_what_was_appended_is_read_by_another_process(tmp_path: Path) -> None:
     other.append([Ended("t", 0, "done")])
     assert entries(one) == [SECOND]
     assert one.read().sequence == 3
+
+
+def test_moves_that_are_over_are_counted_until_new_ones_begin(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    third = replace(FIRST, partition=2, target=(1, 5))
+    journal.append([FIRST, SECOND, third, replace(FIRST, partition=3), replace(FIRST, partition=4)])
+    journal.append([Ended("t", 0, "done", 700), Ended("t", 2, "done", 30)])
+    journal.append([Ended("t", 1, "cancelled"), Ended("t", 3, "refused")])
+    over = Over(done=2, not_done=1, replicas=2 + 1, size=700 + 30)
+    assert Journal(tmp_path).read().over == journal.read().over == over
+    journal.append([Ended("t", 4, "gone")])
+    assert journal.read().over == over._replace(not_done=2), "all are over: their count stays"
+    journal.append([FIRST])
+    assert Journal(tmp_path).read().over == journal.read().over == Over()
+
+
+def test_count_of_what_is_over_survives_a_journal_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_COMPACT_BYTES_MIN", 0)
+    journal = Journal(tmp_path)
+    journal.append([Term(4, "me"), FIRST, SECOND])
+    for _ in range(20):
+        journal.append([FIRST])
+    journal.append([Ended("t", 1, "done", 9)])
+    for _ in range(20):
+        journal.append([FIRST])
+    assert len((tmp_path / "journal").read_bytes().splitlines()) < 20, "history is dropped"
+    known = Journal(tmp_path).read()
+    assert (known.term, known.over) == (Term(4, "me"), Over(1, 0, 2, 9))
+
+
+def test_line_of_an_earlier_release_has_no_sizes() -> None:
+    line = b'1 {"kind":"ended","topic":"t","partition":0,"how":"done"}'
+    assert read_line(b"%08x %s" % (zlib.crc32(line), line)) == (1, Ended("t", 0, "done"))
+    line = b'2 {"kind":"term","number":3,"executor":"me"}'
+    assert read_line(b"%08x %s" % (zlib.crc32(line), line)) == (2, Term(3, "me"))
 
 
 def test_last_record_of_a_partition_holds(tmp_path: Path) -> None:
@@ -182,7 +220,7 @@ def test_writer_that_stands_still_does_not_stop_others_for_ever(
     Journal(tmp_path).append([FIRST])
     with (tmp_path / "journal.lock").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        with pytest.raises(JournalError, match="another process writes"):
+        with pytest.raises(JournalError, match="another process has been writing"):
             Journal(tmp_path).append([SECOND])
     Journal(tmp_path).append([SECOND])
 
@@ -254,6 +292,6 @@ def test_reader_that_lost_its_place_finds_it_again(tmp_path: Path) -> None:
 def test_move_that_is_too_large_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     records: list[Record] = [FIRST, replace(SECOND, target=tuple(range(20_000)))]
-    with pytest.raises(JournalError, match="over 65536"):
+    with pytest.raises(JournalError, match="longer than 65536"):
         journal.append(records)
     assert entries(journal) == []

@@ -6,7 +6,7 @@ from math import inf
 from proxy.config import ReassignmentSettings
 from proxy.reassign import status
 from proxy.reassign.decide import Decision
-from proxy.reassign.entries import Asked, Entry
+from proxy.reassign.entries import Asked, Entry, Over
 from proxy.stats import Stats
 from quotas.reassignment_step import PartitionNow, Step, Waiting
 
@@ -86,7 +86,7 @@ def test_time_to_finish_is_a_metric() -> None:
 
 def test_document_adds_up() -> None:
     settings = ReassignmentSettings(parallel_replica_count=2)
-    document = status.describe([one(), one(now=HALF)], settings, 10.0)
+    document = status.describe([one(), one(now=HALF)], settings, 10.0, Over())
     assert (document["moves"], document["steps"]) == (2, 1)
     assert (document["bytes_done"], document["bytes_total"]) == (
         80,
@@ -112,6 +112,16 @@ def test_document_adds_up() -> None:
         "bytes_total": 200,
         "bytes_done": 40,
     }
+
+
+def test_totals_keep_what_is_over() -> None:
+    over = Over(done=3, not_done=1, replicas=5, size=1000)
+    document = status.describe([one()], ReassignmentSettings(), 10.0, over)
+    assert (document["moves"], document["moves_total"]) == (1, 5)  # 1 + 3 + 1
+    assert (document["moves_done"], document["moves_not_done"]) == (3, 1)
+    assert (document["replicas_done"], document["replicas_total"]) == (5, 7)  # 5 + 0 of 5 + 2
+    assert (document["bytes_done"], document["bytes_total"]) == (1040, 1200)  # 1000 + 40 of 1000 + 200
+    assert document["finish_seconds"] == 16.0, "160 bytes are left, at 10 a second"
 
 
 def test_metrics_count_states_and_the_stalled() -> None:

@@ -1,7 +1,7 @@
 """Fetch over its quota (KIP-13, KIP-219, KIP-227): answered here, capped, its session kept in step.
 
 The arithmetic of all of them: 1,000 bytes/s, 11 windows of 1 s of which 10 count at the start, so 10,000 bytes are
-free; an answer of 12,000 bytes makes (12,000 - 10,000) / 1,000 = 2 s, and the next Fetch, expected to be as large,
+free; a response of 12,000 bytes makes (12,000 - 10,000) / 1,000 = 2 s, and the next Fetch, expected to be as large,
 (24,000 - 10,000) / 1,000 = 14 s at the same time, but no longer than until the window is empty after 11 s.
 """
 

@@ -1,0 +1,70 @@
+"""Arguments that every command has alike: defaults in the help, and old spellings."""
+
+import argparse
+from collections.abc import Iterator
+
+import pytest
+
+from commandline.arguments import Parser, add_format
+from offline.cli import parser as offline_parser
+from proxy.cli import parser as proxy_parser
+
+
+def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parser and those of its commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                yield from commands(command)
+
+
+ALL = [*commands(proxy_parser()), *commands(offline_parser())]
+
+
+@pytest.mark.parametrize("parser", ALL, ids=lambda parser: parser.prog)
+def test_help_has_a_text_and_the_default_of_each_option(parser: argparse.ArgumentParser) -> None:
+    formatter = parser._get_formatter()
+    for action in parser._actions:
+        if action.help == argparse.SUPPRESS or isinstance(action, argparse._SubParsersAction):
+            continue
+        text = formatter._expand_help(action)
+        assert text, action
+        if action.option_strings and action.nargs != 0 and not action.required:
+            assert "default" in text, action.option_strings
+
+
+@pytest.mark.parametrize("parser", ALL, ids=lambda parser: parser.prog)
+def test_options_of_one_name_take_the_same_everywhere(parser: argparse.ArgumentParser) -> None:
+    for action in parser._actions:
+        if "--admin" in action.option_strings:
+            assert action.metavar == "HOST:PORT"
+        if "--format" in action.option_strings and not parser.prog.endswith("export"):
+            assert action.metavar in (None, "{table,json}")
+            assert list(action.choices or ())[:2] == ["table", "json"]
+
+
+def options(*arguments: str) -> argparse.Namespace:
+    parser = Parser(prog="tool")
+    parser.add_argument("--size", default=3, help="of it")
+    parser.add_argument("--name", help="of it")
+    parser.add_argument("--other", default=4, help="by default as large")
+    add_format(parser, json_was=True)
+    return parser.parse_args(arguments)
+
+
+def test_default_is_added_unless_the_text_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        options("--help")
+    shown = capsys.readouterr().out
+    assert "of it (default: 3)" in shown
+    assert "of it (default: none)" in shown
+    assert "by default as large\n" in shown
+    assert "--json" not in shown
+
+
+def test_old_spelling_works_and_warns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert options("--json").format == "json"
+    assert capsys.readouterr().err == "tool: warning: --json is an old spelling: use --format json\n"
+    assert options().format == "table"
+    assert capsys.readouterr().err == ""
