@@ -48,7 +48,7 @@ class ServerError(SluiceError):
 
 
 def shorten(value: object) -> str:
-    """Write a value as in Python, in one line of bounded length; of what can not be written, its type.
+    """Write a value as in Python, in one line of bounded length; of what cannot be written, its type.
 
     >>> shorten("a" * 100)[-5:], shorten(10**5000)
     ('aa...', '(a value of type int)')

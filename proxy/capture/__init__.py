@@ -2,7 +2,7 @@
 
     channels ──► Recorder (the loop's) ──► queue ──► Writer (a thread of its own) ──► Table ──► files in a Directory
 
-Traffic never waits for any of it: the queue is bounded, and what does not fit, or can not be written, is dropped and
+Traffic never waits for any of it: the queue is bounded, and what does not fit, or cannot be written, is dropped and
 counted. The rows are made in `proxy.channel.captured`; what a row is, is `protocol.capture`. pyarrow is imported by
 `tables` alone, and only where capture is configured.
 """

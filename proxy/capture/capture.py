@@ -51,7 +51,7 @@ class Capture:
         self.recorder.queue.put(None)
 
     def wait(self, hurried: Callable[[], bool]) -> None:
-        """Wait until all is written; blocks. What can not be written in time is dropped.
+        """Wait until all is written; blocks. What cannot be written in time is dropped.
 
         Args:
             hurried: whether somebody wants the process to end at once.

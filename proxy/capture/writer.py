@@ -1,6 +1,6 @@
 """The thread that writes: batches from the queue into a file, the file rotated, old files removed.
 
-Rows of one file share its fate: they are written when the file has its name, and dropped when it can not be written, so
+Rows of one file share its fate: they are written when the file has its name, and dropped when it cannot be written, so
 the counters say what a reader will find. After such a failure the disk is left alone for a while. What a killed process
 has not finished is lost, at most `rotate_seconds` of rows; what has a name is whole.
 """
@@ -217,7 +217,7 @@ class Writer:
         self._stats.oldest = files[0].modified_ns / 1e9 if files else 0.0
 
     def _fail(self, error: OSError, rows: int) -> None:
-        """The file can not be written: give it up, count `rows` more, and leave the disk alone for a while."""
+        """The file cannot be written: give it up, count `rows` more, and leave the disk alone for a while."""
         self._stats.dropped["disk"] += rows
         rows += self._give_up("disk")
         self._silent_until = time.monotonic() + _RETRY_SECONDS

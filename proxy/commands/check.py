@@ -182,7 +182,7 @@ def _alterations(config: Config) -> str:
         return "altered at the brokers: these are their own quotas"
     if settings.file is None:
         return (
-            'kafka-configs can not alter them: there is no quotas file (file = "quotas.toml" under [quotas])'
+            'kafka-configs cannot alter them: there is no quotas file (file = "quotas.toml" under [quotas])'
         )
     who = (
         ["every client"]
@@ -195,7 +195,7 @@ def _alterations(config: Config) -> str:
         if config.trusts(listener) and "*" not in settings.alter_principals
     ]
     if not who:
-        return 'kafka-configs can not alter them: no user may (alter_principals = ["NAME"] under [quotas])'
+        return 'kafka-configs cannot alter them: no user may (alter_principals = ["NAME"] under [quotas])'
     return f"kept in {settings.file}; altered by {', '.join(who)}"
 
 

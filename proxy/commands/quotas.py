@@ -232,7 +232,7 @@ def _refuse_combined(options: argparse.Namespace) -> None:
     for alone, why in _ALONE.items():
         if alone in given and len(given) > 1:
             others = " and ".join(option for option in given if option != alone)
-            raise UsageError(f"{alone} can not be combined with {others}: {why}")
+            raise UsageError(f"{alone} cannot be combined with {others}: {why}")
 
 
 def _names(options: argparse.Namespace) -> tuple[str | None, ...]:

@@ -23,7 +23,7 @@ def unwritable(config: Config) -> Iterator[str]:
     quotas = config.quotas.file
     may_alter = config.quotas.alter_principals or any(map(config.trusts, config.listeners))
     if quotas is not None and may_alter and (problem := _problem(quotas.parent)):
-        yield f"quotas.file: {problem}: kafka-configs can not alter quotas, since the file is replaced in its directory"
+        yield f"quotas.file: {problem}: kafka-configs cannot alter quotas, since the file is replaced in its directory"
     capture = config.capture.directory
     if capture is not None and (problem := _problem(capture)):
         yield f"capture.directory: {problem}: nothing can be captured"
@@ -40,5 +40,5 @@ def _problem(directory: Path) -> str:
     if not place.is_dir():
         return f"{place} is no directory"
     if not os.access(place, os.W_OK | os.X_OK, effective_ids=True):
-        return f"{place} can not be written by user id {os.geteuid()}"
+        return f"{place} cannot be written by user id {os.geteuid()}"
     return ""

@@ -15,9 +15,9 @@ def no_quotas_file(config: Path | None) -> str:
     """Return why quotas cannot be altered without a quotas file, and how to have one.
 
     >>> no_quotas_file(None)
-    'no quotas file is configured, so quotas can not be altered: start sluice serve with --quotas-file FILE'
+    'no quotas file is configured, so quotas cannot be altered: start sluice serve with --quotas-file FILE'
     """
-    problem = "no quotas file is configured, so quotas can not be altered"
+    problem = "no quotas file is configured, so quotas cannot be altered"
     if config is None:
         return f"{problem}: start sluice serve with --quotas-file FILE"
     return f'{problem}: write file = "quotas.toml" under [quotas] in {config}, and create that file'
@@ -26,7 +26,7 @@ def no_quotas_file(config: Path | None) -> str:
 def not_writable(path: Path, error: OSError) -> str:
     """Return why the quotas file cannot be replaced, and which directory has to be writable."""
     return (
-        f"{path} can not be written: {error.strerror or error}; it is replaced, not written into, so [quotas] file "
+        f"{path} cannot be written: {error.strerror or error}; it is replaced, not written into, so [quotas] file "
         "must be in a directory that Sluice may write to"
     )
 

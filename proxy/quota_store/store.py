@@ -44,7 +44,7 @@ _GIVEN: Final = "The entity was given on the command line (--quota), which takes
 
 
 class StoreError(Exception):
-    """Why the quotas can not be altered now; they are as they were."""
+    """Why the quotas cannot be altered now; they are as they were."""
 
 
 class QuotaStore:

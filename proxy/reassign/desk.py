@@ -209,7 +209,7 @@ class ReassignmentDesk:
         """Accept or strike out, and answer.
 
         Raises:
-            JournalError: it can not be written down; the executor finds out what became of it.
+            JournalError: it cannot be written down; the executor finds out what became of it.
         """
         told = outcomes_of(plan, answer)
         for _ in range(_CONFLICTS_MAX):

@@ -115,7 +115,7 @@ class Journal:
         Raises:
             ConflictError: others have appended since then.
             MovedOnError: another process executes.
-            DamagedError, JournalError: it can not be written; nothing was.
+            DamagedError, JournalError: it cannot be written; nothing was.
         """
         try:
             with self._locked():

@@ -61,7 +61,7 @@ def test_gateway_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("[quotas]\n", "kafka-configs can not alter them: there is no quotas file"),
+        ("[quotas]\n", "kafka-configs cannot alter them: there is no quotas file"),
         ('[quotas]\nsource = "cluster"\n', "altered at the brokers: these are their own quotas"),
         (
             '[quotas]\nfile = "q.toml"\nalter_principals = ["ops", "ci"]\n',

@@ -287,11 +287,11 @@ def test_command_config_that_is_not_there_is_one_line(tool: Tool) -> None:
         (["set", "producer_byte_rate=1"], "name an entity"),
         (
             ["set", "--ip", "::1", "--user", "u", "connection_creation_rate=1"],
-            "--ip can not be combined with --user: an address has a limit of new connections",
+            "--ip cannot be combined with --user: an address has a limit of new connections",
         ),
         (
             ["show", "--topic", "t", "--user", "u", "--client-id", "c"],
-            "--topic can not be combined with --user and --client-id: a topic's quota is shared by all clients",
+            "--topic cannot be combined with --user and --client-id: a topic's quota is shared by all clients",
         ),
         (["set", "--user", "u", "producer_byte_rate"], "is not KEY=VALUE"),
     ],

@@ -45,7 +45,7 @@ def test_directory_that_can_not_be_made_is_named(blocked: Path, text: str, key: 
 def test_directory_of_another_user_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
     (warning,) = found(tmp_path, '[state]\ndirectory = "state"')
-    assert warning.startswith(f"state.directory: {tmp_path} can not be written by user id {os.geteuid()}: ")
+    assert warning.startswith(f"state.directory: {tmp_path} cannot be written by user id {os.geteuid()}: ")
 
 
 def test_read_only_quotas_file_is_right_where_no_user_may_alter(blocked: Path) -> None:

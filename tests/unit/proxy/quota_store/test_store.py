@@ -191,7 +191,7 @@ def test_file_in_a_directory_that_can_not_be_written_says_so(
     monkeypatch.setattr("proxy.quota_store.store.replace", read_only)
     with pytest.raises(StoreError) as caught:
         alter(kept, rate("a", 5.0))
-    said = f"{path} can not be written: Read-only file system; it is replaced, not written into, so [quotas] file "
+    said = f"{path} cannot be written: Read-only file system; it is replaced, not written into, so [quotas] file "
     assert str(caught.value) == said + "must be in a directory that Sluice may write to"
 
 
