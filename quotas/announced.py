@@ -9,7 +9,7 @@ nothing, in the name of another: its identity would stand still for as long as t
   other channel is muted for it, and it keeps no place from others.
 - Where doubtful bytes did not come, such requests pass one at a time, in the order in which they came; under the
   `schedule`, where one that is under way keeps all others waiting, none for `WARY_MS`. So a false announcement costs
-  the owner of the name at most a fifth of the time, or the attacker about as many bytes.
+  the owner of the name at most a fifth of the time, or the attacker a sixteenth as many bytes.
 
 Each turn has one request under way at most. The channel counts arriving bytes down in `Turn.announced`; this module
 finds the requests whose time is over. It knows no rate.
@@ -25,8 +25,12 @@ __all__ = ["ARRIVAL_MS", "WARY_MS", "Announcements"]
 # A request of 1 MB takes 80 ms at 100 Mbit/s. To be charged twice costs an honest client nothing but its place.
 ARRIVAL_MS: Final = 250
 WARY_MS: Final = 4 * ARRIVAL_MS
+# Where at least one in so many bytes of a doubtful request came in time, it comes slowly: that makes no channel wait.
+# 1 MB over 2 Mbit/s is one in sixteen a charge.
+_SLOW_SHARE: Final = 17
 _IN_ORDER_MS: Final = 10_000  # after the last doubtful bytes that did not come
 _POLL_MS_MIN: Final = 25
+FAR_MS: Final = 1 << 60
 # With so much each channel is trusted: the batch size that producers begin with (batch.size).
 _TRUSTED_BYTES_MIN: Final = 16 * 1024
 
@@ -38,24 +42,25 @@ class Announcements:
         turns: whose they are, and how many bytes were missing when each was charged, the oldest first.
         doubtful: how many of those are more than their channels are trusted with, all together.
         wary_until_ms: until when no further doubtful ones are admitted.
+        due_ms: when `overdue` may find one; none does before.
 
     >>> announcements, turn = Announcements(), Turn()
     >>> announcements.begin(turn, 1_000_000, now_ms=0)
-    >>> turn.announced -= 300_000  # that much has come
+    >>> turn.announced -= 30_000  # that much has come
     >>> len(announcements.overdue(now_ms=249)), len(announcements.overdue(now_ms=250)), turn.lost
-    (0, 1, 700000)
+    (0, 1, 970000)
     >>> announcements.wary_until_ms, turn.trusted  # it was new, and so trusted with 16 KiB
-    (1250, 300000)
+    (1250, 30000)
     """
 
-    __slots__ = ("_due_ms", "_waiting", "doubtful", "turns", "wary_until_ms")
+    __slots__ = ("_waiting", "doubtful", "due_ms", "turns", "wary_until_ms")
 
     def __init__(self) -> None:
         self.turns: dict[Turn, int] = {}
         self.doubtful = 0
         self.wary_until_ms = NEVER_MS
         self._waiting: dict[Turn, None] = {}  # whose doubtful requests wait, in the order in which they came
-        self._due_ms = 0
+        self.due_ms = FAR_MS
 
     def begin(self, turn: Turn, missing: int, now_ms: int) -> None:
         """A request was charged of which `missing` bytes are still to come."""
@@ -65,9 +70,13 @@ class Announcements:
         turn.announced_ms = now_ms
         turn.lost = 0
         if not self.turns:
-            self._due_ms = now_ms + ARRIVAL_MS
+            self.due_ms = now_ms + ARRIVAL_MS
         self.turns[turn] = missing
         self.doubtful += self.beyond_trust(turn, missing)
+
+    def doubted(self, turn: Turn) -> int:
+        """How many bytes of the request under way were doubtful when it was charged."""
+        return self.beyond_trust(turn, self.turns.get(turn, 0))
 
     def arrived(self, turn: Turn) -> None:
         """All of it is here."""
@@ -81,6 +90,11 @@ class Announcements:
             return False
         self._waiting[turn] = None
         return now_ms < self.wary_until_ms or next(iter(self._waiting)) is not turn
+
+    def in_order(self, turn: Turn, now_ms: int) -> bool:
+        """Whether it is the first of those that wait."""
+        self._waiting[turn] = None
+        return now_ms >= self.wary_until_ms and next(iter(self._waiting)) is turn
 
     def waits_no_longer(self, turn: Turn) -> None:
         """A request passes, or does not."""
@@ -99,12 +113,13 @@ class Announcements:
 
     def overdue(self, now_ms: int) -> list[Turn]:
         """Take out the requests whose charge no longer holds; what is missing of each is then `Turn.lost`."""
-        if not self.turns or now_ms < self._due_ms:
+        if now_ms < self.due_ms:
             return []
         found = []
+        self.due_ms = FAR_MS
         for turn in self.turns:
             if now_ms < turn.announced_ms + ARRIVAL_MS:
-                self._due_ms = turn.announced_ms + ARRIVAL_MS
+                self.due_ms = turn.announced_ms + ARRIVAL_MS
                 break
             found.append(turn)
         for turn in found:
@@ -127,7 +142,8 @@ class Announcements:
         announced = self._end(turn)
         lost = max(turn.announced, 0)
         if lost:
-            if self.beyond_trust(turn, announced):
+            came = announced - lost
+            if self.beyond_trust(turn, announced) and came * _SLOW_SHARE < announced:
                 self.wary_until_ms = now_ms + WARY_MS
-            turn.trusted = announced - lost
+            turn.trusted = came
         return lost

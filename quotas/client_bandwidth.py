@@ -8,6 +8,7 @@ No arithmetic is here, and nothing that knows what a mute or a hold is made of.
 
 from typing import Final, Protocol
 
+from quotas.announced import ARRIVAL_MS
 from quotas.decisions import ADMITTED, Decision
 from quotas.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
 from quotas.turn import Limiter, Turn
@@ -123,8 +124,8 @@ class Throttle(Windowed):
     def announce(self, turn: Turn, missing: int, now_ms: int) -> bool:
         """The Produce that passed now is charged as a whole, and `missing` bytes of it are still to come.
 
-        Whoever relays them counts `Turn.announced` down, asks `produce_rest` where `Turn.lost` is above 0 before more
-        passes, and calls `arrived` at the end. False: nothing is limited here, so none of it is needed.
+        The channel counts `Turn.announced` down. Before more passes it calls `arrives`, and `produce_rest` where
+        `Turn.lost` is above 0 then; at the end `arrived`. False: nothing is limited here, so none of it is needed.
         """
         limiter = self._limiter
         if limiter is None or turn.limiter is not limiter or not self._source.enforcing:
@@ -143,6 +144,11 @@ class Throttle(Windowed):
         else:
             turn.lost = missing  # also at another limiter, which knows nothing of it
         return decision
+
+    def arrives(self, turn: Turn, now_ms: int) -> None:
+        """More of a request that was announced is here: what did not come in time is given back, and is `Turn.lost`."""
+        if turn.limiter is not None and not turn.lost and now_ms >= turn.announced_ms + ARRIVAL_MS:
+            turn.limiter.take_back(now_ms)
 
     def arrived(self, turn: Turn) -> None:
         """A request that was announced is here."""

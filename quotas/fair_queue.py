@@ -88,6 +88,10 @@ class FairQueue:
         if not turn.waited:
             turn.tag = max(turn.tag, self.virtual - self.lag_bytes)
 
+    def came(self, doubtful: int) -> None:
+        """What a newcomer's first request announced is here after all."""
+        self._newcomers = max(self._newcomers, self._now()) + doubtful // (len(self.turns) + NEWCOMER_SHARE)
+
     def put(self, turn: Turn, size: int) -> None:
         """Give the turn its place, or keep it."""
         if turn.queued:

@@ -18,7 +18,7 @@ from typing import Final
 from quotas.announced import Announcements
 from quotas.decisions import ADMITTED, Decision
 from quotas.options import EngineOptions
-from quotas.rate import SampledRate
+from quotas.rate import NEVER_MS, SampledRate
 from quotas.turn import Place, Turn
 
 # The first Fetch of an identity, as long as there is no answer to judge by.
@@ -42,6 +42,7 @@ class SampledThrottle:
         "_in_flight",
         "_limit",
         "_mute_ms_max",
+        "_next_ms",
         "_rate",
         "_safe",
         "_samples",
@@ -64,6 +65,7 @@ class SampledThrottle:
         self._window_ms = int(options.window_seconds * 1000)
         self._rate = SampledRate(self._samples, self._window_ms)
         self._announcements = Announcements()
+        self._next_ms = NEVER_MS  # when the next one of those that announce much may pass
         self._held = 0  # bytes of the first requests of new connections that wait
         self.configure(limit, options, now_ms)
 
@@ -88,25 +90,36 @@ class SampledThrottle:
 
     def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Post-paid: record, then throttle for what is over. The first one of a connection waits until it is not."""
-        if self._announcements.turns:
-            for late in self._announcements.overdue(now_ms):
-                self._rate.take_back(late.lost, late.sample)
-                late.passed = False  # what comes of it after all waits as a new connection does
+        if now_ms >= self._announcements.due_ms:
+            self.take_back(now_ms)
         if self._holds and not turn.passed:
             decision = self._hold(turn, size, now_ms)
             if decision is not ADMITTED:
                 return decision
+        elif turn.held_since_ms >= 0:  # `new_connections` was changed while it waited
+            self._release(turn)
+            self._announcements.waits_no_longer(turn)
         turn.passed = True
         rate = self._rate
         rate.record(size, now_ms)
         if rate.total <= self._safe and now_ms < rate.purge_at_ms:
             return ADMITTED  # the smallest window allows as much, and no sample is due to be emptied
-        return self._throttled(now_ms)
+        announcements = self._announcements
+        # What others announced may not come; but those that announce so much are muted for each other's.
+        others = 0 if announcements.beyond_trust(turn, turn.missing) else announcements.doubtful
+        return self._throttled(now_ms, others)
 
     def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
         """The request that passed now is still to come, but for its first bytes."""
         turn.sample = self._rate.sample
         self._announcements.begin(turn, missing, now_ms)
+
+    def take_back(self, now_ms: int) -> None:
+        """Take back what was recorded and did not come in time."""
+        for late in self._announcements.overdue(now_ms):
+            self._rate.take_back(late.lost, late.sample)
+            self._next_ms = min(self._next_ms, now_ms)
+            late.passed = False  # what comes of it after all waits as a new connection does
 
     def arrived(self, turn: Turn) -> None:
         """All of it is here."""
@@ -121,7 +134,7 @@ class SampledThrottle:
         """
         announcements = self._announcements
         if announcements.beyond_trust(turn, turn.missing):
-            return self._hold_doubtful(turn, now_ms)
+            return self._hold_doubtful(turn, size, now_ms)
         if turn.held_since_ms < 0:
             left_ms = self._rate.throttle_ms(self._limit, now_ms, self._held - announcements.doubtful)
             if left_ms <= 0:
@@ -139,30 +152,41 @@ class SampledThrottle:
         self._release(turn)
         return _REFUSED if turn.waited else ADMITTED
 
-    def _hold_doubtful(self, turn: Turn, now_ms: int) -> Decision:
+    def _hold_doubtful(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Have a connection's first Produce wait that announces more than it is trusted with.
 
-        It waits while the client is over the quota by what is charged, such announcements included, and has no place
-        among those that wait: so they pass one at a time, and take nothing from others.
+        It waits for as long as `_hold` says, but has no place there; then for the others of its kind that came before:
+        each passes when the one before it is paid for, or did not come.
         """
         announcements = self._announcements
-        left_ms = self._rate.throttle_ms(self._limit, now_ms, self._held)
-        waits = announcements.keeps_waiting(turn, now_ms)
-        if left_ms <= 0 and not waits:
-            turn.held_since_ms = -1
-            return ADMITTED
         if turn.held_since_ms < 0:
+            left_ms = self._rate.throttle_ms(self._limit, now_ms, self._held - announcements.doubtful)
+            if left_ms <= 0 and not announcements.doubtful and not announcements.keeps_waiting(turn, now_ms):
+                return self._next(turn, size, now_ms)
             turn.held_since_ms = now_ms
             turn.hold_end_ms = now_ms + min(self._mute_ms_max, turn.hold_ms_max)
+            turn.due_ms = now_ms + left_ms
             turn.size = 0
+        first = announcements.in_order(turn, now_ms) and not announcements.doubtful
+        if first and now_ms >= max(turn.due_ms, self._next_ms):
+            return self._next(turn, size, now_ms)
         if now_ms >= turn.hold_end_ms:
             turn.held_since_ms = -1
             announcements.waits_no_longer(turn)
             return _REFUSED
-        until_ms = announcements.ask_again_ms(now_ms) if waits or announcements.doubtful else now_ms + left_ms
+        until_ms = (
+            max(turn.due_ms, self._next_ms) if first else max(turn.due_ms, announcements.ask_again_ms(now_ms))
+        )
         return Decision(
             hold_until_ms=min(until_ms, turn.hold_end_ms), reason="new connection that announces much"
         )
+
+    def _next(self, turn: Turn, size: int, now_ms: int) -> Decision:
+        """One of those passes; the next one when this one is paid for, or did not come."""
+        turn.held_since_ms = -1
+        self._announcements.waits_no_longer(turn)
+        self._next_ms = now_ms + int(size * 1000 / self._limit)
+        return ADMITTED
 
     def _release(self, turn: Turn) -> None:
         """The first Produce of a connection waits no longer."""
@@ -170,9 +194,9 @@ class SampledThrottle:
             self._held -= turn.size
             turn.held_since_ms = -1
 
-    def _throttled(self, now_ms: int) -> Decision:
+    def _throttled(self, now_ms: int, doubtful: int = 0) -> Decision:
         """Throttle for what is over, without what was announced and may not come."""
-        throttle_ms = self._rate.throttle_ms(self._limit, now_ms, -self._announcements.doubtful)
+        throttle_ms = self._rate.throttle_ms(self._limit, now_ms, -doubtful)
         if throttle_ms <= 0:
             return ADMITTED
         return Decision(throttle_ms=min(throttle_ms, self._mute_ms_max), reason="over quota")
@@ -259,6 +283,7 @@ class SampledThrottle:
         if turn.admitted >= 0:
             self._release_fetch(turn)
         self._release(turn)
+        self._announcements.waits_no_longer(turn)
         turn.expected = size
         self._rate.record(size, now_ms)
         throttle_ms = self._rate.throttle_ms(self._limit, now_ms)
@@ -273,6 +298,7 @@ class SampledThrottle:
             self._release_fetch(turn)
         missing = self._announcements.gone(turn, now_ms)
         if missing:
+            self._next_ms = min(self._next_ms, now_ms)
             self._rate.take_back(missing, turn.sample)
         self._release(turn)
 

@@ -120,14 +120,13 @@ class ScheduledThrottle:
         if (
             turn.passed
             and turn.held_since_ms < 0
-            and now_ms >= announcements.wary_until_ms
+            and announcements.wary_until_ms <= now_ms < announcements.due_ms
             and self._plain(turn, turn.tag, size, now_ms, self._burst_ms)
         ):
             return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
-        for late in announcements.overdue(now_ms):
-            self._give_back(late, late.lost, now_ms)
+        self.take_back(now_ms)
         doubtful = announcements.beyond_trust(turn, turn.missing)
         slot_ms, _ = self._slot(turn, self._queue.enter(turn), self._burst_ms)
         wary = doubtful > 0 and announcements.keeps_waiting(turn, now_ms)
@@ -158,8 +157,15 @@ class ScheduledThrottle:
         self._note(turn)
         self._announcements.begin(turn, missing, now_ms)
 
+    def take_back(self, now_ms: int) -> None:
+        """Give back what was charged and did not come in time."""
+        for late in self._announcements.overdue(now_ms):
+            self._give_back(late, late.lost, now_ms)
+
     def arrived(self, turn: Turn) -> None:
         """All of it is here."""
+        if not turn.trusted:
+            self._queue.came(self._announcements.doubted(turn))
         self._announcements.arrived(turn)
 
     # -- fetch
@@ -246,6 +252,7 @@ class ScheduledThrottle:
         """Record what passes anyway; the wait it would have had, at most one hold and one mute."""
         self._queue.remove(turn)
         self._fetches.end(turn)
+        self._announcements.waits_no_longer(turn)
         turn.held_since_ms = -1
         turn.expected = size
         self._charge(size, now_ms)

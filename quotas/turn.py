@@ -126,6 +126,9 @@ class Limiter(Protocol):
     def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
         """As `Throttle.announce`."""
 
+    def take_back(self, now_ms: int) -> None:
+        """Take back what was announced and did not come in time; what is missing of each is `Turn.lost` then."""
+
     def arrived(self, turn: Turn) -> None:
         """As `Throttle.arrived`."""
 

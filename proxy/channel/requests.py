@@ -130,11 +130,20 @@ class RequestSide(Side):
         turn = self.arriving
         if turn is None:
             return self._pass_on(buf, pos, end, now_ms)
-        if turn.lost and self._charge_again(turn, now_ms):
+        if self.late(now_ms) and self._charge_again(turn, now_ms):
             return pos
         passed = self._pass_on(buf, pos, end, now_ms)
         self._arrived(turn, passed - pos)
         return passed
+
+    def late(self, now_ms: int) -> bool:
+        """Whether what is under way did not come in time, and is charged again before more of it passes."""
+        turn, identity = self.arriving, self.state.identity
+        if turn is None:
+            return False
+        if identity is not None and identity.produce is turn:
+            identity.quota.produce.arrives(turn, now_ms)
+        return turn.lost > 0
 
     def _pass_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         if self.unseen > 0:

@@ -65,8 +65,8 @@ class Side(ABC):
         frame_bytes: size of the answer that is being decided on, its prefix included.
         walk: the walk through the frame under way; None where it is none that is walked.
         walk_answered: whether an answer is owed to the Produce that is walked, or whose bytes are still to come.
-        arriving: the turn that was charged for a request whose bytes are still to come; None where none was. Where its
-            `lost` is above 0, no more passes before `receive` was called again.
+        arriving: the turn that was charged for a request whose bytes are still to come; None where none was. Where it
+            is `late`, no more passes before `receive` was called again.
         job: with WAIT: what the shell has to do first (`proxy.channel.parsing`), which it takes from here; on the
             answers' side there is no other reason to wait.
     """
@@ -114,6 +114,10 @@ class Side(ABC):
     @abstractmethod
     def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
         """Decide over buf[start:end]; see the package docstring for what the result and `order` mean."""
+
+    def late(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
+        """Whether the frame under way has to be decided on again before more of it passes."""
+        return False
 
     def past_unseen(self, start: int, end: int) -> int:
         """Where in buf[start:end] the bytes end that may pass unlooked; they are counted off."""

@@ -154,8 +154,8 @@ class Pump(Splicer):
     def _on_readable(self) -> None:
         side = self.side
         if side.unseen >= SPLICE_BYTES_MIN:
-            if side.arriving is not None and side.arriving.lost:
-                self.show_kept(monotonic_ns() // 1_000_000)  # it is charged again, and may have to wait
+            if side.arriving is not None and side.late(now_ms := monotonic_ns() // 1_000_000):
+                self.show_kept(now_ms)  # it is charged again, and may have to wait
             if self.paused or self.src is None or self._splice():
                 return
         try:

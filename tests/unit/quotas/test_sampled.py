@@ -61,6 +61,16 @@ def test_new_connection_passes_as_kafka_has_it() -> None:
     assert throttle.produce(Turn(), MB, 0).throttle_ms == 1500
 
 
+def test_connection_that_may_pass_after_all_leaves_its_place() -> None:
+    throttle, waits = sampled(), Turn()
+    throttle.produce(Turn(), 22 * MB, 0)
+    assert throttle.produce(waits, MB, 0).hold_until_ms == 1000
+    throttle.configure(LIMIT, EngineOptions(new_connections="as-kafka"), 0)
+    assert not throttle.produce(waits, MB, 0).hold_until_ms
+    throttle.configure(LIMIT, EngineOptions(), 0)
+    assert throttle.produce(Turn(), MB, 0).hold_until_ms == 1500  # 23 MB / 2 MB/s - 10 s: it counts once
+
+
 def test_announced_bytes_that_do_not_come_leave_the_window_where_they_were() -> None:
     throttle, liar, honest = sampled(), Turn(), Turn()
     throttle.produce(honest, 0, 0)
