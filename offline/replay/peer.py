@@ -52,7 +52,7 @@ class Peer:
                 "expects TLS or SASL, which a replay does not speak"
             ) from error
         except OSError as error:
-            raise TargetError(f"{where}: can not be reached: {error.strerror or error}") from error
+            raise TargetError(f"{where}: cannot be reached: {error.strerror or error}") from error
         except (UnicodeError, OverflowError) as error:
             raise TargetError(f"{where}: is no address: {error}") from error
 

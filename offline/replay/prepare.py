@@ -120,7 +120,7 @@ async def _create(
         rows.append([brokers[(at + step) % len(brokers)] for step in range(min(replicas, len(brokers)))])
     error, message = answers.read_created(await peer.ask(CREATE_TOPICS, messages.create_topic(name, rows)))
     if error not in (answers.NONE, _EXISTS):
-        raise TargetError(f"topic {name}: can not be created: error {error}: {message}")
+        raise TargetError(f"topic {name}: cannot be created: error {error}: {message}")
 
 
 async def _led(peer: Peer, names: list[str]) -> dict[str, Topic]:
@@ -204,7 +204,7 @@ async def _fill(peer: Asked, topic: str, partition: int, size: int) -> None:
         body = messages.produce(-1, [(topic, [(partition, batch(each, 1, now_ms))])])
         frame = await _patiently(peer, PRODUCE, body, lambda frame: error_of(frame) in _PASSING)
         if error_of(frame):
-            raise TargetError(f"topic {topic}: can not be filled: error {error_of(frame)}")
+            raise TargetError(f"topic {topic}: cannot be filled: error {error_of(frame)}")
         _, throttle_ms = answers.outcome(frame, PRODUCE, messages.VERSIONS[PRODUCE])
         await asyncio.sleep(throttle_ms / 1000)
 

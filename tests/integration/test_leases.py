@@ -186,7 +186,7 @@ async def test_unknown_name_is_refused(port: Port) -> None:
 
 
 async def test_other_terms_are_refused(port: Port) -> None:
-    with pytest.raises(RefusalError, match="must be the same everywhere: those of 'a' differ"):
+    with pytest.raises(RefusalError, match="must be the same in all processes: those of 'a' differ"):
         await ask(port, LeaseRequest("a", 1, 1, 0, ()), terms=LeaseTerms(("a", "b"), 1000))
     assert port.stats.lease_requests == {"terms": 1}
 
