@@ -4,7 +4,8 @@ Where any broker will do, one that can not be reached is passed over: a broker t
 and clients are not to meet it at the bootstrap port.
 `limits.connect_seconds` holds for both together; whoever began it asks whether it is overdue. Every failure has one
 cause (docs/metrics.md, `sluice_errors_total`), and is told once, never from within `begin`: the connection is then in
-the midst of showing what it has read, and may not be closed there.
+the midst of showing what it has read, and may not be closed there. So all of it begins in the loop's next turn: what a
+connection that failed for want of a descriptor gives back is there for the next one of that turn.
 """
 
 import asyncio
@@ -61,7 +62,7 @@ class Dial:
         "_shared",
         "_since_ms",
         "_socket",
-        "_telling",
+        "_soon",
         "_tried",
         "_way",
     )
@@ -82,20 +83,23 @@ class Dial:
         self._failed = failed
         self._socket: socket.socket | None = None
         self._handshake: Handshake | None = None
-        self._telling: asyncio.Handle | None = None  # that it has failed
+        self._soon: asyncio.Handle | None = None
         self._since_ms = now_ms()
 
     def begin(self) -> None:
-        """Connect."""
+        """Connect, from the loop's next turn on."""
+        self._soon = self._shared.loop.call_soon(self._connect)
+
+    def _connect(self) -> None:
         upstream = self._way.upstream
         if upstream is None:
-            self._fail("broker_unknown", "no broker is known for this port")
+            self._failed("broker_unknown", "no broker is known for this port")
             return
         family = socket.AF_INET6 if ":" in upstream[0] else socket.AF_INET
         try:
             broker = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         except OSError as error:
-            self._fail("descriptors", str(error))
+            self._failed("descriptors", str(error))
             return
         self._socket = broker
         broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -114,9 +118,8 @@ class Dial:
 
     def cancel(self) -> None:
         """Give up, if it is not over: the socket is closed, and nothing more is told."""
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
+        if self._soon is not None:
+            self._soon.cancel()
         if self._handshake is not None:
             self._handshake.cancel()
         elif self._socket is not None:
@@ -166,10 +169,6 @@ class Dial:
         where = f"{host or upstream[0]}:{upstream[1]}"
         self._failed("broker_tls", f"{where}: {handshake_problem(error)}")
 
-    def _fail(self, cause: str, detail: str) -> None:
-        """Tell the failure in the loop's next turn."""
-        self._telling = self._shared.loop.call_soon(self._failed, cause, detail)
-
     def _unreachable(self, upstream: Upstream, code: int) -> None:
         """Try another broker, if there is one that will do."""
         self._tried.append(upstream)
@@ -178,6 +177,6 @@ class Dial:
             if way.upstream is not None:
                 self.cancel()
                 self._way = way
-                self.begin()
+                self._connect()
                 return
-        self._fail("broker_unreachable", f"{upstream[0]}:{upstream[1]}: {errno.errorcode.get(code, code)}")
+        self._failed("broker_unreachable", f"{upstream[0]}:{upstream[1]}: {errno.errorcode.get(code, code)}")
