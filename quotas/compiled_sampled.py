@@ -87,8 +87,8 @@ def produce(
             return int(turn[HOLD_END_MS]), 0
         marks[HELD] -= turn[fair.SIZE]
         turn[HELD_SINCE_MS] = -1
-        if not turn[fair.WAITED]:  # else it is refused, and comes again at once
-            break
+        if not turn[fair.WAITED] or _throttle_ms(ring, marks, limit, now_ms, 0) <= 0:
+            break  # else it is refused, and comes again at once
     turn[PASSED] = 1
     return 0, _pass(ring, marks, limit, safe, size, now_ms)
 

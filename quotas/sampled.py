@@ -150,7 +150,10 @@ class SampledThrottle:
                 hold_until_ms=turn.hold_end_ms, reason="new connection of a client over its quota"
             )
         self._release(turn)
-        return _REFUSED if turn.waited else ADMITTED
+        # Those that wait for each other alone would be refused for ever: one of them passes, and is recorded.
+        if turn.waited and self._rate.throttle_ms(self._limit, now_ms) > 0:
+            return _REFUSED
+        return ADMITTED
 
     def _hold_doubtful(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Have a connection's first Produce wait that announces more than it is trusted with.

@@ -51,14 +51,26 @@ def test_new_connection_that_would_wait_too_long_is_refused_in_the_end() -> None
     assert throttle.produce(new, MB, 0).hold_until_ms == 20_000
     assert throttle.produce(member, MB, 0).hold_until_ms == 2000
     assert throttle.produce(member, MB, 2000).refused
-    assert throttle.produce(new, MB, 20_000).refused
-    assert throttle.debt_bytes(20_000) == 0  # nothing was recorded but what has left the window by now
+    assert throttle.produce(new, MB, 20_000) is ADMITTED  # the window has forgotten all of it by then
+    assert throttle.debt_bytes(20_000) == 0
 
 
 def test_new_connection_passes_as_kafka_has_it() -> None:
     throttle = SampledThrottle(LIMIT, EngineOptions(new_connections="as-kafka"), 0)
     throttle.produce(Turn(), 22 * MB, 0)
     assert throttle.produce(Turn(), MB, 0).throttle_ms == 1500
+
+
+def test_new_connections_that_wait_for_each_other_alone_pass_one_at_a_time() -> None:
+    throttle, turns = sampled(), [Turn() for _ in range(3)]
+    throttle.produce(Turn(), 22 * MB, 0)
+    for turn in turns:
+        turn.hold_ms_max = 500
+        assert throttle.produce(turn, 30 * MB, 0).hold_until_ms == 500
+    # Nothing of the first 22 MB is in the window any more, and each alone is more than it allows.
+    assert not throttle.produce(turns[0], 30 * MB, 20_000).refused
+    assert throttle.produce(turns[1], 30 * MB, 20_000).refused
+    assert [turn.passed for turn in turns] == [True, False, False]
 
 
 def test_connection_that_may_pass_after_all_leaves_its_place() -> None:
