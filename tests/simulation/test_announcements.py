@@ -5,57 +5,35 @@ charged, keeps the charge for as long as it holds, and begins again on a new con
 time and has a quota of 2 MB/s.
 """
 
-import heapq
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
 
-from quotas.client_bandwidth import Throttle
-from quotas.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine
-from quotas.options import EngineOptions, Policy
+from quotas.options import Policy
 from quotas.turn import Turn
+from tests.simulation.throttle_world import LIMIT, ThrottleWorld, world_of
 
 MB = 1_000_000
-LIMIT = 2.0 * MB
 SHOWN = 4096
 SECONDS = 60
 ROUND_TRIP_MS = 2
 POLICIES = pytest.mark.parametrize("policy", ["schedule", "kip13"])
 
 
-@dataclass(slots=True)
-class World:
-    """Events in order of time."""
-
-    throttle: Throttle
-    events: list[tuple[int, int, Callable[[int], None]]] = field(default_factory=list)
-    number: int = 0
-
-    def at(self, ms: int, event: Callable[[int], None]) -> None:
-        self.number += 1
-        heapq.heappush(self.events, (ms, self.number, event))
-
-    def run(self, seconds: int) -> None:
-        while self.events and self.events[0][0] <= seconds * 1000:
-            now_ms, _, event = heapq.heappop(self.events)
-            event(now_ms)
-
-    def produce(self, turn: Turn, size: int, missing: int, now_ms: int) -> tuple[int, int]:
-        """When to ask again, 0 = not; and how long it is muted, below 0: refused."""
-        turn.missing = missing
-        decision = self.throttle.produce(turn, size, now_ms)
-        if decision.hold_until_ms > now_ms:
-            return decision.hold_until_ms, 0
-        return 0, -1 if decision.refused else decision.throttle_ms
+def produce(world: ThrottleWorld, turn: Turn, size: int, missing: int, now_ms: int) -> tuple[int, int]:
+    """When to ask again, 0 = not; and how long it is muted, below 0: refused."""
+    turn.missing = missing
+    decision = world.throttle.produce(turn, size, now_ms)
+    if decision.hold_until_ms > now_ms:
+        return decision.hold_until_ms, 0
+    return 0, -1 if decision.refused else decision.throttle_ms
 
 
 @dataclass(slots=True)
 class Victim:
     """Sends as fast as it may, on one connection, all of each request at once."""
 
-    world: World
+    world: ThrottleWorld
     size: int = 100_000
     pause_ms: int = ROUND_TRIP_MS
     turn: Turn = field(default_factory=Turn)
@@ -64,7 +42,7 @@ class Victim:
     longest_ms: int = 0
 
     def __call__(self, now_ms: int) -> None:
-        again_ms, mute_ms = self.world.produce(self.turn, self.size, 0, now_ms)
+        again_ms, mute_ms = produce(self.world, self.turn, self.size, 0, now_ms)
         assert mute_ms >= 0, "it is never refused"
         if not again_ms:
             self.sent += self.size
@@ -82,7 +60,7 @@ class Victim:
 class Attacker:
     """Announces, and sends nothing behind it; `proof` bytes are sent before, so that it is no new connection."""
 
-    world: World
+    world: ThrottleWorld
     announces: int
     proof: int = 0
     stays_ms: int = 250
@@ -93,8 +71,8 @@ class Attacker:
     def __call__(self, now_ms: int) -> None:
         proving = self.proof > 0 and not self.proven
         size = self.proof if proving else self.announces
-        again_ms, mute_ms = self.world.produce(
-            self.turn, size, 0 if proving else self.announces - SHOWN, now_ms
+        again_ms, mute_ms = produce(
+            self.world, self.turn, size, 0 if proving else self.announces - SHOWN, now_ms
         )
         if again_ms:
             self.world.at(again_ms, self)
@@ -120,7 +98,7 @@ class Attacker:
 class Newcomers:
     """A new connection a second; each sends one request of which the rest comes 20 ms later, and leaves."""
 
-    world: World
+    world: ThrottleWorld
     size: int = 200_000
     waits: list[int] = field(default_factory=list)
     refused: int = 0
@@ -133,7 +111,7 @@ class Newcomers:
 
     def ask(self, turn: Turn, since_ms: int, now_ms: int) -> None:
         throttle = self.world.throttle
-        again_ms, mute_ms = self.world.produce(turn, self.size, self.size - SHOWN, now_ms)
+        again_ms, mute_ms = produce(self.world, turn, self.size, self.size - SHOWN, now_ms)
         if again_ms:
             self.world.at(again_ms, lambda at_ms: self.ask(turn, since_ms, at_ms))
         elif mute_ms < 0:
@@ -148,11 +126,6 @@ class Newcomers:
         turn.announced = 0
         self.world.throttle.arrived(turn)
         self.world.throttle.leave(turn, now_ms)
-
-
-def world_of(policy: Policy) -> World:
-    definitions = Definitions(static=StaticQuotas(producer_default=LIMIT))
-    return World(Engine(EngineOptions(policy=policy), definitions).client("", "victim", 1).produce)
 
 
 @POLICIES

@@ -4,60 +4,25 @@ A connection does as `proxy.channel.requests`: the header is decided on, the res
 not come in time is charged again before it passes.
 """
 
-import heapq
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
 
-from quotas.client_bandwidth import Throttle
-from quotas.definitions import Definitions, StaticQuotas
-from quotas.engine import Engine
-from quotas.options import EngineOptions, Policy
+from quotas.options import Policy
 from quotas.turn import Turn
+from tests.simulation.throttle_world import Event, ThrottleWorld, world_of
 
 MB = 1_000_000
 SHOWN = 4096  # bytes of a request that are here when it is decided on
 READ = 65_536  # and the most that are
-
-Event = Callable[[int], None]
-
-
-@dataclass(slots=True)
-class World:
-    """Events in order of time, and the bytes that passed."""
-
-    throttle: Throttle
-    events: list[tuple[int, int, Event]] = field(default_factory=list)
-    passed: list[tuple[int, int]] = field(default_factory=list)
-    number: int = 0
-
-    def at(self, ms: int, event: Event) -> None:
-        self.number += 1
-        heapq.heappush(self.events, (ms, self.number, event))
-
-    def run(self, seconds: int) -> None:
-        while self.events and self.events[0][0] <= seconds * 1000:
-            now_ms, _, event = heapq.heappop(self.events)
-            event(now_ms)
-
-    def fullest_second(self) -> int:
-        most = total = first = 0
-        for at_ms, size in self.passed:
-            total += size
-            while self.passed[first][0] <= at_ms - 1000:
-                total -= self.passed[first][1]
-                first += 1
-            most = max(most, total)
-        return most
 
 
 @dataclass(slots=True)
 class Connection:
     """One connection; what it was refused is counted."""
 
-    world: World
+    world: ThrottleWorld
     turn: Turn = field(default_factory=Turn)
     left: int = 0
     arriving: bool = False
@@ -110,11 +75,6 @@ class Connection:
         self.turn = self.world.throttle.turn()
         self.left = 0
         self.arriving = False
-
-
-def world_of(policy: Policy, limit: float = 2.0 * MB) -> World:
-    definitions = Definitions(static=StaticQuotas(producer_default=limit))
-    return World(Engine(EngineOptions(policy=policy), definitions).client("", "client", 1).produce)
 
 
 def nothing(_now_ms: int) -> None:
