@@ -8,7 +8,7 @@ nothing, in the name of another: its identity would stand still for as long as t
 - A channel is trusted with twice the most that it announced and sent. What it announces beyond that is doubtful: no
   other channel is muted for it, and it keeps no place from others.
 - Where doubtful bytes did not come, such requests pass one at a time, in the order in which they came; under the
-  `schedule`, where one that is under way keeps all others waiting, none for `WARY_MS`. So a false announcement costs
+  `schedule`, where one that is under way keeps all others waiting, none for `_WARY_MS`. So a false announcement costs
   the owner of the name at most a fifth of the time, or the attacker a sixteenth as many bytes.
 
 Each turn has one request under way at most. The channel counts arriving bytes down in `Turn.announced`; this module
@@ -20,17 +20,17 @@ from typing import Final
 from quotas.rate import NEVER_MS
 from quotas.turn import Turn
 
-__all__ = ["ARRIVAL_MS", "WARY_MS", "Announcements"]
+__all__ = ["ARRIVAL_MS", "Announcements"]
 
 # A request of 1 MB takes 80 ms at 100 Mbit/s. To be charged twice costs an honest client nothing but its place.
 ARRIVAL_MS: Final = 250
-WARY_MS: Final = 4 * ARRIVAL_MS
+_WARY_MS: Final = 4 * ARRIVAL_MS
 # Where at least one in so many bytes of a doubtful request came in time, it comes slowly: that makes no channel wait.
 # 1 MB over 2 Mbit/s is one in sixteen a charge.
 _SLOW_SHARE: Final = 17
 _IN_ORDER_MS: Final = 10_000  # after the last doubtful bytes that did not come
 _POLL_MS_MIN: Final = 25
-FAR_MS: Final = 1 << 60
+_FAR_MS: Final = 1 << 60
 # With so much each channel is trusted: the batch size that producers begin with (batch.size).
 _TRUSTED_BYTES_MIN: Final = 16 * 1024
 
@@ -60,7 +60,7 @@ class Announcements:
         self.doubtful = 0
         self.wary_until_ms = NEVER_MS
         self._waiting: dict[Turn, None] = {}  # whose doubtful requests wait, in the order in which they came
-        self.due_ms = FAR_MS
+        self.due_ms = _FAR_MS
 
     def begin(self, turn: Turn, missing: int, now_ms: int) -> None:
         """A request was charged of which `missing` bytes are still to come."""
@@ -86,13 +86,10 @@ class Announcements:
 
     def keeps_waiting(self, turn: Turn, now_ms: int) -> bool:
         """Whether a doubtful request has to wait, whatever the quota says."""
-        if now_ms >= self.wary_until_ms + _IN_ORDER_MS:
-            return False
-        self._waiting[turn] = None
-        return now_ms < self.wary_until_ms or next(iter(self._waiting)) is not turn
+        return now_ms < self.wary_until_ms + _IN_ORDER_MS and not self.in_order(turn, now_ms)
 
     def in_order(self, turn: Turn, now_ms: int) -> bool:
-        """Whether it is the first of those that wait."""
+        """Whether a doubtful request, which waits from now on, is the first of those that do, and may pass."""
         self._waiting[turn] = None
         return now_ms >= self.wary_until_ms and next(iter(self._waiting)) is turn
 
@@ -116,7 +113,7 @@ class Announcements:
         if now_ms < self.due_ms:
             return []
         found = []
-        self.due_ms = FAR_MS
+        self.due_ms = _FAR_MS
         for turn in self.turns:
             if now_ms < turn.announced_ms + ARRIVAL_MS:
                 self.due_ms = turn.announced_ms + ARRIVAL_MS
@@ -128,8 +125,7 @@ class Announcements:
 
     def beyond_trust(self, turn: Turn, missing: int) -> int:
         """How many of these bytes are doubtful."""
-        trusted = 2 * turn.trusted
-        return max(0, missing - (max(_TRUSTED_BYTES_MIN, trusted)))
+        return max(0, missing - max(_TRUSTED_BYTES_MIN, 2 * turn.trusted))
 
     def _end(self, turn: Turn) -> int:
         """The request under way, if there is one, no longer is; gives what was missing when it was charged."""
@@ -144,6 +140,6 @@ class Announcements:
         if lost:
             came = announced - lost
             if self.beyond_trust(turn, announced) and came * _SLOW_SHARE < announced:
-                self.wary_until_ms = now_ms + WARY_MS
+                self.wary_until_ms = now_ms + _WARY_MS
             turn.trusted = came
         return lost

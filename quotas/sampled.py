@@ -177,9 +177,7 @@ class SampledThrottle:
             turn.held_since_ms = -1
             announcements.waits_no_longer(turn)
             return _REFUSED
-        until_ms = (
-            max(turn.due_ms, self._next_ms) if first else max(turn.due_ms, announcements.ask_again_ms(now_ms))
-        )
+        until_ms = max(turn.due_ms, self._next_ms if first else announcements.ask_again_ms(now_ms))
         return Decision(
             hold_until_ms=min(until_ms, turn.hold_end_ms), reason="new connection that announces much"
         )
