@@ -371,7 +371,7 @@ def run(config: Config) -> int:
 
 
 def _goes_on() -> None:
-    """A reassignment that was asked for is judged and written down, whoever has gone meanwhile."""
+    """A reassignment that was asked for is judged and written down, though its client has gone meanwhile."""
 
 
 def _upstreams(config: Config, *, replicates: bool) -> dict[int, Address]:

@@ -158,7 +158,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """From here on this process executes, and nobody who did before it.
+    """From here on this process executes, and no earlier one does.
 
     Attributes:
         over: in a journal that was written anew, what the lines that were dropped came to.

@@ -264,7 +264,7 @@ def test_answer_to_a_fetch_that_ends_a_session_lets_no_other_pass() -> None:
     second, third = (fetch(11, correlation_id=one, max_bytes=1000) for one in (3, 4))
     talk.client(2000, ends, Pass(ends))
     talk.orders("client", 13_000, second)
-    turn = talk.channel.state.identity.fetch  # type: ignore[union-attr]  # somebody has spoken
+    turn = talk.channel.state.identity.fetch  # type: ignore[union-attr]  # its client has sent a request
     admitted = turn.admitted
     assert admitted >= 0
     answered = fetch_answer(11, 50, correlation_id=2)
