@@ -16,7 +16,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_cluster_names_all_brokers_on_each(kafka: Cluster) -> None:
-    named = [set(brokers(kafka.address(node))) for node in kafka.nodes]
+    kafka.wait_ready()  # another module may have ended just after a broker came back
+    named = [set(brokers(kafka.address(node), seconds=20)) for node in kafka.nodes]
 
     assert named == [{1, 2, 3}] * 3
 
