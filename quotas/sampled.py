@@ -249,9 +249,18 @@ class SampledThrottle:
         Several Fetches are with the broker at once, each charged as expected: none may bring far more than that.
         """
         rate = self._rate
-        known = max(2 * turn.expected, FETCH_BYTES_MIN) if turn.expected else requested
-        granted = min(requested, int(self._safe), known)
-        others = self._in_flight - max(turn.admitted, 0)
+        granted = requested
+        if turn.expected:
+            known = 2 * turn.expected
+            if known < FETCH_BYTES_MIN:
+                known = FETCH_BYTES_MIN
+            if granted > known:
+                granted = known
+        if granted > self._safe:
+            granted = int(self._safe)
+        others = self._in_flight
+        if turn.admitted > 0:
+            others -= turn.admitted
         if rate.total + others + granted > self._safe or now_ms >= rate.purge_at_ms:
             granted = max(1, min(granted, rate.left(self._limit, now_ms) - others))
         if not turn.expected and turn.admitted >= 0:  # it may bring as much: nobody knows better yet
@@ -270,9 +279,9 @@ class SampledThrottle:
             self._release_fetch(turn)
         recorded, turn.exposed = turn.exposed, 0
         # One empty answer is no sign that there is nothing to fetch; ten in a row are.
-        turn.expected = self._expected = max(size, turn.expected // 2)
+        turn.expected = self._expected = size if size > turn.expected // 2 else turn.expected // 2
         rate = self._rate
-        rate.record(max(0, size - recorded), now_ms)
+        rate.record(size - recorded if size > recorded else 0, now_ms)
         if rate.total <= self._safe and now_ms < rate.purge_at_ms:
             return ADMITTED
         return self._throttled(now_ms)

@@ -174,11 +174,15 @@ class ScheduledThrottle:
         """Decide on a Fetch before it is forwarded: its answer is charged beforehand, at its last size."""
         expected = turn.expected
         if expected and turn.admitted < 0 and not self._queue.turns and not self._fetches.exposed:
-            paid_ms = max(self._paid_ms, now_ms)
+            paid_ms = self._paid_ms
+            if paid_ms < now_ms:
+                paid_ms = now_ms
             if paid_ms - self._fetch_ahead_ms <= now_ms:
-                self._paid_ms = paid_ms + expected / self._rate
-                turn.start = max(turn.tag, self._queue.virtual)
-                self._note(turn)
+                self._paid_ms = paid_ms = paid_ms + expected / self._rate
+                virtual = self._queue.virtual
+                turn.start = turn.tag if turn.tag > virtual else virtual
+                turn.until_ms = int(paid_ms)  # `_note`
+                turn.returned_ms = int(self._returned_ms)
                 turn.wait_ms_max = FETCH_WAIT_MS_MAX if now_ms >= self._crowded_until_ms else CROWDED_WAIT_MS
                 self._fetches.begin(turn, expected, True, 0, now_ms)
                 return ADMITTED
@@ -210,7 +214,7 @@ class ScheduledThrottle:
         """What an admitted Fetch may ask for: its share of half a second's quota, so that turns stay short."""
         if requested < turn.granted:
             self._fetches.narrow(turn, requested)
-        return max(1, turn.granted)
+        return turn.granted or 1
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Put the real size in place of the expected one, and reserve the next slot."""
@@ -223,8 +227,8 @@ class ScheduledThrottle:
             self._queue.enter(turn)
             turn.start = turn.tag
         # One empty answer is no sign that there is nothing to fetch; ten in a row are.
-        turn.expected = max(size, turn.expected // 2)
-        self._expected = max(size, self._expected // 2)
+        turn.expected = size if size > turn.expected // 2 else turn.expected // 2
+        self._expected = size if size > self._expected // 2 else self._expected // 2
         if turn.passed and self._plain(turn, turn.start, size, now_ms, self._fetch_ahead_ms):
             return ADMITTED
         return self._pass(turn, turn.start, size, now_ms, self._fetch_ahead_ms)
@@ -298,11 +302,13 @@ class ScheduledThrottle:
         queue = self._queue
         if queue.turns:
             return False
-        paid_ms = max(self._paid_ms, now_ms) + size / self._rate
+        paid_ms = (self._paid_ms if self._paid_ms > now_ms else now_ms) + size / self._rate
         if paid_ms - ahead_ms > now_ms:
             return False
         self._paid_ms = paid_ms
-        queue.virtual = start = max(start, queue.virtual)
+        if start < queue.virtual:
+            start = queue.virtual
+        queue.virtual = start
         turn.tag = start + size
         turn.waited = False
         return True
@@ -323,7 +329,9 @@ class ScheduledThrottle:
         """
         left_ms = turn.until_ms - (ceil(self._returned_ms) - turn.returned_ms) - now_ms
         if left_ms > 0:
-            returned_ms = min(size / self._rate, left_ms)
+            returned_ms = size / self._rate
+            if returned_ms > left_ms:
+                returned_ms = left_ms
             self._paid_ms -= returned_ms
             self._returned_ms += returned_ms
 

@@ -37,14 +37,13 @@ class FetchesUnderWay:
     0
     """
 
-    __slots__ = ("_batch", "_batch_before", "_batch_until_ms", "_idle", "_quantum", "_turns", "exposed")
+    __slots__ = ("_batch", "_batch_until_ms", "_idle", "_largest", "_quantum", "_turns", "exposed")
 
     def __init__(self, now_ms: int) -> None:
         self.exposed = 0
         self._turns: dict[Turn, None] = {}  # the oldest first
-        self._batch = self._batch_before = (
-            0  # the largest response that was more than its Fetch had asked for
-        )
+        self._batch = 0  # the largest response of late that was more than its Fetch had asked for
+        self._largest = 0  # the same, with the span of time before included
         self._batch_until_ms = now_ms + BATCH_MS
         self._quantum = self._idle = 0
 
@@ -63,32 +62,37 @@ class FetchesUnderWay:
         turn.admitted = expected
         turn.forwarded_ms = now_ms
         self._turns[turn] = None
+        granted = 2 * expected if known else expected
         if known:
+            if granted < self._idle:
+                granted = self._idle
             quantum = self._quantum // (waiting + 1) if waiting else self._quantum
-            granted = min(quantum, max(2 * expected, self._idle)) or 1
-        else:
-            granted = expected or 1
-        turn.granted = granted
-        turn.exposed = exposed = max(granted, self._batch, self._batch_before, expected) - expected
+            if granted > quantum:
+                granted = quantum
+        turn.granted = granted = granted or 1
+        brings = granted if granted > self._largest else self._largest
+        turn.exposed = exposed = brings - expected if brings > expected else 0
         self.exposed += exposed
 
     def narrow(self, turn: Turn, requested: int) -> None:
         """It asks for less than it was granted."""
         turn.granted = max(1, requested)
-        exposed = max(turn.granted, self._batch, self._batch_before, turn.admitted) - turn.admitted
+        exposed = max(turn.granted, self._largest, turn.admitted) - turn.admitted
         self.exposed += exposed - turn.exposed
         turn.exposed = exposed
 
     def outgrown(self, size: int) -> None:
         """A response of so many bytes has come, which is more than its Fetch was granted: one large batch."""
         self._batch = max(self._batch, size)
+        self._largest = max(self._largest, size)
 
     def end(self, turn: Turn) -> None:
         """It is not under way any more."""
         self.exposed -= turn.exposed
         turn.exposed = 0
         turn.admitted = -1
-        self._turns.pop(turn, None)
+        if turn in self._turns:
+            del self._turns[turn]
 
     def overdue(self, now_ms: int) -> Turn | None:
         """The oldest one, if it is with its broker for too long; it is not given twice. One a call."""
@@ -109,4 +113,4 @@ class FetchesUnderWay:
         """Let go of the largest batch of long ago."""
         if now_ms >= self._batch_until_ms:
             self._batch_until_ms = now_ms + BATCH_MS
-            self._batch_before, self._batch = self._batch, 0
+            self._largest, self._batch = self._batch, 0

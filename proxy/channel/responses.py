@@ -75,6 +75,9 @@ class ResponseSide(Side):
                 self.unseen = pos - end
                 self.order = PASS
                 return end - start
+        if pos == end:  # the ordinary end of a read
+            self.order = PASS
+            return end - start
         size = self._cut_head(buf, pos, end, now_ms)
         return pos - start if not size else pos - start + size + self.receive(buf, pos + size, end, now_ms)
 
@@ -95,14 +98,14 @@ class ResponseSide(Side):
         return entry
 
     def _cut_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        """Fewer bytes than an answer's head has: none is the ordinary end of a read; or more than is owed.
+        """Fewer bytes than an answer's head has, or more than is owed.
 
         Returns the size of a SASL token without a header that is all here and passes, else 0 with an order.
         """
         if end - pos >= _HEAD_BYTES:
             raise self._unowed(*_HEAD(buf, pos))
         self.need = _HEAD_BYTES
-        self.order = MORE if end > pos else PASS
+        self.order = MORE
         in_flight = self.state.in_flight
         if not in_flight or in_flight[0][0] != RAW_TOKEN:
             return 0

@@ -14,7 +14,7 @@ Version notes: throttle_time_ms since 1; max_bytes since 3; sessions since 7; fl
 since 13; NodeEndpoints (KIP-951) since 16, in a gateway only.
 """
 
-from struct import pack_into, unpack_from
+from struct import Struct, pack_into, unpack_from
 from typing import Final
 
 from protocol.api import FETCH, MAX_VERSION
@@ -28,13 +28,14 @@ from proxy.channel.in_flight import Buffer, Entry
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.topic_sizes import await_answers
-from quotas.client_bandwidth import Throttle
 from quotas.decisions import ADMITTED
-from quotas.turn import Turn
 
 __all__ = ["request"]
 
 Head = tuple[int, int, int, int, int]
+
+_ERROR_AND_SESSION: Final = Struct(">hi").unpack_from
+_BYTES_MAX: Final = REQUEST_BYTES_MAX[FETCH]
 
 _THROTTLE_SINCE: Final = 1
 _SESSION_SINCE: Final = 7
@@ -65,11 +66,11 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
             state.fetch_owed = True
         state.in_flight.append((correlation_id, _answer, version, (identity, 0, alone)))
         return 0
-    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[FETCH]):
+    frame_end = pos + 4 + length
+    if (frame_end > end or length > _BYTES_MAX) and not side.whole(end - pos, length, _BYTES_MAX):
         return side.order
     if state.fetch_owed:
         return await_answers(side)
-    frame_end = pos + 4 + length
     if version >= _FLEXIBLE_SINCE and body < frame_end and not buf[body]:  # no tags, as nearly always
         fields_at: int | None = body + 1
     else:
@@ -99,7 +100,10 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         side.signal = True
         return side.replace(length + 4, b"")
     if limited:
-        _cut(buf, fields, throttle, identity.fetch, now_ms)
+        turn = identity.fetch
+        max_bytes = throttle.fetch_max_bytes(turn, fields.max_bytes, now_ms)
+        if max_bytes < fields.max_bytes or turn.wait_ms_max < fields.max_wait_ms:
+            _cut(buf, fields, max_bytes, turn.wait_ms_max)
     alone = limited or state.engine.weighs_fetched_topics
     state.fetch_owed = alone
     state.in_flight.append((correlation_id, _answer, version, (identity, fields.session_id, alone)))
@@ -109,14 +113,13 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     return 0
 
 
-def _cut(buf: Buffer, fields: fetch.FetchFields, throttle: Throttle, turn: Turn, now_ms: int) -> None:
+def _cut(buf: Buffer, fields: fetch.FetchFields, max_bytes: int, wait_ms_max: int) -> None:
     """Let a Fetch that is forwarded bring no more, and wait no longer, than the budget allows."""
-    max_bytes = throttle.fetch_max_bytes(turn, fields.max_bytes, now_ms)
     if max_bytes < fields.max_bytes and fields.max_bytes_at >= 0:
         # min_bytes stands right before it; Kafka lowers it along with max_bytes (reference §1.5).
         pack_into(">ii", buf, fields.max_bytes_at - 4, min(fields.min_bytes, max_bytes), max_bytes)
-    if turn.wait_ms_max < fields.max_wait_ms:
-        pack_into(">i", buf, fields.max_wait_at, turn.wait_ms_max)
+    if wait_ms_max < fields.max_wait_ms:
+        pack_into(">i", buf, fields.max_wait_at, wait_ms_max)
 
 
 def _end_session(side: Side, frame: bytes, fields_at: int, head: Head, fields: fetch.FetchFields) -> int:
@@ -152,28 +155,27 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     if end - pos < _ANSWER_HEAD_BYTES and end - pos < length + 4:
         return side.more(end - pos, length)
     version = entry[2]
-    identity: Identity = entry[3][0]
-    flexible = version >= _FLEXIBLE_SINCE
+    identity: Identity
+    identity, session_id, alone = entry[3]
     state = side.state
-    # Kafka records 4 + the body (reference §1.4): the frame without a flexible header's empty tag section.
     throttle = identity.quota.fetch
-    size = length - 1 if flexible else length
-    if entry[3][2]:
+    # Kafka records 4 + the body (reference §1.4): the frame without a flexible header's empty tag section.
+    size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
+    if alone:
         state.fetch_owed = False
         decision = throttle.fetched(identity.fetch, size, now_ms)
     else:  # it was not the one that is weighed beforehand, and that one may be under way
         decision = throttle.delivered(identity.fetch, size, now_ms)
-    throttle_at = pos + 9 if flexible else pos + 8
     if decision is not ADMITTED:
         told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
         side.signal = True
         if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
             (broker_ms,) = unpack_from(">i", buf, throttle_at)
             pack_into(">i", buf, throttle_at, max(told_ms, broker_ms))
-    if entry[3][1] and version >= _SESSION_SINCE and throttle_at + 10 <= end:
-        error_code, session_id = unpack_from(">hi", buf, throttle_at + 4)
-        if error_code or session_id != entry[3][1]:
-            state.sessions.broker_error(state.settings.broker, entry[3][1])
+    if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
+        error_code, answered_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
+        if error_code or answered_id != session_id:
+            state.sessions.broker_error(state.settings.broker, session_id)
     if state.charges.charges_fetched_topics:
         side.walk = state.fetch_walk(version, length)
         return WALK
