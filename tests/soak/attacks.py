@@ -13,8 +13,12 @@ _HALF_FRAME_BYTES: Final = 4096
 _GARBAGE_BYTES_MAX: Final = 4096
 _ANNOUNCED_BYTES: Final = 100_000_000
 _LENGTH_MAX: Final = 0x7FFFFFFF
+_NAMES: Final = 100
+LIMITED: Final = 50
+"""So many of the names have a producer's quota."""
 
 __all__ = [
+    "LIMITED",
     "announced",
     "garbage",
     "half_header",
@@ -72,10 +76,14 @@ def garbage(chance: random.Random) -> bytes:
 
 
 def announced(chance: random.Random) -> bytes:
-    """Announce a Produce of 100 MB, and send its header alone."""
-    whole = produce(9, 100, client_id=_name(chance))
+    """Announce a Produce of 100 MB in a name with a quota, and send its header alone.
+
+    Without a quota the header would pass, and a broker allocates what a header announces: a few such connections leave
+    it without memory, and one that is out of memory drops single responses and goes on.
+    """
+    whole = produce(9, 100, client_id=f"hostile-{chance.randrange(LIMITED)}")
     return struct.pack(">i", _ANNOUNCED_BYTES) + whole[4:40]
 
 
 def _name(chance: random.Random) -> str:
-    return f"hostile-{chance.randrange(100)}"
+    return f"hostile-{chance.randrange(_NAMES)}"

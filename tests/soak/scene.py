@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.bench.process import Child, child_process, python
 from tests.cluster import Cluster
+from tests.soak import attacks
 from tests.soak.honest import FREE, LIMITED
 from tests.soak.records import Tally
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
@@ -57,7 +58,7 @@ class Configuration:
         limited[f"{LIMITED}-reader"] = {"consumer_byte_rate": 4 * rate}
         # Names that come and go, as in a fleet whose quotas are managed.
         passing = {f"passing-{self._turn}-{n}": {"producer_byte_rate": 1000 + n} for n in range(20)}
-        hostile = {f"hostile-{n}": {"producer_byte_rate": 100_000} for n in range(50)}
+        hostile = {f"hostile-{n}": {"producer_byte_rate": 100_000} for n in range(attacks.LIMITED)}
         return replace(
             self._settings,
             quotas={
