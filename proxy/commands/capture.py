@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from commandline.amounts import size
 from commandline.exit_codes import FAILED, OK
+from commandline.extras import not_installed
 from protocol.api import API_NAMES
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX, FRAME, SCHEMA_KEY, SCHEMA_VERSION, UNFINISHED_SUFFIX
 from proxy import logs
@@ -90,7 +91,7 @@ def inspect(options: argparse.Namespace) -> int:
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise SluiceError("captures are Parquet: Sluice's extra `capture` brings pyarrow") from error
+        raise SluiceError(f"captures are Parquet: {not_installed('pyarrow', 'capture')}") from error
     files = list(_files(options.path))
     if not files:
         raise SluiceError(f"no {FILE_PREFIX}*{FILE_SUFFIX} in {', '.join(map(str, options.path))}")

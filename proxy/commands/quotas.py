@@ -39,7 +39,9 @@ DESCRIPTION: Final = (
     "--client-id (or both), --ip or --topic (of Sluice alone); the name <default> is the default entity."
 )
 _REFUSED_SHOWN_MAX: Final = 10
-_FORMATS_TEXT: Final = "toml as in the quotas file, json, or jikkou's YAML, which needs Sluice's extra `yaml`"
+_FORMATS_TEXT: Final = (
+    "toml as in the quotas file, json, or jikkou's YAML, which needs PyYAML (Sluice's extra `yaml`)"
+)
 _FILE_ONLY: Final = ("toml", "jikkou")
 _DRY_RUN: Final = "dry run: validated, and nothing is changed"
 _NONE: Final = "no quotas are set"

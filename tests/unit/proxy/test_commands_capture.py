@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from commandline.extras import not_installed
 from proxy import cli
 from proxy.capture.recorder import Batch
 from proxy.capture.tables import Tables
@@ -71,7 +72,12 @@ def test_missing_pyarrow_is_one_clear_error(
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     words = ["capture", "frames", "--bootstrap-server", "127.0.0.1:1", "--listen", "127.0.0.1:20000"]
     assert cli.main([*words, "--directory", str(tmp_path)]) == 1
-    assert (
-        "capture.directory: capture needs pyarrow, which Sluice's extra `capture` brings"
-        in capsys.readouterr().err
-    )
+    assert capsys.readouterr().err == f"sluice: capture.directory: {not_installed('pyarrow', 'capture')}\n"
+
+
+def test_captures_are_not_inspected_without_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    assert cli.main(["capture", "inspect", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"sluice: captures are Parquet: {not_installed('pyarrow', 'capture')}\n"
