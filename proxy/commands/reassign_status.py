@@ -30,7 +30,7 @@ _TEXT: Final = "Show what is being moved, how far it is, and when it will be don
 _ADMIN: Final = "127.0.0.1:19080"
 _BAR_CHARACTERS: Final = 24
 _PARTITIONS_SHOWN: Final = 50
-_SECONDS_MAX: Final = 30.0
+_SECONDS_MAX: Final = 10.0
 _PAGE_BYTES_MAX: Final = 64 * 1024**2
 _WATCH_SECONDS: Final = 2.0
 _WATCH_SECONDS_MIN: Final = 0.1
@@ -268,8 +268,14 @@ def _read(url: str) -> Document:
         with urllib.request.urlopen(page, timeout=_SECONDS_MAX) as answer:
             document: Document = json.loads(answer.read(_PAGE_BYTES_MAX))
     except (OSError, ValueError, urllib.error.URLError) as error:
-        raise ServerError(f"{page}: {error}") from None
+        raise ServerError(f"{page}: {reason(_cause(error), _SECONDS_MAX)}") from None
     return document
+
+
+def _cause(error: Exception) -> BaseException:
+    """Return what urllib wraps, in words of its own, while it connects."""
+    wrapped = getattr(error, "reason", None)
+    return wrapped if isinstance(wrapped, OSError) else error
 
 
 async def _asked(servers: Sequence[Address], command_config: Path | None) -> Document:
@@ -300,7 +306,7 @@ async def _asked(servers: Sequence[Address], command_config: Path | None) -> Doc
                 'not a Sluice with mode = "batch"'
             )
         except ASKING_FAILS as error:
-            problems.append(f"{server}: {reason(error)}")
+            problems.append(f"{server}: {reason(error, _SECONDS_MAX)}")
         else:
             if found.error_code:
                 raise ServerError(f"{server}: error {found.error_code} {found.error_message or ''}".strip())

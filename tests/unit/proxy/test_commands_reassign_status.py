@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ import pytest
 
 from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
 from proxy.cli import main
+from proxy.commands import reassign_status
 from proxy.commands.reassign_status import Document, listed, table, watch
 from proxy.errors import ServerError
 
@@ -223,6 +225,19 @@ def test_admin_port_is_read(capsys: pytest.CaptureFixture[str]) -> None:
         assert "2 partitions under way" in capsys.readouterr().out
         assert main(["reassign", "status", "--admin", url, "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out) == STATUS
+
+
+@pytest.mark.parametrize("option", ["--admin", "--bootstrap-server"])
+def test_server_that_never_responds_is_left(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reassign_status._SECONDS_MAX == 10.0
+    monkeypatch.setattr(reassign_status, "_SECONDS_MAX", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, and nothing reads
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert main(["reassign", "status", option, where]) == 1
+    page = f"http://{where}/reassignments" if option == "--admin" else where
+    assert capsys.readouterr().err == f"sluice: {page}: no response within 0.05 s\n"
 
 
 def test_mode_pass_is_said(capsys: pytest.CaptureFixture[str]) -> None:
