@@ -101,5 +101,9 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=check.run)
     parser.add_argument("--config", type=Path, metavar="FILE", required=True, help="the configuration, TOML")
-    parser.add_argument("--offline", action="store_true", help="do not connect to the cluster")
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="judge the files alone: do not connect to the cluster, resolve names, or try ports",
+    )
     add_format(parser)

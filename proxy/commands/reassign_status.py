@@ -181,7 +181,7 @@ def table(document: Document) -> Iterator[str]:
 def _moves(document: Document) -> str:
     """Count moves: those under way, and what became of the others of the same reassignment."""
     moves, total = document["moves"], document.get("moves_total", 0)
-    text = f"{moves} partition{'' if moves == 1 else 's'} under way, {document['steps']} with a step"
+    text = f"{amounts.count(moves, 'partition')} under way, {document['steps']} with a step"
     if total > moves:
         text += f"; of {total} in all {document['moves_done']} are done"
         if document["moves_not_done"]:
@@ -247,7 +247,7 @@ def _rows(partitions: Sequence[Document]) -> Iterator[str]:
         if one.get("bytes_total"):
             cells.append(f"bytes {bar(one['bytes_done'], one['bytes_total'])}")
         if one.get("replicas_total"):
-            cells.append(f"{one['replicas_done']} of {one['replicas_total']} replicas")
+            cells.append(f"{one['replicas_done']} of {amounts.count(one['replicas_total'], 'replica')}")
         step = one["step"]
         if step is not None:
             cells.append(f"step: {_brokers(step['current'])} -> {_brokers(step['target'])}")

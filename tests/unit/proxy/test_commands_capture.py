@@ -27,7 +27,7 @@ def test_inspect_says_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "capture-p-000002.parquet.inprogress").write_bytes(bytes(2000))
     assert cli.main(["capture", "inspect", str(tmp_path)]) == 0
     found = capsys.readouterr().out
-    assert "2 rows of 1 connections\n  2023-11-14 22:13:25 UTC to" in found
+    assert "2 rows of 1 connection\n  2023-11-14 22:13:25 UTC to" in found
     assert "  requests: Produce 2" in found
     assert "'c' 434 B" in found  # 2 requests of 157 bytes and responses of 60
     assert "capture-p-000002.parquet.inprogress: 2.0 kB, not finished" in found
@@ -36,7 +36,7 @@ def test_inspect_says_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_inspect_counts_whole_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path / "capture-p-000001.parquet", frames=True)
     assert cli.main(["capture", "inspect", str(tmp_path / "capture-p-000001.parquet")]) == 0
-    assert "2 rows of 1 connections, 1 whole requests" in capsys.readouterr().out
+    assert "2 rows of 1 connection, 1 whole request" in capsys.readouterr().out
 
 
 def test_inspect_names_what_can_not_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
