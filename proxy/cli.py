@@ -31,7 +31,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         return command(options)
     except UsageError as error:
-        print(f"sluice: {error}; see sluice --help", file=sys.stderr)
+        print(f"sluice: {error}; see {options.program} --help", file=sys.stderr)
         return USAGE
     except SluiceError as error:
         print(f"sluice: {error}", file=sys.stderr)
