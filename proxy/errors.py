@@ -9,6 +9,7 @@
 A peer's wrong bytes are `protocol.errors.WireError`, and end one connection; nothing here ends a connection.
 """
 
+import os
 from typing import Final
 
 VALUE_CHARACTERS_MAX: Final = 80
@@ -73,3 +74,14 @@ def reason(error: BaseException, seconds: float | None = None) -> str:
     if isinstance(error, TimeoutError) and seconds is not None and str(error) in _TIMED_OUT:
         return f"no response within {seconds:g} s"
     return str(error) or type(error).__name__
+
+
+def system_reason(error: OSError) -> str:
+    """Say why the system refused something, in its own words: asyncio's name the address once more.
+
+    >>> system_reason(OSError(98, "error while attempting to bind on address ('::1', 1): address already in use"))
+    'Address already in use'
+    """
+    if error.errno is not None and error.errno > 0:  # of a name that does not resolve it is less
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
