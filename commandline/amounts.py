@@ -1,13 +1,22 @@
-"""Bytes and times as people read them. JSON has base units: bytes, bytes/s, seconds."""
+"""Bytes, times and numbers of things as people read them. JSON has base units: bytes, bytes/s, seconds."""
 
 from typing import Final
 
-__all__ = ["duration", "rate", "size"]
+__all__ = ["count", "duration", "rate", "size"]
 
 _UNITS: Final = ("kB", "MB", "GB", "TB", "PB")
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
+
+
+def count(number: int, noun: str) -> str:
+    """Write how many of something there are; its plural has an s.
+
+    >>> count(1, "replica"), count(0, "replica"), count(20, "broker")
+    ('1 replica', '0 replicas', '20 brokers')
+    """
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def size(amount: float) -> str:

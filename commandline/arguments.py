@@ -24,10 +24,14 @@ class _Help(argparse.ArgumentDefaultsHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of a command or of a subcommand: no abbreviations, defaults in its help."""
+    """A parser of a command or of a subcommand: no abbreviations, defaults in its help.
+
+    `program` in what it parses is the command as it is typed, without its arguments: whose `--help` says more.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"allow_abbrev": False, "formatter_class": _Help, **options})
+        self.set_defaults(program=self.prog)
 
 
 class OldSpelling(argparse.Action):

@@ -17,6 +17,7 @@ from commandline import completion
 from commandline.amounts import duration
 from commandline.arguments import Parser
 from commandline.exit_codes import FAILED, OK
+from commandline.extras import not_installed
 from commandline.output import run_quietly
 from offline.arguments import ARGUMENTS, spark_arguments
 from offline.errors import InputError, OfflineError, SetupError, reason
@@ -216,7 +217,7 @@ def _apply(options: argparse.Namespace) -> int:
 
 
 def _not_installed(error: ImportError) -> SetupError:
-    return SetupError(f"{error.name} is not installed: Sluice's extra `offline` brings it")
+    return SetupError(not_installed(error.name or "a package", "offline"))
 
 
 Work = Callable[["SparkSession", "Store", "Store"], list[str]]

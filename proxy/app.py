@@ -183,8 +183,7 @@ class App:
             logger,
             logging.INFO,
             "serving",
-            **summary(self._config, len(self.engine.definitions)),
-            problem=self.poller.problem or None,
+            **summary(self._config, len(self.engine.definitions), self.poller.problem),
         )
         self._keep_up()
         await self._stopping.wait()

@@ -31,7 +31,7 @@ def _run(arguments: Sequence[str] | None) -> int:
     try:
         return command(options)
     except UsageError as error:
-        print(f"sluice: {error}; see sluice --help", file=sys.stderr)
+        print(f"sluice: {error}; see {options.program} --help", file=sys.stderr)
         return USAGE
     except SluiceError as error:
         print(f"sluice: {error}", file=sys.stderr)
@@ -101,5 +101,9 @@ def _add_serve(parser: argparse.ArgumentParser) -> None:
 def _add_check(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(command=check.run)
     parser.add_argument("--config", type=Path, metavar="FILE", required=True, help="the configuration, TOML")
-    parser.add_argument("--offline", action="store_true", help="do not connect to the cluster")
+    parser.add_argument(
+        "--offline",
+        action="store_true",
+        help="judge the files alone: do not connect to the cluster, resolve names, or try ports",
+    )
     add_format(parser)

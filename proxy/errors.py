@@ -9,9 +9,11 @@
 A peer's wrong bytes are `protocol.errors.WireError`, and end one connection; nothing here ends a connection.
 """
 
+import os
 from typing import Final
 
 VALUE_CHARACTERS_MAX: Final = 80
+_TIMED_OUT: Final = ("", "timed out")  # asyncio's words, and the socket module's; the system's say more
 
 
 class SluiceError(Exception):
@@ -60,10 +62,26 @@ def shorten(value: object) -> str:
     return text if len(text) <= VALUE_CHARACTERS_MAX else text[: VALUE_CHARACTERS_MAX - 3] + "..."
 
 
-def reason(error: BaseException) -> str:
-    """Say why something failed; of an error without words, as a timeout is, its name.
+def reason(error: BaseException, seconds: float | None = None) -> str:
+    """Say why something failed; of an error without words its name, and of a timeout how long it was.
 
-    >>> reason(TimeoutError()), reason(OSError("no route"))
-    ('TimeoutError', 'no route')
+    Args:
+        seconds: how long a response was waited for.
+
+    >>> reason(TimeoutError(), 5.0), reason(OSError("no route"), 5.0), reason(EOFError())
+    ('no response within 5 s', 'no route', 'EOFError')
     """
+    if isinstance(error, TimeoutError) and seconds is not None and str(error) in _TIMED_OUT:
+        return f"no response within {seconds:g} s"
     return str(error) or type(error).__name__
+
+
+def system_reason(error: OSError) -> str:
+    """Say why the system refused something, in its own words: asyncio's name the address once more.
+
+    >>> system_reason(OSError(98, "error while attempting to bind on address ('::1', 1): address already in use"))
+    'Address already in use'
+    """
+    if error.errno is not None and error.errno > 0:  # of a name that does not resolve it is less
+        return os.strerror(error.errno)
+    return error.strerror or str(error)

@@ -36,8 +36,8 @@ class Quotas(Protocol):
     def seen(self) -> Signature:
         """The file as it was last read or written there."""
 
-    async def read(self, settings: QuotaSettings) -> tuple[Definitions, list[str]]:
-        """Take settings and read the file if it has changed; give the quotas, and what has no effect among them."""
+    async def read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
+        """Take settings and read the file if it has changed; return quotas, entities changed, and warnings."""
 
 
 class Watch:
@@ -115,7 +115,7 @@ class Reloader:
         """Read everything again and apply what may apply; tell whether the files were right."""
         try:
             new = await asyncio.to_thread(reload, self.config.source)
-            definitions, idle = await self._quotas.read(new.quotas)
+            definitions, differ, idle = await self._quotas.read(new.quotas)
         except ConfigError as error:
             self._stats.reloads["refused"] += 1
             logs.event(
@@ -137,7 +137,8 @@ class Reloader:
             logging.INFO,
             "configuration reloaded",
             cause=cause,
-            changed=" ".join(changes.live) or "none",
+            keys_changed=" ".join(changes.live) or "none",
+            quotas_changed=differ,
             quota_entries=len(definitions),
         )
         if changes.restart:

@@ -6,18 +6,19 @@ from proxy.logs import Field
 __all__ = ["summary"]
 
 
-def summary(config: Config, quota_entries: int) -> dict[str, Field]:
+def summary(config: Config, quota_entries: int, problem: str = "") -> dict[str, Field]:
     """Describe a configuration that serves.
 
     Args:
         config: what runs.
         quota_entries: how many entities have quotas.
+        problem: why the cluster cannot be served yet; "" adds no field.
     """
     quotas = config.quotas
     store = (
         "the brokers" if quotas.source == "cluster" else "none" if quotas.file is None else str(quotas.file)
     )
-    return {
+    found: dict[str, Field] = {
         "ports": "; ".join(map(_ports, config.listeners)),
         "admin": str(config.admin.bind or "none"),
         "policy": quotas.policy,
@@ -26,6 +27,7 @@ def summary(config: Config, quota_entries: int) -> dict[str, Field]:
         "store": store,
         "quota_entries": quota_entries,
     }
+    return {**found, "problem": problem} if problem else found
 
 
 def _ports(listener: ListenerOptions) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from commandline.extras import not_installed
 from offline.layout import layout_problem
 from offline.replay.errors import CaptureError
 from offline.replay.schedule import Part, Recorded
@@ -84,7 +85,7 @@ def _rows(path: Path) -> Iterator[Recorded]:
         import pyarrow as pa  # an extra: the commands are there without it
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise CaptureError(f"{error.name} is not installed: Sluice's extra `offline` brings it") from error
+        raise CaptureError(not_installed("pyarrow", "offline")) from error
     number = 0
     try:
         with pq.ParquetFile(path) as file:

@@ -33,6 +33,7 @@ TITLES: Final = (
     "Rate / quota",
     "Owes",
     "Throttled, s",
+    "Would be throttled, s",
 )
 
 _Identity = tuple[str, str, str]
@@ -103,9 +104,10 @@ class Clients:
             _rate(view, view.byte_rate),
             _rate(view, total),
             "none" if view.quota is None else _amount(view, view.quota),
-            "" if view.quota is None else f"{_share(view):.2f}",
+            "" if view.quota is None or not _is_measured(view) else f"{_share(view):.2f}",
             _owed(view),
             f"{view.throttle_ms_total / 1000:,.1f}",
+            f"{view.would_throttle_ms_total / 1000:,.1f}",
         )
 
 
@@ -126,7 +128,13 @@ def _weight(view: QuotaView) -> tuple[bool, float, float]:
     return over, _share(view) if over else 0.0, 0.0 if view.type == _REQUEST else view.byte_rate
 
 
+def _is_measured(view: QuotaView) -> bool:
+    """Whether there is a rate. Of topics and partition mutations only what is owed is known: their rates are empty."""
+    return view.type != _MUTATIONS and not view.type.startswith(TOPIC)
+
+
 def _share(view: QuotaView) -> float:
+    """How far a client is over its quota; where no rate is measured, by what it owes."""
     if not view.quota:
         return 0.0
     if view.tokens is not None:  # owed tokens by what comes back in a second
@@ -136,9 +144,7 @@ def _share(view: QuotaView) -> float:
 
 def _rate(view: QuotaView, rate: float) -> str:
     """A rate with its unit; "" where none is measured."""
-    if view.type == _MUTATIONS or view.type.startswith(TOPIC):
-        return ""
-    return _amount(view, rate)
+    return _amount(view, rate) if _is_measured(view) else ""
 
 
 def _amount(view: QuotaView, amount: float) -> str:

@@ -20,7 +20,7 @@ from typing import Final
 from proxy.admin import pages
 from proxy.admin.http import HEAD_BYTES_MAX, Page, RefusedError, Request, parse, write
 from proxy.config import Address
-from proxy.errors import StartError
+from proxy.errors import StartError, system_reason
 from proxy.hosts import is_ip
 
 CONNECTIONS_MAX: Final = 64
@@ -101,7 +101,7 @@ class AdminServer:
                 self._serve, bind.host, bind.port, limit=HEAD_BYTES_MAX, reuse_port=reuse_port or None
             )
         except OSError as error:
-            raise StartError(f"admin.bind: {bind} cannot be bound: {error.strerror or error}") from None
+            raise StartError(f"admin.bind: {bind} cannot be bound: {system_reason(error)}") from None
 
     async def close(self) -> None:
         """Stop listening and close every connection."""

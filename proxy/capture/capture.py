@@ -10,6 +10,7 @@ from functools import partial
 from time import monotonic
 from typing import Final
 
+from commandline.extras import not_installed
 from proxy.capture.directory import Directory
 from proxy.capture.recorder import Recorder
 from proxy.capture.tables import Tables
@@ -145,9 +146,7 @@ def require_pyarrow() -> None:
     try:
         import pyarrow.parquet  # noqa: F401 - only whether it is there
     except ImportError as error:
-        raise ConfigError(
-            "capture.directory", f"capture needs pyarrow, which Sluice's extra `capture` brings: {error}"
-        ) from error
+        raise ConfigError("capture.directory", not_installed("pyarrow", "capture")) from error
 
 
 def _not_again() -> bool:

@@ -89,7 +89,7 @@ class Advertised:
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                 found = await list_brokers(self._brokers, *target, self._login, self._tls)
         except ASKING_FAILS as error:
-            self.unknown[broker] = reason(error)
+            self.unknown[broker] = reason(error, _ANSWER_SECONDS_MAX)
             return ""
         advertised = {one.broker: Address(one.host, one.port) for one in found}.get(broker)
         if advertised is None:

@@ -146,4 +146,4 @@ class Poller:
 def _reason(error: Exception) -> str:
     if isinstance(error, asyncio.IncompleteReadError):
         return "closed the connection without a response, as a broker that requires SASL or TLS does"
-    return reason(error)
+    return reason(error, _ANSWER_SECONDS_MAX)

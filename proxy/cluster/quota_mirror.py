@@ -72,7 +72,7 @@ class QuotaMirror:
                     continue
                 differs = await self._take(answer)
             except ASKING_FAILS as error:
-                problems.append(f"{host}:{port}: {reason(error)}")
+                problems.append(f"{host}:{port}: {reason(error, _ANSWER_SECONDS_MAX)}")
                 continue
             if differs or self.problem:
                 event(logger, logging.INFO, "the brokers' quotas were read", differ=differs)

@@ -141,7 +141,7 @@ class ReplicationSource:
             elif settings.throttled == "reassignments":
                 found = await self._reassigned()
         except ASKING_FAILS as error:
-            problem = reason(error)
+            problem = reason(error, _ANSWER_SECONDS_MAX)
         if settings is not self._settings:
             return  # what was asked for is not wanted any more, and something else holds by now
         if found is not None:
@@ -296,7 +296,7 @@ class ReplicationSource:
             try:
                 return await self._ask(target, api_key, version, body)
             except ASKING_FAILS as error:
-                problems.append(f"{target[0]}:{target[1]}: {reason(error)}")
+                problems.append(f"{target[0]}:{target[1]}: {reason(error, _ANSWER_SECONDS_MAX)}")
         raise OSError("; ".join(problems[:3]) or "no broker is known")
 
     async def _ask(self, target: _Target, api_key: int, version: int, body: bytes) -> bytes:

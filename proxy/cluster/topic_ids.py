@@ -88,7 +88,7 @@ class TopicIds:
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                     found = await self._ask(host, port, wanted, limited)
             except ASKING_FAILS as error:
-                problems.append(f"{host}:{port}: {reason(error)}")
+                problems.append(f"{host}:{port}: {reason(error, _ANSWER_SECONDS_MAX)}")
                 continue
             for topic in found:
                 if topic.name and not topic.error_code:

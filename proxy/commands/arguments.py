@@ -100,10 +100,11 @@ def _is_number(text: str) -> bool:
         float(text)
     except ValueError:
         return False
+    digits = text.removeprefix("-")  # what is negative is refused as that, not as no number
     return (
-        text[:1].isdigit()
-        and "_" not in text
-        and (text == "0" or not text.startswith("0") or text.startswith("0."))
+        digits[:1].isdigit()
+        and "_" not in digits
+        and (digits == "0" or not digits.startswith("0") or digits.startswith("0."))
     )
 
 

@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from commandline.amounts import size
+from commandline.amounts import count, size
 from commandline.exit_codes import FAILED, OK
+from commandline.extras import not_installed
 from protocol.api import API_NAMES
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX, FRAME, SCHEMA_KEY, SCHEMA_VERSION, UNFINISHED_SUFFIX
 from proxy import logs
@@ -90,7 +91,7 @@ def inspect(options: argparse.Namespace) -> int:
     try:
         import pyarrow.parquet as pq
     except ImportError as error:
-        raise SluiceError("captures are Parquet: Sluice's extra `capture` brings pyarrow") from error
+        raise SluiceError(f"captures are Parquet: {not_installed('pyarrow', 'capture')}") from error
     files = list(_files(options.path))
     if not files:
         raise SluiceError(f"no {FILE_PREFIX}*{FILE_SUFFIX} in {', '.join(map(str, options.path))}")
@@ -139,8 +140,8 @@ def _file(path: Path, pq: Any) -> Iterator[str]:
                 seen.add(row["connection"])
                 frames += bool(row.get(FRAME.name))
                 first_ms, last_ms = min(first_ms, row["wall_ms"]), max(last_ms, row["wall_ms"])
-    kept = f", {frames} whole requests" if with_frames else ""
-    yield f"{path}: {size(path.stat().st_size)}, {rows.total()} rows of {len(seen)} connections{kept}"
+    kept = f", {count(frames, 'whole request')}" if with_frames else ""
+    yield f"{path}: {size(path.stat().st_size)}, {count(rows.total(), 'row')} of {count(len(seen), 'connection')}{kept}"
     if rows:
         yield f"  {_when(first_ms)} to {_when(last_ms)}"
         yield "  requests: " + ", ".join(f"{name} {count}" for name, count in rows.most_common(SHOWN_MAX))

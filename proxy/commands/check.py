@@ -1,7 +1,7 @@
 """`sluice check`: judges a configuration and its quotas file, and says what `serve` would do.
 
-It binds nothing and changes nothing. With `--format json` it prints one document (`proxy.commands.check_json`), also
-where something is wrong.
+It changes nothing, and binds ports for a moment at most (`proxy.commands.check_machine`). With `--format json` it
+prints one document (`proxy.commands.check_json`), also where something is wrong.
 """
 
 import argparse
@@ -11,9 +11,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from commandline.amounts import count
 from commandline.exit_codes import OK
 from proxy import logs
 from proxy.commands import check_json
+from proxy.commands.check_machine import machine_warnings
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.config.units import write_bytes
 from proxy.errors import SluiceError
@@ -40,7 +42,6 @@ def run(options: argparse.Namespace) -> int:
     definitions = read_definitions(config.quotas, config.source.quota_text)
     tls(config)
     lines = [
-        f"{options.config} is right.",
         *listeners(config),
         *quotas(config, definitions),
         *replication(config),
@@ -53,7 +54,10 @@ def run(options: argparse.Namespace) -> int:
     lines += [f"warning: {warning}" for warning in warnings]
     print("\n".join(lines))
     if options.offline:
+        print(f"{options.config} is right; the cluster was not asked.")
         return OK
+    for warning in machine_warnings(config):
+        print(f"warning: {warning}")
     found, problem = ask(config)
     if problem:
         raise SluiceError(problem)
@@ -63,6 +67,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"warning: broker {broker} did not tell what it advertises: {why}")
     if problem:
         raise SluiceError(problem)
+    print(f"{options.config} is right.")
     return OK
 
 
@@ -75,8 +80,10 @@ def _document(options: argparse.Namespace) -> int:
         tls(config)
         list(capture(config))  # is pyarrow there?
         document |= check_json.describe(config, _limits(definitions))
-        document["warnings"] = [*config.warnings, *unwritable(config), *unenforced(definitions.entries())]
+        warnings = [*config.warnings, *unwritable(config), *unenforced(definitions.entries())]
+        document["warnings"] = warnings
         if not options.offline:
+            warnings += machine_warnings(config)
             document["cluster"] = _cluster(config)
     except SluiceError as error:
         document["problem"] = str(error)
@@ -189,6 +196,11 @@ def _alterations(config: Config) -> str:
         if "*" in settings.alter_principals
         else [f"user {n!r}" for n in settings.alter_principals]
     )
+    if settings.alter_principals and "*" not in settings.alter_principals and not _knows_users(config):
+        who[-1] += (
+            " (known only where clients log in, and neither [cluster] sasl_mechanism nor a listener's client_auth "
+            "says that they do)"
+        )
     who += [
         f'clients of listener "{listener.name}", from this machine alone'
         for listener in config.listeners
@@ -197,6 +209,13 @@ def _alterations(config: Config) -> str:
     if not who:
         return 'kafka-configs cannot alter them: no user may (alter_principals = ["NAME"] under [quotas])'
     return f"kept in {settings.file}; altered by {', '.join(who)}"
+
+
+def _knows_users(config: Config) -> bool:
+    """Whether the configuration says that clients have names: the brokers ask for SASL, or Sluice for certificates."""
+    return bool(config.cluster.sasl_mechanism) or any(
+        listener.tls is not None and listener.tls.client_auth != "none" for listener in config.listeners
+    )
 
 
 def replication(config: Config) -> Iterator[str]:
@@ -243,9 +262,9 @@ def reassignment(config: Config) -> Iterator[str]:
         return
     limits = settings.limits
     yield (
-        f"reassignments: {limits.parallel_replica_count} replicas of a partition, "
-        f"{limits.parallel_partition_count} partitions, {limits.parallel_leader_movements} leaders, "
-        f"{limits.max_concurrent_replica_movements} replicas in all at once; journal in {settings.journal}"
+        f"reassignments: {count(limits.parallel_replica_count, 'replica')} of a partition, "
+        f"{count(limits.parallel_partition_count, 'partition')}, {count(limits.parallel_leader_movements, 'leader')}, "
+        f"{count(limits.max_concurrent_replica_movements, 'replica')} in all at once; journal in {settings.journal}"
     )
 
 
@@ -339,7 +358,7 @@ def advertised(config: Config) -> tuple[Mapping[int, str], str]:
 
 def cluster(config: Config, found: Mapping[int, Address]) -> Iterator[str]:
     """Say which brokers there are, and which of them have no port."""
-    yield f"cluster: {len(found)} brokers"
+    yield f"cluster: {count(len(found), 'broker')}"
     for broker, address in sorted(found.items()):
         yield f"  broker {broker} at {address}"
     for listener in config.listeners:

@@ -25,7 +25,12 @@ from proxy.errors import ServerError, reason
 
 __all__ = ["QuotaClient"]
 
-_SECONDS_MAX: Final = 60.0
+_CONNECT_SECONDS_MAX: Final = 5.0  # of each server, with TLS and login
+_DESCRIBE_SECONDS_MAX: Final = 10.0  # until a response begins: quotas are in a server's memory
+_ALTER_SECONDS_MAX: Final = (
+    30.0  # a broker passes an alteration on to the controller, and may have to look for it
+)
+_ARRIVAL_SECONDS_MAX: Final = 60.0  # from the first bytes of a response to its last
 _ANSWER_BYTES_MAX: Final = 256 * 1024**2
 _ALTERATIONS_MAX: Final = 1000  # in one request: far below what any broker takes
 _CLIENT_ID: Final = "sluice-quotas"
@@ -42,6 +47,7 @@ class QuotaClient:
     def __init__(self, servers: Sequence[Address], security: Security) -> None:
         self._servers = servers
         self._security = security
+        self._server = ""
         self._correlation_id = 0
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
@@ -49,10 +55,10 @@ class QuotaClient:
         problems = []
         for server in self._servers:
             try:
-                async with asyncio.timeout(_SECONDS_MAX):
-                    self._streams = await self._connect(server)
+                async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+                    self._streams, self._server = await self._connect(server), str(server)
             except ASKING_FAILS as error:
-                problems.append(f"{server}: {reason(error)}")
+                problems.append(f"{server}: {reason(error, _CONNECT_SECONDS_MAX)}")
             else:
                 return self
         raise ServerError("; ".join(problems))
@@ -76,7 +82,7 @@ class QuotaClient:
             components, strict=strict, correlation_id=self._correlation_id, client_id=_CLIENT_ID
         )
         try:
-            answer = DescribeAnswer(await self._ask(frame), 0)
+            answer = DescribeAnswer(await self._ask(frame, _DESCRIBE_SECONDS_MAX), 0)
             if answer.error_code:
                 raise ServerError(_problem(answer.error_code, answer.error_message))
             return list(answer)
@@ -97,7 +103,7 @@ class QuotaClient:
                 client_id=_CLIENT_ID,
             )
             try:
-                results = read_alter_answer(await self._ask(frame), 0)
+                results = read_alter_answer(await self._ask(frame, _ALTER_SECONDS_MAX), 0)
             except WireError as error:
                 raise ServerError(f"no response to AlterClientQuotas: {error}") from error
             refused += _refused(results)
@@ -109,23 +115,27 @@ class QuotaClient:
             await self._security.login(*streams)
         return streams
 
-    async def _ask(self, frame: bytes) -> bytes:
+    async def _ask(self, frame: bytes, seconds: float) -> bytes:
         assert self._streams is not None, "it is used within `async with`"
         reader, writer = self._streams
         try:
-            async with asyncio.timeout(_SECONDS_MAX):
+            async with asyncio.timeout(seconds):
                 writer.write(frame)
                 prefix = await reader.readexactly(4)
-                (length,) = struct.unpack(">i", prefix)
-                if not 0 < length <= _ANSWER_BYTES_MAX:
-                    raise WireError(f"{length} bytes announced: not a Kafka server, or one that expects TLS")
+            (length,) = struct.unpack(">i", prefix)
+            if not 0 < length <= _ANSWER_BYTES_MAX:
+                raise WireError(f"{length} bytes announced: not a Kafka server, or one that expects TLS")
+            seconds = _ARRIVAL_SECONDS_MAX
+            async with asyncio.timeout(seconds):
                 return prefix + await reader.readexactly(length)
         except asyncio.IncompleteReadError as error:
             raise ServerError(
                 "the server closed the connection without a response: it may expect TLS or SASL"
             ) from error
-        except (OSError, TimeoutError) as error:
-            raise ServerError(f"no response: {reason(error)}") from error
+        except TimeoutError as error:
+            raise ServerError(f"{self._server}: {reason(error, seconds)}") from error
+        except OSError as error:
+            raise ServerError(f"{self._server}: no response: {reason(error)}") from error
 
 
 def _refused(results: Iterable[tuple[Parts, int, str | None]]) -> list[tuple[Parts, str]]:

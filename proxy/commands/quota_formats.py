@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any, Final
 
-from proxy.errors import ConfigError, UsageError
+from commandline.extras import not_installed
+from proxy.errors import ConfigError, SluiceError
 from quotas.definitions import Definitions
 from quotas.definitions_file import parse, parse_amount, render
 from quotas.entities import DEFAULT, Entity, Name
@@ -46,7 +47,7 @@ def read(text: str, form: str) -> Quotas:
 
     Raises:
         ConfigError: it says something that can not be.
-        UsageError: the reader of this format is not installed.
+        SluiceError: the reader of this format is not installed.
     """
     try:
         definitions = _READERS[form](text)
@@ -223,7 +224,7 @@ def _yaml() -> ModuleType:
     try:
         import yaml  # an extra: the proxy itself needs no YAML
     except ImportError:
-        raise UsageError("jikkou's format needs PyYAML, which Sluice's extra `yaml` brings") from None
+        raise SluiceError(f"jikkou's format is YAML: {not_installed('PyYAML', 'yaml')}") from None
     return yaml
 
 

@@ -18,7 +18,7 @@ from commandline.arguments import add_format, add_old_json, warn_old_spelling
 from commandline.exit_codes import NEGATIVE, OK
 from protocol.messages.client_quotas import Component
 from proxy.commands.quota_formats import FORMATS, describe, guess, jikkou_loses, plain, read, write
-from proxy.config import read_text
+from proxy.config import read_text, unenforced
 from proxy.config.readers import addresses
 from proxy.errors import ConfigError, ServerError, UsageError
 from quotas.alterations import PARTS, entity_of_parts, parts_of
@@ -39,9 +39,13 @@ DESCRIPTION: Final = (
     "--client-id (or both), --ip or --topic (of Sluice alone); the name <default> is the default entity."
 )
 _REFUSED_SHOWN_MAX: Final = 10
-_FORMATS_TEXT: Final = "toml as in the quotas file, json, or jikkou's YAML, which needs Sluice's extra `yaml`"
+_FORMATS_TEXT: Final = (
+    "toml as in the quotas file, json, or jikkou's YAML, which needs PyYAML (Sluice's extra `yaml`)"
+)
 _FILE_ONLY: Final = ("toml", "jikkou")
 _DRY_RUN: Final = "dry run: validated, and nothing is changed"
+_NAMED: Final = "{part} of the entity, letter by letter; <default> for the default one"
+_SOUGHT: Final = "{part} of the entities; <default> for the default one, * for every name"
 _NONE: Final = "no quotas are set"
 _NONE_MATCH: Final = "no quotas are set for this entity"
 
@@ -118,6 +122,8 @@ async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
         key, equals, amount = text.partition("=")
         if not equals:
             raise UsageError(f"{text!r} is not KEY=VALUE")
+        if amount.lstrip().startswith("-"):
+            raise ConfigError(key, "must be greater than 0", amount)
         try:
             values[key] = parse_amount(amount, key)
             check_value(entity, key, values[key], key)
@@ -125,6 +131,7 @@ async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
             raise ConfigError(error.path, error.problem) from None
     before = await _of(client, entity)
     wanted = {**before, **values}
+    _warn({entity: wanted})
     return await _alter(options, client, differences({entity: before}, {entity: wanted}, prune=False))
 
 
@@ -137,6 +144,7 @@ async def _remove(options: argparse.Namespace, client: "QuotaClient") -> int:
 
 async def _apply(options: argparse.Namespace, client: "QuotaClient") -> int:
     wanted = _read(options)
+    _warn(wanted)
     return await _alter(options, client, differences(await _described(client), wanted, prune=options.prune))
 
 
@@ -178,6 +186,12 @@ def _tell(options: argparse.Namespace, found: list[Difference], *, dry_run: bool
         print(f"{sign} {describe(entity)}: {key} {' -> '.join(values)}")
     if not found:
         print("nothing to change")
+
+
+def _warn(wanted: Quotas) -> None:
+    """Say which names do not do what they seem to say: patterns, principals with their type, no IP addresses."""
+    for warning in unenforced(wanted.items()):
+        print(f"sluice: warning: {warning}", file=sys.stderr)
 
 
 async def _of(client: "QuotaClient", entity: Entity) -> dict[str, float]:
@@ -268,9 +282,8 @@ def _add(
     parser.add_argument("--command-config", type=Path, metavar="FILE", help="a Java client's properties")
     if entity:
         for option, part in zip(("--user", "--client-id", "--ip", "--topic"), PARTS, strict=True):
-            parser.add_argument(
-                option, metavar="NAME", help=f"{part} of the entity; <default> for the default one"
-            )
+            text = _SOUGHT if name == "show" else _NAMED
+            parser.add_argument(option, metavar="NAME", help=text.format(part=part))
     if name == "export":
         parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help=_FORMATS_TEXT)
         add_old_json(parser)

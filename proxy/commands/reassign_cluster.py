@@ -19,7 +19,8 @@ from quotas.move_estimate import RESPONSE_BYTES, Partition, Replicated
 
 __all__ = ["Found", "read_cluster"]
 
-_SECONDS_MAX: Final = 60.0
+_CONNECT_SECONDS_MAX: Final = 10.0
+_ANSWER_SECONDS_MAX: Final = 60.0  # of all log directories of a broker
 _RESPONSE_BYTES_KEY: Final = "replica.fetch.response.max.bytes"
 
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -94,19 +95,19 @@ async def _connect_any(servers: Sequence[Address], security: Security) -> _Strea
     problems = []
     for server in servers:
         try:
-            async with asyncio.timeout(_SECONDS_MAX):
+            async with asyncio.timeout(_CONNECT_SECONDS_MAX):
                 streams = await asyncio.open_connection(server.host, server.port, ssl=security.tls)
                 if security.login is not None:
                     await security.login(*streams)
                 return streams
         except ASKING_FAILS as error:
-            problems.append(f"{server}: {reason(error)}")
+            problems.append(f"{server}: {reason(error, _CONNECT_SECONDS_MAX)}")
     raise ServerError("; ".join(problems))
 
 
 async def _asked(streams: _Streams, api_key: int, version: int, body: bytes) -> bytes:
     try:
-        async with asyncio.timeout(_SECONDS_MAX):
+        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
             return await ask(*streams, api_key, version, body)
     except ASKING_FAILS as error:
-        raise ServerError(f"no response from the cluster: {reason(error)}") from error
+        raise ServerError(f"no response from the cluster: {reason(error, _ANSWER_SECONDS_MAX)}") from error

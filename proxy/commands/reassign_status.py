@@ -2,7 +2,8 @@
 
 From the admin port comes everything: steps, bytes, a rate, why something waits. With `--bootstrap-server` a Sluice is
 asked as any Kafka client asks, by version 1 of ListPartitionReassignments, and its answer has moves and steps alone.
-It asks and changes nothing. Exit code 0 whether anything is under way or not; `--watch` asks again until nothing is.
+It asks and changes nothing. Exit code 0 whether anything is under way or not; `--watch` asks again until nothing is,
+and first waits for a reassignment, for a limited time.
 """
 
 import argparse
@@ -29,11 +30,13 @@ _TEXT: Final = "Show what is being moved, how far it is, and when it will be don
 _ADMIN: Final = "127.0.0.1:19080"
 _BAR_CHARACTERS: Final = 24
 _PARTITIONS_SHOWN: Final = 50
-_SECONDS_MAX: Final = 30.0
+_SECONDS_MAX: Final = 10.0
 _PAGE_BYTES_MAX: Final = 64 * 1024**2
 _WATCH_SECONDS: Final = 2.0
 _WATCH_SECONDS_MIN: Final = 0.1
 _WATCH_SECONDS_MAX: Final = 3600.0
+_WAIT_SECONDS: Final = 60.0  # for a reassignment to begin: the other terminal is a minute away
+_WAIT_SECONDS_MAX: Final = 86_400.0
 _FAILURES_MAX: Final = 30  # in a row: a process that restarts is back before that
 _CLEAR: Final = "\x1b[H\x1b[J"  # of a terminal: to the corner, and all behind it
 
@@ -59,6 +62,12 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         metavar="SECONDS",
         help=f"print it again and again until nothing is under way; every {_WATCH_SECONDS:g} s by default",
     )
+    command.add_argument(
+        "--wait-seconds",
+        metavar="SECONDS",
+        default=f"{_WAIT_SECONDS:g}",
+        help="with --watch: how long to wait for a reassignment to begin; 0 for not at all",
+    )
     add_format(command)
 
 
@@ -66,37 +75,75 @@ def run(options: argparse.Namespace) -> int:
     """Print the status; give the exit code."""
     if options.watch is not None:
         pause = seconds(_WATCH_SECONDS_MIN, _WATCH_SECONDS_MAX)("--watch", options.watch)
-        return watch(lambda: _document(options), options.format, pause, time.sleep)
+        wait = seconds(0, _WAIT_SECONDS_MAX)("--wait-seconds", options.wait_seconds)
+        return watch(lambda: _document(options), options.format, pause, wait, time.sleep)
     document = _document(options)
     print(json.dumps(document, indent=2) if options.format == "json" else "\n".join(table(document)))
     return OK
 
 
 def watch(
-    read: Callable[[], Document], form: str, pause_seconds: float, sleep: Callable[[float], object]
+    read: Callable[[], Document],
+    form: str,
+    pause_seconds: float,
+    wait_seconds: float,
+    sleep: Callable[[float], object],
 ) -> int:
     """Print the status until nothing is under way: over itself in a terminal, one JSON document a line.
+
+    Args:
+        pause_seconds: between two readings.
+        wait_seconds: how long to wait for a reassignment where none is under way at the beginning.
 
     Raises:
         ServerError: it cannot be read, at the first time or many times in a row.
     """
-    document, failures = read(), 0
+    document, waited = read(), 0.0
+    if wait_seconds and _is_idle(document):
+        print(
+            f"sluice: no reassignment is under way: waiting {wait_seconds:g} s for one (Ctrl-C ends)",
+            file=sys.stderr,
+        )
+        while waited < wait_seconds and _is_idle(document):
+            sleep(pause_seconds)
+            waited += pause_seconds
+            document = _read_again(read, pause_seconds, sleep)
     while True:
-        if form == "json":
-            print(json.dumps(document), flush=True)
-        else:
-            before = _CLEAR if sys.stdout.isatty() else ""
-            print(before + "\n".join(table(document)), end="\n" if before else "\n\n", flush=True)
+        _print(document, form)
         if not document.get("moves"):
             return OK
         sleep(pause_seconds)
+        document = _read_again(read, pause_seconds, sleep)
+
+
+def _read_again(
+    read: Callable[[], Document], pause_seconds: float, sleep: Callable[[float], object]
+) -> Document:
+    """Read the status, as often as it takes while a process restarts.
+
+    Raises:
+        ServerError: it cannot be read, many times in a row.
+    """
+    for _ in range(_FAILURES_MAX - 1):
         try:
-            document, failures = read(), 0
+            return read()
         except ServerError as error:
-            failures += 1
-            if failures == _FAILURES_MAX:
-                raise
             print(f"sluice: {error}; trying again", file=sys.stderr)
+        sleep(pause_seconds)
+    return read()
+
+
+def _is_idle(document: Document) -> bool:
+    """Whether a reassignment may still begin: where they pass unchanged, none ever shows here."""
+    return not document.get("moves") and document.get("mode") != "pass"
+
+
+def _print(document: Document, form: str) -> None:
+    if form == "json":
+        print(json.dumps(document), flush=True)
+        return
+    before = _CLEAR if sys.stdout.isatty() else ""
+    print(before + "\n".join(table(document)), end="\n" if before else "\n\n", flush=True)
 
 
 def _document(options: argparse.Namespace) -> Document:
@@ -134,7 +181,7 @@ def table(document: Document) -> Iterator[str]:
 def _moves(document: Document) -> str:
     """Count moves: those under way, and what became of the others of the same reassignment."""
     moves, total = document["moves"], document.get("moves_total", 0)
-    text = f"{moves} partition{'' if moves == 1 else 's'} under way, {document['steps']} with a step"
+    text = f"{amounts.count(moves, 'partition')} under way, {document['steps']} with a step"
     if total > moves:
         text += f"; of {total} in all {document['moves_done']} are done"
         if document["moves_not_done"]:
@@ -197,8 +244,10 @@ def _rows(partitions: Sequence[Document]) -> Iterator[str]:
     name_width, move_width = max(map(len, names), default=0), max(map(len, moves), default=0)
     for name, move, one in zip(names, moves, partitions, strict=True):
         cells = [f"{name:<{name_width}}", f"{move:<{move_width}}"]
+        if one.get("bytes_total"):
+            cells.append(f"bytes {bar(one['bytes_done'], one['bytes_total'])}")
         if one.get("replicas_total"):
-            cells.append(bar(one["replicas_done"], one["replicas_total"]))
+            cells.append(f"{one['replicas_done']} of {amounts.count(one['replicas_total'], 'replica')}")
         step = one["step"]
         if step is not None:
             cells.append(f"step: {_brokers(step['current'])} -> {_brokers(step['target'])}")
@@ -219,8 +268,14 @@ def _read(url: str) -> Document:
         with urllib.request.urlopen(page, timeout=_SECONDS_MAX) as answer:
             document: Document = json.loads(answer.read(_PAGE_BYTES_MAX))
     except (OSError, ValueError, urllib.error.URLError) as error:
-        raise ServerError(f"{page}: {error}") from None
+        raise ServerError(f"{page}: {reason(_cause(error), _SECONDS_MAX)}") from None
     return document
+
+
+def _cause(error: Exception) -> BaseException:
+    """Return what urllib wraps, in words of its own, while it connects."""
+    wrapped = getattr(error, "reason", None)
+    return wrapped if isinstance(wrapped, OSError) else error
 
 
 async def _asked(servers: Sequence[Address], command_config: Path | None) -> Document:
@@ -251,7 +306,7 @@ async def _asked(servers: Sequence[Address], command_config: Path | None) -> Doc
                 'not a Sluice with mode = "batch"'
             )
         except ASKING_FAILS as error:
-            problems.append(f"{server}: {reason(error)}")
+            problems.append(f"{server}: {reason(error, _SECONDS_MAX)}")
         else:
             if found.error_code:
                 raise ServerError(f"{server}: error {found.error_code} {found.error_message or ''}".strip())

@@ -52,7 +52,7 @@ def check(config: Config) -> list[str]:
             raise ConfigError(f"listeners[{index}].upstreams", problem)
     config.leases.check(replicates=config.replicates)
     _check_burst(config)
-    bound = list(_bound(config))
+    bound = list(bound_ports(config))
     _check_overlaps(bound, "is bound")
     _check_overlaps(list(_advertised(config)), "is advertised")
     _check_loops(config, bound)
@@ -114,7 +114,8 @@ def _check_sources(path: str, listener: ListenerOptions) -> None:
         raise ConfigError(f"{path}.proxy_protocol_sources", "has no effect without proxy_protocol = true")
 
 
-def _bound(config: Config) -> Iterator[PortRange]:
+def bound_ports(config: Config) -> Iterator[PortRange]:
+    """Return the ports that a process with this configuration binds, by key."""
     for index, listener in enumerate(config.listeners):
         path, bind, first = f"listeners[{index}]", listener.bind, listener.first_broker_port
         if not listener.replicates:  # no broker asks for just any other

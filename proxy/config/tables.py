@@ -52,6 +52,12 @@ def refuse_unknown(
         shown = None if get_close_matches(name, _SECRETS) else value  # a misspelt password is a password
         if name in refused:
             raise ConfigError(where, f"{refused[name]}: leave it out", shown)
+        is_table = isinstance(value, Mapping) or _is_tables(value)
+        noun = "table" if is_table else "key"
         close = get_close_matches(name, known, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else f"; known keys: {', '.join(known)}"
-        raise ConfigError(where, f"unknown key{hint}", shown)
+        hint = f"; did you mean {close[0]!r}?" if close else f"; known {noun}s: {', '.join(known)}"
+        raise ConfigError(where, f"unknown {noun}{hint}", None if is_table else shown)
+
+
+def _is_tables(value: object) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)

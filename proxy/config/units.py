@@ -1,7 +1,8 @@
 """Numbers as people write them: `2M` is 2,000,000 and `100Mi` is 104,857,600.
 
 `k M G` are powers of 1000 and `Ki Mi Gi` of 1024, in every number of the configuration. Nothing here knows
-which key it reads: a ValueError says what is wrong, and the reader of the key adds where.
+which key it reads, nor what it may be (a negative number is one): a ValueError says what is wrong, and the
+reader of the key adds where.
 """
 
 import re
@@ -17,7 +18,7 @@ FACTORS: Final = {
     "Mi": 1024**2,
     "Gi": 1024**3,
 }
-_NUMBER: Final = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)", re.ASCII)
+_NUMBER: Final = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,9})?) ?([A-Za-z]*)", re.ASCII)
 
 
 def number(value: object) -> Decimal:

@@ -107,8 +107,9 @@ class LeaseClient:
     async def _ask(self, wishes: Sequence[Wish]) -> None:
         request = self._peer.ask(wishes, self._now_ms())
         problem, result = "", "failed"
+        seconds = self._peer.terms.period_ms / 1000
         try:
-            async with asyncio.timeout(self._peer.terms.period_ms / 1000):
+            async with asyncio.timeout(seconds):
                 reader, writer = await self._connect()
                 writer.write(write_frame(write_request(request, self._peer.terms), self._secret))
                 answer = read_answer(await read_frame(reader, self._secret))
@@ -118,7 +119,7 @@ class LeaseClient:
         except RefusalError as error:
             problem, result = str(error), "refused"
         except (OSError, TimeoutError, MessageError, asyncio.IncompleteReadError) as error:
-            problem = reason(error)
+            problem = reason(error, seconds)
         if problem:
             self.close()
         self._stats.lease_asks[result] += 1

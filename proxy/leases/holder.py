@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.config import Address
-from proxy.errors import StartError
+from proxy.errors import StartError, system_reason
 from proxy.leases.frames import FRAME_BYTES_MAX, read_frame, read_secret, write_frame
 from proxy.leases.messages import MessageError, digest, read_request, write_answer, write_refusal
 from proxy.logs import event
@@ -78,7 +78,7 @@ class LeaseHolder:
                 self._accept, bind.host, bind.port, limit=FRAME_BYTES_MAX
             )
         except OSError as error:
-            raise StartError(f"leases.bind: {bind}: {error.strerror or error}") from None
+            raise StartError(f"leases.bind: {bind}: {system_reason(error)}") from None
 
     async def close(self) -> None:
         """Stop listening and close every connection."""

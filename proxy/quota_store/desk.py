@@ -97,8 +97,10 @@ class QuotaDesk:
         self._begin()
         return partial(self._waiting.discard, request)
 
-    async def read(self, settings: QuotaSettings) -> tuple[Definitions, list[str]]:
-        """Take new settings and read the file if it has changed; give the quotas, and what has no effect among them.
+    async def read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
+        """Take new settings and read the file if it has changed.
+
+        Returns: the quotas, how many entities' have changed, and warnings of those without effect.
 
         Raises:
             ConfigError: the file can not be read, or a definition can not be; everything is as it was.
@@ -119,9 +121,10 @@ class QuotaDesk:
         self._waiting.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _read(self, settings: QuotaSettings) -> tuple[Definitions, list[str]]:
+    def _read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
+        before = self._store.version
         definitions = self._store.read(settings)
-        return definitions, unenforced(paced(definitions.entries()))
+        return definitions, self._store.version - before, unenforced(paced(definitions.entries()))
 
     def _begin(self) -> None:
         """Give the thread the next request, if it has none."""

@@ -256,20 +256,20 @@ class Cluster:
             raise ClusterError(f"a response that cannot be read: {error}") from error
 
     async def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
+        seconds = _ANSWER_SECONDS_MAX if api_key in _CHANGES else _READ_SECONDS_MAX
         async with self._one:
             try:
                 if self._streams is not None and self._streams[0].at_eof():
                     self.close()  # brokers close what was idle for connections.max.idle.ms, and so is this mostly
                 if self._streams is None:
                     self._streams = await self._connect()
-                seconds = _ANSWER_SECONDS_MAX if api_key in _CHANGES else _READ_SECONDS_MAX
                 async with asyncio.timeout(seconds):
                     return await ask(*self._streams, api_key, version, body)
             except BaseException as error:
                 self.close()
                 self._turn += 1
                 if isinstance(error, ASKING_FAILS):
-                    raise ClusterError(reason(error)) from error
+                    raise ClusterError(reason(error, seconds)) from error
                 raise
 
     async def _connect(self) -> _Streams:
@@ -283,7 +283,7 @@ class Cluster:
                     return await self._dial(target)
             except ASKING_FAILS as error:
                 self._turn += 1
-                problems.append(f"{target[0]}:{target[1]}: {reason(error)}")
+                problems.append(f"{target[0]}:{target[1]}: {reason(error, _CONNECT_SECONDS_MAX)}")
         raise OSError("; ".join(problems[:3]) or "no broker is known")
 
     async def _dial(self, target: tuple[str, int]) -> _Streams:

@@ -24,6 +24,7 @@ from proxy.reassign.entries import Ended, Entry, Record, Term
 from proxy.reassign.journal import ConflictError, DamagedError, JournalError, Known, MovedOnError
 from proxy.reassign.keeper import Keeper
 from proxy.reassign.lease import Lease
+from proxy.reassign.sizes import Sizes
 from proxy.stats import Stats
 from quotas.reassignment_step import Step, TopicPartition
 
@@ -52,7 +53,7 @@ class Executor:
 
     Attributes:
         decision: the last one, for who wants to know why something waits.
-        sizes: bytes of every replica of brokers that are concerned, as they were last read, and when.
+        sizes: of replicas of the moved partitions, as they were last read, and when.
         problem: why nothing can be carried out; "" when it can.
     """
 
@@ -80,7 +81,7 @@ class Executor:
         self._sized_at = 0.0
         self._sizing: asyncio.Task[None] | None = None
         self.decision = Decision()
-        self.sizes: Mapping[int, Mapping[TopicPartition, int]] = {}
+        self.sizes = Sizes()
         self.sized_ms = 0
         self.problem = ""
 
@@ -127,7 +128,7 @@ class Executor:
         try:
             known = await self._lead()
             if not known.entries:
-                self.decision, self.sizes = Decision(), {}
+                self.decision, self.sizes = Decision(), Sizes()
                 self._told("")
                 self._failing_ms = None
                 return _IDLE_SECONDS
@@ -187,19 +188,18 @@ class Executor:
             )
             self.decision = found
             if found.records or found.cancels or found.elections:
-                records = [self._with_size(record, known.entries, seen) for record in found.records]
+                records = [self._with_size(record, known.entries) for record in found.records]
                 await keeper.append(records, expected=known.sequence, term=self._term)
                 self._report(records, known.entries)
         await self._submit(found.steps, found.cancels)
         if found.elections:
             await self._elect(found.elections)
 
-    def _with_size(self, record: Record, entries: Mapping[TopicPartition, Entry], seen: Seen) -> Record:
+    def _with_size(self, record: Record, entries: Mapping[TopicPartition, Entry]) -> Record:
         """Add to the end of a move what it brought, as far as sizes were read: the status keeps the total."""
         if not isinstance(record, Ended) or record.how != "done":
             return record
-        sizes = self.sizes.get(seen.now[record.key].leader, {})
-        return replace(record, size=sizes.get(record.key, 0) * len(entries[record.key].coming))
+        return replace(record, size=self.sizes.partition(record.key) * len(entries[record.key].coming))
 
     async def _submit(self, steps: list[Step], cancels: list[TopicPartition]) -> None:
         targets = {step.key: step.replicas for step in steps} | dict.fromkeys(cancels)
@@ -265,13 +265,14 @@ class Executor:
         if not self.leads or is_under_way or loop.time() - self._sized_at < _SIZES_SECONDS:
             return
         self._sized_at = loop.time()
-        entries = self._keeper.known.entries.values()
-        concerned = {broker for entry in entries for broker in (*entry.original, *entry.wanted)}
-        self._sizing = loop.create_task(self._read_sizes(sorted(concerned & seen.live)))
+        entries = self._keeper.known.entries
+        concerned = {broker for entry in entries.values() for broker in (*entry.original, *entry.wanted)}
+        self._sizing = loop.create_task(self._read_sizes(sorted(concerned & seen.live), list(entries)))
 
-    async def _read_sizes(self, brokers: list[int]) -> None:
+    async def _read_sizes(self, brokers: list[int], moved: list[TopicPartition]) -> None:
         try:
-            self.sizes = await self._cluster.sizes(brokers)
+            found = await self._cluster.sizes(brokers)
+            self.sizes = await asyncio.to_thread(self.sizes.with_read, found, moved)
         except Exception as error:
             logger.error("internal error: no sizes for the status", exc_info=error)
         else:
@@ -308,7 +309,7 @@ class Executor:
 
     def _let_go(self) -> None:
         self._term = 0
-        self.decision, self.sizes = Decision(), {}  # the other one's are not known here
+        self.decision, self.sizes = Decision(), Sizes()  # the other one's are not known here
         self._lease.give_back()
 
     def _told(self, problem: str) -> None:

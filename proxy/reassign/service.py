@@ -122,7 +122,7 @@ class Reassignments:
         moves = await asyncio.to_thread(
             status.progress, keeper.known.entries, keeper.now, executor.decision, executor.sizes
         )
-        if executor.sizes:
+        if executor.sizes.by_broker:
             self._rate.sample(executor.sized_ms, moves)
         else:
             self._rate.forget()

@@ -1,8 +1,8 @@
 """What is shown of moves: as JSON on the admin port, as metrics, and by `sluice reassign status` (KIP-435).
 
 Totals are of all moves since there were none, those that are over included, so that they stay while moves end. Bytes
-are those that moves bring to brokers that had none of them: as large as the leader's replica now, for each. A
-rate is what came between the first and the last of the samples kept, and a time to finish is what is left at that rate.
+are those that moves bring to brokers that had none of them; a replica in place counts as all of its bytes. A rate is
+what came between the first and the last of the samples kept, and a time to finish is what is left at that rate.
 Only the process that carries moves out reads sizes.
 """
 
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from proxy.config import ReassignmentSettings
 from proxy.reassign.decide import Decision
 from proxy.reassign.entries import Entry, Over
+from proxy.reassign.sizes import Sizes
 from proxy.replication_view import Family
 from proxy.stats import Stats
 from quotas.reassignment_step import PartitionNow, Step, TopicPartition
@@ -24,8 +25,6 @@ __all__ = ["Progress", "Rate", "counters", "describe", "gauges", "progress"]
 PARTITIONS_SHOWN_MAX: Final = 1000
 _SAMPLES: Final = 7
 _MS_A_SECOND: Final = 1000
-
-Sizes = Mapping[int, Mapping[TopicPartition, int]]
 
 
 class Progress(NamedTuple):
@@ -97,9 +96,8 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
     coming: Sequence[int] = entry.coming
     if entry.cancelled:
         coming = [broker for broker in entry.wanted if broker not in settled]
-    leader = -1 if now is None else now.leader
-    size = sizes.get(leader, {}).get(key, 0)
-    done = sum(min(size, sizes.get(broker, {}).get(key, 0)) for broker in coming)
+    size = 0 if now is None else sizes.partition(key)
+    done = sum(size if broker in settled else min(size, sizes.replica(broker, key)) for broker in coming)
     waiting = decision.waiting.get(key)
     return Progress(
         entry=entry,

@@ -74,7 +74,7 @@ def test_the_pipeline_says_what_it_lacks(installed: Path, tmp_path: Path) -> Non
 
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
-    assert "is not installed: Sluice's extra `offline` brings it" in done.stderr
+    assert done.stderr.endswith("-m pip install --require-hashes -r requirements/offline.txt\n")
 
 
 def test_serve_answers_healthz_without_a_cluster_and_stops_when_told(installed: Path, tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from proxy.config import ReassignmentSettings
 from proxy.reassign.cluster import Cluster
+from proxy.reassign.sizes import Sizes
+from proxy.reassign.status import describe, progress
 from quotas.reassignment_step import Move, TopicPartition
 from tests.support.executor_world import SimulatedAnswers, World
 from tests.support.reassigned_cluster import SimulatedCluster
@@ -48,6 +50,28 @@ def test_moves_are_carried_out(tmp_path: Path) -> None:
     assert_moved(world.cluster)
     assert copied_once(world.cluster) == WANTED_COPIES
     assert world.stats.reassignment_ends == {"done": 2}
+
+
+def test_total_of_the_status_stays_while_moves_end(tmp_path: Path) -> None:
+    """Leaders change, and one move ends before the other; sizes were read once, of the original replicas."""
+    world = World(tmp_path, cluster())
+    world.take(*MOVES)
+    world.round()
+    keys = [move.key for move in MOVES]
+    world.executor.sizes = Sizes().with_read({1: {FIRST.key: 100, SECOND.key: 10}}, keys)
+    shown, ended = [], set()
+    while entries := world.keeper.known.entries:
+        known, executor = world.keeper.known, world.executor
+        moves = progress(entries, world.keeper.now, executor.decision, executor.sizes)
+        document = describe(moves, ReassignmentSettings(), None, known.over)
+        shown.append((document["bytes_total"], document["replicas_total"]))
+        ended.add(known.over.done)
+        world.round()
+        world.cluster.catch_up_all()
+        assert len(shown) < 100
+    # Three new replicas of 100 bytes, and one of 10.
+    assert set(shown) == {(310, 4)}
+    assert ended == {0, 1}
 
 
 def test_killed_at_every_place_it_ends_the_same(tmp_path: Path) -> None:

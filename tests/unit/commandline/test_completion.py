@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from commandline.completion import SHELLS
+from commandline.extras import not_installed
 from offline.cli import main as offline
 from proxy.cli import main as proxy
 
@@ -44,11 +45,32 @@ def test_bash_takes_the_script(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert done.stdout.split() == ["table", "json"], done.stderr
 
 
-def test_missing_shtab_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_script_is_written_to_a_file_in_a_new_directory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "completions" / "sluice"
+    assert proxy(["completion", "bash"]) == 0
+    printed = capsys.readouterr().out
+    assert proxy(["completion", "bash", "--output", str(path)]) == 0
+    assert path.read_text() == printed
+    assert capsys.readouterr().out == ""
+
+
+def test_missing_shtab_is_one_line_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "shtab", None)
+    path = tmp_path / "completions" / "sluice"
+    assert proxy(["completion", "bash", "--output", str(path)]) == 1
+    assert list(tmp_path.iterdir()) == []
     assert proxy(["completion", "bash"]) == 1
-    assert capsys.readouterr().err == (
-        "sluice: shtab is not installed: Sluice's extra `completion` brings it\n"
-    )
+    captured = capsys.readouterr()
+    assert captured.err == f"sluice: {not_installed('shtab', 'completion')}\n" * 2
+    assert captured.out == ""
+
+
+def test_file_that_cannot_be_written_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    path = tmp_path / "file" / "sluice"
+    assert proxy(["completion", "bash", "--output", str(path)]) == 1
+    assert capsys.readouterr().err.startswith(f"sluice: {path}: cannot be written: ")

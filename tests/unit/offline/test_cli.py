@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from commandline.extras import not_installed
 from offline import session
 from offline.cli import main
 from offline.lineage import mark
@@ -127,4 +128,4 @@ def test_replay_without_pyarrow_is_one_line(
     (tmp_path / "capture-p-1.parquet").write_bytes(b"")
     assert main(["replay", str(tmp_path), "--target", "127.0.0.1:1"]) == 1
     said = capsys.readouterr().err
-    assert said == "sluice-offline replay: pyarrow is not installed: Sluice's extra `offline` brings it\n"
+    assert said == f"sluice-offline replay: {not_installed('pyarrow', 'offline')}\n"

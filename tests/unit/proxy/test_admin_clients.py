@@ -28,8 +28,8 @@ def rows(page: str) -> list[list[str]]:
 def test_every_client_has_a_row_with_its_figures() -> None:
     found = rows(body(VIEW, FREE._replace(client_id="b")))
     assert found == [
-        ["a", "", "Produce", "1", "3,000 B/s", "3,000 B/s", "2,000 B/s", "1.50", "1,234 B", "2.5"],
-        ["b", "", "Produce", "1", "500 B/s", "500 B/s", "none", "", "0 B", "2.5"],
+        ["a", "", "Produce", "1", "3,000 B/s", "3,000 B/s", "2,000 B/s", "1.50", "1,234 B", "2.5", "0.0"],
+        ["b", "", "Produce", "1", "500 B/s", "500 B/s", "none", "", "0 B", "2.5", "0.0"],
     ]
 
 
@@ -42,7 +42,9 @@ def test_rates_are_added_up_over_brokers() -> None:
 
 
 def test_one_budget_over_all_brokers_is_one_row() -> None:
-    ((*_, broker, rate, total, _quota, _share, _owed, _throttled),) = rows(body(VIEW._replace(broker=-1)))
+    ((*_, broker, rate, total, _quota, _share, _owed, _throttled, _would),) = rows(
+        body(VIEW._replace(broker=-1))
+    )
     assert (broker, rate, total) == ("all", "3,000 B/s", "3,000 B/s")
 
 
@@ -51,12 +53,12 @@ def test_one_budget_over_all_brokers_is_one_row() -> None:
     [
         (
             MUTATIONS,
-            ["ControllerMutation", "all", "", "", "5 partitions/s", "4.54", "22.7 partitions", "5.0"],
+            ["ControllerMutation", "all", "", "", "5 partitions/s", "", "22.7 partitions", "5.0", "0.0"],
         ),
-        (REQUESTS, ["Request", "1", "12.5 %", "12.5 %", "10.0 %", "1.25", "", "7.2"]),
+        (REQUESTS, ["Request", "1", "12.5 %", "12.5 %", "10.0 %", "1.25", "", "7.2", "0.0"]),
         (
             VIEW._replace(type=TOPIC + "Produce", byte_rate=0.0, broker=-1),
-            ["Topic Produce", "all", "", "", "2,000 B/s", "0.62", "1,234 B", "2.5"],
+            ["Topic Produce", "all", "", "", "2,000 B/s", "", "1,234 B", "2.5", "0.0"],
         ),
     ],
     ids=["mutations", "requests", "topic"],
@@ -97,6 +99,13 @@ def test_rows_are_bounded_and_the_same_in_portions() -> None:
 
 def test_page_says_when_nothing_is_enforced() -> None:
     assert "Over a quota now, and not throttled: nothing is enforced: 1." in body(VIEW, enforcing=False)
+
+
+def test_row_says_how_long_a_client_would_be_throttled() -> None:
+    observed = VIEW._replace(throttle_ms_total=0, would_throttle_ms_total=61_250, would_throttled_total=9)
+    (row,) = rows(body(observed, enforcing=False))
+    cells = dict(zip(TITLES, row, strict=True))
+    assert (cells["Throttled, s"], cells["Would be throttled, s"]) == ("0.0", "61.2")
 
 
 def test_names_are_escaped_and_bounded() -> None:

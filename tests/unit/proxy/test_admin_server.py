@@ -232,13 +232,15 @@ async def test_request_with_two_hosts_is_refused() -> None:
 
 
 async def test_port_in_use_is_a_start_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asyncio's own text begins with `error while attempting to bind` and the address again."""
+
     async def refuse(*_: object, **__: object) -> asyncio.Server:
-        raise OSError(98, "Address already in use")
+        address = ("127.0.0.1", 19080)
+        raise OSError(98, f"error while attempting to bind on address {address}: address already in use")
 
     monkeypatch.setattr(asyncio, "start_server", refuse)
-    with pytest.raises(
-        StartError, match=r"^admin\.bind: 127\.0\.0\.1:19080 cannot be bound: Address already"
-    ):
+    problem = r"^admin\.bind: 127\.0\.0\.1:19080 cannot be bound: Address already in use$"
+    with pytest.raises(StartError, match=problem):
         await made().start(Address("127.0.0.1", 19080))
 
 

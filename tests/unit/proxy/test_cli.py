@@ -38,7 +38,7 @@ def test_wrong_arguments_are_a_usage_error(arguments: list[str], capsys: pytest.
             "sluice: admin.bind: must be host:port (got 'x')\n",
         ),
         (StartError("port 1 is in use"), 1, "sluice: port 1 is in use\n"),
-        (UsageError("say more"), 2, "sluice: say more; see sluice --help\n"),
+        (UsageError("say more"), 2, "sluice: say more; see sluice serve --help\n"),
     ],
 )
 def test_expected_failure_is_one_line(

@@ -8,6 +8,7 @@ import pytest
 from proxy.commands.arguments import QUOTAS_MAX, quota_text, tables
 from proxy.errors import ConfigError
 from quotas.definitions_file import parse
+from quotas.errors import DefinitionError
 
 NONE = dict.fromkeys(
     (
@@ -63,6 +64,12 @@ def test_listen_is_one_listener_with_brokers_right_after_it() -> None:
             {"bind": "0.0.0.0", "bootstrap_port": 9000, "first_broker_port": 9001, "advertised_host": "h"}
         ]
     }
+
+
+@pytest.mark.parametrize("amount", ["-1", "-0.5"])
+def test_negative_quota_is_refused_as_that(amount: str) -> None:
+    with pytest.raises(DefinitionError, match=rf"must be greater than 0, not {float(amount)}$"):
+        parse(quota_text([f"client-id=a,consumer_byte_rate={amount}"]))
 
 
 def test_wrong_listen_is_named() -> None:

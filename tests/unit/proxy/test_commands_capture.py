@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from commandline.extras import not_installed
 from proxy import cli
 from proxy.capture.recorder import Batch
 from proxy.capture.tables import Tables
@@ -26,7 +27,7 @@ def test_inspect_says_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "capture-p-000002.parquet.inprogress").write_bytes(bytes(2000))
     assert cli.main(["capture", "inspect", str(tmp_path)]) == 0
     found = capsys.readouterr().out
-    assert "2 rows of 1 connections\n  2023-11-14 22:13:25 UTC to" in found
+    assert "2 rows of 1 connection\n  2023-11-14 22:13:25 UTC to" in found
     assert "  requests: Produce 2" in found
     assert "'c' 434 B" in found  # 2 requests of 157 bytes and responses of 60
     assert "capture-p-000002.parquet.inprogress: 2.0 kB, not finished" in found
@@ -35,7 +36,7 @@ def test_inspect_says_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_inspect_counts_whole_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path / "capture-p-000001.parquet", frames=True)
     assert cli.main(["capture", "inspect", str(tmp_path / "capture-p-000001.parquet")]) == 0
-    assert "2 rows of 1 connections, 1 whole requests" in capsys.readouterr().out
+    assert "2 rows of 1 connection, 1 whole request" in capsys.readouterr().out
 
 
 def test_inspect_names_what_can_not_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -71,7 +72,12 @@ def test_missing_pyarrow_is_one_clear_error(
     monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
     words = ["capture", "frames", "--bootstrap-server", "127.0.0.1:1", "--listen", "127.0.0.1:20000"]
     assert cli.main([*words, "--directory", str(tmp_path)]) == 1
-    assert (
-        "capture.directory: capture needs pyarrow, which Sluice's extra `capture` brings"
-        in capsys.readouterr().err
-    )
+    assert capsys.readouterr().err == f"sluice: capture.directory: {not_installed('pyarrow', 'capture')}\n"
+
+
+def test_captures_are_not_inspected_without_pyarrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow.parquet", None)
+    assert cli.main(["capture", "inspect", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"sluice: captures are Parquet: {not_installed('pyarrow', 'capture')}\n"

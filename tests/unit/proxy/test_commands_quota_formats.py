@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from proxy.commands.quota_formats import FORMATS, describe, jikkou_loses, plain, read, write
-from proxy.errors import ConfigError, UsageError
+from proxy.errors import ConfigError, SluiceError
 from quotas.entities import DEFAULT, Entity
 
 # The six levels jikkou has, with its three keys.
@@ -123,9 +123,9 @@ def test_what_can_not_be_is_refused(form: str, text: str, problem: str) -> None:
         read(text, form)
 
 
-def test_without_yaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_yaml_the_command_that_installs_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(UsageError, match="Sluice's extra `yaml`"):
+    with pytest.raises(SluiceError, match=r"PyYAML is not installed.* -r requirements/yaml\.txt$"):
         read(DOCUMENTED, "jikkou")
     assert "jikkou" in FORMATS
 

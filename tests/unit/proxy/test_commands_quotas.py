@@ -13,6 +13,7 @@ import pytest
 from protocol.header import body_start
 from proxy import cli
 from proxy.channel import Question
+from proxy.commands import quota_client
 from proxy.config import QuotaSettings
 from proxy.quota_store import QuotaStore
 from proxy.quota_store.answers import answer
@@ -43,7 +44,8 @@ class Server(socketserver.ThreadingTCPServer):
         self.store = QuotaStore(QuotaSettings(file=path))
         self.permissions = Permissions(frozenset("*"))
         self.altered = 0
-        self.silent = False
+        self.silent = False  # closes the connection without a response
+        self.stuck = False  # never responds
 
     @property
     def address(self) -> str:
@@ -63,6 +65,8 @@ class Handler(socketserver.StreamRequestHandler):
             assert start is not None
             if server.silent:
                 return
+            if server.stuck:
+                continue
             server.altered += key == 49
             asked = Question(key, version, correlation_id, frame, start, "ANONYMOUS", trusted=False)
             self.wfile.write(bytes(answer(server.store, server.permissions, asked).frame))
@@ -321,6 +325,49 @@ def test_server_that_hangs_up_is_told(tool: Tool) -> None:
     tool.server.silent = True
     tool("show", code=1)
     assert "closed the connection without a response" in tool.err
+
+
+def test_server_that_never_responds_is_left(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert quota_client._DESCRIBE_SECONDS_MAX == 10.0
+    monkeypatch.setattr(quota_client, "_DESCRIBE_SECONDS_MAX", 0.05)
+    tool.server.stuck = True
+    tool("show", code=1)
+    assert tool.err == f"sluice: {tool.server.address}: no response within 0.05 s\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "warning"),
+    [
+        (["--client-id", "team-*"], "quota of client id 'team-*': there are no patterns, as in Kafka"),
+        (["--user", "*"], "quota of user '*': there are no patterns, as in Kafka"),
+        (["--user", "User:ann"], "quota of user 'User:ann': users are named without their principal's type"),
+    ],
+)
+def test_name_that_looks_like_a_pattern_is_set_with_a_warning(
+    tool: Tool, words: list[str], warning: str
+) -> None:
+    assert tool("set", *words, "producer_byte_rate=5").startswith("+ ")
+    assert tool.err.startswith(f"sluice: warning: {warning}")
+    assert tool.err.count("\n") == 1
+
+
+def test_file_with_a_pattern_is_applied_with_a_warning(tool: Tool, tmp_path: Path) -> None:
+    (tmp_path / "q.toml").write_text('[[quota]]\nclient_id = "team-*"\nproducer_byte_rate = 1\n')
+    tool("apply", str(tmp_path / "q.toml"))
+    assert "sluice: warning: quota of client id 'team-*': there are no patterns" in tool.err
+
+
+@pytest.mark.parametrize("amount", ["-1", "-2M", "-0.5"])
+def test_negative_quota_is_told_what_it_may_be(tool: Tool, amount: str) -> None:
+    tool("set", "--client-id", "a", f"consumer_byte_rate={amount}", code=1)
+    assert tool.err == f"sluice: consumer_byte_rate: must be greater than 0 (got '{amount}')\n"
+
+
+def test_help_says_what_a_star_is(capsys: pytest.CaptureFixture[str]) -> None:
+    for command, meaning in (("show", "* for every name"), ("set", "letter by letter")):
+        with pytest.raises(SystemExit):
+            cli.main(["quotas", command, "--help"])
+        assert meaning in " ".join(capsys.readouterr().out.split())
 
 
 def test_next_address_is_tried(tool: Tool, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ import pytest
 
 from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
 from proxy.cli import main
+from proxy.commands import reassign_status
 from proxy.commands.reassign_status import Document, listed, table, watch
 from proxy.errors import ServerError
 
@@ -39,6 +41,8 @@ STATUS: dict[str, object] = {
             "reason": "",
             "replicas_total": 2,
             "replicas_done": 1,
+            "bytes_total": 20_000_000,
+            "bytes_done": 19_800_000,
         },
         {
             "topic": "t",
@@ -85,7 +89,7 @@ def test_moves_are_written_with_bars() -> None:
         "carried out by here:1:ab, this process",
         "replicas  [######..................]  25 %  1 of 4",
         "bytes     [######..................]  25 %  10.0 MB of 40.0 MB, 250.0 kB/s, done in 2 min 0 s",
-        "  t-0  1,2 -> 3,4              [############............]  50 %  step: 1,2 -> 3,1",
+        "  t-0  1,2 -> 3,4              bytes [#######################.]  99 %  1 of 2 replicas  step: 1,2 -> 3,1",
         "  t-1  1,2 -> 1,2 (cancelled)  waits for broker 2, which is not alive",
     ]
 
@@ -123,14 +127,46 @@ IDLE: Document = {"mode": "batch", "problem": "", "moves": 0, "steps": 0}
 
 def test_watch_ends_when_nothing_is_under_way(capsys: pytest.CaptureFixture[str]) -> None:
     reading = Reading(STATUS, {**STATUS, "moves": 1}, IDLE)
-    assert watch(reading, "json", 2.0, reading.pauses.append) == 0
+    assert watch(reading, "json", 2.0, 60.0, reading.pauses.append) == 0
     shown = [json.loads(line)["moves"] for line in capsys.readouterr().out.splitlines()]
     assert (shown, reading.pauses) == ([2, 1, 0], [2.0, 2.0])
 
 
+@pytest.mark.parametrize("form", ["json", "table"])
+def test_watch_that_is_started_first_waits_for_a_reassignment(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading = Reading(IDLE, IDLE, ServerError("nothing listens"), STATUS, IDLE)
+    assert watch(reading, form, 2.0, 60.0, reading.pauses.append) == 0
+    captured = capsys.readouterr()
+    assert captured.err == (
+        "sluice: no reassignment is under way: waiting 60 s for one (Ctrl-C ends)\n"
+        "sluice: nothing listens; trying again\n"
+    )
+    assert (reading.found, reading.pauses) == ([], [2.0] * 4)
+    shown = captured.out.splitlines()
+    assert ["moves" in line or "under way" in line for line in shown].count(True) == 2, "none while it waits"
+
+
+def test_watch_waits_for_a_limited_time(capsys: pytest.CaptureFixture[str]) -> None:
+    reading = Reading(*[IDLE] * 4)
+    assert watch(reading, "table", 2.0, 6.0, reading.pauses.append) == 0
+    assert (reading.found, reading.pauses) == ([], [2.0, 2.0, 2.0])
+    assert capsys.readouterr().out == "0 partitions under way, 0 with a step\n\n"
+
+
+@pytest.mark.parametrize(("document", "wait"), [(IDLE, 0.0), ({"mode": "pass"}, 60.0)])
+def test_watch_does_not_wait_where_told_so_or_where_none_is_ever_shown(
+    document: Document, wait: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reading = Reading(document)
+    assert watch(reading, "table", 2.0, wait, reading.pauses.append) == 0
+    assert (reading.pauses, capsys.readouterr().err) == ([], "")
+
+
 def test_watch_outlasts_a_restart_and_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     reading = Reading(STATUS, ServerError("nothing listens"), IDLE)
-    assert watch(reading, "table", 2.0, reading.pauses.append) == 0
+    assert watch(reading, "table", 2.0, 60.0, reading.pauses.append) == 0
     captured = capsys.readouterr()
     assert captured.err == "sluice: nothing listens; trying again\n"
     assert captured.out.endswith("0 partitions under way, 0 with a step\n\n")
@@ -138,17 +174,17 @@ def test_watch_outlasts_a_restart_and_says_so(capsys: pytest.CaptureFixture[str]
 
 def test_watch_gives_up_after_many_failures() -> None:
     with pytest.raises(ServerError, match="at once"):
-        watch(Reading(ServerError("at once")), "table", 2.0, lambda _: None)
+        watch(Reading(ServerError("at once")), "table", 2.0, 0.0, lambda _: None)
     failing = Reading(STATUS, *[ServerError(str(number)) for number in range(40)])
     with pytest.raises(ServerError, match=r"^29$"):
-        watch(failing, "table", 2.0, lambda _: None)
+        watch(failing, "table", 2.0, 0.0, lambda _: None)
 
 
 def test_watch_writes_over_itself_in_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    watch(Reading(IDLE), "table", 2.0, lambda _: None)
+    watch(Reading(IDLE), "table", 2.0, 0.0, lambda _: None)
     assert capsys.readouterr().out == "\x1b[H\x1b[J0 partitions under way, 0 with a step\n"
 
 
@@ -189,6 +225,19 @@ def test_admin_port_is_read(capsys: pytest.CaptureFixture[str]) -> None:
         assert "2 partitions under way" in capsys.readouterr().out
         assert main(["reassign", "status", "--admin", url, "--format", "json"]) == 0
         assert json.loads(capsys.readouterr().out) == STATUS
+
+
+@pytest.mark.parametrize("option", ["--admin", "--bootstrap-server"])
+def test_server_that_never_responds_is_left(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reassign_status._SECONDS_MAX == 10.0
+    monkeypatch.setattr(reassign_status, "_SECONDS_MAX", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, and nothing reads
+        where = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert main(["reassign", "status", option, where]) == 1
+    page = f"http://{where}/reassignments" if option == "--admin" else where
+    assert capsys.readouterr().err == f"sluice: {page}: no response within 0.05 s\n"
 
 
 def test_mode_pass_is_said(capsys: pytest.CaptureFixture[str]) -> None:

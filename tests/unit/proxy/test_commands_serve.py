@@ -61,7 +61,9 @@ def test_nothing_to_serve_is_a_usage_error(served: list[Config], capsys: pytest.
     assert cli.main(["serve"]) == 2
     assert cli.main(["serve", "--config", "x", "--advertised-host", "h"]) == 2
     first, second = capsys.readouterr().err.splitlines()
-    assert first == "sluice: serve needs --config, or --bootstrap-server and --listen; see sluice --help"
+    assert (
+        first == "sluice: serve needs --config, or --bootstrap-server and --listen; see sluice serve --help"
+    )
     assert second.startswith("sluice: --advertised-host needs --listen; with --config, set the key")
     assert served == []
 

@@ -102,7 +102,9 @@ def test_only_schedule_holds_requests(policy: str, hold: str, meant: float) -> N
     ("text", "message"),
     [
         (SMALL + "bootstrap_prot = 1", "listeners[0].bootstrap_prot: unknown key; did you mean 'bootstrap_port'?"),
-        (SMALL + "[quotaz]\n", "quotaz: unknown key; did you mean 'quotas'? (got {})"),
+        (SMALL + "[quotaz]\nmode = 1\n", "quotaz: unknown table; did you mean 'quotas'?"),
+        (SMALL + "[limits]\nx = [1]\n", "limits.x: unknown key; known keys: connections_max, "),
+        (SMALL + "[[zzz]]\nmode = 1\n", "zzz: unknown table; known tables: cluster, listeners, quotas, "),
         (SMALL + "[admin]\nxyz = 1", "admin.xyz: unknown key; known keys: bind, hosts (got 1)"),
         (SMALL + "[limits]\nconnections_max = -1", "limits.connections_max: must be between 1 and 1000000 (got -1)"),
         (SMALL + 'bind = "0.0.0.0"', "listeners[0].advertised_host: must name the host"),
@@ -119,6 +121,10 @@ def test_only_schedule_holds_requests(policy: str, hold: str, meant: float) -> N
 )  # fmt: skip
 def test_wrong_file_is_refused_with_key_and_value(text: str, message: str) -> None:
     assert refused(text).startswith(message)
+
+
+def test_unknown_table_is_named_without_its_content() -> None:
+    assert refused(SMALL + '[quotaz]\nx = "y"\n') == "quotaz: unknown table; did you mean 'quotas'?"
 
 
 def test_security_protocol_follows_from_what_is_set() -> None:

@@ -87,7 +87,7 @@ def test_reader_takes(read: Reader, written: object, meant: object) -> None:
         (readers.addresses, 9092, "several"),
         (readers.upstreams, "a:1", "a table of broker ids"),
         (readers.upstreams, {"x": "a:1"}, "must be a number"),
-        (readers.upstreams, {"-1": "a:1"}, "must be a number"),
+        (readers.upstreams, {"-1": "a:1"}, "must be between 0 and"),
         (readers.client_rates, 5, "must be a string"),
         (readers.client_rates, "a", "not client id, colon and rate"),
         (readers.client_rates, ":5", "not client id, colon and rate"),

@@ -23,6 +23,8 @@ from proxy.config.units import number, whole, write_bytes
         ("1.5M", 1_500_000),
         ("0.1k", 100),
         (3.0, 3),
+        ("-1", -1),
+        (-1, -1),
     ],
 )
 def test_whole_reads_units(written: object, meant: int) -> None:
@@ -36,7 +38,7 @@ def test_whole_reads_units(written: object, meant: int) -> None:
         ("2m", "unknown unit 'm'"),
         ("2K", "unknown unit 'K'"),
         ("", "must be a number"),
-        ("-1", "must be a number"),
+        ("--1", "must be a number"),
         ("1e6", "unknown unit 'e'|must be a number"),
         ("1_000", "must be a number"),
         ("٣", "must be a number"),

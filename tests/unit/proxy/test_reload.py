@@ -115,8 +115,29 @@ async def test_changed_quotas_file_applies_once(site: Site, caplog: pytest.LogCa
     await site.steps(4)
     assert site.rates() == [2222]
     assert site.stats.reloads == {"ok": 1}
-    fields = {"cause": "file changed", "changed": "none", "quota_entries": 1}
+    fields = {"cause": "file changed", "keys_changed": "none", "quotas_changed": 1, "quota_entries": 1}
     assert lines(caplog) == [("configuration reloaded", fields)]
+
+
+async def test_reload_counts_the_entities_whose_quotas_changed(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    kept = '[[quota]]\nclient_id = "kept"\nproducer_byte_rate = 1\n'
+    site.quotas_file.write_text(QUOTA.format(1) + kept)
+    await site.steps()
+    new = '[[quota]]\nclient_id = "new"\nconsumer_byte_rate = 1\n'
+    site.config_file.write_text(SMALL + '[quotas]\nfile = "quotas.toml"\nmode = "observe"\n')
+    site.quotas_file.write_text(kept + new)
+    await site.steps()
+    await site.reloader.reload("signal")
+    said = [
+        (fields["keys_changed"], fields["quotas_changed"], fields["quota_entries"])
+        for message, fields in lines(caplog)
+        if message == "configuration reloaded"
+    ]
+    # The first reload adds "kept", the second removes "a" and adds "new", the third finds what it has.
+    assert said == [("none", 1, 2), ("quotas.mode", 2, 2), ("none", 0, 2)]
 
 
 async def test_changed_configuration_applies_what_is_live(

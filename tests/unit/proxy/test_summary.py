@@ -26,6 +26,12 @@ def test_gateway() -> None:
     }
 
 
+def test_problem_is_a_field_only_where_there_is_one() -> None:
+    config = parse(tomllib.loads(SMALL + "[[listeners]]\n"), Source(), Path("/etc/sluice"))
+    assert "problem" not in summary(config, 3)
+    assert summary(config, 3, "cluster unreachable")["problem"] == "cluster unreachable"
+
+
 def test_sidecar_that_mirrors_the_brokers_quotas() -> None:
     text = '[[listeners]]\nupstreams = { 1 = "a:1", 3 = "b:1" }\n[quotas]\nsource = "cluster"\n[admin]\nbind = ""\n'
     found = said(text)

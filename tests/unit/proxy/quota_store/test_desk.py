@@ -131,8 +131,8 @@ async def test_permissions_change_with_the_settings(office: Office) -> None:
 
 async def test_file_is_read_again(office: Office) -> None:
     office.path.write_text('[[quota]]\nip = "nowhere"\nconnection_creation_rate = 5\n')
-    definitions, idle = await office.desk.read(office.settings)
-    assert len(definitions) == 1
+    definitions, changed, idle = await office.desk.read(office.settings)
+    assert (len(definitions), changed) == (1, 1)
     assert ["nowhere" in one for one in idle] == [True]
     office.path.write_text("[")
     with pytest.raises(ConfigError):

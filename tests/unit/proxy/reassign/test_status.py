@@ -7,6 +7,7 @@ from proxy.config import ReassignmentSettings
 from proxy.reassign import status
 from proxy.reassign.decide import Decision
 from proxy.reassign.entries import Asked, Entry, Over
+from proxy.reassign.sizes import Sizes
 from proxy.stats import Stats
 from quotas.reassignment_step import PartitionNow, Step, Waiting
 
@@ -15,7 +16,7 @@ STEP = Step("t", 0, (3, 1), (3,), (2,), 3, (1, 2), 1)
 ENTRY = Entry("t", 0, "id", (1, 2), (3, 4), step=STEP)
 UNDER_WAY = PartitionNow((3, 1, 2), (1, 2), 1, (3,), (2,), 1)
 HALF = PartitionNow((3, 1), (3, 1), 3, (), (), 1)
-SIZES = {1: {KEY: 100}, 3: {KEY: 40}}
+SIZES = Sizes().with_read({1: {KEY: 100}, 3: {KEY: 40}}, [KEY])
 
 
 def one(
@@ -44,6 +45,23 @@ def test_reason_is_told_where_it_waits() -> None:
     assert one(decision=decision).reason == ""
     stuck = Decision(waiting={KEY: Waiting("for the dead", (3,))})
     assert one(decision=stuck).reason == "for the dead"
+
+
+def test_total_does_not_fall_while_a_move_is_under_way() -> None:
+    """Its leader may be a new replica, or none for a moment, and retention may cut logs."""
+    read = SIZES.with_read({1: {KEY: 90}, 3: {KEY: 85}}, [KEY])
+    later = read.with_read({3: {KEY: 60}}, [KEY])
+    for sizes in (SIZES, read, later):
+        for now in (UNDER_WAY, HALF, replace(HALF, leader=-1)):
+            (found,) = status.progress({KEY: ENTRY}, {KEY: now}, Decision(), sizes)
+            assert found.bytes_total == 200
+
+
+def test_replica_that_is_in_place_counts_as_all_of_its_bytes() -> None:
+    whole = PartitionNow((3, 4), (3, 4), 3, (), (), 1)
+    (found,) = status.progress({KEY: ENTRY}, {KEY: whole}, Decision(), SIZES)
+    assert (found.replicas_done, found.replicas_total) == (2, 2)
+    assert (found.bytes_done, found.bytes_total) == (200, 200), "though 3 was last read with 40, and 4 never"
 
 
 def test_request_that_is_not_judged_is_asked() -> None:
@@ -88,11 +106,9 @@ def test_document_adds_up() -> None:
     settings = ReassignmentSettings(parallel_replica_count=2)
     document = status.describe([one(), one(now=HALF)], settings, 10.0, Over())
     assert (document["moves"], document["steps"]) == (2, 1)
-    assert (document["bytes_done"], document["bytes_total"]) == (
-        80,
-        280,
-    )  # a leader of 100 bytes, then one of 40
-    assert document["finish_seconds"] == 20.0  # 200 bytes are left
+    # Of 2 x 100 bytes each: 40 are there in the first, and a whole replica in the second.
+    assert (document["bytes_done"], document["bytes_total"]) == (140, 400)
+    assert document["finish_seconds"] == 26.0  # 260 bytes are left
     limits, partitions = document["limits"], document["partitions"]
     assert isinstance(limits, dict)
     assert limits["parallel_replica_count"] == 2
