@@ -3,7 +3,8 @@
     python -m tests.soak.crowd --connections 10000 --seconds 20
 
 One real broker, one proxy. The honest clients (a ping and a Produce, ten times a second each, from a process of their
-own) are measured alone first, while the crowd comes, and while it is there. Kinds: connections that say nothing, half a
+own) are measured alone first, while the crowd comes, and while it is there; beside them as many that go round the
+proxy, which shows what of it is the broker's and the machine's. Kinds: connections that say nothing, half a
 header, half a request that is kept until it is whole, requests whose answers are never read, and connections that are
 opened and reset twenty times a second.
 
@@ -61,11 +62,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What the honest clients and the proxy did in one part of the run."""
+    """What the honest clients, those that went round the proxy, and the proxy did in one part of the run."""
 
     name: str
     seconds: float
     honest: Mapping[str, Any]
+    direct: Mapping[str, Any]
     resident_kib: int
     sockets: int
     cpu_seconds: float
@@ -90,14 +92,15 @@ class Result:
 class Watch:
     """Cuts the run into phases."""
 
-    def __init__(self, sluice: SluiceProcess, honest: Child, result: Result) -> None:
-        self._sluice, self._honest, self._result = sluice, honest, result
+    def __init__(self, sluice: SluiceProcess, honest: Child, direct: Child, result: Result) -> None:
+        self._sluice, self._honest, self._direct, self._result = sluice, honest, direct, result
         self._began = self._cpu = 0.0
         self.begin()
 
     def begin(self) -> None:
         """Begin a phase: what was before is forgotten."""
         asked(self._honest)
+        asked(self._direct)
         self._began = time.monotonic()
         self._cpu = cpu_nanoseconds(self._sluice.process_id) / 1e9
 
@@ -106,7 +109,8 @@ class Watch:
         pid = self._sluice.process_id
         spent = cpu_nanoseconds(pid) / 1e9 - self._cpu
         seconds = time.monotonic() - self._began
-        phase = Phase(name, seconds, asked(self._honest), resident_kib(pid), sockets(pid), spent)
+        told = asked(self._honest), asked(self._direct)
+        phase = Phase(name, seconds, *told, resident_kib(pid), sockets(pid), spent)
         self._result.phases.append(phase)
         self.begin()
         return phase
@@ -129,9 +133,13 @@ def play(cluster: Cluster, options: Options, directory: Path, say: Say) -> Resul
     sluice = SluiceProcess.configured(settings, directory).wait_ready()
     try:
         port = sluice.ports.first_broker + node
-        with _honest(port, topic, options, directory) as honest:
+        with (
+            _honest(port, topic, options, directory) as honest,
+            _honest(cluster.address(node)[1], topic, options, directory) as direct,
+        ):
             time.sleep(1.0)  # their connections, and the compiler of the broker
-            _phases(sluice, port, honest, options, directory, result, say)
+            watch = Watch(sluice, honest, direct, result)
+            _phases(sluice, port, watch, options, directory, result, say)
     finally:
         result.alive = sluice.alive()
         code = sluice.stop()
@@ -143,13 +151,12 @@ def play(cluster: Cluster, options: Options, directory: Path, say: Say) -> Resul
 def _phases(
     sluice: SluiceProcess,
     port: int,
-    honest: Child,
+    watch: Watch,
     options: Options,
     directory: Path,
     result: Result,
     say: Say,
 ) -> None:
-    watch = Watch(sluice, honest, result)
     time.sleep(options.before_seconds)
     before = watch.end("alone").sockets
     each = {kind: options.connections // len(CROWD_KINDS) for kind in CROWD_KINDS}
@@ -210,14 +217,28 @@ def outcome(options: Options, result: Result) -> Outcome:
     """Return the tables and the bars."""
     rows = []
     for phase in result.phases:
-        for what in ("ping", "produce"):
-            times = phase.honest.get(what)
-            figures = [f"{times[name]:.1f}" for name in ("p50", "p99", "max")] if times else ["–"] * 3
-            counted = str(times["count"]) if times else "0"
-            process = (f"{phase.resident_kib / 1024:.0f}", str(phase.sockets))
-            cpu = f"{100 * phase.cpu_seconds / phase.seconds:.0f} %"
-            rows.append((phase.name, what, *figures, counted, str(phase.honest["broken"]), *process, cpu))
-    columns = ("phase", "honest", "p50 ms", "p99 ms", "max ms", "answers", "cut off", "MiB", "sockets", "CPU")
+        cpu = f"{100 * phase.cpu_seconds / phase.seconds:.0f} %"
+        process = (f"{phase.resident_kib / 1024:.0f}", str(phase.sockets), cpu)
+        for way, told in (("Sluice", phase.honest), ("direct", phase.direct)):
+            for what in ("ping", "produce"):
+                times = told.get(what)
+                figures = [f"{times[name]:.1f}" for name in ("p50", "p99", "max")] if times else ["–"] * 3
+                counted = str(times["count"]) if times else "0"
+                of_sluice = process if told is phase.honest else ("",) * len(process)
+                rows.append((phase.name, way, what, *figures, counted, str(told["broken"]), *of_sluice))
+    columns = (
+        "phase",
+        "way",
+        "honest",
+        "p50 ms",
+        "p99 ms",
+        "max ms",
+        "answers",
+        "cut off",
+        "MiB",
+        "sockets",
+        "CPU",
+    )
     crowd = [
         (
             kind,
