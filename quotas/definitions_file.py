@@ -24,7 +24,7 @@ from quotas.entities import DEFAULT, Entity, Name, canonical
 from quotas.errors import DefinitionError, FormError, TomlError
 from quotas.toml_text import loads, shown
 
-_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(k|M|G|Ki|Mi|Gi)?")
+_AMOUNT: Final = re.compile(r"(-?\d+(?:\.\d+)?)\s*(k|M|G|Ki|Mi|Gi)?")
 _FACTOR: Final = {"k": 10**3, "M": 10**6, "G": 10**9, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30}
 _PARTS: Final = Entity._fields
 _DEFAULT_TEXT: Final = DEFAULT.value
@@ -133,23 +133,6 @@ def parse_amount(value: object, path: str) -> float:
         return float(value)
     except OverflowError as error:
         raise DefinitionError(path, f"{shown(value)} is too large") from error
-
-
-def parse_overrides(text: str, path: str) -> dict[str, float]:
-    """KIP-13's override lists.
-
-    >>> parse_overrides("clientA:4M,clientB:10M", "producer_override")
-    {'clientA': 4000000.0, 'clientB': 10000000.0}
-    """
-    overrides: dict[str, float] = {}
-    for item in filter(None, (item.strip() for item in text.split(","))):
-        client_id, colon, amount = item.rpartition(":")  # a client id may contain a colon, an amount may not
-        if not colon or not client_id:
-            raise DefinitionError(path, f"must be client:rate,client:rate, not {item!r}")
-        if client_id in overrides:
-            raise DefinitionError(path, f"{client_id!r} is given twice")
-        overrides[client_id] = parse_amount(amount, f"{path}.{client_id}")
-    return overrides
 
 
 def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, float]]:

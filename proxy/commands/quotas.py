@@ -122,8 +122,6 @@ async def _set(options: argparse.Namespace, client: "QuotaClient") -> int:
         key, equals, amount = text.partition("=")
         if not equals:
             raise UsageError(f"{text!r} is not KEY=VALUE")
-        if amount.lstrip().startswith("-"):
-            raise ConfigError(key, "must be greater than 0", amount)
         try:
             values[key] = parse_amount(amount, key)
             check_value(entity, key, values[key], key)

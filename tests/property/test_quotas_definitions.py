@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from quotas.definitions import CLIENT_KEYS, LONG_MAX, TOPIC_KEYS, WHOLE_KEYS, Definitions
-from quotas.definitions_file import parse, parse_overrides, render
+from quotas.definitions_file import parse, render
 from quotas.entities import DEFAULT, Entity, Name
 from quotas.errors import DefinitionError
 
@@ -50,8 +50,6 @@ def test_topics_are_rendered_too_and_counted(entries: dict[Entity, dict[str, flo
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     with suppress(DefinitionError):
         parse(text)
-    with suppress(DefinitionError):
-        parse_overrides(text, "producer_override")
 
 
 @given(

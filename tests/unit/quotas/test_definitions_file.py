@@ -3,7 +3,7 @@
 import pytest
 
 from quotas.definitions import StaticQuotas
-from quotas.definitions_file import parse, parse_amount, parse_overrides, render
+from quotas.definitions_file import parse, parse_amount, render
 from quotas.entities import DEFAULT, Entity
 from quotas.errors import DefinitionError
 
@@ -68,6 +68,10 @@ def test_static_settings_lie_below_the_file() -> None:
         ('[[quota]]\nclient_id = ""\nproducer_byte_rate = 1\n', r"^quota\[0\]\.client_id: must not be empty"),
         ('[[quota]]\nclient_id = "a"\nproducer_byte_rate = -1\n', r"^quota\[0\]\.producer_byte_rate: .* -1"),
         (
+            '[[quota]]\nclient_id = "a"\nproducer_byte_rate = "-2M"\n',
+            r"^quota\[0\]\.producer_byte_rate: must be greater than 0",
+        ),
+        (
             '[[quota]]\nclient_id = "a"\nproducer_byte_rate = "2 MB"\n',
             r"^quota\[0\]\.producer_byte_rate: .*'2 MB'",
         ),
@@ -103,15 +107,3 @@ def test_amounts_have_decimal_and_binary_suffixes() -> None:
 def test_amount_too_large_for_a_number_is_refused() -> None:
     with pytest.raises(DefinitionError, match="too large"):
         parse_amount(10**400, "x")
-
-
-def test_overrides_are_kip_13s_own_list() -> None:
-    assert parse_overrides("clientA:4M,clientB:10M", "o") == {"clientA": 4e6, "clientB": 10e6}
-    assert parse_overrides(" a:b:1k , ", "o") == {"a:b": 1000}
-    assert parse_overrides("", "o") == {}
-
-
-@pytest.mark.parametrize("text", ["clientA", ":4M", "a:1,a:2", "a:x"])
-def test_override_that_cannot_be_is_refused(text: str) -> None:
-    with pytest.raises(DefinitionError, match=r"^o"):
-        parse_overrides(text, "o")
