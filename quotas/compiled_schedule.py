@@ -12,7 +12,14 @@ from typing import Final
 
 from quotas import compiled_queue as fair
 from quotas.compiled import Floats, Ints, compiled, inlined
-from quotas.schedule import CROWDED_WAIT_MS, EXPOSED_SHARE, FIRST_FETCH_MS, POLL_MS_MIN, SWEEP_MS
+from quotas.schedule import (
+    CROWDED_WAIT_MS,
+    EXPOSED_SHARE,
+    FIRST_FETCH_BYTES,
+    FIRST_FETCH_MS,
+    POLL_MS_MIN,
+    SWEEP_MS,
+)
 from quotas.under_way import BATCH_MS, FETCH_QUANTUM_MS, IDLE_FETCH_BYTES_MAX, IDLE_FETCH_MS
 
 __all__ = ["CLOCK_FIELDS", "MARK_FIELDS", "begin", "fetch", "fetch_max_bytes", "fetched", "produce"]
@@ -114,10 +121,12 @@ def fetch(state: State, channel: int, now_ms: int) -> int:
     _release(state, channel, now_ms)
     index = fair.enter(places, queue, turns, channel)
     slot_ms, back_ms = _slot(state, channel, index, marks[FETCH_AHEAD_MS])
-    if not expected:
-        expected = marks[GUESS] or _first_fetch_bytes(clock, marks, now_ms)
+    known = expected or marks[GUESS]
+    expected = known or _first_fetch_bytes(clock, marks, now_ms)
     if slot_ms > now_ms:
         wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, float(POLL_MS_MIN)))
+        if not known:
+            expected, wait_ms = 1, min(wait_ms, float(POLL_MS_MIN))
         return _mute(state, channel, expected, math.ceil(wait_ms), now_ms)
     exposed = marks[EXPOSED_BYTES]
     if max(clock[PAID_MS], float(now_ms)) + exposed / clock[RATE] - marks[BURST_MS] > now_ms and exposed:
@@ -208,7 +217,8 @@ def _sweep(state: State, now_ms: int) -> None:
 @compiled
 def _first_fetch_bytes(clock: Floats, marks: Ints, now_ms: int) -> int:
     left_ms = now_ms + marks[BURST_MS] - max(float(now_ms), clock[PAID_MS])
-    guess: int = math.ceil(min(max(left_ms, float(FIRST_FETCH_MS)), float(FETCH_QUANTUM_MS)) * clock[RATE])
+    most_ms = min(max(FIRST_FETCH_BYTES / clock[RATE], float(IDLE_FETCH_MS)), float(FETCH_QUANTUM_MS))
+    guess: int = math.ceil(min(max(left_ms, float(FIRST_FETCH_MS)), most_ms) * clock[RATE])
     return guess
 
 

@@ -33,7 +33,7 @@ def brought_up(limiter: Limiter | None, limit: float, rules: Rules, now_ms: int)
         before = limiter
         limiter = kind(limit, options, now_ms)
         if before is not None:  # a change of policy is no reason for another burst
-            limiter.settle(now_ms)
+            limiter.use_up_burst(now_ms)
     elif limiter.version is not rules.version:
         limiter.configure(limit, options, now_ms)
         if rules.enforcing and not limiter.enforced:

@@ -88,6 +88,9 @@ class SampledThrottle:
     def settle(self, now_ms: int) -> None:
         """Nothing to do: the window forgets by itself."""
 
+    def use_up_burst(self, now_ms: int) -> None:
+        """Nothing to do: a window begins empty, as Kafka's does."""
+
     def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """Post-paid: record, then throttle for what is over. The first one of a connection waits until it is not."""
         if now_ms >= self._announcements.due_ms:

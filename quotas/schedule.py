@@ -37,12 +37,15 @@ from quotas.decisions import ADMITTED, Decision
 from quotas.fair_queue import FairQueue
 from quotas.options import EngineOptions
 from quotas.turn import Place, Turn
-from quotas.under_way import FETCH_QUANTUM_MS, FetchesUnderWay
+from quotas.under_way import FETCH_QUANTUM_MS, IDLE_FETCH_MS, FetchesUnderWay
 
 SWEEP_MS: Final = 100
 POLL_MS_MIN: Final = 100
-# A Fetch without history is taken for what is left of the burst, and at least for this much time of the rate: such
-# Fetches go out one by one, and each is corrected by its answer.
+# A Fetch without history may bring a batch of any size, whatever it is granted. It is taken for the largest that
+# brokers accept by default (message.max.bytes), or for a tenth of a second's quota if that is more, so that at most
+# eight of unknown size are with brokers at a time; for half a second at most, and for no more than is left of the
+# burst, but for this much time of the rate: then such Fetches go out one by one.
+FIRST_FETCH_BYTES: Final = 1_048_588
 FIRST_FETCH_MS: Final = 50
 EXPOSED_SHARE: Final = 4  # the burst's part that is kept for what idle Fetches may bring: one in so many
 # Where Fetches wait for each other's exposed bytes, one waits at its broker no longer than this.
@@ -109,7 +112,11 @@ class ScheduledThrottle:
         self._fetches.configure(rate)
 
     def settle(self, now_ms: int) -> None:
-        """What passed while nothing was enforced is no debt, but the burst is used up."""
+        """Enforcement begins: what passed before is no debt, but no more of the burst is left than it left."""
+        self._paid_ms = min(self._paid_ms, float(now_ms + self._burst_ms))
+
+    def use_up_burst(self, now_ms: int) -> None:
+        """Begin without a burst, since what passed before is not known here; it is no debt."""
         self._paid_ms = float(now_ms + self._burst_ms)
 
     # -- produce
@@ -193,9 +200,12 @@ class ScheduledThrottle:
             self._fetches.end(turn)
         self._charge_late(now_ms)
         slot_ms, back_ms = self._slot(turn, self._queue.enter(turn), self._fetch_ahead_ms)
-        expected = expected or self._expected or self._first_fetch_bytes(now_ms)
+        known = expected or self._expected
+        expected = known or self._first_fetch_bytes(now_ms)
         if slot_ms > now_ms:
             wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
+            if not known:  # the next response says more; until then no others wait for a mere guess
+                expected, wait_ms = 1, min(wait_ms, POLL_MS_MIN)
             return self._mute(turn, expected, ceil(wait_ms), now_ms, "fetch before its slot")
         exposed = self._fetches.exposed
         if max(self._paid_ms, now_ms) + exposed / self._rate - self._burst_ms > now_ms and exposed:
@@ -206,8 +216,7 @@ class ScheduledThrottle:
         turn.start = turn.tag
         self._note(turn)
         turn.wait_ms_max = FETCH_WAIT_MS_MAX if now_ms >= self._crowded_until_ms else CROWDED_WAIT_MS
-        known = bool(turn.expected or self._expected)
-        self._fetches.begin(turn, expected, known, len(self._queue.turns), now_ms)
+        self._fetches.begin(turn, expected, known > 0, len(self._queue.turns), now_ms)
         return ADMITTED
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
@@ -235,7 +244,8 @@ class ScheduledThrottle:
 
     def _first_fetch_bytes(self, now_ms: int) -> int:
         left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
-        return ceil(min(max(left_ms, FIRST_FETCH_MS), FETCH_QUANTUM_MS) * self._rate)
+        most_ms = min(max(FIRST_FETCH_BYTES / self._rate, IDLE_FETCH_MS), FETCH_QUANTUM_MS)
+        return ceil(min(max(left_ms, FIRST_FETCH_MS), most_ms) * self._rate)
 
     def _charge_late(self, now_ms: int) -> None:
         """Charge all that a Fetch may bring which is with its broker for too long: or it would keep it for ever."""

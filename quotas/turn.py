@@ -103,7 +103,10 @@ class Limiter(Protocol):
         """Apply a new limit or new options live; what was recorded stays."""
 
     def settle(self, now_ms: int) -> None:
-        """Enforcement begins: what passed before is nobody's debt, but no burst is due either."""
+        """Enforcement begins: what passed before is no debt, but no more burst is due than it left."""
+
+    def use_up_burst(self, now_ms: int) -> None:
+        """Begin in the place of another limiter: what passed there is no debt, but no burst is due either."""
 
     def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """As `Throttle.produce`."""

@@ -82,6 +82,33 @@ def test_sixty_consumers_start_at_once(obeys: bool, seed: int) -> None:
     assert max(world.per_client()) - min(world.per_client()) <= MB
 
 
+@pytest.mark.parametrize("limit", [5.0 * MB, 20.0 * MB, 80.0 * MB])
+@pytest.mark.parametrize("size", [16_000, MB])
+def test_hundred_fetches_of_unknown_size_bring_no_more_than_burst_and_quota(limit: float, size: int) -> None:
+    # All at once, each a new connection; a batch is no larger than brokers accept by default.
+    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="gateway"), limits(limit))))
+    world.add(ClientOptions(size=size, consumes=True), 100)
+    world.run(5000)
+    assert world.largest_second(limit) <= 2 + size / limit  # burst, that second's quota, one request
+
+
+@pytest.mark.parametrize(
+    ("clients", "limit", "longest_ms"), [(20, 2.0 * MB, 100), (20, 10.0 * MB, 0), (100, 80.0 * MB, 100)]
+)
+def test_consumers_far_below_their_quota_hardly_wait_when_they_start_at_once(
+    clients: int, limit: float, longest_ms: int
+) -> None:
+    # 16 kB twice a second each: a third of the quota, or less.
+    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="gateway"), limits(limit))))
+    world.add(ClientOptions(size=16_000, max_bytes=16_000, consumes=True, think_ms=500), clients)
+    world.run(5000)
+    assert world.waits.mute_ms <= longest_ms
+    # A client that was told to wait asks again half a second later here.
+    first_ms = {record.client: record.at_ms for record in reversed(world.records)}
+    assert len(first_ms) == clients
+    assert max(first_ms.values()) <= 20 + (600 if longest_ms else 0)
+
+
 @pytest.mark.parametrize("clients", [100, 140])
 def test_beyond_the_bounds_the_rate_holds(clients: int) -> None:
     world = World(gates_of(engine()))

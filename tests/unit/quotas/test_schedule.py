@@ -4,7 +4,7 @@ import pytest
 
 from quotas.decisions import ADMITTED, Decision
 from quotas.options import EngineOptions
-from quotas.schedule import FIRST_FETCH_MS, ScheduledThrottle
+from quotas.schedule import ScheduledThrottle
 from quotas.turn import Turn
 from quotas.under_way import FETCH_QUANTUM_MS
 
@@ -210,8 +210,28 @@ def test_fetches_of_unknown_size_go_out_one_by_one() -> None:
     throttle = schedule()
     turns = [Turn() for _ in range(5)]
     told = [throttle.fetch(turn, 0).throttle_ms for turn in turns]
-    # half a second each until three quarters of the burst are used up, then the smallest step
-    assert told == [0, 0, 250, 250 + FIRST_FETCH_MS, 250 + 2 * FIRST_FETCH_MS]
+    # Half a second each until three quarters of the burst are used up; the others ask again when one may be answered.
+    assert told == [0, 0, 100, 100, 100]
+    throttle.fetched(turns[0], 1000, 5)
+    throttle.fetched(turns[1], 1000, 5)
+    assert [throttle.fetch(turn, 100).throttle_ms for turn in turns[2:]] == [0, 0, 0]
+
+
+def test_eight_fetches_of_unknown_size_go_out_where_the_quota_is_ample() -> None:
+    throttle = ScheduledThrottle(20.0 * MB, EngineOptions(policy="schedule"), 0)
+    turns = [Turn() for _ in range(10)]
+    told = [throttle.fetch(turn, 0).throttle_ms for turn in turns]
+    # A tenth of a second each until three quarters of the burst are used up.
+    assert told == [0] * 8 + [50, 51]
+    assert throttle.fetch_max_bytes(turns[0], 50 * MB, 0) == 2 * MB
+
+
+def test_fetch_of_unknown_size_is_taken_for_the_largest_batch_that_brokers_accept_by_default() -> None:
+    throttle = ScheduledThrottle(4.0 * MB, EngineOptions(policy="schedule"), 0)
+    turns = [Turn() for _ in range(4)]
+    told = [throttle.fetch(turn, 0).throttle_ms for turn in turns]
+    assert told == [0, 0, 0, 37]  # 3 x 1,048,588 B / 4,000 B/ms - 750 ms
+    assert throttle.fetch_max_bytes(turns[0], 50 * MB, 0) == 1_048_588
 
 
 def test_fetch_may_ask_for_its_share_of_half_a_second() -> None:
@@ -355,6 +375,23 @@ def test_observing_lets_pass_and_bounds_what_it_adds_up() -> None:
     throttle.settle(1)
     assert throttle.debt_bytes(1) == 0
     assert mute_ms(throttle.produce(turn, MB, 1)) == 500  # no debt, but no burst either
+
+
+def test_client_far_below_its_quota_does_not_wait_when_enforcement_begins() -> None:
+    throttle, turn = schedule(), Turn()
+    for second in range(10):
+        throttle.observe(turn, 100_000, second * 1000, consumes=True)  # a twentieth of the quota
+    throttle.settle(9010)
+    assert throttle.fetch(turn, 9010) is ADMITTED
+    assert throttle.fetched(turn, 100_000, 9020) is ADMITTED
+
+
+def test_burst_and_rate_bound_what_passes_after_enforcement_begins() -> None:
+    throttle, turn = schedule(), Turn()
+    throttle.observe(turn, MB, 0, consumes=False)  # half of the burst
+    throttle.settle(0)
+    assert throttle.produce(turn, MB, 0) is ADMITTED  # the other half
+    assert mute_ms(throttle.produce(turn, MB, 0)) == 500
 
 
 def test_small_requests_beside_large_ones_pass_first() -> None:
