@@ -134,6 +134,7 @@ TABLES: Final[Mapping[str, tuple[Column, ...]]] = {
         Column("decisions", "bigint", "questions to the throttle: who has to wait asks more than once"),
         Column("throttled", "bigint", "requests that had to wait"),
         Column("throttle_ms", "bigint", "how long, altogether"),
+        Column("idle_ms", "bigint", "of that, for what Fetches that waited for data might have brought"),
         Column("throttle_ms_p99", "bigint", "of all requests"),
         Column("throttle_ms_max", "bigint", ""),
         Column("bytes", "bigint", ""),

@@ -30,6 +30,7 @@ class Outcome:
         decisions: questions to the throttle; a held Produce and an emptied Fetch ask more than once.
         throttled: requests that had to wait, held or muted.
         throttle_ms: how long, altogether.
+        idle_ms: of that, for what Fetches that waited at their brokers might have brought: the quota was not used up.
         throttle_ms_p99: of all requests, nearest rank.
         throttle_ms_max: the longest.
         bytes_delayed: of requests that had to wait.
@@ -42,6 +43,7 @@ class Outcome:
     decisions: int
     throttled: int
     throttle_ms: int
+    idle_ms: int
     throttle_ms_p99: int
     throttle_ms_max: int
     bytes: int
@@ -179,6 +181,7 @@ def _outcome(limit: float, row: list[int]) -> Outcome:
         decisions=row[compiled_loop.CALLS],
         throttled=row[compiled_loop.THROTTLED],
         throttle_ms=row[compiled_loop.THROTTLE_MS],
+        idle_ms=row[compiled_loop.IDLE_MS],
         throttle_ms_p99=row[compiled_loop.THROTTLE_MS_P99],
         throttle_ms_max=row[compiled_loop.THROTTLE_MS_MAX],
         bytes=row[compiled_loop.BYTES],

@@ -17,6 +17,7 @@ from quotas.mute import capped
 from quotas.options import EngineOptions
 from quotas.recording import ANSWER_BYTES_MIN, FETCH_BYTES_REQUESTED, Recording
 from quotas.turn import MS_UNBOUNDED, Turn
+from quotas.under_way import FETCH_QUANTUM_MS
 
 __all__ = ["decisions_of_the_engine"]
 
@@ -53,6 +54,7 @@ class _Client:
         quota = Engine(options, Definitions(static=static)).client("", "client", broker=1)
         self._throttle: Throttle = quota.fetch if recording.consumes else quota.produce
         self._recording = recording
+        self._quantum = int(limit / 1000.0 * FETCH_QUANTUM_MS)
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
         self._decided: list[Decided] = []
         self._channels = [self._channel(number) for number in range(recording.channels)]
@@ -76,6 +78,8 @@ class _Client:
         if group_ms is not None and not self._scheduled:
             turn.hold_ms_max = capped(MS_UNBOUNDED, self._mute_ms_max, group_ms)
         offsets = recording.offsets
+        if recording.consumes and self._scheduled:
+            turn.expected = min(int(recording.sizes[offsets[number]]), self._quantum)
         first_us = int(recording.first_us[number])
         return _Channel(number, turn, int(offsets[number]), int(offsets[number + 1]), first_us, group_ms)
 

@@ -26,7 +26,10 @@ BYTES_DELAYED: Final = 7
 BYTES_LATE: Final = 8  # that passed after the end of the seconds that were asked for
 END_US: Final = 9  # when the last channel was free
 TRACED: Final = 10  # rows of the trace
-OUT_FIELDS: Final = 11
+IDLE_MS: Final = (
+    11  # of THROTTLE_MS: for what other Fetches, which waited at their brokers, might have brought
+)
+OUT_FIELDS: Final = 12
 
 # The options, as whole numbers.
 SCHEDULED: Final = 0
@@ -146,6 +149,8 @@ def _repeat_one(
         channels[number, DUE_US] = channels[number, CAME_US] = first_us[number]
         channels[number, REQUEST] = offsets[number]
         channels[number, CAP_MS] = group_caps[number] or options[MUTE_MS_MAX]
+        if consumes and rule[0]:
+            limiter[2][number, schedule.EXPECTED] = schedule.fetched_before(sizes[offsets[number]], rule[1])
     while alive:
         number = heap[0]
         channel = channels[number]
@@ -206,14 +211,17 @@ def _fetch(
     ring, marks, turns, state = limiter
     at_us = channel[DUE_US]
     now_ms = at_us // 1000
+    for_idle = False
     if scheduled:
-        throttle_ms = schedule.fetch(state, number, now_ms)
+        throttle_ms, for_idle = schedule.fetch(state, number, now_ms)
     else:
         throttle_ms = sampled.fetch(ring, marks, turns[number], limit, safe, now_ms)
     out[CALLS] += 1
     _note(out, trace, at_us, number, 0, throttle_ms, 0)
     told_ms = min(throttle_ms, channel[CAP_MS])
     if told_ms:  # answered empty, and sent again when the mute is over
+        if for_idle:
+            out[IDLE_MS] += told_ms
         channel[WAITED_MS] += told_ms
         channel[DUE_US] = (now_ms + told_ms) * 1000
         return _UNDER_WAY

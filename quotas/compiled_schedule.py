@@ -22,7 +22,16 @@ from quotas.schedule import (
 )
 from quotas.under_way import BATCH_MS, FETCH_QUANTUM_MS, IDLE_FETCH_BYTES_MAX, IDLE_FETCH_MS
 
-__all__ = ["CLOCK_FIELDS", "MARK_FIELDS", "begin", "fetch", "fetch_max_bytes", "fetched", "produce"]
+__all__ = [
+    "CLOCK_FIELDS",
+    "MARK_FIELDS",
+    "begin",
+    "fetch",
+    "fetch_max_bytes",
+    "fetched",
+    "fetched_before",
+    "produce",
+]
 
 PAID_MS: Final = 0
 RATE: Final = 1
@@ -104,8 +113,17 @@ def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, in
 
 
 @inlined
-def fetch(state: State, channel: int, now_ms: int) -> int:
-    """`ScheduledThrottle.fetch`: the throttle time of an empty answer, 0 = forwarded."""
+def fetched_before(first: int, limit: float) -> int:
+    """What a channel's Fetches brought before the recording, as far as it says: the first one's bytes.
+
+    Under this limit a Fetch would not have been granted more than its quantum.
+    """
+    return min(int(first), int(limit / 1000.0 * FETCH_QUANTUM_MS))
+
+
+@inlined
+def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
+    """`ScheduledThrottle.fetch`: the throttle time of an empty answer, 0 = forwarded; whether it is for idle ones."""
     clock, marks, queue, places, turns = state
     turn = turns[channel]
     expected = turn[EXPECTED]
@@ -115,7 +133,7 @@ def fetch(state: State, channel: int, now_ms: int) -> int:
             clock[PAID_MS] = paid_ms + expected / clock[RATE]
             turn[START] = max(turn[TAG], queue[VIRTUAL])
             _expose(state, channel, expected)
-            return 0
+            return 0, False
     if now_ms >= marks[SWEEP_AT_MS]:
         _sweep(state, now_ms)
     _release(state, channel, now_ms)
@@ -127,15 +145,15 @@ def fetch(state: State, channel: int, now_ms: int) -> int:
         wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, float(POLL_MS_MIN)))
         if not known:
             expected, wait_ms = 1, min(wait_ms, float(POLL_MS_MIN))
-        return _mute(state, channel, expected, math.ceil(wait_ms), now_ms)
+        return _mute(state, channel, expected, math.ceil(wait_ms), now_ms), False
     exposed = marks[EXPOSED_BYTES]
     if max(clock[PAID_MS], float(now_ms)) + exposed / clock[RATE] - marks[BURST_MS] > now_ms and exposed:
-        return _mute(state, channel, expected, CROWDED_WAIT_MS, now_ms)
+        return _mute(state, channel, expected, CROWDED_WAIT_MS, now_ms), True
     fair.remove(places, queue, turns, channel)
     clock[PAID_MS] = max(clock[PAID_MS], float(now_ms)) + expected / clock[RATE]
     turn[START] = turn[TAG]
     _expose(state, channel, expected)
-    return 0
+    return 0, False
 
 
 @inlined

@@ -14,6 +14,9 @@ A recording holds, for each channel (connection) its requests in the order in wh
   passes, so a hold has no end here. A Fetch that is answered empty is sent again when
   the mute is over, with nothing else in between; one whose answer was cut (max_bytes, KAFKA-9677) fetches what is left
   in further requests, which the broker answers at once: the data is there. A broker gives at least one batch.
+- `schedule` weighs a Fetch before it is forwarded by what the channel's last one brought. What a channel fetched before
+  the recording is not known: its first Fetch is weighed by what it brings itself. Taken for unknown, the first Fetches
+  of a recording would wait for each other at any quota.
 - A Fetch that was answered empty when it was recorded is not demand: it is left out, and its delay with it.
 
 What it does not know: data that piles up meanwhile and makes the next requests larger; that a mute for one direction

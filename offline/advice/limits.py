@@ -1,6 +1,7 @@
 """Defaults and overrides for produce and fetch (KIP-13: a default for most, overrides for the few that need more).
 
 A client's *need* is the smallest candidate that does not throttle it in the backtest, and neither does any larger one.
+Recommended is the next candidate that leaves the headroom above it.
 
 1. Outliers: the heaviest clients that need more than twice what half of the clients need, at most as many as there may
    be overrides. They get their own quota, so they do not count against the default.
@@ -63,13 +64,15 @@ class Override:
 
     Attributes:
         index: of the candidate.
-        need: of the candidate that it needs, with headroom; as many as there are: more than any.
+        least: of the candidate that it needs.
+        need: the same with headroom; as many as there are: more than any.
         bound: `need`, or what keeps it below that: `capacity` or `ladder`.
     """
 
     user: str
     client_id: str
     index: int
+    least: int
     need: int
     bound: Bound
 
@@ -80,25 +83,25 @@ class Limits:
 
     Attributes:
         default: index of the candidate.
+        least: of the candidate that the client needs from which it follows; as many as there are: more than any.
         overrides: the heaviest first.
         bound: what the default follows from.
-        counted: clients that the default is for.
-        outliers: clients that it is not for, since they get an override.
+        counted: clients that the default is for: not those with an override, nor those in `held`.
         allowed: how many of them may be throttled.
         throttled: clients that will be.
         wanted: the default without a capacity; above `default` where capacity forbids it.
-        beyond: how many of the counted clients need more than any candidate, with headroom.
+        beyond: how many of the counted clients need more than any candidate, with headroom; nothing larger was tried.
         peak: of the busiest broker, over ten seconds.
         fits: whether it is within the stated capacity.
-        held: clients that would have got an override if the brokers could take anything above the default.
+        held: clients that would have got an override if the brokers could take anything above the default of them.
         nameless: clients that would have got an override if a quota could name them.
     """
 
     default: int
+    least: int
     overrides: tuple[Override, ...]
     bound: Bound
     counted: int
-    outliers: int
     allowed: int
     throttled: tuple[Client, ...]
     wanted: int
@@ -139,36 +142,41 @@ def limits(
     assert candidates, "a direction without candidates has no clients"
     capacity = goal.capacity(direction)
     ranked = sorted(needs, key=lambda need: (-need.index, need.user, need.client_id))
-    with_room = {
-        (need.user, need.client_id): _with_room(candidates, need.index, goal.headroom) for need in ranked
-    }
+    bare = {(need.user, need.client_id): need.index for need in ranked}
+    with_room = {name: _with_room(candidates, index, goal.headroom) for name, index in bare.items()}
     heavy = [name for name in with_room if name in loads.heavy]
     nameless = {name for name in heavy if client_entity(*name, by) is None}
     named = [name for name in heavy if name not in nameless]
     least = _outlier_above(candidates, with_room)
     outliers = [name for name in named[: goal.overrides] if with_room[name] > least]
-    counted = sorted(index for name, index in with_room.items() if name not in outliers)
+    counted = sorted(index for name, index in bare.items() if name not in outliers)
     allowed = int(goal.throttled_share * len(counted) + 1e-9)
-    wanted, bound = _default(candidates, counted, 0 if capacity is not None else allowed)
+    needed, bound = _needed(candidates, counted, 0 if capacity is not None else allowed, goal.headroom)
+    wanted = max(_with_room(candidates, needed, goal.headroom), _least_default(candidates))
+    wanted = min(wanted, len(candidates) - 1)
     default, alone = wanted, loads.alone()
     while default and not _fits(alone[default], capacity):
         default -= 1
-    asked = {
-        name: min(with_room[name], len(candidates) - 1) for name in outliers if with_room[name] > default
-    }
+    asked = {name: min(with_room[name], len(candidates) - 1) for name in outliers}
+    asked = {name: index for name, index in asked.items() if index > default}
     given, peak = _overrides(default, alone[default], asked, loads, capacity)
+    held = tuple(name for name in asked if given[name] <= default)
     return Limits(
         default=default,
+        least=needed,
         overrides=tuple(
             Override(
-                *name, given[name], with_room[name], _bound_of(given[name], with_room[name], asked[name])
+                *name,
+                index,
+                bare[name],
+                with_room[name],
+                _bound_of(index, with_room[name], asked[name]),
             )
-            for name in asked
-            if given[name] > default
+            for name, index in given.items()
+            if index > default
         ),
         bound=bound if default == wanted and _fits(alone[default], capacity) else "capacity",
-        counted=len(counted),
-        outliers=len(outliers),
+        counted=len(needs) - len(asked),
         allowed=allowed,
         throttled=tuple(
             (need.user, need.client_id)
@@ -178,8 +186,8 @@ def limits(
         wanted=wanted,
         peak=peak,
         fits=_fits(peak, capacity),
-        beyond=sum(index >= len(candidates) for index in counted),
-        held=tuple(name for name in asked if given[name] <= default),
+        beyond=sum(index >= len(candidates) for name, index in with_room.items() if name not in asked),
+        held=held,
         nameless=tuple(name for name in heavy if name in nameless and with_room[name] > least)
         if goal.overrides
         else (),
@@ -209,18 +217,24 @@ def _outlier_above(candidates: Sequence[float], with_room: Mapping[Client, int])
     return max(index for index, rate in enumerate(candidates) if rate <= _OUTLIER * candidates[median])
 
 
-def _default(candidates: Sequence[float], counted: Sequence[int], allowed: int) -> tuple[int, Bound]:
-    """The smallest candidate that at most `allowed` of these clients need more than, and why not a smaller one."""
-    last = len(candidates) - 1
-    least = next((index for index, rate in enumerate(candidates) if rate >= DEFAULT_MIN), last)
+def _needed(
+    candidates: Sequence[float], counted: Sequence[int], allowed: int, headroom: float
+) -> tuple[int, Bound]:
+    """The smallest candidate that at most `allowed` of these clients need more than, and what bounds the default."""
     if not counted:
-        return least, "request"
+        return 0, "request"
     needed = counted[max(0, len(counted) - 1 - allowed)]
-    if needed > last:
-        return last, "ladder"
-    if needed < least:
-        return least, "request"
-    return needed, "goal" if counted[-1] > needed else "need"
+    enough = _with_room(candidates, needed, headroom)
+    if enough >= len(candidates):
+        return needed, "ladder"
+    if candidates[needed] * headroom < DEFAULT_MIN:
+        return needed, "request"
+    return needed, "goal" if _with_room(candidates, counted[-1], headroom) > enough else "need"
+
+
+def _least_default(candidates: Sequence[float]) -> int:
+    last = len(candidates) - 1
+    return next((index for index, rate in enumerate(candidates) if rate >= DEFAULT_MIN), last)
 
 
 def _bound_of(given: int, need: int, asked: int) -> Bound:

@@ -105,7 +105,8 @@ def direction_lines(
             client_id=DEFAULT_NAME,
             key=_KEYS[direction],
             value=candidates[limit.default],
-            reason=_why(direction, candidates, limit, goal, gateway=gateway) + _without_override(limit),
+            reason=_why(direction, candidates, limit, goal, gateway=gateway)
+            + _without_override(direction, limit),
             effect=_what(limit, sum(waits.values()), peak_before, gateway=gateway),
             confidence=sure,
             clients_throttled=len(limit.throttled),
@@ -137,15 +138,15 @@ def direction_lines(
 
 def _why(direction: str, candidates: Sequence[float], limit: Limits, goal: Goal, *, gateway: bool) -> str:
     """What the default follows from, first the kind of bound."""
-    clients = _clients(limit.counted) + (
-        f" ({limit.outliers:,} with an override aside)" if limit.outliers else ""
-    )
+    own = len(limit.overrides)
+    clients = _clients(limit.counted) + (f" ({own:,} with an override aside)" if own else "")
     share = f"at most {limit.allowed:,} of {clients} may be throttled (a share of {goal.throttled_share:.0%})"
     wanted = amount(candidates[limit.wanted])
     unstated = "" if goal.capacity(direction) is not None else "; no capacity was stated"
     match limit.bound:
         case "need":
-            return f"bound by need: the smallest quota tried that throttles none of {clients}{unstated}"
+            enough = _enough(candidates, limit.least, limit.default, goal)
+            return f"bound by need: the smallest quota tried that throttles none of {clients} is {enough}{unstated}"
         case "request":
             return (
                 f"bound by the size of a request: {clients} would do with less, and a smaller default would pause a "
@@ -166,13 +167,21 @@ def _why_override(
     direction: str, candidates: Sequence[float], override: Override, goal: Goal, *, gateway: bool
 ) -> str:
     if override.bound == "need":
-        return "bound by need: what it needs, with headroom"
+        return f"bound by need: it needs {_enough(candidates, override.least, override.index, goal)}"
     if override.bound == "ladder":
         return f"bound by the ladder: the largest quota tried, and {_more_than_tried(direction, 1)}"
     needs = "more than any quota tried"
     if override.need < len(candidates):
         needs = amount(candidates[override.need])
     return f"bound by capacity: it needs {needs}, and only this keeps {_within(direction, goal, gateway=gateway)}"
+
+
+def _enough(candidates: Sequence[float], least: int, taken: int, goal: Goal) -> str:
+    """A need, the headroom above it, and why the quota is larger where it is."""
+    need, quota = candidates[least], candidates[taken]
+    asked = need * goal.headroom
+    said = amount(need) + (f", with headroom {amount(asked)}" if goal.headroom > 1 else "")
+    return said + (f"; the next quota tried is {amount(quota)}" if amount(quota) != amount(asked) else "")
 
 
 def _more_than_tried(direction: str, clients: int) -> str:
@@ -185,12 +194,14 @@ def _within(direction: str, goal: Goal, *, gateway: bool) -> str:
     return f"{every} within {amount(goal.capacity(direction) or 0.0)}"
 
 
-def _without_override(limit: Limits) -> str:
+def _without_override(direction: str, limit: Limits) -> str:
     """Which heavy clients get no override, and why."""
     said = ""
     if limit.held:
         need = "needs" if len(limit.held) == 1 else "need"
         said += f"; {_named(limit.held)} {need} more, and the brokers cannot take more than the default of it"
+    if limit.beyond and limit.bound not in ("ladder", "capacity"):
+        said += f"; {_more_than_tried(direction, limit.beyond)}"
     throttled = set(limit.throttled)
     over = tuple(name for name in limit.nameless if name in throttled)
     covered = tuple(name for name in limit.nameless if name not in throttled)

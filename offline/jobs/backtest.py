@@ -38,6 +38,7 @@ _NUMBERS: Final = (
     "decisions",
     "throttled",
     "throttle_ms",
+    "idle_ms",
     "throttle_ms_p99",
     "throttle_ms_max",
     "bytes",

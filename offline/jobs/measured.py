@@ -3,7 +3,7 @@
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from offline.store import Store
 from offline.transforms.loads import BLOCK_S, at_levels, peaks
 
 __all__ = ["Effects", "MeasuredLoads", "Span", "backtest_settings", "effects", "needs_of", "span_of"]
+
+
+_WAITS: Final = ("throttle_ms", "idle_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +44,17 @@ class Span:
 class Effects:
     """How long each client waits at each candidate, over all brokers.
 
-    100,000 clients x 20 candidates x 8 bytes are 16 MB for a direction, and as much goes for their names.
+    100,000 clients x 20 candidates x 16 bytes are 32 MB for a direction, and half as much goes for their names.
 
     Attributes:
         clients: user and client id.
         throttle_ms: by client and candidate.
+        idle_ms: of that, while the quota was not used up.
     """
 
     clients: Sequence[Client]
     throttle_ms: npt.NDArray[np.int64]
+    idle_ms: npt.NDArray[np.int64]
 
 
 def span_of(source: Store) -> Span:
@@ -70,20 +75,29 @@ def effects(outcomes: DataFrame, direction: str, count: int) -> Effects:
     by_quota = (
         outcomes.filter(F.col("direction") == direction)
         .groupBy("user", "client_id", "quota")
-        .agg(F.sum("throttle_ms").alias("throttle_ms"))
+        .agg(*(F.sum(name).alias(name) for name in _WAITS))
     )
-    ladder = F.sort_array(F.collect_list(F.struct("quota", "throttle_ms")))["throttle_ms"].alias("ladder")
-    rows = by_quota.groupBy("user", "client_id").agg(ladder).orderBy("user", "client_id").toArrow()
-    waits = [chunk.flatten().to_numpy() for chunk in rows["ladder"].chunks]
+    steps = F.sort_array(F.collect_list(F.struct("quota", *_WAITS)))
+    found = by_quota.groupBy("user", "client_id").agg(steps.alias("steps"))
+    rows = (
+        found.select("user", "client_id", *(F.col("steps")[name].alias(name) for name in _WAITS))
+        .orderBy("user", "client_id")
+        .toArrow()
+    )
+
+    def matrix(name: str) -> npt.NDArray[np.int64]:
+        pieces = [chunk.flatten().to_numpy() for chunk in rows[name].chunks]
+        return np.concatenate([np.zeros(0, np.int64), *pieces]).reshape(rows.num_rows, count)
+
     return Effects(
         list(zip(rows["user"].to_pylist(), rows["client_id"].to_pylist(), strict=True)),
-        np.concatenate([np.zeros(0, np.int64), *waits]).reshape(rows.num_rows, count),
+        *(matrix(name) for name in _WAITS),
     )
 
 
 def needs_of(found: Effects, span: Span, tolerance: float) -> list[Need]:
-    """What each client needs; a wait below the tolerance is none."""
-    throttled = found.throttle_ms > tolerance * span.recorded * 1000
+    """What each client needs; neither a wait below the tolerance is one, nor one while the quota was not used up."""
+    throttled = found.throttle_ms - found.idle_ms > tolerance * span.recorded * 1000
     return [
         Need(*client, need_of(flags)) for client, flags in zip(found.clients, throttled.tolist(), strict=True)
     ]

@@ -215,11 +215,12 @@ def _curve(given: _Inputs) -> DataFrame:
     """Default quota against clients throttled and peak load, with no override."""
     client = given.outcomes.groupBy("direction", "quota", "user", "client_id").agg(
         F.sum("throttle_ms").alias("throttle_ms"),
+        F.sum("idle_ms").alias("idle_ms"),
         F.sum("throttled").alias("throttled"),
         F.sum("requests").alias("requests"),
         F.sum("bytes_delayed").alias("bytes_delayed"),
     )
-    waited = F.col("throttle_ms") > given.goal.tolerance * given.span.recorded * 1000
+    waited = F.col("throttle_ms") - F.col("idle_ms") > given.goal.tolerance * given.span.recorded * 1000
     totals = client.groupBy("direction", "quota").agg(
         F.count("*").alias("clients"),
         F.sum(waited.cast("bigint")).alias("clients_throttled"),

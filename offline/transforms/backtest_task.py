@@ -142,6 +142,7 @@ class Task:
             outcome.decisions,
             outcome.throttled,
             outcome.throttle_ms,
+            outcome.idle_ms,
             outcome.throttle_ms_p99,
             outcome.throttle_ms_max,
             outcome.bytes,

@@ -1,4 +1,4 @@
-"""Eight recordings whose right quotas are known, two at a time through demand, backtest and recommend.
+"""Nine recordings whose right quotas are known, two at a time through demand, backtest and recommend.
 
 tests/unit/offline/test_recordings.py has what needs no Spark.
 """
@@ -25,7 +25,8 @@ def rows_of(recording: Recording, first_connection: int) -> pa.Table:
     """The table `ingest/requests`."""
     produces = recording.direction == "produce"
     parts = []
-    for number, one in enumerate(recording.clients):
+    each = [one for one in recording.clients for _ in range(one.connections)]
+    for number, one in enumerate(each):
         count = len(one.at_us)
         columns = {
             "at_us": START_S * 1_000_000 + one.at_us,
@@ -56,7 +57,7 @@ def measured(spark: SparkSession, directory: Path, pair: tuple[Recording, Record
         writer.table("processes", spark.createDataFrame(clock, ddl(TABLES["ingest/processes"])))
         writer.put("settings.json", json.dumps({"by": "client-id"}))
     demand.run(spark, store, store)
-    backtest.run(spark, BacktestOptions(), store, store)
+    backtest.run(spark, BacktestOptions(engine=pair[0].engine), store, store)
     return store
 
 

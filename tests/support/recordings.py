@@ -1,4 +1,4 @@
-"""Eight made-up recordings whose right quotas follow from how they were made, with the arithmetic beside each.
+"""Nine made-up recordings whose right quotas follow from how they were made, with the arithmetic beside each.
 
 Everything is exact: requests of one size at even distances, no randomness. A quota is right that is at least what the
 client needs with the headroom (1.1), and at most twice the need: a candidate is rounded up to the next one of a ladder,
@@ -6,13 +6,14 @@ and so is the headroom above it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from offline.advice.limits import DEFAULT_MIN, Bound
+from quotas.options import EngineOptions
 
 __all__ = ["PAIRS", "RECORDINGS", "Recorded", "Recording", "Right", "at_most_twice"]
 
@@ -24,11 +25,12 @@ _HOURS_2: Final = 7200
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One client's requests, on one connection to one broker.
+    """One client's requests to one broker.
 
     Attributes:
         at_us: when each came, from the recording's first second.
         size: bytes of each; service_us: how long the broker took; throttle_ms: what each was told.
+        connections: how many do all of this, each at the same times.
     """
 
     name: str
@@ -36,6 +38,7 @@ class Recorded:
     size: int
     service_us: int = 1000
     throttle_ms: int = 0
+    connections: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +58,19 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """One of the eight, in one direction, and what is right at one or more capacities in bytes/s and broker."""
+    """One of the nine, in one direction, and what is right at one or more capacities in bytes/s and broker."""
 
     name: str
     direction: str
     seconds: int
     clients: Sequence[Recorded]
     right: Mapping[float | None, Right]
+    engine: EngineOptions = field(default_factory=EngineOptions)
 
 
 def at_most_twice(need: float) -> tuple[float, float]:
     """The range of right quotas for a need."""
-    return HEADROOM * need, 2 * need
+    return round(HEADROOM * need, 3), 2 * need
 
 
 def _every(seconds: float, until_s: float, since_s: float = 0.0) -> Ints:
@@ -204,6 +208,28 @@ _NIGHT: Final = Recording(
     {80e6: Right((HEADROOM * 100e3, 2 * 150e3), {"batch": at_most_twice(20e6)}, ("need", "need"))},
 )
 
-RECORDINGS: Final = (_IDLE, _HOG, _EQUAL, _BURSTS, _GROWTH, _THROTTLED, _BEHIND, _NIGHT)
+# Five consumers on four connections each, on each of them 10 kB five times a second: 200 kB/s. One on 64 connections,
+# whose Fetches wait at the broker for 400 ms of every 500 and bring 200 B: 25.6 kB/s. All connections begin at once.
+# First Fetches wait for each other, and Fetches for what idle ones might bring, also where the quota is ample.
+_SCHEDULE: Final = EngineOptions(policy="schedule", scope="gateway")
+_SEVERAL: Final = Recording(
+    "consumers on several connections",
+    "fetch",
+    _MINUTES_2,
+    [
+        *(Recorded(f"member-{number}", _every(0.2, 120), 10_000, connections=4) for number in range(5)),
+        Recorded("idle", _every(0.5, 120), 200, service_us=400_000, connections=64),
+    ],
+    {80e6: Right(at_most_twice(200e3)), None: Right(at_most_twice(200e3))},
+    _SCHEDULE,
+)
+
+RECORDINGS: Final = (_IDLE, _HOG, _EQUAL, _BURSTS, _GROWTH, _THROTTLED, _BEHIND, _NIGHT, _SEVERAL)
 # Two of one length at a time, one that produces and one that fetches: one run of the pipeline.
-PAIRS: Final = ((_HOG, _BEHIND), (_EQUAL, _BURSTS), (_GROWTH, _THROTTLED), (_NIGHT, _IDLE))
+PAIRS: Final = (
+    (_HOG, _BEHIND),
+    (_EQUAL, _BURSTS),
+    (_GROWTH, _THROTTLED),
+    (_NIGHT, _IDLE),
+    (replace(_EQUAL, engine=_SCHEDULE), _SEVERAL),
+)

@@ -107,10 +107,10 @@ def limited(bound: Bound = "need", **changes: Any) -> Limits:
     """A default of the first candidate for nine clients, and a hog."""
     found = Limits(
         default=0,
+        least=0,
         overrides=(),
         bound=bound,
         counted=9,
-        outliers=1,
         allowed=0,
         throttled=(),
         wanted=1,
@@ -126,7 +126,7 @@ def said(limit: Limits, goal: Goal, *, gateway: bool = False) -> list[Line]:
 
 
 def test_lines_tell_reason_effect_and_who_is_held() -> None:
-    hog = Override(*HOG, 1, 2, "capacity")
+    hog = Override(*HOG, 1, 1, 2, "capacity")
     default, override = said(limited(overrides=(hog,), throttled=(HOG,)), Goal(capacity_in=10e6))
     assert (default.kind, default.key, default.value) == ("default", "producer_byte_rate", 1e6)
     assert default.throttle_ms == 20_000  # the hog's at its override; b's none
@@ -137,21 +137,42 @@ def test_lines_tell_reason_effect_and_who_is_held() -> None:
     assert override.effect == "its connections wait for 20.0 s together, in 3,600 s"
 
 
-_NEED = "bound by need: the smallest quota tried that throttles none of 9 clients (1 with an override aside)"
+_NEED = (
+    "bound by need: the smallest quota tried that throttles none of 9 clients is 1 MB/s, with headroom 1.1 MB/s; the "
+    "next quota tried is 4 MB/s"
+)
 _REQUEST = (
-    "bound by the size of a request: 9 clients (1 with an override aside) would do with less, and a smaller default "
+    "bound by the size of a request: 9 clients would do with less, and a smaller default "
     "would pause a client for one request of 1 MiB"
 )
 _GOAL = (
-    "bound by the goal: at most 0 of 9 clients (1 with an override aside) may be throttled (a share of 5%), and no "
+    "bound by the goal: at most 0 of 9 clients may be throttled (a share of 5%), and no "
     "smaller quota tried keeps to that"
 )
 
 
 @pytest.mark.parametrize(("bound", "reason"), [("need", _NEED), ("request", _REQUEST), ("goal", _GOAL)])
 def test_the_default_says_what_bound_it(bound: Bound, reason: str) -> None:
-    assert said(limited(bound), Goal())[0].reason == f"{reason}; no capacity was stated"
-    assert said(limited(bound), Goal(capacity_in=20e6))[0].reason == reason
+    found = limited(bound, default=1)
+    assert said(found, Goal())[0].reason == f"{reason}; no capacity was stated"
+    assert said(found, Goal(capacity_in=20e6))[0].reason == reason
+
+
+def test_a_default_says_how_many_have_an_override() -> None:
+    hog = Override(*HOG, 1, 1, 1, "need")
+    assert (
+        "none of 9 clients (1 with an override aside) is" in said(limited(overrides=(hog,)), Goal())[0].reason
+    )
+
+
+def test_what_the_next_quota_is_is_said_only_where_it_is_another_one() -> None:
+    reason = said(limited(), Goal(headroom=1.0, capacity_in=20e6))[0].reason
+    assert reason == "bound by need: the smallest quota tried that throttles none of 9 clients is 1 MB/s"
+
+
+def test_clients_that_need_more_than_was_tried_are_said_beside_the_default() -> None:
+    reason = said(limited("request", default=1, beyond=1), Goal(capacity_in=20e6))[0].reason
+    assert reason.endswith("; 1 client needs more, with headroom; try larger ones with --produce-quotas")
 
 
 def test_a_default_at_the_end_of_the_ladder_says_what_to_do() -> None:
@@ -181,11 +202,14 @@ _LADDER = (
 @pytest.mark.parametrize(
     ("override", "reason"),
     [
-        (Override(*HOG, 1, 1, "need"), "need: what it needs, with headroom"),
-        (Override(*HOG, 1, 2, "ladder"), f"the ladder: {_LADDER}"),
-        (Override(*HOG, 0, 1, "capacity"), "capacity: it needs 4 MB/s, and only this keeps"),
         (
-            Override(*HOG, 0, 2, "capacity"),
+            Override(*HOG, 1, 0, 1, "need"),
+            "need: it needs 1 MB/s, with headroom 1.1 MB/s; the next quota tried is 4 MB/s",
+        ),
+        (Override(*HOG, 1, 1, 2, "ladder"), f"the ladder: {_LADDER}"),
+        (Override(*HOG, 0, 1, 1, "capacity"), "capacity: it needs 4 MB/s, and only this keeps"),
+        (
+            Override(*HOG, 0, 1, 2, "capacity"),
             "capacity: it needs more than any quota tried, and only this keeps",
         ),
     ],
@@ -204,7 +228,7 @@ def test_one_budget_for_all_brokers_is_said() -> None:
 
 def test_clients_beyond_the_share_are_counted_without_those_that_have_an_override() -> None:
     throttled = (HOG, ("", "b"), ("", "c"))
-    limit = limited(overrides=(Override(*HOG, 1, 2, "capacity"),), throttled=throttled, allowed=1)
+    limit = limited(overrides=(Override(*HOG, 1, 1, 2, "capacity"),), throttled=throttled, allowed=1)
     assert said(limit, Goal(capacity_in=1e7))[0].effect.startswith(
         "3 clients (hog, b, c) throttled; 1 more than may be"
     )

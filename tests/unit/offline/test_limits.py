@@ -238,3 +238,33 @@ def test_who_cannot_be_named_gets_no_override_and_takes_nobodys_place(
 
 def test_where_no_override_was_asked_for_names_do_not_matter() -> None:
     assert heaviest([("", "")], "client-id", overrides=0).nameless == ()
+
+
+def test_who_needs_more_than_was_tried_is_not_said_to_be_held_by_the_brokers() -> None:
+    """The default is the largest candidate already, and so is all that an override could be."""
+    needs, loads = fleet(9, len(CANDIDATES))
+    found = limits(
+        [2e6],
+        [Need(need.user, need.client_id, min(need.index - 1, 1)) for need in needs],
+        loads,
+        Goal(headroom=1.0),
+        "produce",
+    )
+    assert (found.default, found.overrides, found.held) == (0, (), ())
+    assert (found.counted, found.beyond) == (10, 1)
+
+
+def test_an_outlier_that_the_default_is_enough_for_is_counted_with_the_others() -> None:
+    rates = [1000.0, 30_000.0, DEFAULT_MIN, 200_000.0]
+    needs = [Need("", f"c-{number}", 0) for number in range(3)] + [Need("", "hog", 1)]
+    loads = InMemory([flat(3000.0) for _ in rates], {("", "hog"): [flat(1.0) for _ in rates]})
+    found = limits(rates, needs, loads, Goal(), "fetch")
+    assert (found.bound, found.counted, found.overrides) == ("request", 4, ())
+
+
+def test_the_size_of_a_request_binds_where_the_headroom_is_what_reaches_it() -> None:
+    """1.1 x 95 kB/s = 104.5 kB/s."""
+    rates = [1000.0, 95_000.0, 150_000.0]
+    loads = InMemory([flat(3000.0) for _ in rates], {})
+    found = limits(rates, [Need("", "a", 1)], loads, Goal(), "fetch")
+    assert (rates[found.default], found.bound) == (150_000.0, "request")

@@ -1,4 +1,4 @@
-"""Eight recordings whose right quotas are known: candidates, backtest and advice, without Spark.
+"""Nine recordings whose right quotas are known: candidates, backtest and advice, without Spark.
 
 tests/spark/test_recordings.py brings the same ones through the whole pipeline.
 """
@@ -13,7 +13,6 @@ from offline.advice.limits import DEFAULT_MIN, Client, Limits, Need, limits, nee
 from offline.options import Goal
 from offline.transforms.candidates import ladder
 from quotas.backtest import backtest
-from quotas.options import EngineOptions
 from quotas.recording import recording_of
 from tests.support.recordings import RECORDINGS, Recorded, Recording
 
@@ -38,17 +37,18 @@ class Tried:
             self._try(one, recording)
 
     def _try(self, one: Recorded, recording: Recording) -> None:
-        count = len(one.at_us)
+        count = len(one.at_us) * one.connections
         made = recording_of(
-            connection=np.zeros(count, np.int64),
-            at_us=one.at_us,
+            connection=np.repeat(np.arange(one.connections), len(one.at_us)),
+            at_us=np.tile(one.at_us, one.connections),
             sizes=np.full(count, one.size),
             service_us=np.full(count, one.service_us),
             throttle_us=np.full(count, one.throttle_ms * 1000),
             consumes=recording.direction == "fetch",
         )
-        found = backtest(made, self.candidates, EngineOptions(), start_s=0, seconds=recording.seconds)
-        waited = [outcome.throttle_ms > TOLERANCE * recording.seconds * 1000 for outcome in found.each]
+        found = backtest(made, self.candidates, recording.engine, start_s=0, seconds=recording.seconds)
+        allowed_ms = TOLERANCE * recording.seconds * 1000
+        waited = [outcome.throttle_ms - outcome.idle_ms > allowed_ms for outcome in found.each]
         self.needs.append(Need("", one.name, need_of(waited)))
         blocks = found.load.reshape(len(self.candidates), -1, BLOCK_S).sum(axis=2) / BLOCK_S
         self._blocks["", one.name] = blocks
@@ -69,7 +69,7 @@ class Tried:
 
 def _seconds(one: Recorded, recording: Recording) -> npt.NDArray[np.int64]:
     moved_us = one.at_us + (one.service_us if recording.direction == "fetch" else 0)
-    return np.bincount(moved_us // 1_000_000, minlength=recording.seconds) * one.size
+    return np.bincount(moved_us // 1_000_000, minlength=recording.seconds) * one.size * one.connections
 
 
 def advised(tried: Tried, recording: Recording, capacity: float | None) -> Limits:

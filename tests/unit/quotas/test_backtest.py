@@ -66,3 +66,34 @@ def test_a_quota_above_the_demand_changes_nothing(policy: str) -> None:
 def test_the_reference_runs_the_engine() -> None:
     found = decisions_of_the_engine(every_second(4, 6 * MB), 2e6, EngineOptions())
     assert [decided.throttle_ms for decided in found] == [0, 0, 0, 2000]
+
+
+def at_once(connections: int, size: int, service_us: int) -> Recording:
+    """One Fetch on each connection, all at the same time."""
+    return recording_of(
+        connection=np.arange(connections),
+        at_us=np.zeros(connections, np.int64),
+        sizes=np.full(connections, size),
+        service_us=np.full(connections, service_us),
+        consumes=True,
+    )
+
+
+@pytest.mark.parametrize("limit", [2e6, 80e6])
+def test_first_fetches_of_a_recording_do_not_wait_for_each_other(limit: float) -> None:
+    options = EngineOptions(policy="schedule")
+    (outcome,) = backtest(at_once(6, 10_000, 5000), [limit], options, start_s=0, seconds=1).each
+    assert outcome.throttle_ms == 0
+
+
+def test_first_fetches_that_bring_more_than_the_burst_wait() -> None:
+    options = EngineOptions(policy="schedule")
+    (outcome,) = backtest(at_once(4, MB, 5000), [2e6], options, start_s=0, seconds=9).each
+    assert (outcome.throttled, outcome.idle_ms) == (4, 0)  # half a second of quota each
+
+
+def test_waits_for_what_idle_fetches_might_bring_are_told_apart() -> None:
+    # Of 2 MB/s each may bring 0.2 MB: eleven are with the broker when the burst of 2 MB is reached.
+    options = EngineOptions(policy="schedule")
+    (outcome,) = backtest(at_once(14, 50, 250_000), [2e6], options, start_s=0, seconds=1).each
+    assert (outcome.throttled, outcome.throttle_ms, outcome.idle_ms) == (3, 900, 900)  # until 250 ms, by 100
