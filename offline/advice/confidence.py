@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["CLIENTS_FEW", "confidence"]
+__all__ = ["CLIENTS_FEW", "confidence", "lowest"]
 
 HOUR_S: Final = 3600
 DAY_S: Final = 86_400
@@ -11,6 +11,7 @@ WEEK_S: Final = 7 * DAY_S
 CLIENTS_FEW: Final = 20
 NEAR: Final = 0.2  # this near to the quota counts as near it
 NEAR_SHARE: Final = 0.1
+_GRADES: Final = ("high", "medium", "low")
 
 
 def confidence(
@@ -45,4 +46,13 @@ def confidence(
     grade = max((weight for weight, _ in doubts), default=0)
     if not doubts:
         return f"high: {seconds / DAY_S:.1f} days of {clients} clients"
-    return f"{('high', 'medium', 'low')[grade]}: {'; '.join(text for _, text in doubts)}"
+    return f"{_GRADES[grade]}: {'; '.join(text for _, text in doubts)}"
+
+
+def lowest(confidences: Sequence[str]) -> str:
+    """The least sure of some, the first of those that are as sure; "" of none.
+
+    >>> lowest(["high: 8.0 days of 500 clients", "medium: 3 clients, so each is a large share"])
+    'medium: 3 clients, so each is a large share'
+    """
+    return max(confidences, key=lambda text: _GRADES.index(text.partition(":")[0]), default="")

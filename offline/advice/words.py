@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from commandline.amounts import duration, rate
 from offline.advice.confidence import confidence
 from offline.advice.limits import Client, Limits, Override
 from offline.advice.mutations import MutationQuota
@@ -11,7 +12,7 @@ from offline.advice.names import client_name
 from offline.advice.replication import ReplicationThrottle
 from offline.options import Goal
 
-__all__ = ["Line", "amount", "direction_lines", "mutation_lines", "replication_lines", "sampled_line"]
+__all__ = ["Line", "direction_lines", "made_for", "mutation_lines", "replication_lines", "sampled_line"]
 
 _KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 DEFAULT_NAME: Final = "<default>"
@@ -59,18 +60,14 @@ class Line:
         return f"{who} {self.key} = {value}: {self.reason}. {self.effect}. Confidence {self.confidence}."
 
 
-def amount(rate: float) -> str:
-    """Bytes/s as a person says them.
+def made_for(policy: str, scope: str) -> str:
+    """The proxy that quotas are for: other settings need other numbers.
 
-    >>> amount(2_500_000.0), amount(900.0), amount(-1.0)
-    ('2.5 MB/s', '900 B/s', 'none')
+    >>> made_for("kip13", "broker")
+    'for policy "kip13" and scope "broker": each quota holds at each broker by itself'
     """
-    if rate < 0:
-        return "none"
-    for unit, size in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
-        if rate >= size:
-            return f"{rate / size:.3g} {unit}"
-    return f"{rate:.0f} B/s"
+    where = "over all brokers together" if scope == "gateway" else "at each broker by itself"
+    return f'for policy "{policy}" and scope "{scope}": each quota holds {where}'
 
 
 def direction_lines(
@@ -125,7 +122,7 @@ def direction_lines(
                 key=_KEYS[direction],
                 value=candidates[override.index],
                 reason=_why_override(direction, candidates, override, goal, gateway=gateway),
-                effect=f"its connections wait for {waits[name] / 1000:.1f} s together, in {seconds:,} s"
+                effect=f"its connections wait for {duration(waits[name] / 1000)} together, in {duration(seconds)}"
                 if waits[name]
                 else "not throttled",
                 confidence=sure,
@@ -141,7 +138,7 @@ def _why(direction: str, candidates: Sequence[float], limit: Limits, goal: Goal,
     own = len(limit.overrides)
     clients = _clients(limit.counted) + (f" ({own:,} with an override aside)" if own else "")
     share = f"at most {limit.allowed:,} of {clients} may be throttled (a share of {goal.throttled_share:.0%})"
-    wanted = amount(candidates[limit.wanted])
+    wanted = rate(candidates[limit.wanted])
     unstated = "" if goal.capacity(direction) is not None else "; no capacity was stated"
     match limit.bound:
         case "need":
@@ -172,7 +169,7 @@ def _why_override(
         return f"bound by the ladder: the largest quota tried, and {_more_than_tried(direction, 1)}"
     needs = "more than any quota tried"
     if override.need < len(candidates):
-        needs = amount(candidates[override.need])
+        needs = rate(candidates[override.need])
     return f"bound by capacity: it needs {needs}, and only this keeps {_within(direction, goal, gateway=gateway)}"
 
 
@@ -180,8 +177,8 @@ def _enough(candidates: Sequence[float], least: int, taken: int, goal: Goal) -> 
     """A need, the headroom above it, and why the quota is larger where it is."""
     need, quota = candidates[least], candidates[taken]
     asked = need * goal.headroom
-    said = amount(need) + (f", with headroom {amount(asked)}" if goal.headroom > 1 else "")
-    return said + (f"; the next quota tried is {amount(quota)}" if amount(quota) != amount(asked) else "")
+    said = rate(need) + (f", with headroom {rate(asked)}" if goal.headroom > 1 else "")
+    return said + (f"; the next quota tried is {rate(quota)}" if rate(quota) != rate(asked) else "")
 
 
 def _more_than_tried(direction: str, clients: int) -> str:
@@ -191,7 +188,7 @@ def _more_than_tried(direction: str, clients: int) -> str:
 
 def _within(direction: str, goal: Goal, *, gateway: bool) -> str:
     every = "all brokers together" if gateway else "every broker"
-    return f"{every} within {amount(goal.capacity(direction) or 0.0)}"
+    return f"{every} within {rate(goal.capacity(direction) or 0.0)}"
 
 
 def _without_override(direction: str, limit: Limits) -> str:
@@ -225,8 +222,8 @@ def _what(limit: Limits, throttle_ms: int, peak_before: float, *, gateway: bool)
     where = "all brokers together" if gateway else "busiest broker"
     over = f"; {limit.excess:,} more than may be" if limit.excess else ""
     return (
-        f"{who}{over}; connections wait for {throttle_ms / 1000:,.1f} s together; "
-        f"{where} {amount(peak_before)} before, {amount(limit.peak)} after"
+        f"{who}{over}; connections wait for {duration(throttle_ms / 1000)} together; "
+        f"{where} {rate(peak_before)} before, {rate(limit.peak)} after"
     )
 
 
@@ -260,7 +257,7 @@ def mutation_lines(quota: MutationQuota | None, clients: int, sure: str) -> list
 def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> list[Line]:
     """KIP-73: for a reassignment, while it lasts."""
     bounds = (
-        f"IN < T < N - IN / R: {amount(throttle.lower)} < T < {amount(throttle.upper)}, "
+        f"IN < T < N - IN / R: {rate(throttle.lower)} < T < {rate(throttle.upper)}, "
         f"R = {goal.replication_factor:g}"
     )
     if throttle.rate is None:
@@ -280,7 +277,7 @@ def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> l
             key=key,
             value=throttle.rate,
             reason=f"{bounds}; half-way between",
-            effect=f"moves progress at {amount(throttle.rate - throttle.lower)} even in the busiest minute",
+            effect=f"moves progress at {rate(throttle.rate - throttle.lower)} even in the busiest minute",
             confidence=sure,
         )
         for key in ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -290,7 +287,7 @@ def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> l
 def sampled_line(kind: str, key: str, goal: Goal, sure: str, peak_before: float = -1.0) -> Line:
     """That a sample has no answer; in the place of what would be recommended."""
     name = DEFAULT_NAME if kind == "default" else ""
-    load = f"; busiest load {amount(peak_before)}, scaled up" if peak_before >= 0 else ""
+    load = f"; busiest load {rate(peak_before)}, scaled up" if peak_before >= 0 else ""
     return Line(
         kind=kind,
         user=name,

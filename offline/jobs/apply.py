@@ -13,7 +13,9 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from offline.advice.words import made_for
 from offline.errors import ApplyError
 from offline.options import ApplyOptions
 from offline.places import finished_text
@@ -43,12 +45,13 @@ def run(options: ApplyOptions, work: str) -> list[str]:
     if not options.quotas_file and not options.bootstrap:
         raise ApplyError("say where to: --quotas-file FILE, --bootstrap-server HOST:PORT, or both")
     target = dict(parse(finished_text(work, "recommend", "quotas.toml")).entries())
-    today: dict[str, float] = json.loads(finished_text(work, "recommend", "settings.json"))["today"]
+    settings: dict[str, Any] = json.loads(finished_text(work, "recommend", "settings.json"))
+    today: dict[str, float] = settings["today"]
 
     def wanted(current: Quotas) -> Quotas:
         return ramped(target, today, current, options.step, options.steps)
 
-    lines = []
+    lines = [f"{made_for(settings['policy'], settings['scope'])}; lowest confidence {settings['confidence']}"]
     if options.quotas_file:
         lines += _to_file(Path(options.quotas_file), wanted, dry_run=options.dry_run)
     if options.bootstrap:

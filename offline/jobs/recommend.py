@@ -17,12 +17,19 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from offline.advice.confidence import CLIENTS_FEW, confidence
+from offline.advice.confidence import CLIENTS_FEW, confidence, lowest
 from offline.advice.limits import Client, Limits, Need, limits
 from offline.advice.mutations import mutation_quota
 from offline.advice.names import client_entity, default_entity
 from offline.advice.replication import replication_throttle
-from offline.advice.words import Line, direction_lines, mutation_lines, replication_lines, sampled_line
+from offline.advice.words import (
+    Line,
+    direction_lines,
+    made_for,
+    mutation_lines,
+    replication_lines,
+    sampled_line,
+)
 from offline.jobs.measured import Effects, MeasuredLoads, Span, backtest_settings, effects, needs_of, span_of
 from offline.options import By, Goal
 from offline.schemas import TABLES, ddl
@@ -44,6 +51,7 @@ class _Inputs:
 
     goal: Goal
     by: By
+    policy: str
     scope: str
     span: Span
     candidates: Mapping[str, Sequence[float]]
@@ -78,13 +86,18 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
             spark.createDataFrame([], ddl(TABLES["recommend/curve"])) if goal.sample < 1 else _curve(given)
         )
         writer.table("curve", curve, files=1)
-        writer.put("quotas.toml", quotas_text(found.lines, given.by))
-        today = _today(source, seconds, given.scope)
-        writer.put(
-            "settings.json",
-            json.dumps({"goal": asdict(goal), "by": given.by, "today": today}, indent=2) + "\n",
-        )
-    return [line.text() for line in found.lines]
+        whose = made_for(given.policy, given.scope)
+        writer.put("quotas.toml", f"# Recommended {whose}.\n\n{quotas_text(found.lines, given.by)}")
+        settings = {
+            "goal": asdict(goal),
+            "by": given.by,
+            "policy": given.policy,
+            "scope": given.scope,
+            "confidence": lowest([line.confidence for line in found.lines]),
+            "today": _today(source, seconds, given.scope),
+        }
+        writer.put("settings.json", json.dumps(settings, indent=2) + "\n")
+    return [whose, *(line.text() for line in found.lines)]
 
 
 def _inputs(goal: Goal, source: Store, seconds: DataFrame) -> _Inputs:
@@ -96,6 +109,7 @@ def _inputs(goal: Goal, source: Store, seconds: DataFrame) -> _Inputs:
     return _Inputs(
         goal=goal,
         by=json.loads(source.text("ingest/settings.json"))["by"],
+        policy=settings["policy"],
         scope=scope,
         span=span,
         candidates=settings,

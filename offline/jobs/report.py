@@ -8,8 +8,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from commandline.amounts import rate
 from offline.advice.names import client_name
-from offline.advice.words import amount
 from offline.jobs.measured import Span, backtest_settings, span_of
 from offline.jobs.problems import shown
 from offline.report import Report, page
@@ -63,18 +63,22 @@ def _goal(goal: dict[str, Any], whose: str) -> dict[str, str]:
     found = {}
     for name, label in (("capacity_in", "Capacity in"), ("capacity_out", "Capacity out")):
         if goal[name] is not None:
-            found[label] = f"{amount(goal[name])}, {whose}"
+            found[label] = f"{rate(goal[name])}, {whose}"
     found["Clients that may be throttled"] = f"{goal['throttled_share']:.0%}"
     return found
 
 
 def _recommendation(row: dict[str, Any]) -> dict[str, str]:
     names = " ".join(dict.fromkeys(filter(None, (row["user"], row["client_id"]))))
-    plain = row["kind"] == "mutation" and row["value"] >= 0
+    value = rate(row["value"])
+    if row["value"] < 0:
+        value = "none"
+    elif row["kind"] == "mutation":
+        value = f"{row['value']:g}"
     return {
         "who": names or row["kind"],
         "key": row["key"],
-        "value": f"{row['value']:g}" if plain else amount(row["value"]),
+        "value": value,
         "reason": row["reason"],
         "effect": row["effect"],
         "confidence": row["confidence"],

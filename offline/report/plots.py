@@ -14,7 +14,7 @@ from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from offline.advice.words import amount
+from commandline.amounts import rate
 from offline.report.content import Direction
 
 __all__ = ["before_after", "curve", "day", "demand", "heaviest", "svg"]
@@ -223,7 +223,7 @@ def _legend(axes: Axes, handles: Sequence[Any], names: Sequence[str] = ()) -> No
 
 
 def _rates(axis: Axis) -> None:
-    axis.set_major_formatter(FuncFormatter(lambda rate, _: amount(max(rate, 0.0))))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: rate(max(value, 0.0))))
 
 
 def _log_rates(axes: Axes) -> None:

@@ -146,7 +146,11 @@ def test_the_hog_is_held_and_the_others_are_not_throttled(pipeline: Pipeline) ->
 
 
 def test_the_quotas_file_says_what_is_recommended(pipeline: Pipeline) -> None:
-    found = dict(parse(pipeline.store.text("recommend/quotas.toml")).entries())
+    text = pipeline.store.text("recommend/quotas.toml")
+    assert text.startswith(
+        '# Recommended for policy "kip13" and scope "broker": each quota holds at each broker'
+    )
+    found = dict(parse(text).entries())
     default = found[Entity(client_id=DEFAULT)]
     assert set(default) == {"producer_byte_rate", "consumer_byte_rate"}
     assert 200_000 <= default["producer_byte_rate"] < 1e6
@@ -163,7 +167,7 @@ def test_the_report_needs_nothing_else(pipeline: Pipeline) -> None:
 
 def test_apply_brings_what_is_recommended(pipeline: Pipeline, tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
-    assert "changed" in apply.run(ApplyOptions(quotas_file=str(file)), pipeline.store.path)[0]
+    assert "changed" in apply.run(ApplyOptions(quotas_file=str(file)), pipeline.store.path)[1]
     recommended = dict(parse(pipeline.store.text("recommend/quotas.toml")).entries())
     assert dict(parse(file.read_text()).entries()) == recommended
     steps = ApplyOptions(quotas_file=str(tmp_path / "steps.toml"), step=1, steps=3)

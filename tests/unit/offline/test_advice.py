@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from offline.advice.confidence import confidence
 from offline.advice.limits import DEFAULT_MIN, Bound, Limits, Override
 from offline.advice.replication import replication_throttle
-from offline.advice.words import Line, amount, direction_lines, replication_lines
+from offline.advice.words import Line, direction_lines, replication_lines
 from offline.jobs.recommend import quotas_text
 from offline.options import By, Goal
 from offline.transforms.candidates import ladder, rounded
@@ -96,10 +96,6 @@ def test_rounded_never_rounds_down() -> None:
     assert [rounded(rate) for rate in (999.0, 1001.0, 123_456.0)] == [1000.0, 1100.0, 130_000.0]
 
 
-def test_amount_speaks_in_powers_of_thousand() -> None:
-    assert [amount(rate) for rate in (12.0, 34_500.0, 2e9)] == ["12 B/s", "34.5 kB/s", "2 GB/s"]
-
-
 HOG = ("", "hog")
 
 
@@ -131,15 +127,16 @@ def test_lines_tell_reason_effect_and_who_is_held() -> None:
     assert (default.kind, default.key, default.value) == ("default", "producer_byte_rate", 1e6)
     assert default.throttle_ms == 20_000  # the hog's at its override; b's none
     assert default.effect == (
-        "1 client (hog) throttled; connections wait for 20.0 s together; busiest broker 12 MB/s before, 9 MB/s after"
+        "1 client (hog) throttled; connections wait for 20.0 s together; "
+        "busiest broker 12.0 MB/s before, 9.0 MB/s after"
     )
     assert (override.client_id, override.value, override.clients_throttled) == ("hog", 4e6, 1)
-    assert override.effect == "its connections wait for 20.0 s together, in 3,600 s"
+    assert override.effect == "its connections wait for 20.0 s together, in 1 h 0 min"
 
 
 _NEED = (
-    "bound by need: the smallest quota tried that throttles none of 9 clients is 1 MB/s, with headroom 1.1 MB/s; the "
-    "next quota tried is 4 MB/s"
+    "bound by need: the smallest quota tried that throttles none of 9 clients is 1.0 MB/s, with headroom 1.1 MB/s; the "
+    "next quota tried is 4.0 MB/s"
 )
 _REQUEST = (
     "bound by the size of a request: 9 clients would do with less, and a smaller default "
@@ -167,7 +164,7 @@ def test_a_default_says_how_many_have_an_override() -> None:
 
 def test_what_the_next_quota_is_is_said_only_where_it_is_another_one() -> None:
     reason = said(limited(), Goal(headroom=1.0, capacity_in=20e6))[0].reason
-    assert reason == "bound by need: the smallest quota tried that throttles none of 9 clients is 1 MB/s"
+    assert reason == "bound by need: the smallest quota tried that throttles none of 9 clients is 1.0 MB/s"
 
 
 def test_clients_that_need_more_than_was_tried_are_said_beside_the_default() -> None:
@@ -186,11 +183,11 @@ def test_a_default_at_the_end_of_the_ladder_says_what_to_do() -> None:
 def test_a_default_that_capacity_bound_says_what_it_would_be() -> None:
     (default,) = said(limited("capacity"), Goal(capacity_in=10e6))
     assert default.reason == (
-        "bound by capacity: only this keeps every broker within 10 MB/s; by the clients' needs it would be 4 MB/s"
+        "bound by capacity: only this keeps every broker within 10.0 MB/s; by the clients' needs it would be 4.0 MB/s"
     )
     (none,) = said(limited("capacity", fits=False), Goal(capacity_in=5e6))
     assert none.reason == (
-        "bound by capacity: the smallest quota tried, and not even this keeps every broker within 5 MB/s"
+        "bound by capacity: the smallest quota tried, and not even this keeps every broker within 5.0 MB/s"
     )
 
 
@@ -204,10 +201,10 @@ _LADDER = (
     [
         (
             Override(*HOG, 1, 0, 1, "need"),
-            "need: it needs 1 MB/s, with headroom 1.1 MB/s; the next quota tried is 4 MB/s",
+            "need: it needs 1.0 MB/s, with headroom 1.1 MB/s; the next quota tried is 4.0 MB/s",
         ),
         (Override(*HOG, 1, 1, 2, "ladder"), f"the ladder: {_LADDER}"),
-        (Override(*HOG, 0, 1, 1, "capacity"), "capacity: it needs 4 MB/s, and only this keeps"),
+        (Override(*HOG, 0, 1, 1, "capacity"), "capacity: it needs 4.0 MB/s, and only this keeps"),
         (
             Override(*HOG, 0, 1, 2, "capacity"),
             "capacity: it needs more than any quota tried, and only this keeps",
@@ -216,14 +213,14 @@ _LADDER = (
 )
 def test_an_override_says_what_bound_it(override: Override, reason: str) -> None:
     line = said(limited(overrides=(override,)), Goal(capacity_in=10e6))[1]
-    within = " every broker within 10 MB/s" if override.bound == "capacity" else ""
+    within = " every broker within 10.0 MB/s" if override.bound == "capacity" else ""
     assert line.reason == f"bound by {reason}{within}"
 
 
 def test_one_budget_for_all_brokers_is_said() -> None:
     (default,) = said(limited("capacity"), Goal(capacity_in=10e6), gateway=True)
-    assert "only this keeps all brokers together within 10 MB/s" in default.reason
-    assert default.effect.endswith("all brokers together 12 MB/s before, 9 MB/s after")
+    assert "only this keeps all brokers together within 10.0 MB/s" in default.reason
+    assert default.effect.endswith("all brokers together 12.0 MB/s before, 9.0 MB/s after")
 
 
 def test_clients_beyond_the_share_are_counted_without_those_that_have_an_override() -> None:

@@ -14,6 +14,8 @@ from quotas.definitions_file import parse
 from quotas.entities import DEFAULT, Entity
 
 RECOMMENDED = """\
+# Recommended for policy "schedule" and scope "gateway": each quota holds over all brokers together.
+
 [[quota]]
 client_id = "<default>"
 producer_byte_rate = 1000000
@@ -24,13 +26,25 @@ producer_byte_rate = 2000000
 """
 
 
+MADE_FOR = (
+    'for policy "schedule" and scope "gateway": each quota holds over all brokers together; '
+    "lowest confidence low: 35 s recorded, so no daily peak"
+)
+
+
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
     """A work directory in which `recommend` has run."""
     stage = tmp_path / "work" / "recommend"
     stage.mkdir(parents=True)
     (stage / "quotas.toml").write_text(RECOMMENDED)
-    (stage / "settings.json").write_text(json.dumps({"today": {"producer_byte_rate": 10e6}}))
+    settings = {
+        "policy": "schedule",
+        "scope": "gateway",
+        "confidence": "low: 35 s recorded, so no daily peak",
+        "today": {"producer_byte_rate": 10e6},
+    }
+    (stage / "settings.json").write_text(json.dumps(settings))
     (stage / "_SUCCESS").touch()
     return tmp_path / "work"
 
@@ -49,6 +63,7 @@ def test_a_dry_run_shows_each_limit_and_changes_nothing(
     before = file.read_text()
     assert main(["apply", "--input", str(work), "--quotas-file", str(file), "--dry-run"]) == 0
     assert capsys.readouterr().out.splitlines() == [
+        MADE_FOR,
         f"{file}: dry run, nothing is changed; would change 2 limits",
         "  client_id <default> producer_byte_rate: none -> 1,000,000",
         "  client_id hog producer_byte_rate: none -> 2,000,000",
@@ -69,14 +84,14 @@ def test_a_recommendation_from_another_backtest_is_refused(work: Path, file: Pat
 def test_what_is_not_recommended_stays(work: Path, file: Path) -> None:
     before = file.read_text()
     options = ApplyOptions(quotas_file=str(file))
-    assert apply.run(options, str(work))[0] == f"{file}: changed 2 limits"
+    assert apply.run(options, str(work))[:2] == [MADE_FOR, f"{file}: changed 2 limits"]
     assert file.read_text().startswith(before)
     assert dict(parse(file.read_text()).entries()) == {
         Entity("ann"): {"producer_byte_rate": 7.0},
         Entity(client_id=DEFAULT): {"producer_byte_rate": 1e6},
         Entity(client_id="hog"): {"producer_byte_rate": 2e6},
     }
-    assert apply.run(options, str(work)) == [f"{file}: nothing to change"]
+    assert apply.run(options, str(work)) == [MADE_FOR, f"{file}: nothing to change"]
 
 
 def test_steps_go_down_by_the_same_share(work: Path, file: Path) -> None:

@@ -69,7 +69,7 @@ def test_everything_is_in_it() -> None:
         "more than tried",
         "client_id = &#34;a&#34;",
         "1.5 s",
-        "4 MB/s → 3 MB/s",
+        "4.0 MB/s → 3.0 MB/s",
         "2 of 10",
         "and 1 override<",
     ):
@@ -97,7 +97,7 @@ def test_a_sample_has_no_limits_and_no_curve() -> None:
     text = page(replace(whole, directions=[sampled]))
     assert text.count("<svg") == 4
     assert "10</b>clients in the sample" in text
-    for part in ("recommended quota", "with the recommendation", "clients throttled", "4 MB/s →"):
+    for part in ("recommended quota", "with the recommendation", "clients throttled", "4.0 MB/s →"):
         assert part not in text
 
 
