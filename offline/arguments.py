@@ -163,40 +163,40 @@ def _rate(text: str) -> float:
     except DefinitionError as error:
         raise argparse.ArgumentTypeError(f"{text!r} is not a rate such as 50M") from error
     if found <= 0:
-        raise argparse.ArgumentTypeError("a rate is above 0")
+        raise argparse.ArgumentTypeError("a rate must be above 0")
     return found
 
 
 def _share(text: str) -> float:
     found = float(text)
     if not 0 <= found <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+        raise argparse.ArgumentTypeError(f"{text} must be between 0 and 1")
     return found
 
 
 def _sample(text: str) -> float:
     found = _share(text)
     if not found:
-        raise argparse.ArgumentTypeError("a sample is above 0")
+        raise argparse.ArgumentTypeError("a sample must be above 0")
     return found
 
 
 def _positive(text: str) -> float:
     found = float(text)
     if not found >= 0:
-        raise argparse.ArgumentTypeError(f"{text} is below 0")
+        raise argparse.ArgumentTypeError(f"{text} must not be below 0")
     return found
 
 
 def _count(text: str) -> int:
     found = int(text)
     if found < 0:
-        raise argparse.ArgumentTypeError(f"{text} is below 0")
+        raise argparse.ArgumentTypeError(f"{text} must not be below 0")
     return found
 
 
 def _candidates(text: str) -> int:
     found = int(text)
     if not 2 <= found <= 200:
-        raise argparse.ArgumentTypeError(f"{text} is not between 2 and 200")
+        raise argparse.ArgumentTypeError(f"{text} must be between 2 and 200")
     return found

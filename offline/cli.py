@@ -128,7 +128,7 @@ def _source(options: argparse.Namespace) -> str:
     directories = [] if options.stage in ("ingest", "run") else options.input or []
     found: str = (directories or [options.output])[0]
     if not found:
-        raise InputError("say where the previous stages are: --input DIR")
+        raise InputError("no work directory is given: use --input DIR")
     return found
 
 
@@ -210,7 +210,7 @@ def _apply(options: argparse.Namespace) -> int:
         ca_file=options.ca_file,
     )
     if not 1 <= wanted.step <= wanted.steps:
-        raise InputError(f"--step is 1 to {wanted.steps}, not {wanted.step}")
+        raise InputError(f"--step must be between 1 and {wanted.steps}, not {wanted.step}")
     for line in apply.run(wanted, options.input):
         print(line)
     return OK
@@ -245,5 +245,5 @@ def _spark_options(options: argparse.Namespace) -> SparkOptions:
 def _rates(text: str, path: str) -> tuple[float, ...]:
     found = tuple(sorted({parse_amount(part, path) for part in filter(None, text.split(","))}))
     if any(rate <= 0 for rate in found):
-        raise InputError(f"{path}: a quota is above 0")
+        raise InputError(f"{path}: a quota must be above 0")
     return found

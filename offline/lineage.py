@@ -45,8 +45,7 @@ def check(work: str, stage: str, mark_of: Callable[[str], str | None]) -> None:
             continue
         if run_of(text) != run:
             raise InputError(
-                f"{work}/{stage} was made from another run of {before} than is there now: "
-                f"run `sluice-offline {stage}` again"
+                f"{work}/{stage} was made from an earlier run of {before}: run `sluice-offline {stage}` again"
             )
         check(work, before, mark_of)
 

@@ -50,7 +50,7 @@ def require(name: str) -> arrow_fs.FileInfo:
     if isinstance(system, arrow_fs.LocalFileSystem) and parent.is_dir():
         near = difflib.get_close_matches(Path(path).name, [entry.name for entry in parent.iterdir()], n=1)
         guess = f"; did you mean {parent / near[0]}?" if near else ""
-    raise InputError(f"{name} is not there{guess}")
+    raise InputError(f"{name} does not exist{guess}")
 
 
 def finished_text(work: str, stage: str, name: str) -> str:

@@ -29,7 +29,9 @@ def check_captures(inputs: Sequence[str], kafka: str, topic: str) -> None:
         InputError: with what is wrong.
     """
     if bool(inputs) == bool(kafka) or bool(kafka) != bool(topic):
-        raise InputError("say what to read: --input CAPTURE ..., or --kafka HOST:PORT with --topic TOPIC")
+        raise InputError(
+            "no input is given: use --input CAPTURE ..., or --kafka HOST:PORT with --topic TOPIC"
+        )
     if inputs:
         files_of(inputs)
 

@@ -67,7 +67,7 @@ class QuotaApi:
                 raise ApplyError(answer.error_message or f"{self._server}: error {answer.error_code}")
             return list(answer)
         except WireError as error:
-            raise ApplyError(f"{self._server} gives no answer to DescribeClientQuotas: {error}") from error
+            raise ApplyError(f"{self._server} does not respond to DescribeClientQuotas: {error}") from error
 
     def alter(self, alterations: Sequence[Alteration], *, validate_only: bool) -> list[tuple[Parts, str]]:
         """Alter entities; those that were refused, with the reason."""
@@ -83,7 +83,7 @@ class QuotaApi:
             try:
                 refused += _refused(read_alter_answer(self._ask(frame), 0))
             except WireError as error:
-                raise ApplyError(f"{self._server} gives no answer to AlterClientQuotas: {error}") from error
+                raise ApplyError(f"{self._server} does not respond to AlterClientQuotas: {error}") from error
         return refused
 
     def _wrapped(self, plain: socket.socket, host: str) -> socket.socket:
@@ -103,7 +103,9 @@ class QuotaApi:
             prefix = self._read(4)
             (length,) = struct.unpack(">i", prefix)
             if not 0 < length <= _ANSWER_BYTES_MAX:
-                raise ApplyError(f"{self._server} is no Kafka server, or expects TLS (--ca-file); or {_HINT}")
+                raise ApplyError(
+                    f"{self._server} is not a Kafka server, or expects TLS (--ca-file); or {_HINT}"
+                )
             return prefix + self._read(length)
         except OSError as error:
             raise ApplyError(f"{self._server} does not answer: {error}; perhaps {_HINT}") from error

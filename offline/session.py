@@ -89,7 +89,7 @@ def _settings(options: SparkOptions, *, local: bool) -> dict[str, str]:
     if options.jars:
         jars = sorted(str(jar) for jar in Path(options.jars).glob("*.jar"))
         if not jars:
-            raise SetupError(f"{options.jars} has no jars: `make spark-jars` brings them")
+            raise SetupError(f"{options.jars} has no jars: run `make spark-jars`")
         found["spark.jars"] = ",".join(jars)
     return found
 

@@ -69,7 +69,7 @@ class Store:
         file = self._hadoop(f"{self.path}/{name}")
         system = self._system(file)
         if not system.exists(file):
-            raise InputError(f"{self.path}/{name} is not there")
+            raise InputError(f"{self.path}/{name} does not exist")
         stream = system.open(file)
         try:
             found = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")

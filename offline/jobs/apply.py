@@ -43,7 +43,7 @@ def run(options: ApplyOptions, work: str) -> list[str]:
         ApplyError: where they are to go cannot be read, reached or written.
     """
     if not options.quotas_file and not options.bootstrap:
-        raise ApplyError("say where to: --quotas-file FILE, --bootstrap-server HOST:PORT, or both")
+        raise ApplyError("no target is given: use --quotas-file FILE, --bootstrap-server HOST:PORT, or both")
     target = dict(parse(finished_text(work, "recommend", "quotas.toml")).entries())
     settings: dict[str, Any] = json.loads(finished_text(work, "recommend", "settings.json"))
     today: dict[str, float] = settings["today"]
@@ -64,7 +64,7 @@ def _to_file(path: Path, ramp: Ramp, *, dry_run: bool) -> list[str]:
         text = path.read_text("utf-8") if path.exists() else ""
         current = dict(parse(text).entries())
     except (OSError, UnicodeDecodeError, DefinitionError) as error:
-        raise ApplyError(f"{path} is no quotas file: {error}") from error
+        raise ApplyError(f"{path} is not a valid quotas file: {error}") from error
     wanted = ramp(current)
     found = differences(current, _merged(current, wanted), prune=False)
     if found and not dry_run:

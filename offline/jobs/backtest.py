@@ -52,7 +52,7 @@ def run(spark: SparkSession, options: BacktestOptions, source: Store, store: Sto
     """Try every candidate; what an operator should know, line by line."""
     span = source.read("demand/span").first()
     if span is None:
-        raise InputError("the stage demand has found nothing")
+        raise InputError("the stage demand found no Produce and no Fetch")
     entities = _ranked(source, options.engine).cache()
     requests = source.read("ingest/requests")
     rows = charged(requests, emptied=True)

@@ -65,7 +65,7 @@ class Problems:
             lines = "\n  ".join(shown(*problem) for problem in named)
             rest = f"\n  and {more:,} more" if more > 0 else ""
             raise InputError(
-                f"the capture cannot be used (--lenient leaves out what is bad):\n  {lines}{rest}"
+                f"the capture cannot be used (--lenient leaves bad files and rows out):\n  {lines}{rest}"
             )
         self.noted += noted
 

@@ -87,7 +87,8 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
         )
         writer.table("curve", curve, files=1)
         whose = made_for(given.policy, given.scope)
-        writer.put("quotas.toml", f"# Recommended {whose}.\n\n{quotas_text(found.lines, given.by)}")
+        quotas = quotas_text(found.lines, given.by)
+        writer.put("quotas.toml", f"# Recommended {whose}.\n\n{quotas}" if quotas else "")
         settings = {
             "goal": asdict(goal),
             "by": given.by,

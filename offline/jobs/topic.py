@@ -38,7 +38,7 @@ def rows_of(spark: SparkSession, options: IngestOptions, problems: Problems, wri
     except PySparkException as error:
         if "kafka" in str(error) and "find" in str(error).lower():
             raise InputError(
-                "Spark's Kafka source is not there: `make spark-jars`, then --jars build/spark-jars"
+                "Spark's Kafka source is missing: run `make spark-jars`, and use --jars build/spark-jars"
             ) from error
         raise
     kept = f"{writer.path}/{KEPT}"
@@ -46,7 +46,7 @@ def rows_of(spark: SparkSession, options: IngestOptions, problems: Problems, wri
     parsed.write.parquet(kept)
     rows = spark.read.schema(parsed.schema).parquet(kept)
     if rows.isEmpty():
-        raise InputError(f"no requests in the topic {options.topic}: it has no records")
+        raise InputError(f"the topic {options.topic} has no records")
     other = F.col("layout") != str(SCHEMA_VERSION)
     text = F.format_string(
         f"was written by another version of the layout (%s; this is {SCHEMA_VERSION})", "layout"

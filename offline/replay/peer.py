@@ -40,11 +40,11 @@ class Peer:
                 prefix = await self._reader.readexactly(4)
                 length = int.from_bytes(prefix, "big", signed=True)
                 if not 4 <= length <= _ANSWER_BYTES_MAX:
-                    raise TargetError(f"{where}: speaks no Kafka, or expects TLS")
+                    raise TargetError(f"{where}: does not speak Kafka, or expects TLS")
                 return prefix + await self._reader.readexactly(length)
         except TimeoutError as error:
             raise TargetError(
-                f"{where}: no answer to {API_NAMES[api_key]} within {_SECONDS_MAX:g} s"
+                f"{where}: no response to {API_NAMES[api_key]} within {_SECONDS_MAX:g} s"
             ) from error
         except asyncio.IncompleteReadError as error:
             raise TargetError(
@@ -54,7 +54,7 @@ class Peer:
         except OSError as error:
             raise TargetError(f"{where}: cannot be reached: {error.strerror or error}") from error
         except (UnicodeError, OverflowError) as error:
-            raise TargetError(f"{where}: is no address: {error}") from error
+            raise TargetError(f"{where}: is not an address: {error}") from error
 
     async def close(self) -> None:
         """End it."""

@@ -55,7 +55,7 @@ async def prepare(
         names = sorted(need.leaders)
         brokers, topics = answers.read_metadata(await first.ask(METADATA, messages.metadata(names)))
         if not brokers:
-            raise TargetError(f"{address.host}:{address.port}: names no brokers")
+            raise TargetError(f"{address.host}:{address.port}: its metadata has no brokers")
         nodes = _nodes(need.brokers, brokers, address)
         missing = [name for name in names if name not in topics or topics[name].error]
         if missing and not create:
@@ -71,7 +71,7 @@ async def prepare(
         await _fill_and_locate(placement, need, set(missing), brokers, say)
         return placement
     except WireError as error:
-        raise TargetError(f"{address.host}:{address.port}: answers what no broker does: {error}") from error
+        raise TargetError(f"{address.host}:{address.port}: responds unlike a broker: {error}") from error
     finally:
         await first.close()
 
@@ -191,7 +191,9 @@ async def _locate(peer: Asked, topic: str, partitions: list[int]) -> dict[int, i
     for partition in partitions:
         error, _ = found.get(partition, (-1, 0))
         if error:
-            raise TargetError(f"topic {topic}: where partition {partition} begins is not told: error {error}")
+            raise TargetError(
+                f"topic {topic}: the first offset of partition {partition} cannot be read: error {error}"
+            )
     return {partition: max(offset, 0) for partition, (_, offset) in found.items()}
 
 

@@ -102,7 +102,9 @@ def _rows(path: Path) -> Iterator[Recorded]:
                     # One by one, or a batch's frames would be there twice.
                     yield _recorded(row, b"" if frames is None else frames[at].as_py())
     except (pa.ArrowException, OSError) as error:
-        raise CaptureError(f"{path}: is no Parquet file, or was cut short: {_first_line(error)}") from error
+        raise CaptureError(
+            f"{path}: is not a Parquet file, or was cut short: {_first_line(error)}"
+        ) from error
     except (TypeError, ValueError) as error:
         raise CaptureError(f"{path}: row {number} is not of the layout: {_first_line(error)}") from error
 
@@ -125,7 +127,7 @@ def _recorded(row: Mapping[str, Any], frame: object) -> Recorded:
     parts = tuple(map(_part, row["partitions"]))
     for size in (row["request_bytes"], *(part.bytes for part in parts)):
         if not 0 <= size <= _BYTES_MAX:
-            raise ValueError(f"nothing of {size} bytes can be sent")
+            raise ValueError(f"a size of {size} bytes cannot be sent")
     return Recorded(
         row["wall_ms"],
         row["mono_us"],

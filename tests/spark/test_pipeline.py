@@ -228,10 +228,10 @@ def test_what_was_made_from_another_run_is_refused(spark: SparkSession, tmp_path
     finish("backtest", read("demand"))
     assert read("backtest").stages_read.keys() == {"backtest"}
     finish("ingest")
-    with pytest.raises(InputError, match="demand was made from another run of ingest"):
+    with pytest.raises(InputError, match="demand was made from an earlier run of ingest"):
         read("backtest")
     finish("demand", read("ingest"))
-    with pytest.raises(InputError, match="backtest was made from another run of demand"):
+    with pytest.raises(InputError, match="backtest was made from an earlier run of demand"):
         read("backtest")
 
 

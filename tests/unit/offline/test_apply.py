@@ -76,7 +76,7 @@ def test_a_recommendation_from_another_backtest_is_refused(work: Path, file: Pat
     (work / "backtest").mkdir()
     (work / "backtest" / "_SUCCESS").write_text(lineage.mark("backtest", {}))
     (work / "recommend" / "_SUCCESS").write_text(lineage.mark("recommend", {"backtest": "an earlier one"}))
-    with pytest.raises(InputError, match="recommend was made from another run of backtest"):
+    with pytest.raises(InputError, match="recommend was made from an earlier run of backtest"):
         apply.run(ApplyOptions(quotas_file=str(file)), str(work))
     assert file.read_text() == before
 
@@ -120,13 +120,13 @@ def test_without_a_finished_recommendation_nothing_is_applied(work: Path, file: 
 
 def test_a_file_that_is_no_quotas_file_is_left_alone(work: Path, file: Path) -> None:
     file.write_text("what is this")
-    with pytest.raises(ApplyError, match="is no quotas file"):
+    with pytest.raises(ApplyError, match="is not a valid quotas file"):
         apply.run(ApplyOptions(quotas_file=str(file)), str(work))
     assert file.read_text() == "what is this"
 
 
 def test_nowhere_to_go_is_said(work: Path) -> None:
-    with pytest.raises(ApplyError, match="say where to: --quotas-file FILE, --bootstrap-server"):
+    with pytest.raises(ApplyError, match="no target is given: use --quotas-file FILE, --bootstrap-server"):
         apply.run(ApplyOptions(), str(work))
 
 

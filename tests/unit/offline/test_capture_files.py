@@ -37,7 +37,7 @@ def test_a_directory_without_captures_is_named(tmp_path: Path) -> None:
 
 
 def test_an_input_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere is not there"):
+    with pytest.raises(InputError, match="nowhere does not exist"):
         files_of([str(tmp_path / "nowhere")])
 
 

@@ -47,7 +47,7 @@ def test_a_java_home_without_java_is_one_line(
 def test_jars_that_are_not_there_are_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     topic = ("--kafka", "x:1", "--topic", "t")
     said = failed(capsys, "ingest", "--output", str(tmp_path), *topic, "--jars", str(tmp_path))
-    assert "has no jars: `make spark-jars` brings them" in said
+    assert "has no jars: run `make spark-jars`" in said
 
 
 @pytest.fixture
@@ -64,20 +64,20 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["run", "--input", "captur", "--output", "new"], "captur is not there; did you mean capture?"),
+        (["run", "--input", "captur", "--output", "new"], "captur does not exist; did you mean capture?"),
         (
             ["ingest", "--input", "work", "--output", "new"],
             "no capture in work: no file is named capture-*.parquet",
         ),
-        (["ingest", "--input", "zzz", "--output", "new"], "zzz is not there\n"),
+        (["ingest", "--input", "zzz", "--output", "new"], "zzz does not exist\n"),
         (
             ["ingest", "--output", "new", "--kafka", "h:1"],
-            "say what to read: --input CAPTURE ..., or --kafka",
+            "no input is given: use --input CAPTURE ..., or --kafka",
         ),
         (["run", "--input", "capture", "--output", "file/w"], "--output file/w: "),
         (["run", "--input", "capture", "--output", "new", "--fetch-quotas", "1M,fast"], "--fetch-quotas"),
-        (["demand"], "say where the previous stages are: --input DIR"),
-        (["demand", "--input", "wrk"], "wrk is not there; did you mean work?"),
+        (["demand"], "no work directory is given: use --input DIR"),
+        (["demand", "--input", "wrk"], "wrk does not exist; did you mean work?"),
         (
             ["backtest", "--input", "work"],
             "work has no finished stage demand: run `sluice-offline demand` first",

@@ -53,7 +53,7 @@ def test_every_run_is_another_one(work: Work) -> None:
 )
 def test_the_first_stale_stage_is_named(work: Work, stage: str, again: str, stale: str) -> None:
     work.run(again, *(["ingest"] if again == "demand" else []))
-    message = f"^work/{stale} was made from another run of {again} .*: run `sluice-offline {stale}` again$"
+    message = f"^work/{stale} was made from an earlier run of {again}: run `sluice-offline {stale}` again$"
     with pytest.raises(InputError, match=message):
         work.check(stage)
 

@@ -60,7 +60,7 @@ def test_broker_is_itself_where_the_target_has_it(
 
 
 def test_name_that_is_none_is_one_clear_line() -> None:
-    with pytest.raises(TargetError, match=r"x\.\.y:9092: is no address"):
+    with pytest.raises(TargetError, match=r"x\.\.y:9092: is not an address"):
         asyncio.run(Peer(Broker("x..y", 9092)).ask(API_VERSIONS, messages.api_versions()))
 
 
@@ -118,7 +118,9 @@ def test_first_offset_that_is_not_told_ends_it(
     errors: tuple[int, ...], shown: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepare, "_LEADER_SECONDS_MAX", 0.05)
-    with pytest.raises(TargetError, match=f"topic t: where partition 3 begins is not told: error {shown}"):
+    with pytest.raises(
+        TargetError, match=f"topic t: the first offset of partition 3 cannot be read: error {shown}"
+    ):
         asyncio.run(prepare._locate(Scripted(*errors), "t", [3]))
 
 

@@ -54,7 +54,7 @@ def test_what_is_not_there_is_named(tmp_path: Path, name: str, problem: str) -> 
 def test_file_that_was_cut_short_is_named(tmp_path: Path) -> None:
     path = written(tmp_path / "capture-p-1.parquet", 100)
     path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(CaptureError, match=r"capture-p-1.parquet: is no Parquet file, or was cut short"):
+    with pytest.raises(CaptureError, match=r"capture-p-1.parquet: is not a Parquet file, or was cut short"):
         read([path])
 
 
@@ -88,7 +88,7 @@ def test_column_of_another_type_is_named(tmp_path: Path) -> None:
     ("column", "value", "problem"),
     [
         ("client_id", None, "client_id is missing"),
-        ("request_bytes", 1 << 40, "nothing of 1099511627776 bytes can be sent"),
+        ("request_bytes", 1 << 40, "a size of 1099511627776 bytes cannot be sent"),
     ],
 )
 def test_row_that_is_none_is_named(tmp_path: Path, column: str, value: object, problem: str) -> None:
