@@ -102,7 +102,7 @@ def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, in
         _sweep(state, now_ms)
     slot_ms, _ = _slot(state, channel, fair.enter(places, queue, turns, channel), burst_ms)
     if slot_ms <= now_ms:
-        return 0, _pass(state, channel, turn[TAG], size, now_ms, burst_ms)
+        return 0, _pass(state, channel, turn[TAG], size, size, now_ms, burst_ms)
     if turn[HELD_SINCE_MS] < 0:
         turn[HELD_SINCE_MS] = now_ms
         turn[WAITED] = 1
@@ -143,12 +143,13 @@ def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
     expected = known or _first_fetch_bytes(clock, marks, now_ms)
     if slot_ms > now_ms:
         wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, float(POLL_MS_MIN)))
+        place = _likely(state, channel, expected)
         if not known:
-            expected, wait_ms = 1, min(wait_ms, float(POLL_MS_MIN))
-        return _mute(state, channel, expected, math.ceil(wait_ms), now_ms), False
+            place, wait_ms = 1, min(wait_ms, float(POLL_MS_MIN))
+        return _mute(state, channel, place, math.ceil(wait_ms), now_ms), False
     exposed = marks[EXPOSED_BYTES]
     if max(clock[PAID_MS], float(now_ms)) + exposed / clock[RATE] - marks[BURST_MS] > now_ms and exposed:
-        return _mute(state, channel, expected, CROWDED_WAIT_MS, now_ms), True
+        return _mute(state, channel, _likely(state, channel, expected), CROWDED_WAIT_MS, now_ms), True
     fair.remove(places, queue, turns, channel)
     clock[PAID_MS] = max(clock[PAID_MS], float(now_ms)) + expected / clock[RATE]
     turn[START] = turn[TAG]
@@ -181,7 +182,8 @@ def fetched(state: State, channel: int, size: int, now_ms: int) -> int:
     marks[GUESS] = max(size, marks[GUESS] // 2)
     if turn[PASSED] and _plain(state, channel, turn[START], size, now_ms, marks[FETCH_AHEAD_MS]):
         return 0
-    return _pass(state, channel, turn[START], size, now_ms, marks[FETCH_AHEAD_MS])
+    place = _likely(state, channel, size)
+    return _pass(state, channel, turn[START], size, place, now_ms, marks[FETCH_AHEAD_MS])
 
 
 @compiled
@@ -199,6 +201,14 @@ def _expose(state: State, channel: int, expected: int) -> None:
         turn[GRANTED] = max(1, expected)
     turn[EXPOSED] = _beyond(marks, turn, expected)
     marks[EXPOSED_BYTES] += turn[EXPOSED]
+
+
+@inlined
+def _likely(state: State, channel: int, expected: int) -> int:
+    clock, marks, queue, _, turns = state
+    waiting = queue[COUNT] - turns[channel, fair.QUEUED]
+    share = int(clock[RATE] * FETCH_QUANTUM_MS) // (waiting + 1)
+    return int(min(expected, max(share, marks[BATCH], marks[BATCH_BEFORE])))
 
 
 @inlined
@@ -271,7 +281,7 @@ def _plain(state: State, channel: int, start: int, size: int, now_ms: int, ahead
 
 
 @inlined
-def _pass(state: State, channel: int, start: int, size: int, now_ms: int, ahead_ms: int) -> int:
+def _pass(state: State, channel: int, start: int, size: int, place: int, now_ms: int, ahead_ms: int) -> int:
     clock, _, queue, places, turns = state
     turn = turns[channel]
     fair.remove(places, queue, turns, channel)
@@ -281,10 +291,10 @@ def _pass(state: State, channel: int, start: int, size: int, now_ms: int, ahead_
     _, back_ms = _slot(state, channel, fair.behind(places, queue, turns, channel), ahead_ms)
     wait_ms = math.ceil(back_ms - now_ms)
     if wait_ms > 0:
-        return _mute(state, channel, size, wait_ms, now_ms)
+        return _mute(state, channel, place, wait_ms, now_ms)
     turn[WAITED] = 0
     if queue[COUNT]:
-        fair.put(places, queue, turns, channel, size)
+        fair.put(places, queue, turns, channel, place)
         turn[DUE_MS] = now_ms
     return 0
 

@@ -138,7 +138,7 @@ class ScheduledThrottle:
         slot_ms, _ = self._slot(turn, self._queue.enter(turn), self._burst_ms)
         wary = doubtful > 0 and announcements.keeps_waiting(turn, now_ms)
         if slot_ms <= now_ms and not wary:
-            return self._pass(turn, turn.tag, size, now_ms, self._burst_ms, doubtful)
+            return self._pass(turn, turn.tag, size, size - doubtful, now_ms, self._burst_ms, doubtful)
         if turn.held_since_ms < 0:
             turn.held_since_ms = now_ms
             turn.hold_end_ms = now_ms + min(self._hold_ms_max, max(turn.hold_ms_max, POLL_MS_MIN))
@@ -204,13 +204,20 @@ class ScheduledThrottle:
         expected = known or self._first_fetch_bytes(now_ms)
         if slot_ms > now_ms:
             wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
+            place = self._fetches.likely(expected, len(self._queue.turns) - turn.queued)
             if not known:  # the next response says more; until then no others wait for a mere guess
-                expected, wait_ms = 1, min(wait_ms, POLL_MS_MIN)
-            return self._mute(turn, expected, ceil(wait_ms), now_ms, "fetch before its slot")
+                place, wait_ms = 1, min(wait_ms, POLL_MS_MIN)
+            return self._mute(turn, place, ceil(wait_ms), now_ms, "fetch before its slot")
         exposed = self._fetches.exposed
         if max(self._paid_ms, now_ms) + exposed / self._rate - self._burst_ms > now_ms and exposed:
             self._crowded_until_ms = now_ms + CROWDED_MS
-            return self._mute(turn, expected, CROWDED_WAIT_MS, now_ms, "other fetches may bring the burst")
+            return self._mute(
+                turn,
+                self._fetches.likely(expected, len(self._queue.turns) - turn.queued),
+                CROWDED_WAIT_MS,
+                now_ms,
+                "other fetches may bring the burst",
+            )
         self._queue.remove(turn)
         self._charge(expected, now_ms)
         turn.start = turn.tag
@@ -240,7 +247,8 @@ class ScheduledThrottle:
         self._expected = size if size > self._expected // 2 else self._expected // 2
         if turn.passed and self._plain(turn, turn.start, size, now_ms, self._fetch_ahead_ms):
             return ADMITTED
-        return self._pass(turn, turn.start, size, now_ms, self._fetch_ahead_ms)
+        place = self._fetches.likely(size, len(self._queue.turns) - turn.queued)
+        return self._pass(turn, turn.start, size, place, now_ms, self._fetch_ahead_ms)
 
     def _first_fetch_bytes(self, now_ms: int) -> int:
         left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
@@ -346,7 +354,7 @@ class ScheduledThrottle:
             self._returned_ms += returned_ms
 
     def _pass(
-        self, turn: Turn, start: int, size: int, now_ms: int, ahead_ms: int, doubtful: int = 0
+        self, turn: Turn, start: int, size: int, place: int, now_ms: int, ahead_ms: int, doubtful: int = 0
     ) -> Decision:
         """Charge a request that passes now, reserve its channel's next slot, and mute the channel until then."""
         queue = self._queue
@@ -359,15 +367,15 @@ class ScheduledThrottle:
         if wait_ms > 0:
             if self._announcements.doubtful:  # that may not come
                 wait_ms = max(1, wait_ms - int(self._announcements.doubtful / self._rate))
-            return self._mute(turn, size - doubtful, wait_ms, now_ms, "muted until its slot")
+            return self._mute(turn, place, wait_ms, now_ms, "muted until its slot")
         turn.waited = False
         if queue.turns:  # others wait: its place stays warm for a round trip
-            queue.put(turn, size)
+            queue.put(turn, place)
             turn.due_ms = now_ms
         return ADMITTED
 
     def _mute(self, turn: Turn, expected: int, wait_ms: int, now_ms: int, reason: str) -> Decision:
-        """Reserve a place for what this channel will send, and tell it when to come back."""
+        """Reserve a place for what this channel will send or fetch, and tell it when to come back."""
         throttle_ms = min(wait_ms, self._mute_ms_max)
         self._queue.put(turn, expected)
         turn.waited = True

@@ -74,6 +74,16 @@ class FetchesUnderWay:
         turn.exposed = exposed = brings - expected if brings > expected else 0
         self.exposed += exposed
 
+    def likely(self, expected: int, waiting: int) -> int:
+        """What a Fetch will bring that is expected to bring so much, but has to share with so many that wait.
+
+        >>> fetches = FetchesUnderWay(0)
+        >>> fetches.configure(2000.0)
+        >>> fetches.likely(1_000_000, 0), fetches.likely(1_000_000, 99)  # half a second, and a hundredth of it
+        (1000000, 10000)
+        """
+        return min(expected, max(self._quantum // (waiting + 1), self._largest))
+
     def narrow(self, turn: Turn, requested: int) -> None:
         """It asks for less than it was granted."""
         turn.granted = max(1, requested)

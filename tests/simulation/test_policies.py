@@ -109,6 +109,20 @@ def test_consumers_far_below_their_quota_hardly_wait_when_they_start_at_once(
     assert max(first_ms.values()) <= 20 + (600 if longest_ms else 0)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("limit", [2.0 * MB, 20.0 * MB])
+def test_hundred_consumers_of_small_batches_get_the_quota_from_the_start(limit: float, seed: int) -> None:
+    # The first ones bring half a second's quota each; with a hundred that wait the next may bring a batch or a few.
+    world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="gateway"), limits(limit))), seed)
+    world.add(ClientOptions(size=16_000, consumes=True), 100)
+    world.run(12_000)
+    assert [world.ratio(limit, begin, begin + 2000) for begin in range(2000, 12_000, 2000)] == pytest.approx(
+        [1.0] * 5, abs=0.05
+    )
+    assert world.largest_second(limit) <= 2 + 16_000 / limit
+    assert world.waits.mute_ms <= 2500
+
+
 @pytest.mark.parametrize("clients", [100, 140])
 def test_beyond_the_bounds_the_rate_holds(clients: int) -> None:
     world = World(gates_of(engine()))
