@@ -12,7 +12,15 @@ from offline.advice.names import client_name
 from offline.advice.replication import ReplicationThrottle
 from offline.options import Goal
 
-__all__ = ["Line", "direction_lines", "made_for", "mutation_lines", "replication_lines", "sampled_line"]
+__all__ = [
+    "Line",
+    "amount",
+    "direction_lines",
+    "made_for",
+    "mutation_lines",
+    "replication_lines",
+    "sampled_line",
+]
 
 _KEYS: Final = {"produce": "producer_byte_rate", "fetch": "consumer_byte_rate"}
 DEFAULT_NAME: Final = "<default>"
@@ -58,6 +66,15 @@ class Line:
         who = " ".join(filter(None, (self.user, self.client_id))) or self.kind
         value = f"{self.value:,.12g}" if self.value >= 0 else "none"
         return f"{who} {self.key} = {value}: {self.reason}. {self.effect}. Confidence {self.confidence}."
+
+
+def amount(value: float) -> str:
+    """A recommended rate; below 0 there is none.
+
+    >>> amount(2_500_000.0), amount(-1.0)
+    ('2.5 MB/s', 'none')
+    """
+    return rate(value) if value >= 0 else "none"
 
 
 def made_for(policy: str, scope: str) -> str:
@@ -146,11 +163,11 @@ def _why(direction: str, candidates: Sequence[float], limit: Limits, goal: Goal,
             return f"bound by need: the smallest quota tried that throttles none of {clients} is {enough}{unstated}"
         case "request":
             return (
-                f"bound by the size of a request: {clients} would do with less, and a smaller default would pause a "
-                f"client for one request of 1 MiB{unstated}"
+                f"bound by the size of a request: {clients} would do with less, but a smaller default would throttle "
+                f"a client for one request of 1 MiB{unstated}"
             )
         case "goal":
-            return f"bound by the goal: {share}, and no smaller quota tried keeps to that{unstated}"
+            return f"bound by the goal: {share}, and each smaller quota tried throttles more{unstated}"
         case "ladder":
             return f"bound by the ladder: the largest quota tried, and {_more_than_tried(direction, limit.beyond)}"
         case "capacity":
@@ -181,9 +198,9 @@ def _enough(candidates: Sequence[float], least: int, taken: int, goal: Goal) -> 
     return said + (f"; the next quota tried is {rate(quota)}" if rate(quota) != rate(asked) else "")
 
 
-def _more_than_tried(direction: str, clients: int) -> str:
+def _more_than_tried(direction: str, clients: int, than: str = "") -> str:
     need = "needs" if clients == 1 else "need"
-    return f"{_clients(clients)} {need} more, with headroom; try larger ones with --{direction}-quotas"
+    return f"{_clients(clients)} {need} more{than}, with headroom; try larger ones with --{direction}-quotas"
 
 
 def _within(direction: str, goal: Goal, *, gateway: bool) -> str:
@@ -196,18 +213,18 @@ def _without_override(direction: str, limit: Limits) -> str:
     said = ""
     if limit.held:
         need = "needs" if len(limit.held) == 1 else "need"
-        said += f"; {_named(limit.held)} {need} more, and the brokers cannot take more than the default of it"
+        said += f"; {_named(limit.held)} {need} more, and the stated capacity allows no more than the default"
     if limit.beyond and limit.bound not in ("ladder", "capacity"):
-        said += f"; {_more_than_tried(direction, limit.beyond)}"
+        said += f"; {_more_than_tried(direction, limit.beyond, ' than any quota tried')}"
     throttled = set(limit.throttled)
     over = tuple(name for name in limit.nameless if name in throttled)
     covered = tuple(name for name in limit.nameless if name not in throttled)
     if over:
         need, it = ("needs", "it") if len(over) == 1 else ("need", "them")
-        said += f"; {_named(over)} {need} more and cannot get an override, for no quota can name {it}"
+        said += f"; {_named(over)} {need} more, and cannot have an override because no quota can name {it}"
     if covered:
         it = "it" if len(covered) == 1 else "them"
-        said += f"; the default has to be enough for {_named(covered)}, for no quota can name {it}"
+        said += f"; the default must be sufficient for {_named(covered)}, because no quota can name {it}"
     return said
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from commandline.amounts import rate
 from offline.advice.names import client_name
+from offline.advice.words import amount
 from offline.jobs.measured import Span, backtest_settings, span_of
 from offline.jobs.problems import shown
 from offline.report import Report, page
@@ -70,15 +71,11 @@ def _goal(goal: dict[str, Any], whose: str) -> dict[str, str]:
 
 def _recommendation(row: dict[str, Any]) -> dict[str, str]:
     names = " ".join(dict.fromkeys(filter(None, (row["user"], row["client_id"]))))
-    value = rate(row["value"])
-    if row["value"] < 0:
-        value = "none"
-    elif row["kind"] == "mutation":
-        value = f"{row['value']:g}"
+    plain = row["kind"] == "mutation" and row["value"] >= 0
     return {
         "who": names or row["kind"],
         "key": row["key"],
-        "value": value,
+        "value": f"{row['value']:g}" if plain else amount(row["value"]),
         "reason": row["reason"],
         "effect": row["effect"],
         "confidence": row["confidence"],

@@ -139,12 +139,12 @@ _NEED = (
     "next quota tried is 4.0 MB/s"
 )
 _REQUEST = (
-    "bound by the size of a request: 9 clients would do with less, and a smaller default "
-    "would pause a client for one request of 1 MiB"
+    "bound by the size of a request: 9 clients would do with less, but a smaller default "
+    "would throttle a client for one request of 1 MiB"
 )
 _GOAL = (
-    "bound by the goal: at most 0 of 9 clients may be throttled (a share of 5%), and no "
-    "smaller quota tried keeps to that"
+    "bound by the goal: at most 0 of 9 clients may be throttled (a share of 5%), and each "
+    "smaller quota tried throttles more"
 )
 
 
@@ -169,7 +169,9 @@ def test_what_the_next_quota_is_is_said_only_where_it_is_another_one() -> None:
 
 def test_clients_that_need_more_than_was_tried_are_said_beside_the_default() -> None:
     reason = said(limited("request", default=1, beyond=1), Goal(capacity_in=20e6))[0].reason
-    assert reason.endswith("; 1 client needs more, with headroom; try larger ones with --produce-quotas")
+    assert reason.endswith(
+        "; 1 client needs more than any quota tried, with headroom; try larger ones with --produce-quotas"
+    )
 
 
 def test_a_default_at_the_end_of_the_ladder_says_what_to_do() -> None:
@@ -234,15 +236,15 @@ def test_clients_beyond_the_share_are_counted_without_those_that_have_an_overrid
 def test_heavy_clients_without_an_override_are_named_with_the_reason() -> None:
     (default,) = said(limited(held=(HOG,), throttled=(HOG,)), Goal(capacity_in=1e7))
     assert default.reason.endswith(
-        "; 1 client (hog) needs more, and the brokers cannot take more than the default of it"
+        "; 1 client (hog) needs more, and the stated capacity allows no more than the default"
     )
     (default,) = said(limited(throttled=(("", ""),), nameless=(("", ""),)), Goal(capacity_in=1e7))
     assert default.reason.endswith(
-        "; 1 client ((no name)) needs more and cannot get an override, for no quota can name it"
+        "; 1 client ((no name)) needs more, and cannot have an override because no quota can name it"
     )
     (default,) = said(limited(nameless=(("", ""),)), Goal(capacity_in=1e7))
     assert default.reason.endswith(
-        "; the default has to be enough for 1 client ((no name)), for no quota can name it"
+        "; the default must be sufficient for 1 client ((no name)), because no quota can name it"
     )
 
 
