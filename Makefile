@@ -58,13 +58,17 @@ format: $(VENV)/.stamp ## Let ruff put right what it can
 # since what is dear in it is set up once.
 .PHONY: test
 test: jars languages ## Every test: unit, then all that need real brokers, then what is shipped
-	$(MAKE) --no-print-directory unit spark
+	$(MAKE) --no-print-directory unit component spark
 	$(PYTEST) --doctest-modules --numprocesses 2 --dist loadfile tests/hostile $(ARGS)
 	$(PYTEST) --numprocesses 2 --dist loadfile tests/integration tests/interop tests/oracle tests/packaging $(ARGS)
 
 .PHONY: unit
-unit: $(VENV)/.stamp ## Unit, property and simulation tests, and the docstrings' examples; under a minute
-	$(PYTEST) --doctest-modules protocol quotas commandline proxy offline tests/demo tests/support tests/fuzz tests/unit tests/property tests/simulation $(ARGS)
+unit: $(VENV)/.stamp ## Unit tests and the docstrings' examples: no sockets, no processes, no sleeps; under a minute
+	$(PYTEST) --numprocesses 2 --dist worksteal --doctest-modules protocol quotas commandline proxy offline tests/demo tests/support tests/fuzz tests/unit $(ARGS)
+
+.PHONY: component
+component: $(VENV)/.stamp ## Parts of the proxy with real sockets, threads and processes; properties; whole worlds in virtual time
+	$(PYTEST) --numprocesses 2 --dist loadfile tests/component tests/property tests/simulation $(ARGS)
 
 .PHONY: integration
 integration: jars ## The proxy in front of three real brokers

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 _TESTS: Final = Path(__file__).resolve().parent
 _KINDS: Final = frozenset(
-    {"unit", "property", "simulation", "integration", "interop", "oracle", "packaging", "spark", "hostile"}
+    {
+        *("unit", "component", "property", "simulation", "integration", "interop", "oracle", "packaging"),
+        *("spark", "hostile"),
+    }
 )
 _NEEDS_BROKERS_SECONDS_MAX: Final = 240
 _COORDINATOR_SECONDS_MAX: Final = 60.0

@@ -8,9 +8,9 @@ import pytest
 
 from proxy.config.options import LimitOptions
 from proxy.net.tls_socket import RECORD_KEPT_BYTES
+from tests.component.proxy.net.rig import SECONDS_MAX, until
+from tests.component.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
 from tests.support.frames import LIST_OFFSETS, answer, produce, request
-from tests.unit.proxy.net.rig import SECONDS_MAX, until
-from tests.unit.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
 
 RECORD = 16 * 1024
 SIZES = (1, RECORD - 1, RECORD, 4 * RECORD, 4 * RECORD + 1, 1 << 20, 3_000_000)

@@ -13,8 +13,7 @@ from proxy.channel.settings import IN_FLIGHT_MAX
 from proxy.channel.state import ChannelState
 from proxy.net import now_ms
 from proxy.net.dial import Dial, Upstream, Way
-from tests.support.frames import LIST_OFFSETS, answer, fetch, produce, request
-from tests.unit.proxy.net.rig import (
+from tests.component.proxy.net.rig import (
     HOST,
     SECONDS_MAX,
     End,
@@ -24,6 +23,7 @@ from tests.unit.proxy.net.rig import (
     no_descriptor_left,
     until,
 )
+from tests.support.frames import LIST_OFFSETS, answer, fetch, produce, request
 
 ASKED = request(LIST_OFFSETS, 7, size=100)
 ANSWERED = answer(50)

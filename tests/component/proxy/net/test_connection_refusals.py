@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from proxy.net import now_ms
+from tests.component.proxy.net.rig import SECONDS_MAX, Rig, until
 from tests.support.frames import LIST_OFFSETS, answer, produce, request
-from tests.unit.proxy.net.rig import SECONDS_MAX, Rig, until
 
 LARGE = 2_000_000
 

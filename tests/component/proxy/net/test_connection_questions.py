@@ -7,8 +7,8 @@ from protocol.api import ALTER_PARTITION_REASSIGNMENTS, DESCRIBE_CLIENT_QUOTAS
 from protocol.errors import TruncatedError
 from proxy.channel import Forward, OngoingMoves, PeerError, Question
 from proxy.net import Connection
+from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.frames import LIST_OFFSETS, answer, frame, request
-from tests.unit.proxy.net.rig import End, Rig, until
 
 ASKED = request(DESCRIBE_CLIENT_QUOTAS, 1, b"fields", correlation_id=7)
 ANSWER = frame(b"\0\0\0\7later")

@@ -8,7 +8,7 @@ from proxy.cluster import Advertised, BrokerMap
 from proxy.config import Address
 from proxy.config.options import ListenerOptions
 from proxy.stats import Stats
-from tests.unit.proxy.cluster.test_poller import broker, metadata, unused
+from tests.component.proxy.cluster.test_poller import broker, metadata, unused
 
 SIDECAR = Address("kafka-1.example", 9101)
 

@@ -23,8 +23,8 @@ from proxy.stats import Stats
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from tests.cluster.ports import free_ports
+from tests.component.proxy.net.rig import HOST, SECONDS_MAX
 from tests.support.certificates import Authority, Certificate
-from tests.unit.proxy.net.rig import HOST, SECONDS_MAX
 
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 import uvloop
 
-from tests.unit.proxy.net.rig import Rig
+from tests.component.proxy.net.rig import Rig
 
 
 @pytest.fixture

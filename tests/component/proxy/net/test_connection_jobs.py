@@ -9,10 +9,10 @@ from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import DEFAULT, Entity
+from tests.component.proxy.net.rig import Rig, until
 from tests.support.frames import LIST_OFFSETS, answer, frame, request
 from tests.support.mutation_frames import create
 from tests.support.playbook import gateway_address
-from tests.unit.proxy.net.rig import Rig, until
 
 VERSION = 4
 ASKED = request(FIND_COORDINATOR, VERSION, correlation_id=1)

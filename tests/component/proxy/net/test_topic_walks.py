@@ -5,9 +5,9 @@ import pytest
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import Entity
+from tests.component.proxy.net.rig import Rig, until
+from tests.component.proxy.net.test_pump import connected, through
 from tests.support.frames import answer, fetch, fetched_from, produce_to, topic_id
-from tests.unit.proxy.net.rig import Rig, until
-from tests.unit.proxy.net.test_pump import connected, through
 
 LIMITS = {"producer_byte_rate": 10_000.0, "consumer_byte_rate": 10_000.0}
 TOPICS = {"t": [300_000, 10, 700_000], "other": [5, 400_000]}

@@ -14,8 +14,8 @@ import pytest
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import DEFAULT, Entity
+from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.frames import LIST_OFFSETS, answer, produce, produce_answer, request
-from tests.unit.proxy.net.rig import End, Rig, until
 
 SECONDS = 0.1
 ASKED = request(LIST_OFFSETS, 7, size=100)

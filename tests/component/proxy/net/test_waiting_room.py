@@ -5,7 +5,7 @@ import socket
 
 from proxy.net.waiting_room import WAITING_MAX, WaitingRoom
 from proxy.stats import Stats
-from tests.unit.proxy.net.rig import until
+from tests.component.proxy.net.rig import until
 
 
 def pair() -> tuple[socket.socket, socket.socket]:

@@ -8,8 +8,8 @@ import pytest
 
 from proxy.net.handshakes import TURN_MS, Handshakes, handshake_problem
 from proxy.stats import Stats
-from tests.unit.proxy.net.rig import until
-from tests.unit.proxy.net.tls_rig import Papers
+from tests.component.proxy.net.rig import until
+from tests.component.proxy.net.tls_rig import Papers
 
 
 @pytest.fixture(scope="module")

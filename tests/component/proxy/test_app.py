@@ -13,7 +13,7 @@ from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
 from proxy.errors import StartError
 from proxy.quota_store import QuotaStore
 from tests.cluster import HOST, free_ports
-from tests.unit.proxy.cluster.test_poller import broker, metadata
+from tests.component.proxy.cluster.test_poller import broker, metadata
 
 
 def app(upstreams: Mapping[int, Address] = MappingProxyType({})) -> App:

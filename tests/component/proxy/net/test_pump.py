@@ -9,8 +9,8 @@ import pytest
 from proxy.channel import PASS, Side
 from proxy.net.shared import READ_BYTES_MAX
 from proxy.stats import LATENCY_BOUNDS_US
+from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.frames import LIST_OFFSETS, answer, produce, request
-from tests.unit.proxy.net.rig import End, Rig, until
 
 LARGE = 3_000_000
 SIZES = (1, READ_BYTES_MAX - 4, READ_BYTES_MAX, READ_BYTES_MAX + 1, 100_000, 1 << 20, LARGE)

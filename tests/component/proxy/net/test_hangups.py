@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from proxy.net.hangups import Hangups
-from tests.unit.proxy.net.rig import HOST, until
+from tests.component.proxy.net.rig import HOST, until
 
 
 @pytest.fixture

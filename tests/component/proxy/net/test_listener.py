@@ -20,7 +20,7 @@ from proxy.stats import Stats
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from tests.cluster.ports import free_ports
-from tests.unit.proxy.net.rig import HOST, no_descriptor_left, until
+from tests.component.proxy.net.rig import HOST, no_descriptor_left, until
 
 
 class Port:

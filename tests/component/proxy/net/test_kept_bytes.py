@@ -9,8 +9,8 @@ from proxy.channel import Shared as SharedAnswer
 from proxy.channel.in_flight import ENTRY_BYTES
 from proxy.net import now_ms
 from proxy.net.shared import Answer, Withdraw
+from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.frames import LIST_OFFSETS, fetch, filler, request
-from tests.unit.proxy.net.rig import End, Rig, until
 
 MIB = 1024 * 1024
 CONNECTIONS = 48

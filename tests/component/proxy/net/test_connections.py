@@ -10,7 +10,7 @@ from proxy.net.connections import Connections, end_owner, give_way
 from proxy.net.holdings import Holdings
 from proxy.net.pump import Pump
 from proxy.net.shared import Arriving
-from tests.unit.proxy.net.rig import Rig, until
+from tests.component.proxy.net.rig import Rig, until
 
 
 class Fake:

@@ -9,8 +9,7 @@ import pytest
 from proxy.net import now_ms
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import EngineOptions
-from tests.support.frames import LIST_OFFSETS, answer, fetch, fetch_answer, produce, produce_answer, request
-from tests.unit.proxy.net.rig import (
+from tests.component.proxy.net.rig import (
     HOST,
     SECONDS_MAX,
     End,
@@ -18,6 +17,7 @@ from tests.unit.proxy.net.rig import (
     connecting,
     until,
 )
+from tests.support.frames import LIST_OFFSETS, answer, fetch, fetch_answer, produce, produce_answer, request
 
 ASKED = request(LIST_OFFSETS, 7, size=100)
 ANSWERED = answer(50)

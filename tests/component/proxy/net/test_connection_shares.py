@@ -6,9 +6,9 @@ from protocol.api import SHARE_ACKNOWLEDGE
 from proxy.net import now_ms
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import EngineOptions
+from tests.component.proxy.net.rig import Rig, until
 from tests.support.frames import LIST_OFFSETS, produce, request
 from tests.support.share_frames import share_acknowledge
-from tests.unit.proxy.net.rig import Rig, until
 
 ACKNOWLEDGED = share_acknowledge(UUID(int=7), {0: [(0, 9)]})
 

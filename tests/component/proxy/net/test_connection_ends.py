@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 
 from proxy.net import now_ms
 from proxy.net.ends import free
-from tests.support.frames import LIST_OFFSETS, answer, produce, request
-from tests.unit.proxy.net.rig import (
+from tests.component.proxy.net.rig import (
     Rig,
     until,
 )
+from tests.support.frames import LIST_OFFSETS, answer, produce, request
 
 ASKED = request(LIST_OFFSETS, 7, size=100)
 ANSWERED = answer(50)

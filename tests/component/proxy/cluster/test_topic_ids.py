@@ -11,8 +11,8 @@ from proxy.cluster import BrokerMap, TopicIds, topic_ids
 from proxy.config import Address
 from proxy.stats import Stats
 from quotas.topic_names import TopicNames
+from tests.component.proxy.cluster.test_poller import broker, unused
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
-from tests.unit.proxy.cluster.test_poller import broker, unused
 
 VERSION = 12
 KNOWN, GONE = uuid.UUID(int=1), uuid.UUID(int=2)

@@ -15,9 +15,9 @@ from proxy.net.tls import ServerTls
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import Entity
+from tests.component.proxy.net.rig import SECONDS_MAX, until
+from tests.component.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
 from tests.support.frames import LIST_OFFSETS, request
-from tests.unit.proxy.net.rig import SECONDS_MAX, until
-from tests.unit.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
 
 ASKED = request(LIST_OFFSETS, 7, size=100)
 V1 = b"PROXY TCP4 192.0.2.1 127.0.0.1 1234 9092\r\n"

@@ -9,7 +9,7 @@ import pytest
 from proxy.config import ClusterTls, ListenerTls
 from proxy.errors import ConfigError
 from proxy.net.tls import BrokerTls, ServerTls
-from tests.unit.proxy.net.tls_rig import Papers
+from tests.component.proxy.net.tls_rig import Papers
 
 PATH = "listeners[0].tls"
 

@@ -1,0 +1,5 @@
+"""What all component tests share."""
+
+from tests.support.quiet_logging import logging_stays
+
+__all__ = ["logging_stays"]

@@ -1,0 +1,18 @@
+"""A fixture of unit and component tests: each finds the process's logging as it was before."""
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+__all__ = ["logging_stays"]
+
+
+@pytest.fixture(autouse=True)
+def logging_stays() -> Iterator[None]:
+    """Commands set logging up for a process of their own; what they would leave here is a closed stream."""
+    root = logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
