@@ -47,7 +47,8 @@ EXPOSED_BYTES: Final = 5
 BATCH: Final = 6
 BATCH_BEFORE: Final = 7
 BATCH_UNTIL_MS: Final = 8
-MARK_FIELDS: Final = 9
+UNDER_WAY: Final = 9
+MARK_FIELDS: Final = 10
 
 ADMITTED: Final = fair.ADMITTED
 COUNT: Final = fair.COUNT
@@ -127,7 +128,7 @@ def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
     clock, marks, queue, places, turns = state
     turn = turns[channel]
     expected = turn[EXPECTED]
-    if expected and turn[ADMITTED] < 0 and not queue[COUNT] and not marks[EXPOSED_BYTES]:
+    if expected and turn[ADMITTED] < 0 and not queue[COUNT] and not marks[UNDER_WAY]:
         paid_ms = max(clock[PAID_MS], float(now_ms))
         if paid_ms - marks[FETCH_AHEAD_MS] <= now_ms:
             clock[PAID_MS] = paid_ms + expected / clock[RATE]
@@ -160,13 +161,10 @@ def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
 @inlined
 def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
     """`ScheduledThrottle.fetch_max_bytes`."""
-    _, marks, _, _, turns = state
+    _, _, _, _, turns = state
     turn = turns[channel]
     if requested < turn[GRANTED]:
         turn[GRANTED] = max(1, requested)
-        exposed = _beyond(marks, turn, turn[ADMITTED])
-        marks[EXPOSED_BYTES] += exposed - turn[EXPOSED]
-        turn[EXPOSED] = exposed
     return int(max(1, turn[GRANTED]))
 
 
@@ -201,6 +199,7 @@ def _expose(state: State, channel: int, expected: int) -> None:
         turn[GRANTED] = max(1, expected)
     turn[EXPOSED] = _beyond(marks, turn, expected)
     marks[EXPOSED_BYTES] += turn[EXPOSED]
+    marks[UNDER_WAY] += 1
 
 
 @inlined
@@ -227,19 +226,35 @@ def _release(state: State, channel: int, now_ms: int) -> None:
             clock[PAID_MS] -= returned_ms
             clock[RETURNED_MS] += returned_ms
         marks[EXPOSED_BYTES] -= turn[EXPOSED]
+        marks[UNDER_WAY] -= 1
         turn[EXPOSED] = 0
         turn[ADMITTED] = -1
 
 
 @compiled
 def _sweep(state: State, now_ms: int) -> None:
-    _, marks, queue, places, turns = state
+    clock, marks, queue, places, turns = state
     marks[SWEEP_AT_MS] = now_ms + SWEEP_MS
     fair.sweep(places, queue, turns, now_ms, marks[BURST_MS])
+    if marks[UNDER_WAY]:
+        _paid(clock, marks, turns, now_ms)
     if now_ms >= marks[BATCH_UNTIL_MS]:
         marks[BATCH_UNTIL_MS] = now_ms + BATCH_MS
         marks[BATCH_BEFORE] = marks[BATCH]
         marks[BATCH] = 0
+
+
+@compiled
+def _paid(clock: Floats, marks: Ints, turns: Ints, now_ms: int) -> None:
+    returned_ms = math.ceil(clock[RETURNED_MS])
+    for turn in turns:
+        if turn[ADMITTED] > 0:
+            left_ms = turn[UNTIL_MS] + 1 - (returned_ms - turn[fair.RETURNED_MS]) - now_ms
+            unpaid = int(left_ms * clock[RATE]) if left_ms > 0 else 0
+            if unpaid < turn[ADMITTED]:
+                turn[EXPOSED] += turn[ADMITTED] - unpaid
+                marks[EXPOSED_BYTES] += turn[ADMITTED] - unpaid
+                turn[ADMITTED] = unpaid
 
 
 @compiled

@@ -21,8 +21,9 @@ beyond that send some of them again. A Fetch needs no such end: its empty answer
 Produce: what a header announces is charged at once, and holds while its bytes come (`announced`).
 
 Fetch: it is charged beforehand with what the last one brought. What it may bring beyond that (what it was granted,
-or the largest batch seen: a broker returns one whole batch whatever max_bytes says) is *exposed*, and counts as passed
-when another one is admitted: so idle Fetches that one batch answers at once bring no more than the burst. A part of
+or the largest batch seen: a broker returns one whole batch whatever max_bytes says), and what time has paid of it, is
+*exposed*, and counts as passed when another one is admitted: so idle Fetches that one batch answers at once bring no
+more than the burst. A part of
 it (EXPOSED_SHARE) is kept for them, or an idle one would keep busy ones waiting; where they wait for each other
 max_wait is cut. One whose channel closes, or that is with its broker for too long, is charged with all it may bring.
 
@@ -180,7 +181,7 @@ class ScheduledThrottle:
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
         """Decide on a Fetch before it is forwarded: its answer is charged beforehand, at its last size."""
         expected = turn.expected
-        if expected and turn.admitted < 0 and not self._queue.turns and not self._fetches.exposed:
+        if expected and turn.admitted < 0 and not self._queue.turns and not self._fetches.turns:
             paid_ms = self._paid_ms
             if paid_ms < now_ms:
                 paid_ms = now_ms
@@ -385,6 +386,7 @@ class ScheduledThrottle:
     def _sweep(self, now_ms: int) -> None:
         self._sweep_ms = now_ms + SWEEP_MS
         self._queue.sweep(now_ms, self._burst_ms)
+        self._fetches.paid(self._rate, now_ms, ceil(self._returned_ms))
         self._fetches.forget_batches(now_ms)
 
 

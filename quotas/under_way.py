@@ -1,7 +1,8 @@
 """Fetches of one identity that are with their brokers (the `schedule` policy): what they may bring beyond their charge.
 
 A Fetch is charged beforehand with what the last one brought. What it was granted, or the largest batch seen (a broker
-returns one whole batch whatever max_bytes says), may be more: that much is *exposed* until its response begins.
+returns one whole batch whatever max_bytes says), may be more: that much is *exposed* until its response begins. What
+time has paid of its charge is exposed too: it may still come, at once with what others bring.
 `schedule` decides what may be exposed at a time; this module counts, and knows neither a clock nor the schedule.
 """
 
@@ -26,6 +27,7 @@ class FetchesUnderWay:
 
     Attributes:
         exposed: in bytes.
+        turns: whose they are, the oldest first.
 
     >>> fetches, turn = FetchesUnderWay(0), Turn()
     >>> fetches.configure(2000.0)  # bytes per ms
@@ -37,11 +39,11 @@ class FetchesUnderWay:
     0
     """
 
-    __slots__ = ("_batch", "_batch_until_ms", "_idle", "_largest", "_quantum", "_turns", "exposed")
+    __slots__ = ("_batch", "_batch_until_ms", "_idle", "_largest", "_quantum", "exposed", "turns")
 
     def __init__(self, now_ms: int) -> None:
         self.exposed = 0
-        self._turns: dict[Turn, None] = {}  # the oldest first
+        self.turns: dict[Turn, None] = {}
         self._batch = 0  # the largest response of late that was more than its Fetch had asked for
         self._largest = 0  # the same, with the span of time before included
         self._batch_until_ms = now_ms + BATCH_MS
@@ -61,7 +63,7 @@ class FetchesUnderWay:
         """
         turn.admitted = expected
         turn.forwarded_ms = now_ms
-        self._turns[turn] = None
+        self.turns[turn] = None
         granted = 2 * expected if known else expected
         if known:
             if granted < self._idle:
@@ -85,11 +87,24 @@ class FetchesUnderWay:
         return min(expected, max(self._quantum // (waiting + 1), self._largest))
 
     def narrow(self, turn: Turn, requested: int) -> None:
-        """It asks for less than it was granted."""
+        """It asks for less than it was granted. What is exposed stays: the batch that comes may be larger than both."""
         turn.granted = max(1, requested)
-        exposed = max(turn.granted, self._largest, turn.admitted) - turn.admitted
-        self.exposed += exposed - turn.exposed
-        turn.exposed = exposed
+
+    def paid(self, rate: float, now_ms: int, returned_ms: int) -> None:
+        """Expose what time has paid of the charges by now: it is no longer part of what is owed, and may still come.
+
+        Args:
+            rate: in bytes per ms.
+            now_ms: the schedule's.
+            returned_ms: how much of the schedule was given back so far.
+        """
+        for turn in self.turns:
+            left_ms = turn.until_ms + 1 - (returned_ms - turn.returned_ms) - now_ms  # its end is rounded down
+            unpaid = int(left_ms * rate) if left_ms > 0 else 0
+            if unpaid < turn.admitted:
+                turn.exposed += turn.admitted - unpaid
+                self.exposed += turn.admitted - unpaid
+                turn.admitted = unpaid
 
     def outgrown(self, size: int) -> None:
         """A response of so many bytes has come, which is more than its Fetch was granted: one large batch."""
@@ -101,15 +116,15 @@ class FetchesUnderWay:
         self.exposed -= turn.exposed
         turn.exposed = 0
         turn.admitted = -1
-        if turn in self._turns:
-            del self._turns[turn]
+        if turn in self.turns:
+            del self.turns[turn]
 
     def overdue(self, now_ms: int) -> Turn | None:
         """The oldest one, if it is with its broker for too long; it is not given twice. One a call."""
-        for turn in self._turns:
+        for turn in self.turns:
             if now_ms < turn.forwarded_ms + FETCH_MS_MAX:
                 return None
-            del self._turns[turn]
+            del self.turns[turn]
             return turn
         return None
 

@@ -93,20 +93,21 @@ def test_hundred_fetches_of_unknown_size_bring_no_more_than_burst_and_quota(limi
 
 
 @pytest.mark.parametrize(
-    ("clients", "limit", "longest_ms"), [(20, 2.0 * MB, 100), (20, 10.0 * MB, 0), (100, 80.0 * MB, 100)]
+    ("clients", "limit", "times"), [(20, 2.0 * MB, 2), (20, 10.0 * MB, 1), (100, 80.0 * MB, 1)]
 )
 def test_consumers_far_below_their_quota_hardly_wait_when_they_start_at_once(
-    clients: int, limit: float, longest_ms: int
+    clients: int, limit: float, times: int
 ) -> None:
     # 16 kB twice a second each: a third of the quota, or less.
     world = World(gates_of(Engine(EngineOptions(policy="schedule", scope="gateway"), limits(limit))))
     world.add(ClientOptions(size=16_000, max_bytes=16_000, consumes=True, think_ms=500), clients)
     world.run(5000)
-    assert world.waits.mute_ms <= longest_ms
+    # Ten or eleven may be with the broker at a time: a batch may be larger than what they ask for.
+    assert world.waits.mute_ms <= 100
     # A client that was told to wait asks again half a second later here.
     first_ms = {record.client: record.at_ms for record in reversed(world.records)}
     assert len(first_ms) == clients
-    assert max(first_ms.values()) <= 20 + (600 if longest_ms else 0)
+    assert max(first_ms.values()) <= 20 + 600 * times
 
 
 @pytest.mark.parametrize("seed", SEEDS)
