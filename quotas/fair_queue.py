@@ -18,6 +18,8 @@ It knows no rate and no limit: those are `schedule`'s.
 """
 
 from bisect import bisect_left, bisect_right
+from itertools import compress
+from operator import not_
 from typing import Final
 
 from quotas.turn import Turn
@@ -117,13 +119,18 @@ class FairQueue:
         if now_ms >= self._mark_ms:
             self._mark_ms = now_ms + mark_every_ms
             self._before, self._mark = self._mark, max(self._now(), self._newcomers)
-        late = [
-            turn
-            for turn in self.turns
-            if now_ms > turn.due_ms + (GRACE_MS if turn.held_since_ms < 0 else HELD_GRACE_MS)
+        turns = self.turns
+        kept = [
+            now_ms <= turn.due_ms + (GRACE_MS if turn.held_since_ms < 0 else HELD_GRACE_MS) for turn in turns
         ]
-        for turn in late:
-            self.remove(turn)
+        if all(kept):
+            return
+        # All at once: thousands may be late together, and each that is taken away alone moves all behind it.
+        for turn in compress(turns, map(not_, kept)):
+            turn.queued = False
+        self._tags = list(compress(self._tags, kept))
+        self._sizes = list(compress(self._sizes, kept))
+        self.turns = list(compress(turns, kept))
 
     def _now(self) -> int:
         tags = self._tags

@@ -1,5 +1,7 @@
 """quotas.fair_queue: whose turn it is, in bytes."""
 
+import time
+
 from quotas.fair_queue import GRACE_MS, HELD_GRACE_MS, NEWCOMER_SHARE, FairQueue
 from quotas.turn import Turn
 
@@ -151,3 +153,24 @@ def test_removing_a_turn_without_a_place_changes_nothing() -> None:
     stays = waiting(queue, 0, 100)
     queue.remove(Turn())
     assert queue.turns == [stays]
+
+
+def test_sweep_takes_away_the_late_ones_and_keeps_the_order_of_the_others() -> None:
+    queue = FairQueue()
+    turns = [waiting(queue, tag // 2, tag, due_ms=1000 * (tag % 3)) for tag in range(9)]
+    queue.sweep(1000 + GRACE_MS, 1000)
+    assert queue.turns == [turn for number, turn in enumerate(turns) if number % 3]
+    assert [turn.queued for turn in turns] == [False, True, True] * 3
+    for turn in queue.turns[:]:  # each is still found where it is
+        queue.remove(turn)
+    assert queue.turns == []
+
+
+def test_sweep_of_20_000_channels_that_have_gone_quiet_takes_one_turn_of_the_loop() -> None:
+    queue = FairQueue()
+    for _ in range(20_000):
+        waiting(queue, 0, 60)
+    before = time.thread_time()
+    queue.sweep(1 + GRACE_MS, 1000)
+    assert time.thread_time() - before < 0.025  # 2 ms; one by one it was 63
+    assert queue.turns == []
