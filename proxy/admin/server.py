@@ -154,6 +154,8 @@ class AdminServer:
         except RefusedError as error:
             page, close = pages.refusal(error.status, error.problem), True
         await self._send(visit, write(page, head_only=head_only, close=close))
+        # Hundreds of requests may be here at once, and since Python 3.12 nothing else of this waits for the loop.
+        await asyncio.sleep(0)
         return not close
 
     async def _send(self, visit: Visit, answer: bytes) -> None:

@@ -99,6 +99,22 @@ async def test_requests_follow_each_other_on_one_connection() -> None:
     assert pipe.written.count(b"hello") == 1
 
 
+async def test_traffic_has_its_turn_between_requests_that_follow_each_other() -> None:
+    turns = 0
+
+    async def traffic() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(traffic())
+    pipe = await serve(made(), b"GET / HTTP/1.1\r\n\r\n" * 400)  # 7 KiB: all are here at once
+    task.cancel()
+    assert statuses(pipe) == [200] * 400
+    assert turns >= 400
+
+
 async def test_nothing_follows_a_request_to_close() -> None:
     pipe = await serve(made(), b"GET / HTTP/1.1\r\nConnection: close\r\n\r\nGET / HTTP/1.1\r\n\r\n")
     assert statuses(pipe) == [200]
