@@ -87,15 +87,15 @@ def reconnects(ask: Ask) -> Run:
     return run
 
 
-def herd(ask: Ask) -> Run:
-    """60 connections whose requests wait at the broker; then there are records, for all at once, every two seconds."""
+def herd(ask: Ask, connections: int = _HERD, every_seconds: float = 1.5) -> Run:
+    """Connections whose requests wait at the broker; now and then there are records, for all at once."""
 
     def run(scene: Scene, client_id: str, until: float) -> None:
         request = ask(client_id)
 
         def once(index: int) -> None:
-            if index == _HERD:  # the one that writes
-                time.sleep(min(1.5, max(0.0, until - time.monotonic())))
+            if index == connections:  # the one that writes
+                time.sleep(min(every_seconds, max(0.0, until - time.monotonic())))
                 scene.broker.release(client_id)
                 return
             with scene.connected(until) as client:
@@ -103,9 +103,14 @@ def herd(ask: Ask) -> Run:
                     client.send(request)
                     client.skip()
 
-        swarm(_HERD + 1, until, once)
+        swarm(connections + 1, until, once)
 
     return run
+
+
+def patient(client_id: str) -> bytes:
+    """A Fetch that waits for ten seconds, if it may."""
+    return wire.fetch(client_id, max_bytes=_MAX_BYTES, partition_max_bytes=_MAX_BYTES, max_wait_ms=10_000)
 
 
 def leaves(ask: Ask) -> Run:
@@ -169,6 +174,13 @@ FETCHING: Final = (
     _evasion("share-pipelined", 11, "50 ShareFetches pipelined on one connection", pipelined(share)),
     _evasion("share-acknowledging", 11, "the same, with made-up acknowledgements", pipelined(sharing)),
     _evasion("fetch-herd", 11, "60 Fetches parked, then records for all", herd(fetch()), _HERD),
+    _evasion(
+        "fetch-herd-patient",
+        11,
+        "the same after 4 s, max_wait_ms 10 s",
+        herd(patient, every_seconds=4),
+        _HERD,
+    ),
     _evasion("share-herd", 11, "60 ShareFetches parked, then records for all", herd(share), _HERD),
     _evasion("fetch-reconnects", 11, "a new connection for each Fetch", reconnects(fetch()), 8),
     _evasion("share-reconnects", 11, "a new connection for each ShareFetch", reconnects(share), 8),
