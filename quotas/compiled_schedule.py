@@ -20,7 +20,15 @@ from quotas.schedule import (
     POLL_MS_MIN,
     SWEEP_MS,
 )
-from quotas.under_way import BATCH_MS, FETCH_QUANTUM_MS, IDLE_FETCH_BYTES_MAX, IDLE_FETCH_MS
+from quotas.under_way import (
+    BATCH_BYTES_MIN,
+    BATCH_MS,
+    FETCH_QUANTUM_MS,
+    IDLE_AT_A_TIME,
+    IDLE_FETCH_BYTES_MAX,
+    IDLE_FETCH_MS,
+    IDLE_SHARE,
+)
 
 __all__ = [
     "CLOCK_FIELDS",
@@ -193,11 +201,12 @@ def _expose(state: State, channel: int, expected: int) -> None:
     turn[fair.RETURNED_MS] = int(clock[RETURNED_MS])
     if turn[EXPECTED] or marks[GUESS]:
         quantum = int(clock[RATE] * FETCH_QUANTUM_MS) // (queue[COUNT] + 1)
-        idle = min(int(clock[RATE] * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
+        shared = int(clock[RATE] * marks[BURST_MS]) // IDLE_SHARE // (marks[UNDER_WAY] + 1 + queue[COUNT])
+        idle = min(_idle(clock), max(shared, _floor(clock, marks)))
         turn[GRANTED] = max(1, min(quantum, max(2 * expected, idle)))
     else:
         turn[GRANTED] = max(1, expected)
-    turn[EXPOSED] = _beyond(marks, turn, expected)
+    turn[EXPOSED] = max(_beyond(marks, turn, expected), _floor(clock, marks) - expected)
     marks[EXPOSED_BYTES] += turn[EXPOSED]
     marks[UNDER_WAY] += 1
 
@@ -208,6 +217,16 @@ def _likely(state: State, channel: int, expected: int) -> int:
     waiting = queue[COUNT] - turns[channel, fair.QUEUED]
     share = int(clock[RATE] * FETCH_QUANTUM_MS) // (waiting + 1)
     return int(min(expected, max(share, marks[BATCH], marks[BATCH_BEFORE])))
+
+
+@inlined
+def _idle(clock: Floats) -> int:
+    return min(int(clock[RATE] * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
+
+
+@inlined
+def _floor(clock: Floats, marks: Ints) -> int:
+    return min(_idle(clock), BATCH_BYTES_MIN, int(clock[RATE] * marks[BURST_MS]) // IDLE_AT_A_TIME)
 
 
 @inlined

@@ -110,7 +110,7 @@ class ScheduledThrottle:
         self._hold_ms_max = max(int(options.hold_seconds_max * 1000), POLL_MS_MIN)
         self._mute_ms_max = int(options.mute_seconds_max * 1000)
         self._queue.lag_bytes = int(rate * self._burst_ms / 2)
-        self._fetches.configure(rate)
+        self._fetches.configure(rate, self._burst_ms)
 
     def settle(self, now_ms: int) -> None:
         """Enforcement begins: what passed before is no debt, but no more of the burst is left than it left."""

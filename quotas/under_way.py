@@ -17,6 +17,12 @@ FETCH_QUANTUM_MS: Final = 500
 # An idle channel's Fetch may ask for this much time of the rate, and for max.partition.fetch.bytes' default at most.
 IDLE_FETCH_MS: Final = 100
 IDLE_FETCH_BYTES_MAX: Final = 1_048_576
+# Where many are under way they share this part of the burst, one in so many: then idle ones leave room for busy ones.
+IDLE_SHARE: Final = 4
+# But each counts with at least as much as producers batch by default (batch.size), since brokers return whole batches;
+# of small bursts with less, so that so many may be under way.
+BATCH_BYTES_MIN: Final = 16_384
+IDLE_AT_A_TIME: Final = 128
 # A Fetch that is with its broker for longer than this is charged with all it may bring.
 FETCH_MS_MAX: Final = 6_000
 BATCH_MS: Final = 300_000  # the largest batch beyond what was asked for is remembered for one to two of these
@@ -30,7 +36,7 @@ class FetchesUnderWay:
         turns: whose they are, the oldest first.
 
     >>> fetches, turn = FetchesUnderWay(0), Turn()
-    >>> fetches.configure(2000.0)  # bytes per ms
+    >>> fetches.configure(2000.0, 1000)  # bytes per ms
     >>> fetches.begin(turn, 50_000, known=True, waiting=0, now_ms=0)
     >>> turn.granted, fetches.exposed  # a tenth of a second may be asked for
     (200000, 150000)
@@ -39,7 +45,10 @@ class FetchesUnderWay:
     0
     """
 
-    __slots__ = ("_batch", "_batch_until_ms", "_idle", "_largest", "_quantum", "exposed", "turns")
+    __slots__ = (
+        *("_batch", "_batch_until_ms", "_floor", "_idle", "_largest", "_quantum", "_shared"),
+        *("exposed", "turns"),
+    )
 
     def __init__(self, now_ms: int) -> None:
         self.exposed = 0
@@ -47,12 +56,15 @@ class FetchesUnderWay:
         self._batch = 0  # the largest response of late that was more than its Fetch had asked for
         self._largest = 0  # the same, with the span of time before included
         self._batch_until_ms = now_ms + BATCH_MS
-        self._quantum = self._idle = 0
+        self._quantum = self._idle = self._shared = self._floor = 0
 
-    def configure(self, rate: float) -> None:
-        """Grant by this rate, in bytes per ms, from now on."""
+    def configure(self, rate: float, burst_ms: int) -> None:
+        """Grant by this rate, in bytes per ms, and this burst from now on."""
         self._quantum = int(rate * FETCH_QUANTUM_MS)
         self._idle = min(int(rate * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
+        burst = int(rate * burst_ms)
+        self._shared = burst // IDLE_SHARE
+        self._floor = min(self._idle, BATCH_BYTES_MIN, burst // IDLE_AT_A_TIME)
 
     def begin(self, turn: Turn, expected: int, known: bool, waiting: int, now_ms: int) -> None:
         """A Fetch is forwarded that was charged as `expected`.
@@ -66,13 +78,20 @@ class FetchesUnderWay:
         self.turns[turn] = None
         granted = 2 * expected if known else expected
         if known:
-            if granted < self._idle:
-                granted = self._idle
+            idle = self._shared // (len(self.turns) + waiting)
+            if idle > self._idle:
+                idle = self._idle
+            elif idle < self._floor:
+                idle = self._floor
+            if granted < idle:
+                granted = idle
             quantum = self._quantum // (waiting + 1) if waiting else self._quantum
             if granted > quantum:
                 granted = quantum
         turn.granted = granted = granted or 1
         brings = granted if granted > self._largest else self._largest
+        if brings < self._floor:
+            brings = self._floor
         turn.exposed = exposed = brings - expected if brings > expected else 0
         self.exposed += exposed
 
@@ -80,7 +99,7 @@ class FetchesUnderWay:
         """What a Fetch will bring that is expected to bring so much, but has to share with so many that wait.
 
         >>> fetches = FetchesUnderWay(0)
-        >>> fetches.configure(2000.0)
+        >>> fetches.configure(2000.0, 1000)
         >>> fetches.likely(1_000_000, 0), fetches.likely(1_000_000, 99)  # half a second, and a hundredth of it
         (1000000, 10000)
         """

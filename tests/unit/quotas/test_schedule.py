@@ -286,12 +286,12 @@ def test_what_was_given_back_before_is_no_credit_for_others() -> None:
 
 
 def test_fetch_that_does_not_end_keeps_its_part_of_the_burst_for_a_while_only() -> None:
-    throttle, turns = schedule(), idle(12)
-    for turn in turns[:11]:
+    throttle, turns = schedule(), idle(IDLE_AT_ONCE + 1)
+    for turn in turns[:-1]:
         throttle.fetch(turn, 0)
-    assert throttle.fetch(turns[11], 5999).throttle_ms == 100
+    assert throttle.fetch(turns[-1], 5999).throttle_ms == 100
     now_ms = 6000
-    while throttle.fetch(turns[11], now_ms).throttle_ms:
+    while throttle.fetch(turns[-1], now_ms).throttle_ms:
         now_ms += 100
     assert now_ms < 8000
 
@@ -308,6 +308,11 @@ def test_answer_that_was_not_weighed_leaves_the_fetch_under_way_as_it_is() -> No
     assert throttle.debt_bytes(0) == MB + 1000
 
 
+# Of the burst of 2 MB the k-th idle Fetch takes a k-th of a quarter, at most 100 ms of the rate and at least 15,625 B:
+# 2 x 200,000, 500,000 / k up to the 32nd, 15,625 from there on; the last one begins when the burst is just reached.
+IDLE_AT_ONCE = 53
+
+
 def idle(count: int) -> list[Turn]:
     turns = [Turn() for _ in range(count)]
     for turn in turns:
@@ -318,17 +323,17 @@ def idle(count: int) -> list[Turn]:
 def test_idle_fetches_may_bring_the_burst_together_and_no_more() -> None:
     throttle, turns = schedule(), idle(100)
     decisions = [throttle.fetch(turn, 0) for turn in turns]
-    # Each may bring 100 ms of the rate; the eleventh begins when the burst is just reached.
-    assert [decision.throttle_ms for decision in decisions] == [0] * 11 + [100] * 89
+    assert [decision.throttle_ms for decision in decisions] == [0] * IDLE_AT_ONCE + [100] * (
+        100 - IDLE_AT_ONCE
+    )
     assert throttle.debt_bytes(0) == 0
 
 
 def test_idle_fetches_that_ask_for_one_byte_are_no_more_at_a_time() -> None:
-    # Each may bring a batch of a size that is not known: eleven times is what docs/security.md says.
     throttle, turns = schedule(), idle(300)
     admitted = [turn for turn in turns if not throttle.fetch(turn, 0).throttle_ms]
     assert [throttle.fetch_max_bytes(turn, 1, 0) for turn in admitted] == [1] * len(admitted)
-    assert len(admitted) == 11
+    assert len(admitted) == IDLE_AT_ONCE  # each may bring a batch of a size that is not known
     assert all(throttle.fetch(turn, 1).throttle_ms for turn in turns if turn.admitted < 0)
 
 
@@ -360,7 +365,7 @@ def test_batch_that_is_more_than_was_asked_for_is_remembered() -> None:
 
 
 def test_fetches_that_wait_for_each_other_wait_shorter_at_the_broker() -> None:
-    throttle, turns = schedule(), idle(12)
+    throttle, turns = schedule(), idle(IDLE_AT_ONCE + 1)
     admitted = [turn for turn in turns if not throttle.fetch(turn, 0).throttle_ms]
     # None could keep its part of the burst for weeks.
     assert [turn.wait_ms_max for turn in admitted] == [5000] * len(admitted)
@@ -371,6 +376,17 @@ def test_fetches_that_wait_for_each_other_wait_shorter_at_the_broker() -> None:
     throttle.fetched(turns[0], 0, 1000)
     throttle.fetch(turns[0], 1000)
     assert turns[0].wait_ms_max == 5000
+
+
+def test_a_hundred_idle_fetches_leave_room_for_a_busy_one() -> None:
+    throttle, (busy, *turns) = schedule(), idle(101)
+    for now_ms in range(0, 3000, 100):  # each is answered empty after 100 ms, and asks again
+        for turn in turns:
+            if turn.admitted >= 0:
+                throttle.fetched(turn, 50, now_ms)
+            throttle.fetch(turn, now_ms)
+    assert [turn.admitted >= 0 for turn in turns] == [True] * 100  # 15,625 bytes each: 1.6 MB of the burst
+    assert throttle.fetch(busy, 2999) is ADMITTED
 
 
 def test_idle_fetch_does_not_keep_a_busy_one_waiting() -> None:
