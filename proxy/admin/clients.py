@@ -86,7 +86,7 @@ class Clients:
         return Page(200, TEXT, f"{self._said(enforcing)}\n\n{table}".encode("utf-8", "backslashreplace"))
 
     def _said(self, enforcing: bool) -> str:
-        effect = "throttled" if enforcing else "not throttled: nothing is enforced"
+        effect = "throttled" if enforcing else "not throttled, since nothing is enforced"
         rows = str(len(self._chosen))
         if self._known > len(self._chosen):
             rows += f" of {self._known}; those over a quota come first, then those that move most"

@@ -98,7 +98,7 @@ def test_rows_are_bounded_and_the_same_in_portions() -> None:
 
 
 def test_page_says_when_nothing_is_enforced() -> None:
-    assert "Over a quota now, and not throttled: nothing is enforced: 1." in body(VIEW, enforcing=False)
+    assert "Over a quota now, and not throttled, since nothing is enforced: 1." in body(VIEW, enforcing=False)
 
 
 def test_row_says_how_long_a_client_would_be_throttled() -> None:
