@@ -2,7 +2,7 @@
 
 import sys
 
-from proxy.cli import main
+from proxy.entry import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -56,12 +56,15 @@ def run(options: ApplyOptions, work: str) -> list[str]:
         lines += _to_file(Path(options.quotas_file), wanted, dry_run=options.dry_run)
     if options.bootstrap:
         lines += _to_server(options, wanted)
+    if settings.get("elsewhere"):  # a work directory of an earlier version has none
+        lines.append(f"not applied, see the report: {', '.join(settings['elsewhere'])}")
     return lines
 
 
 def _to_file(path: Path, ramp: Ramp, *, dry_run: bool) -> list[str]:
+    new = "" if path.exists() else " (a new file: a proxy reads it if [quotas] file names it)"
     try:
-        text = path.read_text("utf-8") if path.exists() else ""
+        text = "" if new else path.read_text("utf-8")
         current = dict(parse(text).entries())
     except (OSError, UnicodeDecodeError, DefinitionError) as error:
         raise ApplyError(f"{path} is not a valid quotas file: {error}") from error
@@ -72,7 +75,7 @@ def _to_file(path: Path, ramp: Ramp, *, dry_run: bool) -> list[str]:
             _write(path, _edited(text, current, wanted))
         except OSError as error:
             raise ApplyError(f"{path} cannot be written: {error}") from error
-    return _shown(str(path), found, dry_run=dry_run)
+    return _shown(f"{path}{new}", found, dry_run=dry_run)
 
 
 def _merged(current: Quotas, wanted: Quotas) -> Quotas:

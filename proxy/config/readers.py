@@ -157,6 +157,8 @@ def address(path: str, value: object) -> Address:
         raise ConfigError(path, "must be host:port", value)
     if ":" in name and not (name.startswith("[") and name.endswith("]")):
         raise ConfigError(path, "an IPv6 address is written in brackets: [::1]:9092", value)
+    if not name:
+        raise ConfigError(path, "must be host:port; the host 0.0.0.0 is for all addresses", value)
     number = int(digits) if len(digits) <= 5 else 0
     if not 1 <= number <= PORT_MAX:
         raise ConfigError(path, f"the port must be between 1 and {PORT_MAX}", value)

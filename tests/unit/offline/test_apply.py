@@ -71,6 +71,22 @@ def test_a_dry_run_shows_each_limit_and_changes_nothing(
     assert file.read_text() == before
 
 
+def test_a_file_that_is_not_there_is_said_to_be_new(work: Path, tmp_path: Path) -> None:
+    options = ApplyOptions(quotas_file=str(tmp_path / "nope.toml"))
+    assert apply.run(options, str(work))[1] == (
+        f"{tmp_path / 'nope.toml'} (a new file: a proxy reads it if [quotas] file names it): changed 2 limits"
+    )
+
+
+def test_what_goes_into_no_quotas_file_is_named(work: Path, file: Path) -> None:
+    settings = work / "recommend" / "settings.json"
+    elsewhere = {"elsewhere": ["partition_mutations_rate = 0.1", "partition_mutations_burst = 2"]}
+    settings.write_text(json.dumps(json.loads(settings.read_text()) | elsewhere))
+    assert apply.run(ApplyOptions(quotas_file=str(file)), str(work))[-1] == (
+        "not applied, see the report: partition_mutations_rate = 0.1, partition_mutations_burst = 2"
+    )
+
+
 def test_a_recommendation_from_another_backtest_is_refused(work: Path, file: Path) -> None:
     before = file.read_text()
     (work / "backtest").mkdir()

@@ -74,7 +74,7 @@ def test_reader_takes(read: Reader, written: object, meant: object) -> None:
         (readers.host, 7, "host name"),
         (readers.address, "kafka", "host:port"),
         (readers.address, 9092, "host:port"),
-        (readers.address, ":9092", "host name"),
+        (readers.address, ":9092", "must be host:port; the host 0.0.0.0 is for all addresses"),
         (readers.address, "kafka:", "host:port"),
         (readers.address, "kafka:x", "host:port"),
         (readers.address, "kafka:²", "host:port"),
