@@ -41,8 +41,8 @@ TERMINATED: Final = by_signal(signal.SIGTERM)
 MEANINGS: Final[Mapping[int, str]] = MappingProxyType(
     {
         OK: "done",
-        FAILED: "failed: one line on standard error says why",
-        USAGE: "the arguments are wrong or incomplete: nothing was done",
+        FAILED: "failed, or a value is wrong: one line on standard error says why",
+        USAGE: "an argument is unknown, missing, or none of its choices: nothing was done",
         NEGATIVE: "done, and the answer is negative",
         INTERRUPTED: "interrupted (SIGINT, Ctrl-C)",
         PIPE_CLOSED: "the reader of the output closed the pipe (SIGPIPE)",
