@@ -8,12 +8,12 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
-from ipaddress import ip_address
 from itertools import islice
 from typing import Final
 
 from proxy.config import Config
 from proxy.config.checks import PortRange, bound_ports
+from proxy.hosts import is_ip
 
 __all__ = ["machine_warnings"]
 
@@ -32,7 +32,7 @@ def machine_warnings(config: Config) -> Iterator[str]:
 def _unresolved(config: Config) -> Iterator[str]:
     for index, listener in enumerate(config.listeners):
         host = listener.advertised_host
-        if _is_address(host):
+        if is_ip(host):
             continue
         try:
             socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -73,11 +73,3 @@ def _bind_error(host: str, port: int, reuse: bool) -> int:
         except OSError as error:
             return error.errno or errno.EIO
     return 0
-
-
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
