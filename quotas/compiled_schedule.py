@@ -14,7 +14,6 @@ from quotas import compiled_queue as fair
 from quotas.compiled import Floats, Ints, compiled, inlined
 from quotas.schedule import (
     CROWDED_WAIT_MS,
-    EXPOSED_SHARE,
     FIRST_FETCH_BYTES,
     FIRST_FETCH_MS,
     POLL_MS_MIN,
@@ -23,11 +22,11 @@ from quotas.schedule import (
 from quotas.under_way import (
     BATCH_BYTES_MIN,
     BATCH_MS,
+    EXPOSED_SHARE,
     FETCH_QUANTUM_MS,
     IDLE_AT_A_TIME,
     IDLE_FETCH_BYTES_MAX,
     IDLE_FETCH_MS,
-    IDLE_SHARE,
 )
 
 __all__ = [
@@ -201,7 +200,7 @@ def _expose(state: State, channel: int, expected: int) -> None:
     turn[fair.RETURNED_MS] = int(clock[RETURNED_MS])
     if turn[EXPECTED] or marks[GUESS]:
         quantum = int(clock[RATE] * FETCH_QUANTUM_MS) // (queue[COUNT] + 1)
-        shared = int(clock[RATE] * marks[BURST_MS]) // IDLE_SHARE // (marks[UNDER_WAY] + 1 + queue[COUNT])
+        shared = int(clock[RATE] * marks[BURST_MS]) // EXPOSED_SHARE // (marks[UNDER_WAY] + 1 + queue[COUNT])
         idle = min(_idle(clock), max(shared, _floor(clock, marks)))
         turn[GRANTED] = max(1, min(quantum, max(2 * expected, idle)))
     else:

@@ -23,9 +23,9 @@ Produce: what a header announces is charged at once, and holds while its bytes c
 Fetch: it is charged beforehand with what the last one brought. What it may bring beyond that (what it was granted,
 or the largest batch seen: a broker returns one whole batch whatever max_bytes says), and what time has paid of it, is
 *exposed*, and counts as passed when another one is admitted: so idle Fetches that one batch answers at once bring no
-more than the burst. A part of
-it (EXPOSED_SHARE) is kept for them, or an idle one would keep busy ones waiting; where they wait for each other
-max_wait is cut. One whose channel closes, or that is with its broker for too long, is charged with all it may bring.
+more than the burst. A part of it (EXPOSED_SHARE) is kept for them, or an idle one would keep busy ones waiting; where
+they wait for each other max_wait is cut. One whose channel closes, or that is with its broker for too long, is charged
+with all it may bring.
 
 What the limit is comes from `definitions`, and who is asked from `client_bandwidth`.
 """
@@ -38,7 +38,7 @@ from quotas.decisions import ADMITTED, Decision
 from quotas.fair_queue import FairQueue
 from quotas.options import EngineOptions
 from quotas.turn import Place, Turn
-from quotas.under_way import FETCH_QUANTUM_MS, IDLE_FETCH_MS, FetchesUnderWay
+from quotas.under_way import EXPOSED_SHARE, FETCH_QUANTUM_MS, IDLE_FETCH_MS, FetchesUnderWay
 
 SWEEP_MS: Final = 100
 POLL_MS_MIN: Final = 100
@@ -48,7 +48,6 @@ POLL_MS_MIN: Final = 100
 # burst, but for this much time of the rate: then such Fetches go out one by one.
 FIRST_FETCH_BYTES: Final = 1_048_588
 FIRST_FETCH_MS: Final = 50
-EXPOSED_SHARE: Final = 4  # the burst's part that is kept for what idle Fetches may bring: one in so many
 # Where Fetches wait for each other's exposed bytes, one waits at its broker no longer than this.
 CROWDED_WAIT_MS: Final = 100
 CROWDED_MS: Final = 1_000
@@ -205,20 +204,15 @@ class ScheduledThrottle:
         expected = known or self._first_fetch_bytes(now_ms)
         if slot_ms > now_ms:
             wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
-            place = self._fetches.likely(expected, len(self._queue.turns) - turn.queued)
+            place = self._likely(turn, expected)
             if not known:  # the next response says more; until then no others wait for a mere guess
                 place, wait_ms = 1, min(wait_ms, POLL_MS_MIN)
             return self._mute(turn, place, ceil(wait_ms), now_ms, "fetch before its slot")
         exposed = self._fetches.exposed
         if max(self._paid_ms, now_ms) + exposed / self._rate - self._burst_ms > now_ms and exposed:
             self._crowded_until_ms = now_ms + CROWDED_MS
-            return self._mute(
-                turn,
-                self._fetches.likely(expected, len(self._queue.turns) - turn.queued),
-                CROWDED_WAIT_MS,
-                now_ms,
-                "other fetches may bring the burst",
-            )
+            place = self._likely(turn, expected)
+            return self._mute(turn, place, CROWDED_WAIT_MS, now_ms, "other fetches may bring the burst")
         self._queue.remove(turn)
         self._charge(expected, now_ms)
         turn.start = turn.tag
@@ -229,8 +223,8 @@ class ScheduledThrottle:
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
         """What an admitted Fetch may ask for: its share of half a second's quota, so that turns stay short."""
-        if requested < turn.granted:
-            self._fetches.narrow(turn, requested)
+        if requested < turn.granted:  # what is exposed stays: the batch that comes may be larger than both
+            turn.granted = max(1, requested)
         return turn.granted or 1
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
@@ -248,8 +242,12 @@ class ScheduledThrottle:
         self._expected = size if size > self._expected // 2 else self._expected // 2
         if turn.passed and self._plain(turn, turn.start, size, now_ms, self._fetch_ahead_ms):
             return ADMITTED
-        place = self._fetches.likely(size, len(self._queue.turns) - turn.queued)
+        place = self._likely(turn, size)
         return self._pass(turn, turn.start, size, place, now_ms, self._fetch_ahead_ms)
+
+    def _likely(self, turn: Turn, expected: int) -> int:
+        """The place of a Fetch in the queue: what it will bring beside the others that wait."""
+        return self._fetches.likely(expected, len(self._queue.turns) - turn.queued)
 
     def _first_fetch_bytes(self, now_ms: int) -> int:
         left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)

@@ -17,8 +17,9 @@ FETCH_QUANTUM_MS: Final = 500
 # An idle channel's Fetch may ask for this much time of the rate, and for max.partition.fetch.bytes' default at most.
 IDLE_FETCH_MS: Final = 100
 IDLE_FETCH_BYTES_MAX: Final = 1_048_576
-# Where many are under way they share this part of the burst, one in so many: then idle ones leave room for busy ones.
-IDLE_SHARE: Final = 4
+# The burst's part that is kept for what idle Fetches may bring, one in so many: they leave the rest to busy ones, and
+# share it where many are under way.
+EXPOSED_SHARE: Final = 4
 # But each counts with at least as much as producers batch by default (batch.size), since brokers return whole batches;
 # of small bursts with less, so that so many may be under way.
 BATCH_BYTES_MIN: Final = 16_384
@@ -63,7 +64,7 @@ class FetchesUnderWay:
         self._quantum = int(rate * FETCH_QUANTUM_MS)
         self._idle = min(int(rate * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
         burst = int(rate * burst_ms)
-        self._shared = burst // IDLE_SHARE
+        self._shared = burst // EXPOSED_SHARE
         self._floor = min(self._idle, BATCH_BYTES_MIN, burst // IDLE_AT_A_TIME)
 
     def begin(self, turn: Turn, expected: int, known: bool, waiting: int, now_ms: int) -> None:
@@ -104,10 +105,6 @@ class FetchesUnderWay:
         (1000000, 10000)
         """
         return min(expected, max(self._quantum // (waiting + 1), self._largest))
-
-    def narrow(self, turn: Turn, requested: int) -> None:
-        """It asks for less than it was granted. What is exposed stays: the batch that comes may be larger than both."""
-        turn.granted = max(1, requested)
 
     def paid(self, rate: float, now_ms: int, returned_ms: int) -> None:
         """Expose what time has paid of the charges by now: it is no longer part of what is owed, and may still come.
