@@ -16,8 +16,10 @@ __all__ = [
     "Line",
     "amount",
     "direction_lines",
+    "elsewhere",
     "made_for",
     "mutation_lines",
+    "reach",
     "replication_lines",
     "sampled_line",
 ]
@@ -44,6 +46,11 @@ class Line:
     peak_before: float = -1.0
     peak_after: float = -1.0
 
+    @property
+    def is_quota(self) -> bool:
+        """Whether it goes into a quotas file; a value below 0 says that there is no recommendation."""
+        return self.kind in ("default", "override") and self.value > 0
+
     def row(self) -> tuple[Any, ...]:
         """As the table has it."""
         return (
@@ -68,6 +75,11 @@ class Line:
         return f"{who} {self.key} = {value}: {self.reason}. {self.effect}. Confidence {self.confidence}."
 
 
+def elsewhere(lines: Sequence[Line]) -> list[str]:
+    """What is recommended and goes into no quotas file: `apply` says that it leaves it to people."""
+    return [f"{line.key} = {line.value:,g}" for line in lines if line.value > 0 and not line.is_quota]
+
+
 def amount(value: float) -> str:
     """A recommended rate; below 0 there is none.
 
@@ -83,8 +95,12 @@ def made_for(policy: str, scope: str) -> str:
     >>> made_for("kip13", "broker")
     'for policy "kip13" and scope "broker": each quota holds at each broker by itself'
     """
-    where = "over all brokers together" if scope == "gateway" else "at each broker by itself"
-    return f'for policy "{policy}" and scope "{scope}": each quota holds {where}'
+    return f'for policy "{policy}" and scope "{scope}": each quota holds {reach(gateway=scope == "gateway")}'
+
+
+def reach(*, gateway: bool) -> str:
+    """Where one budget is held: each broker's own, or one over all of them."""
+    return "over all brokers together" if gateway else "at each broker by itself"
 
 
 def direction_lines(

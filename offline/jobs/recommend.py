@@ -25,6 +25,7 @@ from offline.advice.replication import replication_throttle
 from offline.advice.words import (
     Line,
     direction_lines,
+    elsewhere,
     made_for,
     mutation_lines,
     replication_lines,
@@ -96,8 +97,7 @@ def run(spark: SparkSession, goal: Goal, source: Store, store: Store) -> list[st
             "scope": given.scope,
             "confidence": lowest([line.confidence for line in found.lines]),
             "today": _today(source, seconds, given.scope),
-            # What is no client's quota of bytes: `apply` says that it leaves it to people.
-            "elsewhere": [f"{line.key} = {line.value:,g}" for line in found.lines if not _is_quota(line)],
+            "elsewhere": elsewhere(found.lines),
         }
         writer.put("settings.json", json.dumps(settings, indent=2) + "\n")
     return [whose, *(line.text() for line in found.lines)]
@@ -156,15 +156,11 @@ def _direction(given: _Inputs, direction: str, found: _Found) -> None:
     found.before_after.append(table.withColumn("direction", F.lit(direction)))
 
 
-def _is_quota(line: Line) -> bool:
-    return line.kind in ("default", "override") and line.value > 0
-
-
 def quotas_text(lines: Sequence[Line], by: By) -> str:
     """The recommendation as a quotas file."""
     entries: dict[Entity, dict[str, float]] = {}
     for line in lines:
-        if _is_quota(line):
+        if line.is_quota:
             own = client_entity(line.user, line.client_id, by) if line.kind == "override" else None
             entries.setdefault(own or default_entity(by), {})[line.key] = float(round(line.value))
     return render(Definitions(entries))

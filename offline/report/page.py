@@ -6,6 +6,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from commandline.amounts import duration, rate
+from offline.advice.words import reach
 from offline.report import plots
 from offline.report.content import Direction, Report
 
@@ -22,7 +23,9 @@ def page(report: Report) -> str:
     environment.filters["rate"] = rate
     environment.filters["duration"] = duration
     template = environment.from_string(_TEMPLATE.read_text("utf-8"))
-    return template.render(report=report, figures={way.name: _figures(way) for way in report.directions})
+    return template.render(
+        report=report, reach=reach, figures={way.name: _figures(way) for way in report.directions}
+    )
 
 
 def _figures(way: Direction) -> dict[str, Markup]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from offline.advice.confidence import confidence
 from offline.advice.limits import DEFAULT_MIN, Bound, Limits, Override
 from offline.advice.replication import replication_throttle
-from offline.advice.words import Line, direction_lines, replication_lines
+from offline.advice.words import Line, direction_lines, elsewhere, replication_lines, sampled_line
 from offline.jobs.recommend import quotas_text
 from offline.options import By, Goal
 from offline.transforms.candidates import ladder, rounded
@@ -260,7 +260,15 @@ def test_a_quotas_file_has_the_default_and_each_override_once(by: By, user: str,
         )
     ]
     default = Entity(DEFAULT if user else None, DEFAULT if client_id else None)
+    assert elsewhere(lines) == ["controller_mutation_rate = 5"]
     assert dict(parse(quotas_text(lines, by)).entries()) == {
         default: {"producer_byte_rate": 1e6},
         Entity(user or None, client_id or None): {"producer_byte_rate": 2e6, "consumer_byte_rate": 3e6},
     }
+
+
+def test_what_a_sample_does_not_tell_is_no_recommendation() -> None:
+    keys = {"default": "producer_byte_rate", "mutation": "partition_mutations_rate"}
+    lines = [sampled_line(kind, key, Goal(sample=0.1), "low") for kind, key in keys.items()]
+    assert elsewhere(lines) == []
+    assert quotas_text(lines, "user") == ""
