@@ -250,12 +250,15 @@ def _answer(
     at_us = channel[DUE_US]
     now_ms = at_us // 1000
     size = channel[ANSWER] - 1
+    for_idle = False
     if scheduled:
-        throttle_ms = schedule.fetched(state, number, size, now_ms)
+        throttle_ms, for_idle = schedule.fetched(state, number, size, now_ms)
     else:
         throttle_ms = sampled.fetched(ring, marks, turns[number], limit, safe, size, now_ms)
     _note(out, trace, at_us, number, 0, throttle_ms, size)
     told_ms = min(throttle_ms, channel[CAP_MS])
+    if for_idle:
+        out[IDLE_MS] += told_ms
     channel[WAITED_MS] += told_ms
     free_us = (now_ms + told_ms) * 1000 if told_ms else at_us
     channel[LEFT] -= size

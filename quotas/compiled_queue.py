@@ -8,7 +8,8 @@ The one permitted second form of a rule, held to the first by tests/property/tes
 from typing import Final
 
 from quotas.compiled import Ints, compiled, inlined
-from quotas.fair_queue import GRACE_MS, HELD_GRACE_MS, NEWCOMER_SHARE
+from quotas.fair_queue import HELD_GRACE_MS, NEWCOMER_SHARE
+from quotas.turn import GRACE_MS
 
 __all__ = ["ahead", "behind", "enter", "put", "remove", "started", "sweep"]
 
@@ -29,7 +30,9 @@ HOLD_MS_MAX: Final = 12
 GRANTED: Final = 13
 EXPOSED: Final = 14
 RETURNED_MS: Final = 15
-TURN_FIELDS: Final = 16
+FORWARDED_MS: Final = 16
+RESTING: Final = 17
+TURN_FIELDS: Final = 18
 
 # The queue's scalars.
 COUNT: Final = 0

@@ -12,21 +12,22 @@ from typing import Final
 
 from quotas import compiled_queue as fair
 from quotas.compiled import Floats, Ints, compiled, inlined
-from quotas.schedule import (
-    CROWDED_WAIT_MS,
-    FIRST_FETCH_BYTES,
-    FIRST_FETCH_MS,
-    POLL_MS_MIN,
-    SWEEP_MS,
-)
+from quotas.schedule import POLL_MS_MIN, SWEEP_MS
+from quotas.turn import GRACE_MS
 from quotas.under_way import (
     BATCH_BYTES_MIN,
     BATCH_MS,
+    CROWDED_MS,
+    CROWDED_WAIT_MS,
     EXPOSED_SHARE,
     FETCH_QUANTUM_MS,
+    FETCH_WAIT_MS_MAX,
+    FIRST_FETCH_BYTES,
+    FIRST_FETCH_MS,
     IDLE_AT_A_TIME,
     IDLE_FETCH_BYTES_MAX,
     IDLE_FETCH_MS,
+    ROOM_USED_PERCENT,
 )
 
 __all__ = [
@@ -55,15 +56,19 @@ BATCH: Final = 6
 BATCH_BEFORE: Final = 7
 BATCH_UNTIL_MS: Final = 8
 UNDER_WAY: Final = 9
-MARK_FIELDS: Final = 10
+CROWDED_UNTIL_MS: Final = 10
+AWAY: Final = 11
+MARK_FIELDS: Final = 12
 
 ADMITTED: Final = fair.ADMITTED
 COUNT: Final = fair.COUNT
 EXPECTED: Final = fair.EXPECTED
 EXPOSED: Final = fair.EXPOSED
+FORWARDED_MS: Final = fair.FORWARDED_MS
 GRANTED: Final = fair.GRANTED
 HELD_SINCE_MS: Final = fair.HELD_SINCE_MS
 PASSED: Final = fair.PASSED
+RESTING: Final = fair.RESTING
 START: Final = fair.START
 TAG: Final = fair.TAG
 UNTIL_MS: Final = fair.UNTIL_MS
@@ -89,6 +94,7 @@ def begin(state: State, limit: float, now_ms: int, burst_ms: int, mute_ms_max: i
     marks[MUTE_MS_MAX] = mute_ms_max
     marks[FETCH_AHEAD_MS] = burst_ms - burst_ms // EXPOSED_SHARE
     marks[BATCH_UNTIL_MS] = now_ms + BATCH_MS
+    marks[CROWDED_UNTIL_MS] = now_ms
     queue[:] = 0
     queue[fair.LAG_BYTES] = int(rate * burst_ms / 2)
     queue[fair.MARK_MS] = -1
@@ -135,16 +141,19 @@ def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
     clock, marks, queue, places, turns = state
     turn = turns[channel]
     expected = turn[EXPECTED]
-    if expected and turn[ADMITTED] < 0 and not queue[COUNT] and not marks[UNDER_WAY]:
+    crowded = now_ms < marks[CROWDED_UNTIL_MS]
+    if expected and turn[ADMITTED] < 0 and not crowded and not marks[UNDER_WAY] and not queue[COUNT]:
         paid_ms = max(clock[PAID_MS], float(now_ms))
         if paid_ms - marks[FETCH_AHEAD_MS] <= now_ms:
             clock[PAID_MS] = paid_ms + expected / clock[RATE]
             turn[START] = max(turn[TAG], queue[VIRTUAL])
-            _expose(state, channel, expected)
+            _expose(state, channel, expected, now_ms)
             return 0, False
     if now_ms >= marks[SWEEP_AT_MS]:
         _sweep(state, now_ms)
     _release(state, channel, now_ms)
+    marks[AWAY] -= turn[RESTING]
+    turn[RESTING] = 0
     index = fair.enter(places, queue, turns, channel)
     slot_ms, back_ms = _slot(state, channel, index, marks[FETCH_AHEAD_MS])
     known = expected or marks[GUESS]
@@ -157,11 +166,14 @@ def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
         return _mute(state, channel, place, math.ceil(wait_ms), now_ms), False
     exposed = marks[EXPOSED_BYTES]
     if max(clock[PAID_MS], float(now_ms)) + exposed / clock[RATE] - marks[BURST_MS] > now_ms and exposed:
+        marks[CROWDED_UNTIL_MS] = now_ms + CROWDED_MS
+        turn[RESTING] = 1
+        marks[AWAY] += 1
         return _mute(state, channel, _likely(state, channel, expected), CROWDED_WAIT_MS, now_ms), True
     fair.remove(places, queue, turns, channel)
     clock[PAID_MS] = max(clock[PAID_MS], float(now_ms)) + expected / clock[RATE]
     turn[START] = turn[TAG]
-    _expose(state, channel, expected)
+    _expose(state, channel, expected, now_ms)
     return 0, False
 
 
@@ -176,8 +188,8 @@ def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
 
 
 @inlined
-def fetched(state: State, channel: int, size: int, now_ms: int) -> int:
-    """`ScheduledThrottle.fetched`: the throttle time of this answer. A Fetch was always admitted before."""
+def fetched(state: State, channel: int, size: int, now_ms: int) -> tuple[int, bool]:
+    """`ScheduledThrottle.fetched`: the throttle time, and whether it is for idle ones. A Fetch was admitted before."""
     _, marks, _, _, turns = state
     turn = turns[channel]
     if size > turn[GRANTED]:
@@ -185,17 +197,48 @@ def fetched(state: State, channel: int, size: int, now_ms: int) -> int:
     _release(state, channel, now_ms)
     turn[EXPECTED] = max(size, turn[EXPECTED] // 2)
     marks[GUESS] = max(size, marks[GUESS] // 2)
-    if turn[PASSED] and _plain(state, channel, turn[START], size, now_ms, marks[FETCH_AHEAD_MS]):
-        return 0
-    place = _likely(state, channel, size)
-    return _pass(state, channel, turn[START], size, place, now_ms, marks[FETCH_AHEAD_MS])
+    throttle_ms = 0
+    ahead_ms = marks[FETCH_AHEAD_MS]
+    if not turn[PASSED] or not _plain(state, channel, turn[START], size, now_ms, ahead_ms):
+        place = _likely(state, channel, size)
+        throttle_ms = _pass(state, channel, turn[START], size, place, now_ms, ahead_ms)
+    if now_ms < marks[CROWDED_UNTIL_MS]:
+        rest_ms = _rest_ms(state, channel, now_ms)
+        if rest_ms > throttle_ms:
+            return _rest(state, channel, rest_ms, now_ms), True
+    return throttle_ms, False
 
 
 @compiled
-def _expose(state: State, channel: int, expected: int) -> None:
+def _rest_ms(state: State, channel: int, now_ms: int) -> int:
+    clock, marks, _, _, turns = state
+    room = int((marks[BURST_MS] - max(0.0, clock[PAID_MS] - now_ms) / 2) * clock[RATE])
+    each = max(marks[EXPOSED_BYTES] // marks[UNDER_WAY] if marks[UNDER_WAY] else 0, _floor(clock, marks), 1)
+    at_a_time = max(1, room * ROOM_USED_PERCENT // 100 // each)
+    beyond = marks[UNDER_WAY] + marks[AWAY] - at_a_time
+    if beyond <= 0:
+        return 0
+    marks[CROWDED_UNTIL_MS] = now_ms + CROWDED_MS
+    return int(min((now_ms - turns[channel, FORWARDED_MS]) * beyond // at_a_time, FETCH_WAIT_MS_MAX))
+
+
+@compiled
+def _rest(state: State, channel: int, rest_ms: int, now_ms: int) -> int:
+    _, marks, queue, places, turns = state
+    rest_ms = min(rest_ms, marks[MUTE_MS_MAX])
+    fair.remove(places, queue, turns, channel)
+    turns[channel, RESTING] = 1
+    marks[AWAY] += 1
+    turns[channel, DUE_MS] = now_ms + rest_ms
+    return int(rest_ms)
+
+
+@compiled
+def _expose(state: State, channel: int, expected: int, now_ms: int) -> None:
     clock, marks, queue, _, turns = state
     turn = turns[channel]
     turn[ADMITTED] = expected
+    turn[FORWARDED_MS] = now_ms
     turn[UNTIL_MS] = int(clock[PAID_MS])
     turn[fair.RETURNED_MS] = int(clock[RETURNED_MS])
     if turn[EXPECTED] or marks[GUESS]:
@@ -256,6 +299,11 @@ def _sweep(state: State, now_ms: int) -> None:
     fair.sweep(places, queue, turns, now_ms, marks[BURST_MS])
     if marks[UNDER_WAY]:
         _paid(clock, marks, turns, now_ms)
+    if marks[AWAY]:
+        for turn in turns:
+            if turn[RESTING] and now_ms > turn[DUE_MS] + GRACE_MS:
+                turn[RESTING] = 0
+                marks[AWAY] -= 1
     if now_ms >= marks[BATCH_UNTIL_MS]:
         marks[BATCH_UNTIL_MS] = now_ms + BATCH_MS
         marks[BATCH_BEFORE] = marks[BATCH]
@@ -285,7 +333,7 @@ def _first_fetch_bytes(clock: Floats, marks: Ints, now_ms: int) -> int:
 
 @inlined
 def _slot(state: State, channel: int, index: int, ahead_ms: int) -> tuple[float, float]:
-    clock, marks, queue, places, turns = state
+    clock, _, queue, places, turns = state
     free_ms = clock[PAID_MS] - ahead_ms
     if not index:
         return free_ms, free_ms
@@ -295,7 +343,7 @@ def _slot(state: State, channel: int, index: int, ahead_ms: int) -> tuple[float,
         return soonest_ms, soonest_ms
     slot_ms = free_ms + min(due, once + queue[fair.LAG_BYTES]) / clock[RATE]
     half_way_ms = free_ms + (once + due) / 2 / clock[RATE]
-    return slot_ms, min(half_way_ms, soonest_ms + marks[BURST_MS])
+    return slot_ms, min(half_way_ms, slot_ms)
 
 
 @inlined

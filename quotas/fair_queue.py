@@ -22,10 +22,8 @@ from itertools import compress
 from operator import not_
 from typing import Final
 
-from quotas.turn import Turn
+from quotas.turn import GRACE_MS, Turn
 
-# A channel comes back a round trip and a timer after it was told to; WAN round trips are below this.
-GRACE_MS: Final = 250
 # A held channel asks again by itself; one that is this late has gone without a word.
 HELD_GRACE_MS: Final = 5_000
 # Channels that come anew for every request leave at least this many parts in as many plus one to the others.

@@ -20,12 +20,11 @@ beyond that send some of them again. A Fetch needs no such end: its empty answer
 
 Produce: what a header announces is charged at once, and holds while its bytes come (`announced`).
 
-Fetch: it is charged beforehand with what the last one brought. What it may bring beyond that (what it was granted,
-or the largest batch seen: a broker returns one whole batch whatever max_bytes says), and what time has paid of it, is
-*exposed*, and counts as passed when another one is admitted: so idle Fetches that one batch answers at once bring no
-more than the burst. A part of it (EXPOSED_SHARE) is kept for them, or an idle one would keep busy ones waiting; where
-they wait for each other max_wait is cut. One whose channel closes, or that is with its broker for too long, is charged
-with all it may bring.
+Fetch: it is charged beforehand with what the last one brought. What it may bring beyond that is *exposed*
+(`under_way`), and counts as passed when another one is admitted: so idle Fetches that one batch answers at once bring
+no more than the burst. A part of it (EXPOSED_SHARE) is kept for them, or an idle one would keep busy ones waiting;
+where many wait for each other they take turns. One whose channel closes, or that is with its broker for too long, is
+charged with all it may bring.
 
 What the limit is comes from `definitions`, and who is asked from `client_bandwidth`.
 """
@@ -38,21 +37,10 @@ from quotas.decisions import ADMITTED, Decision
 from quotas.fair_queue import FairQueue
 from quotas.options import EngineOptions
 from quotas.turn import Place, Turn
-from quotas.under_way import EXPOSED_SHARE, FETCH_QUANTUM_MS, IDLE_FETCH_MS, FetchesUnderWay
+from quotas.under_way import CROWDED_WAIT_MS, EXPOSED_SHARE, FETCH_WAIT_MS_MAX, FetchesUnderWay
 
 SWEEP_MS: Final = 100
 POLL_MS_MIN: Final = 100
-# A Fetch without history may bring a batch of any size, whatever it is granted. It is taken for the largest that
-# brokers accept by default (message.max.bytes), or for a tenth of a second's quota if that is more, so that at most
-# eight of unknown size are with brokers at a time; for half a second at most, and for no more than is left of the
-# burst, but for this much time of the rate: then such Fetches go out one by one.
-FIRST_FETCH_BYTES: Final = 1_048_588
-FIRST_FETCH_MS: Final = 50
-# Where Fetches wait for each other's exposed bytes, one waits at its broker no longer than this.
-CROWDED_WAIT_MS: Final = 100
-CROWDED_MS: Final = 1_000
-# And never longer than this: what it may bring is kept for it. Clients ask for half a second to five seconds.
-FETCH_WAIT_MS_MAX: Final = 5_000
 
 
 class ScheduledThrottle:
@@ -61,7 +49,6 @@ class ScheduledThrottle:
     __slots__ = (
         "_announcements",
         "_burst_ms",
-        "_crowded_until_ms",
         "_expected",
         "_fetch_ahead_ms",
         "_fetches",
@@ -88,7 +75,6 @@ class ScheduledThrottle:
         self._expected = 0  # what a Fetch of a channel without history is taken for
         self._fetches = FetchesUnderWay(now_ms)
         self._returned_ms = 0.0  # how much of the schedule was given back so far
-        self._crowded_until_ms = now_ms
         self._sweep_ms = now_ms
         self._queue = FairQueue()
         self._announcements = Announcements()
@@ -180,7 +166,14 @@ class ScheduledThrottle:
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
         """Decide on a Fetch before it is forwarded: its answer is charged beforehand, at its last size."""
         expected = turn.expected
-        if expected and turn.admitted < 0 and not self._queue.turns and not self._fetches.turns:
+        fetches = self._fetches
+        if (
+            expected
+            and turn.admitted < 0
+            and now_ms >= fetches.crowded_until_ms
+            and not fetches.turns
+            and not self._queue.turns
+        ):
             paid_ms = self._paid_ms
             if paid_ms < now_ms:
                 paid_ms = now_ms
@@ -190,35 +183,37 @@ class ScheduledThrottle:
                 turn.start = turn.tag if turn.tag > virtual else virtual
                 turn.until_ms = int(paid_ms)  # `_note`
                 turn.returned_ms = int(self._returned_ms)
-                turn.wait_ms_max = FETCH_WAIT_MS_MAX if now_ms >= self._crowded_until_ms else CROWDED_WAIT_MS
-                self._fetches.begin(turn, expected, True, 0, now_ms)
+                turn.wait_ms_max = FETCH_WAIT_MS_MAX
+                fetches.begin(turn, expected, True, 0, now_ms)
                 return ADMITTED
         if now_ms >= self._sweep_ms:
             self._sweep(now_ms)
         if turn.admitted >= 0:
             self._give_back(turn, turn.admitted, now_ms)
-            self._fetches.end(turn)
+            fetches.end(turn)
         self._charge_late(now_ms)
+        fetches.resting.pop(turn, None)
         slot_ms, back_ms = self._slot(turn, self._queue.enter(turn), self._fetch_ahead_ms)
         known = expected or self._expected
-        expected = known or self._first_fetch_bytes(now_ms)
+        left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
+        expected = known or fetches.first_bytes(self._rate, left_ms)
         if slot_ms > now_ms:
             wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
             place = self._likely(turn, expected)
             if not known:  # the next response says more; until then no others wait for a mere guess
                 place, wait_ms = 1, min(wait_ms, POLL_MS_MIN)
             return self._mute(turn, place, ceil(wait_ms), now_ms, "fetch before its slot")
-        exposed = self._fetches.exposed
+        exposed = fetches.exposed
         if max(self._paid_ms, now_ms) + exposed / self._rate - self._burst_ms > now_ms and exposed:
-            self._crowded_until_ms = now_ms + CROWDED_MS
+            fetches.crowded(turn, now_ms)
             place = self._likely(turn, expected)
             return self._mute(turn, place, CROWDED_WAIT_MS, now_ms, "other fetches may bring the burst")
         self._queue.remove(turn)
         self._charge(expected, now_ms)
         turn.start = turn.tag
         self._note(turn)
-        turn.wait_ms_max = FETCH_WAIT_MS_MAX if now_ms >= self._crowded_until_ms else CROWDED_WAIT_MS
-        self._fetches.begin(turn, expected, known > 0, len(self._queue.turns), now_ms)
+        turn.wait_ms_max = fetches.wait_ms_max(turn, self._room(now_ms), now_ms)
+        fetches.begin(turn, expected, known > 0, len(self._queue.turns), now_ms)
         return ADMITTED
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
@@ -240,19 +235,31 @@ class ScheduledThrottle:
         # One empty answer is no sign that there is nothing to fetch; ten in a row are.
         turn.expected = size if size > turn.expected // 2 else turn.expected // 2
         self._expected = size if size > self._expected // 2 else self._expected // 2
-        if turn.passed and self._plain(turn, turn.start, size, now_ms, self._fetch_ahead_ms):
-            return ADMITTED
-        place = self._likely(turn, size)
-        return self._pass(turn, turn.start, size, place, now_ms, self._fetch_ahead_ms)
+        decision = ADMITTED
+        if not turn.passed or not self._plain(turn, turn.start, size, now_ms, self._fetch_ahead_ms):
+            place = self._likely(turn, size)
+            decision = self._pass(turn, turn.start, size, place, now_ms, self._fetch_ahead_ms)
+        if now_ms < self._fetches.crowded_until_ms:
+            rest_ms = self._fetches.rest_ms(turn, self._room(now_ms), now_ms)
+            if rest_ms > decision.throttle_ms:
+                return self._rest(turn, rest_ms, now_ms)
+        return decision
+
+    def _rest(self, turn: Turn, rest_ms: int, now_ms: int) -> Decision:
+        """Mute a channel for the sake of other Fetches. It gets no place in the queue: no bytes are due to it."""
+        rest_ms = min(rest_ms, self._mute_ms_max)
+        self._queue.remove(turn)
+        self._fetches.resting[turn] = None
+        turn.due_ms = now_ms + rest_ms
+        return Decision(throttle_ms=rest_ms, reason="other fetches wait for its place at the broker")
+
+    def _room(self, now_ms: int) -> int:
+        """Bytes that Fetches may bring beyond their charges: the burst, less half of what is used of it now."""
+        return int((self._burst_ms - max(0.0, self._paid_ms - now_ms) / 2) * self._rate)
 
     def _likely(self, turn: Turn, expected: int) -> int:
         """The place of a Fetch in the queue: what it will bring beside the others that wait."""
         return self._fetches.likely(expected, len(self._queue.turns) - turn.queued)
-
-    def _first_fetch_bytes(self, now_ms: int) -> int:
-        left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
-        most_ms = min(max(FIRST_FETCH_BYTES / self._rate, IDLE_FETCH_MS), FETCH_QUANTUM_MS)
-        return ceil(min(max(left_ms, FIRST_FETCH_MS), most_ms) * self._rate)
 
     def _charge_late(self, now_ms: int) -> None:
         """Charge all that a Fetch may bring which is with its broker for too long: or it would keep it for ever."""
@@ -272,7 +279,7 @@ class ScheduledThrottle:
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - both cost alike
         """Record what passes anyway; the wait it would have had, at most one hold and one mute."""
         self._queue.remove(turn)
-        self._fetches.end(turn)
+        self._fetches.gone(turn)
         self._announcements.waits_no_longer(turn)
         turn.held_since_ms = -1
         turn.expected = size
@@ -289,7 +296,7 @@ class ScheduledThrottle:
         self._queue.remove(turn)
         if turn.admitted >= 0:
             self._charge(turn.exposed, now_ms)
-            self._fetches.end(turn)
+        self._fetches.gone(turn)
         self._give_back(turn, self._announcements.gone(turn, now_ms), now_ms)
         turn.held_since_ms = -1
 
@@ -312,7 +319,7 @@ class ScheduledThrottle:
             return soonest_ms, soonest_ms
         slot_ms = free_ms + min(due, once + self._queue.lag_bytes) / self._rate
         half_way_ms = free_ms + (once + due) / 2 / self._rate
-        return slot_ms, min(half_way_ms, soonest_ms + self._burst_ms)
+        return slot_ms, min(half_way_ms, slot_ms)
 
     def _plain(self, turn: Turn, start: int, size: int, now_ms: int, ahead_ms: int) -> bool:
         """Charge a request that nobody waits before or behind: the short form of `_pass`, for the usual case."""
@@ -385,7 +392,7 @@ class ScheduledThrottle:
         self._sweep_ms = now_ms + SWEEP_MS
         self._queue.sweep(now_ms, self._burst_ms)
         self._fetches.paid(self._rate, now_ms, ceil(self._returned_ms))
-        self._fetches.forget_batches(now_ms)
+        self._fetches.forget(now_ms)
 
 
 _REFUSED: Final = Decision(refused=True, reason="its slot is beyond the longest hold")

@@ -16,6 +16,8 @@ Place = tuple[str, BucketKey, int]
 
 # Longer than any hold that can be configured, or any wait that can be asked for: the policy's own bound applies.
 MS_UNBOUNDED: Final = 1 << 40
+# A channel comes back a round trip and a timer after it was told to; WAN round trips are below this.
+GRACE_MS: Final = 250
 
 
 class Turn:

@@ -3,12 +3,18 @@
 A Fetch is charged beforehand with what the last one brought. What it was granted, or the largest batch seen (a broker
 returns one whole batch whatever max_bytes says), may be more: that much is *exposed* until its response begins. What
 time has paid of its charge is exposed too: it may still come, at once with what others bring.
-`schedule` decides what may be exposed at a time; this module counts, and knows neither a clock nor the schedule.
+`schedule` decides what may be exposed at a time, its *room*; this module counts, and knows neither a clock nor the
+schedule.
+
+A crowd: more Fetches want to be with their brokers than the room is for. Then each waits there for a part of a second
+only, and its channel *rests* after that in proportion, so that three quarters of the room are in use: a Fetch that
+finds records at once hardly rests, and finds a place, however many wait in vain.
 """
 
+from math import ceil
 from typing import Final
 
-from quotas.turn import Turn
+from quotas.turn import GRACE_MS, Turn
 
 __all__ = ["FetchesUnderWay"]
 
@@ -24,6 +30,21 @@ EXPOSED_SHARE: Final = 4
 # of small bursts with less, so that so many may be under way.
 BATCH_BYTES_MIN: Final = 16_384
 IDLE_AT_A_TIME: Final = 128
+# A Fetch without history may bring a batch of any size, whatever it is granted. It is taken for the largest that
+# brokers accept by default (message.max.bytes), or for a tenth of a second's quota if that is more, so that at most
+# eight of unknown size are with brokers at a time; for half a second at most, and for no more than is left of the
+# burst, but for this much time of the rate: then such Fetches go out one by one.
+FIRST_FETCH_BYTES: Final = 1_048_588
+FIRST_FETCH_MS: Final = 50
+# Of the room, this much is used where more Fetches want a place: one that finds records at once finds one free.
+ROOM_USED_PERCENT: Final = 75
+# In a crowd a channel's wait and rest take this long together, but a Fetch waits for this long at least.
+CROWDED_ROUND_MS: Final = 500
+CROWDED_WAIT_MS: Final = 100
+CROWDED_MS: Final = 1_000  # a crowd is taken to last for so long
+# No Fetch waits longer: what it may bring is kept for it. Clients ask for half a second to five seconds.
+FETCH_WAIT_MS_MAX: Final = 5_000
+FIRST_WAIT_MS: Final = 500  # a channel's first one, which is charged with what other channels' bring
 # A Fetch that is with its broker for longer than this is charged with all it may bring.
 FETCH_MS_MAX: Final = 6_000
 BATCH_MS: Final = 300_000  # the largest batch beyond what was asked for is remembered for one to two of these
@@ -35,6 +56,8 @@ class FetchesUnderWay:
     Attributes:
         exposed: in bytes.
         turns: whose they are, the oldest first.
+        resting: whose channels were told to come back later, because of a crowd.
+        crowded_until_ms: there is a crowd until then.
 
     >>> fetches, turn = FetchesUnderWay(0), Turn()
     >>> fetches.configure(2000.0, 1000)  # bytes per ms
@@ -48,12 +71,14 @@ class FetchesUnderWay:
 
     __slots__ = (
         *("_batch", "_batch_until_ms", "_floor", "_idle", "_largest", "_quantum", "_shared"),
-        *("exposed", "turns"),
+        *("crowded_until_ms", "exposed", "resting", "turns"),
     )
 
     def __init__(self, now_ms: int) -> None:
         self.exposed = 0
         self.turns: dict[Turn, None] = {}
+        self.resting: dict[Turn, None] = {}
+        self.crowded_until_ms = now_ms
         self._batch = 0  # the largest response of late that was more than its Fetch had asked for
         self._largest = 0  # the same, with the span of time before included
         self._batch_until_ms = now_ms + BATCH_MS
@@ -122,10 +147,62 @@ class FetchesUnderWay:
                 self.exposed += turn.admitted - unpaid
                 turn.admitted = unpaid
 
+    def first_bytes(self, rate: float, left_ms: float) -> int:
+        """What a Fetch without history is taken for, at so many bytes per ms, with so much left of the burst.
+
+        >>> FetchesUnderWay(0).first_bytes(2000.0, 1000), FetchesUnderWay(0).first_bytes(200_000.0, 1000)
+        (1000000, 20000000)
+        """
+        most_ms = min(max(FIRST_FETCH_BYTES / rate, IDLE_FETCH_MS), FETCH_QUANTUM_MS)
+        return ceil(min(max(left_ms, FIRST_FETCH_MS), most_ms) * rate)
+
+    def at_a_time(self, room: int) -> int:
+        """How many may be with their brokers at a time: as many as use three quarters of so many bytes."""
+        each = max(self.exposed // len(self.turns) if self.turns else 0, self._floor, 1)
+        return max(1, room * ROOM_USED_PERCENT // 100 // each)
+
+    def wait_ms_max(self, turn: Turn, room: int, now_ms: int) -> int:
+        """How long a Fetch that is forwarded now may wait at its broker for bytes to come."""
+        if now_ms >= self.crowded_until_ms:
+            return FETCH_WAIT_MS_MAX if turn.expected else FIRST_WAIT_MS
+        at_a_time = self.at_a_time(room)
+        wanted = max(at_a_time, len(self.turns) + len(self.resting))
+        return max(CROWDED_WAIT_MS, CROWDED_ROUND_MS * at_a_time // wanted)
+
+    def rest_ms(self, turn: Turn, room: int, now_ms: int) -> int:
+        """How long the channel of a Fetch that has ended leaves its place to others, in a crowd.
+
+        >>> fetches, turn = FetchesUnderWay(0), Turn()
+        >>> fetches.configure(2000.0, 1000)
+        >>> fetches.crowded(Turn(), 0)
+        >>> fetches.resting = dict.fromkeys([Turn() for _ in range(192)])
+        >>> fetches.at_a_time(2_000_000)  # with 15,625 bytes each
+        96
+        >>> turn.forwarded_ms = 0
+        >>> fetches.rest_ms(turn, 2_000_000, 250)  # it takes a place for half of the time
+        250
+        """
+        at_a_time = self.at_a_time(room)
+        beyond = len(self.turns) + len(self.resting) - at_a_time
+        if beyond <= 0:
+            return 0
+        self.crowded_until_ms = now_ms + CROWDED_MS
+        return min((now_ms - turn.forwarded_ms) * beyond // at_a_time, FETCH_WAIT_MS_MAX)
+
+    def crowded(self, turn: Turn, now_ms: int) -> None:
+        """There is no room for this one."""
+        self.crowded_until_ms = now_ms + CROWDED_MS
+        self.resting[turn] = None
+
     def outgrown(self, size: int) -> None:
         """A response of so many bytes has come, which is more than its Fetch was granted: one large batch."""
         self._batch = max(self._batch, size)
         self._largest = max(self._largest, size)
+
+    def gone(self, turn: Turn) -> None:
+        """Its channel is closed, or has other limits now."""
+        self.end(turn)
+        self.resting.pop(turn, None)
 
     def end(self, turn: Turn) -> None:
         """It is not under way any more."""
@@ -150,8 +227,11 @@ class FetchesUnderWay:
         self.exposed -= turn.exposed
         turn.exposed = 0
 
-    def forget_batches(self, now_ms: int) -> None:
-        """Let go of the largest batch of long ago."""
+    def forget(self, now_ms: int) -> None:
+        """Let go of channels that rested and did not come back, and of the largest batch of long ago."""
+        if self.resting:
+            for turn in [turn for turn in self.resting if now_ms > turn.due_ms + GRACE_MS]:
+                del self.resting[turn]
         if now_ms >= self._batch_until_ms:
             self._batch_until_ms = now_ms + BATCH_MS
             self._largest, self._batch = self._batch, 0

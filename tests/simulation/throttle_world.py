@@ -48,7 +48,8 @@ class ThrottleWorld:
         return most
 
 
-def world_of(policy: Policy, limit: float = LIMIT) -> ThrottleWorld:
-    """A world with one client that may produce so many bytes a second."""
-    definitions = Definitions(static=StaticQuotas(producer_default=limit))
-    return ThrottleWorld(Engine(EngineOptions(policy=policy), definitions).client("", "client", 1).produce)
+def world_of(policy: Policy, limit: float = LIMIT, *, consumes: bool = False) -> ThrottleWorld:
+    """A world with one client that may produce so many bytes a second, or consume as many."""
+    definitions = Definitions(static=StaticQuotas(producer_default=limit, consumer_default=limit))
+    client = Engine(EngineOptions(policy=policy), definitions).client("", "client", 1)
+    return ThrottleWorld(client.fetch if consumes else client.produce)

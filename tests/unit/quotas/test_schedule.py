@@ -371,10 +371,10 @@ def test_fetches_that_wait_for_each_other_wait_shorter_at_the_broker() -> None:
     assert [turn.wait_ms_max for turn in admitted] == [5000] * len(admitted)
     for turn in admitted:
         throttle.fetched(turn, 0, 900)
-    throttle.fetch(turns[0], 999)
-    assert turns[0].wait_ms_max == 100  # the last one of them was kept waiting less than a second ago
-    throttle.fetched(turns[0], 0, 1000)
-    throttle.fetch(turns[0], 1000)
+    throttle.fetch(turns[0], 1899)
+    assert turns[0].wait_ms_max == 500  # less than a second ago there were more than there was room for
+    throttle.fetched(turns[0], 0, 1900)
+    throttle.fetch(turns[0], 1900)
     assert turns[0].wait_ms_max == 5000
 
 
