@@ -3,22 +3,33 @@
 
 What a partition's header looks like, and where tags can follow, is all that is read; records are passed by
 their length, unseen. Only versions from 16 can end in addresses, and only there is anything changed.
+What else is read of a partition, a sink does (`captured_walks`, `replica_walk`).
 
 How to feed it: `protocol.messages.walk`.
 """
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Any, ClassVar, Final
 
 from protocol.api import FETCH
-from protocol.errors import UnknownVersionError
+from protocol.errors import TruncatedError, UnknownVersionError
 from protocol.header import response_body_start
 from protocol.messages.endpoints import fit_tags
 from protocol.messages.fetch import FLEXIBLE, VERSION_MAX
-from protocol.messages.walk import PARTITION_TAGS, TOPIC_TAGS, Sizes, Walk
+from protocol.messages.walk import (
+    NAME_BYTES_MAX,
+    OTHER_TOPICS,
+    PARTITION_TAGS,
+    TOPIC_TAGS,
+    FullError,
+    PartitionSink,
+    Sizes,
+    Walk,
+)
 from protocol.primitives import bytes_size, skip, skip_tags, streamed_count, string_span
 
-_ENDPOINTS_SINCE: Final = 16
+ENDPOINTS_SINCE: Final = 16
 _TOPIC_IDS_SINCE: Final = 13
 
 # States of its own, after those that every walk has.
@@ -29,22 +40,27 @@ _ABORTED, _RECORDS = 6, 7
 _ABORTED_AT: Final = 30
 _RECORDS_AT: Final = 35
 _HEADER_MAX: Final = 40
+_HEAD: Final = Struct(">ihq").unpack_from  # index, error code, high watermark
+_HEAD_BYTES: Final = 14
 
 
 class FetchWalk(Walk):
     """One walk through one Fetch answer."""
 
-    __slots__ = ("_aborted", "_fixed", "_version")
+    __slots__ = ("_aborted", "_fixed", "_head_seen", "_version")
 
-    def __init__(self, version: int, frame_length: int, sizes: Sizes | None = None) -> None:
+    def __init__(
+        self, version: int, frame_length: int, sizes: Sizes | None = None, sink: PartitionSink | None = None
+    ) -> None:
         """Take an answer by its request's version and the number in its length prefix."""
         if not 0 <= version <= VERSION_MAX:
             raise UnknownVersionError(f"the layout of Fetch version {version} is not known")
-        super().__init__(frame_length, version >= FLEXIBLE, sizes, by_id=version >= _TOPIC_IDS_SINCE)
+        super().__init__(frame_length, version >= FLEXIBLE, sizes, sink, by_id=version >= _TOPIC_IDS_SINCE)
         self._version = version
         # Index, error code, high watermark; last stable offset since version 4, log start offset since 5.
-        self._fixed = 14 + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
+        self._fixed = _HEAD_BYTES + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
         self._aborted = 0
+        self._head_seen = (0, 0, -1)  # of the partition under way: index, error code, high watermark
 
     def _head(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         version = self._version
@@ -63,6 +79,8 @@ class FetchWalk(Walk):
         partitions, after = streamed_count(buf, max(start, stop), limit, self._compact)
         if self.sizes is not None:
             self._topic_begins(buf, start, stop, pos)
+        if self.sink is not None:
+            self._name = bytes(buf[start:stop]) if stop - start <= NAME_BYTES_MAX else OTHER_TOPICS
         self._begin_partitions(partitions)
         return after
 
@@ -76,8 +94,10 @@ class FetchWalk(Walk):
         Most of an answer's time is spent here, so the records' length is read inline, in up to three bytes (2
         MiB).
         """
+        began = pos
         left = self._partitions
         safe = limit - _HEADER_MAX
+        sink = self.sink
         while left and pos <= safe and buf[pos + _ABORTED_AT] <= 1:
             last = pos + _RECORDS_AT
             size = buf[last]
@@ -95,20 +115,48 @@ class FetchWalk(Walk):
                 break
             # The varint is one more than the length, and `last` is its last byte.
             after = last + size
+            if sink is not None and not self._tell(
+                buf, pos, last + 1, size - 1, limit, pos == began, left == 1
+            ):
+                break
             if after >= limit or buf[after]:
                 self._partitions = left
                 self._state = PARTITION_TAGS
                 return after
             pos = after + 1
             left -= 1
+        if self.done:
+            return self._frame_end
         if not left:
             self._state = TOPIC_TAGS
         self._partitions = left
         return pos
 
+    def _tell(
+        self,
+        buf: bytearray | memoryview,
+        pos: int,
+        records_at: int,
+        size: int,
+        limit: int,
+        first: bool,
+        last: bool,
+    ) -> bool:
+        """Tell the sink of the partition at `pos`, the first of a step or the last of its topic; whether to go on."""
+        assert self.sink is not None, "the caller asks"
+        index, error_code, high_watermark = _HEAD(buf, pos)
+        try:
+            self.sink.partition(self._name, index, error_code, high_watermark, buf, records_at, size, limit)
+        except (FullError, TruncatedError):
+            if first:
+                raise
+            return False
+        return not (last and self._over(records_at + size))
+
     def _careful_partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         """A partition's fields up to its aborted transactions, wherever they are cut."""
-        pos = skip(pos, self._fixed, limit)
+        start, pos = pos, skip(pos, self._fixed, limit)
+        self._head_seen = _HEAD(buf, start)
         self._aborted = 0
         if self._version >= 4:
             self._aborted, pos = streamed_count(buf, pos, limit, self._compact)
@@ -136,14 +184,20 @@ class FetchWalk(Walk):
         if self._version >= 11:
             pos = skip(pos, 4, limit)
         size, pos = bytes_size(buf, pos, limit, self._compact)
+        after = pos + max(size, 0)
+        if self.sink is not None:
+            index, error_code, high_watermark = self._head_seen
+            self.sink.partition(self._name, index, error_code, high_watermark, buf, pos, size, limit)
+            if self._partitions == 1 and self._over(after):
+                return self._frame_end
         if self._compact:
             self._state = PARTITION_TAGS
         else:
             self._end_partition()
-        return pos + max(size, 0)
+        return after
 
     def _tail(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        if self._version < _ENDPOINTS_SINCE or not buf[pos]:
+        if self._version < ENDPOINTS_SINCE or not buf[pos]:
             self.done = True
             return self._frame_end
         return self._replace_tail(buf, pos, limit, fit_tags)

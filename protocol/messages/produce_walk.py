@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final
 from protocol.api import MAX_VERSION, PRODUCE
 from protocol.errors import UnknownVersionError
 from protocol.header import REQUEST_HEAD, skip_header_tags
-from protocol.messages.walk import PARTITION_TAGS, Sizes, Walk
-from protocol.primitives import bytes_size, int16, skip, skip_string, streamed_count, string_span
+from protocol.messages.walk import OTHER_TOPICS, PARTITION_TAGS, PartitionSink, Sizes, Walk
+from protocol.primitives import bytes_size, int16, int32, skip, skip_string, streamed_count, string_span
 
 # A state of its own, after those that every walk has.
 _FIELDS = 6
@@ -29,11 +29,14 @@ class ProduceWalk(Walk):
 
     __slots__ = ("_version",)
 
-    def __init__(self, version: int, frame_length: int, sizes: Sizes | None) -> None:
+    def __init__(
+        self, version: int, frame_length: int, sizes: Sizes | None, sink: PartitionSink | None = None
+    ) -> None:
         """Take a request by its version and the number in its length prefix."""
         if not 0 <= version <= MAX_VERSION[PRODUCE]:
             raise UnknownVersionError(f"the layout of Produce version {version} is not known")
-        super().__init__(frame_length, version >= _FLEXIBLE_SINCE, sizes, by_id=version >= _TOPIC_IDS_SINCE)
+        compact, by_id = version >= _FLEXIBLE_SINCE, version >= _TOPIC_IDS_SINCE
+        super().__init__(frame_length, compact, sizes, sink, by_id=by_id)
         self._version = version
 
     def _head(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
@@ -60,16 +63,23 @@ class ProduceWalk(Walk):
             start, stop = string_span(buf, pos, limit, self._compact)
         partitions, after = streamed_count(buf, max(start, stop), limit, self._compact)
         self._topic_begins(buf, start, stop, pos)
+        self._name = self._topic_key or OTHER_TOPICS
         self._begin_partitions(partitions)
         return after
 
     def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        size, pos = bytes_size(buf, skip(pos, 4, limit), limit, self._compact)
+        index = int32(buf, pos, limit)
+        size, pos = bytes_size(buf, pos + 4, limit, self._compact)
+        after = pos + max(size, 0)
+        if self.sink is not None:
+            self.sink.partition(self._name, index, 0, -1, buf, pos, size, limit)
+            if self._partitions == 1 and self._over(after):
+                return self._frame_end
         if self._compact:
             self._state = PARTITION_TAGS
         else:
             self._end_partition()
-        return pos + max(size, 0)
+        return after
 
     def _tail(self, _buf: bytearray | memoryview, _pos: int, _limit: int) -> int:
         """Tags, of which none is known."""

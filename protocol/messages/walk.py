@@ -23,10 +23,12 @@ sent.
 With `sizes` given it notes there how many bytes each topic's part has: name or id, partitions, records, tags. The
 sum is the same however the stream is cut. A topic's is complete when its last byte is passed, all of them when
 `done`. With `full` set, a feed has ended early: the relay takes what is noted (`take_sizes`) and goes on.
+
+With a `sink` given, it is told of each partition as soon as the length of its records is known.
 """
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
 from protocol.messages.endpoints import AddressMap
@@ -62,6 +64,35 @@ class FullError(Exception):
     """So much is noted that it has to be taken away first; the step has changed nothing."""
 
 
+class PartitionSink(Protocol):
+    """What a walk tells of each partition, once."""
+
+    def partition(
+        self,
+        topic: bytes,
+        index: int,
+        error_code: int,
+        high_watermark: int,
+        buf: bytearray | memoryview,
+        records_at: int,
+        size: int,
+        limit: int,
+    ) -> None:
+        """Take a partition.
+
+        Args:
+            topic: name or id, as it stands in the frame; OTHER_TOPICS if it is too long for a name.
+            error_code: 0 in a request.
+            high_watermark: -1 in a request.
+            records_at: where the records begin in `buf`; of `size` bytes those before `limit` are at hand.
+            size: of the records in bytes; -1 for null.
+
+        Raises:
+            FullError: the relay has to take away first what is noted. The walk tells of the partition again.
+            TruncatedError: more of the records has to be at hand. The same.
+        """
+
+
 class Walk:
     """The common part: counts off the frame's bytes and runs the steps of a subclass."""
 
@@ -70,6 +101,7 @@ class Walk:
         "_compact",
         "_frame_end",
         "_left",
+        "_name",
         "_noted",
         "_partitions",
         "_state",
@@ -80,6 +112,7 @@ class Walk:
         "done",
         "full",
         "resting",
+        "sink",
         "sizes",
         "unseen",
     )
@@ -88,16 +121,25 @@ class Walk:
     STEPS: ClassVar[tuple[Callable[[Any, bytearray | memoryview, int, int], int], ...]] = ()
 
     def __init__(
-        self, frame_length: int, compact: bool, sizes: Sizes | None = None, *, by_id: bool = False
+        self,
+        frame_length: int,
+        compact: bool,
+        sizes: Sizes | None = None,
+        sink: PartitionSink | None = None,
+        *,
+        by_id: bool = False,
     ) -> None:
         """Take a frame by the number in its length prefix.
 
         Args:
             compact: whether its version is flexible.
-            sizes: where topics' sizes are noted; None where nobody wants to know.
+            sizes: where topics' sizes are noted; None for not at all.
+            sink: what is told of each partition; None for nothing.
             by_id: whether its version names topics by id.
         """
         self.sizes = sizes
+        self.sink = sink
+        self._name = OTHER_TOPICS  # of the topic under way, for the sink
         self.by_id = by_id
         self._topic_key: bytes | None = (
             None  # the topic under way, and what was left of the frame at its begin
@@ -213,6 +255,17 @@ class Walk:
         if self.sizes is not None:
             self._topic_over(pos)
         return pos
+
+    def _rest_is_read(self) -> bool:
+        """Whether anything behind the last partition's records is of interest."""
+        return True
+
+    def _over(self, after: int) -> bool:
+        """Whether the walk ends with the topic's last partition, whose records end at `after`."""
+        if self._topics != 1 or after > self._frame_end or self._rest_is_read():
+            return False
+        self.done = True
+        return True
 
     def _topic_begins(self, buf: bytearray | memoryview, start: int, stop: int, pos: int) -> None:
         """From `pos` on the bytes are the topic's whose name or id lies there.

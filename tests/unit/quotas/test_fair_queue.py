@@ -2,8 +2,8 @@
 
 import time
 
-from quotas.fair_queue import GRACE_MS, HELD_GRACE_MS, NEWCOMER_SHARE, FairQueue
-from quotas.turn import Turn
+from quotas.fair_queue import HELD_GRACE_MS, NEWCOMER_SHARE, FairQueue
+from quotas.turn import GRACE_MS, Turn
 
 
 def waiting(queue: FairQueue, tag: int, size: int, due_ms: int = 0) -> Turn:
