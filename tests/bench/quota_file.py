@@ -80,7 +80,7 @@ class Turns:
 
 def file_text(entities: int) -> str:
     """A quotas file as people keep one."""
-    return "# Quotas of everybody.\n\n" + "".join(
+    return "# Quotas of all clients.\n\n" + "".join(
         f'# team {n % 100}\n[[quota]]\nclient_id = "client-{n}"\n{_KEY} = {1_000_000 + n}\n'
         f'consumer_byte_rate = "2M"  # agreed\n\n'
         for n in range(entities)

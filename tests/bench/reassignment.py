@@ -1,7 +1,7 @@
 """`python -m tests.bench.reassignment`: three replicas move to three new brokers, all at once and in small batches.
 
 KIP-435's claim, measured: Kafka's own reassignment against Sluice's with R = 1 and R = 2, on one cluster of six
-brokers, one after the other, each with a topic of its own that somebody writes to with acks=all. Nothing is throttled.
+brokers, one after the other, each with a topic that a producer writes to with acks=all. Nothing is throttled.
 Writes docs/benchmarks.md between the markers `reassignment`; `--quick` is a small move, and prints only.
 """
 

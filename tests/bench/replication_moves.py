@@ -34,7 +34,7 @@ class Move:
         partitions: how many; their leaders are dealt out over `sources`.
         targets: each partition goes to one of them.
         rate: the throttle of each broker, bytes/s.
-        produces: whether somebody writes to the partitions meanwhile, a quarter of the throttle.
+        produces: whether a producer writes to the partitions meanwhile, a quarter of the throttle.
         event: what happens when a quarter of the bytes are there.
     """
 
@@ -167,7 +167,7 @@ class _EventAt:
             seconds = growth.seconds_until(3 * quarter)
             amount = limit * estimated
         if self._down_seconds:
-            # Nobody replicates meanwhile, or not for all of it.
+            # No broker replicates meanwhile, or not for all of it.
             estimated += self._down_seconds
             amount = limit * estimated
         largest = growth.largest_second() if move.event != "changed and removed" else 0

@@ -3,7 +3,7 @@
 - ReplicationQuotasTest: six leaders, two followers that come late, six throttled and two free partitions of 10 MB; the
   leaders held to 1 MB/s, or the followers to 3 MB/s. Free partitions within 9 s, throttled ones in 9 to 30 s, the rate
   at 0.5 to 1.1 of the quota. Old segments: 20 MB at 5 MB/s in 3.6 to 6 s.
-- throttling_test.py: three partitions with two replicas each move at 4 MiB/s to other brokers while somebody produces
+- throttling_test.py: three partitions with two replicas each move at 4 MiB/s to other brokers while a producer writes
   and consumes, with every other broker bounced or not: not before 0.9 of the estimate, nothing lost. Its 0.8 GB are
   0.08 here.
 - KAFKA-4313: low-volume partitions beside a high-volume one that is behind, all replicas listed; no ISR may flap.
@@ -147,7 +147,7 @@ def _quotas_test(rig: ReplicationRig, plans: Plans, *, leaders: bool) -> None:
         ),
         ThreadPoolExecutor(max_workers=2) as pool,
     ):
-        # The throttle comes before: whoever sets a broker's configs asks that broker.
+        # The throttle is set before: a broker's configs are set by a request to that broker.
         for broker in _LATE:
             rig.cluster.kill_broker(broker)
         _fill(rig, topic, range(8), _RECORDS, _RECORD_BYTES)
@@ -268,7 +268,7 @@ def _until_settled(rig: ReplicationRig, topic: str, wanted: dict[int, set[int]])
 
 
 def _low_beside_high(rig: ReplicationRig, plans: Plans) -> None:
-    """KAFKA-4313: nobody leaves the ISR because others are throttled."""
+    """KAFKA-4313: no replica leaves the ISR because others are throttled."""
     rig.create("low", [[1, 3]] * 4)
     rig.create("high", [[1]])
     _fill(rig, "high", (0,), 400, _RECORD_BYTES)

@@ -63,7 +63,7 @@ def throttled_topics(
             throttled="file",
             leader_throttled_replicas={topic: lists[0] for topic, lists in topics.items()},
             follower_throttled_replicas={topic: lists[1] for topic, lists in topics.items()},
-            # One that nobody reaches stands for none.
+            # A throttle that is never reached stands for none.
             leader_rate=int(leader or 1e12),
             follower_rate=int(follower or 1e12),
         )

@@ -12,7 +12,7 @@ __all__ = ["VerifiedProducer"]
 
 
 class VerifiedProducer:
-    """Somebody who produces 1000 records a second, and reads them all at the end."""
+    """A client that produces 1000 records a second, and reads them all at the end."""
 
     def __init__(self, rig: ReplicationRig, topic: str) -> None:
         self._rig = rig

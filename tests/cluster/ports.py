@@ -1,7 +1,7 @@
 """Loopback ports for brokers, proxies and their admin servers.
 
 All lie below 32768: above begins the range from which the kernel takes ports for outgoing connections, where a port
-that was free a moment ago may be anybody's.
+that was free a moment ago may be in use by another process.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""One client of the demo, a process of its own: librdkafka as anybody would use it, and nothing of ours.
+"""One client of the demo, a process of its own: librdkafka as applications use it, without code of Sluice.
 
 It writes records of 2 kB at a given rate (or as fast as it can), reads them back in a consumer group, and prints its
 counters every quarter of a second as one line of JSON.

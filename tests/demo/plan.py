@@ -87,7 +87,7 @@ def megabytes(bytes_per_second: float) -> str:
     return f"{bytes_per_second / 1e6:.2f} MB/s"
 
 
-# The quotas differ, so that nobody can take one for another; together they are far below what two cores can move.
+# The quotas differ, so that one cannot be mistaken for another; together they are far below what two cores can move.
 PLANS: Final = (
     ClientPlan(
         "under", "half of its quota", offered=1_000_000, produce_quota=2_000_000, fetch_quota=2_000_000

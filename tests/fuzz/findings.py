@@ -22,7 +22,7 @@ class Findings:
         self._sizes: dict[str, int] = {}
 
     def failed(self, data: bytes, error: BaseException) -> None:
-        """An exception that nobody documents."""
+        """An exception that is not documented."""
         where = [
             f"{frame.filename.rpartition('/')[2]}:{frame.lineno} {frame.name}"
             for frame in traceback.extract_tb(error.__traceback__)

@@ -1,6 +1,6 @@
 """How long a single call holds its thread: CPU time, so that other processes of the machine do not count.
 
-A target puts its readers' calls through `timed`; the slowest call of an input is what whoever runs the target looks at.
+A target puts its readers' calls through `timed`; the slowest call of an input is the one that counts.
 To ask for a thread's time is a system call, and dear; so a run looks at the wall clock, and again, `exactly`, at what
 was slow by that. Under Atheris everything is several times slower, so what is slow there is looked at once more without
 it (`confirm`).

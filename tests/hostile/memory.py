@@ -108,7 +108,7 @@ class Broker:
 
 
 def proxy(broker: Broker, directory: Path, *, tls: bool = False) -> SluiceProcess:
-    """A gateway with a budget, a consumers' quota that nobody is within, and quotas to ask for."""
+    """A gateway with a budget, a consumers' quota that every client exceeds, and quotas to ask for."""
     directory.mkdir()
     listener: dict[str, object] = {}
     settings = SluiceSettings(

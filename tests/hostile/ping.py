@@ -1,4 +1,4 @@
-"""The honest client beside an attack, as a child process: what the attack costs everybody else."""
+"""The honest client beside an attack, as a child process: what the attack costs other clients."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What Sluice can be made to keep is bounded, whoever asks for it, and given back."""
+"""What peers can make Sluice keep in memory is bounded, and is given back."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whoever a broker takes for alice has alice's quota, however the token is spelt."""
+"""A client that the broker accepts as alice gets alice's quota, however its token is spelt."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Nobody stands in others' way: in the schedule by announcing in their names, at the ports by sitting on them."""
+"""A client cannot delay others by announcing requests in their names, or by occupying ports."""
 
 from collections.abc import Mapping
 

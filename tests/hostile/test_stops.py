@@ -1,4 +1,4 @@
-"""Nobody ends the process: not by connections, not by what a broker says, not by a file."""
+"""Connections, brokers' responses and files cannot end the process."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends on a live port ends its own connection, under one cause, and nobody else's.
+"""Bad input on a live port ends the sender's connection only, and is counted under one cause.
 
 Each kind of nonsense is tried once in the dialogues of tests/unit/proxy/channel; here it meets a running process.
 """
@@ -27,7 +27,7 @@ NONSENSE = {
     "frame shorter than a header": (struct.pack(">i", 9), "frame_length"),
     "client id longer than its frame": (struct.pack(">ihhih", 20, METADATA, 1, 1, 30), "malformed"),
     "unknown API": (request(999, 0, size=50), "unknown_api"),
-    "version nobody was promised": (request(METADATA, 99, size=50), "unsupported_version"),
+    "version that ApiVersions does not offer": (request(METADATA, 99, size=50), "unsupported_version"),
     "Produce without acks": (request(PRODUCE, 9, b"\0\xff"), "malformed"),
     "HTTP": (b"GET /metrics HTTP/1.1\r\nHost: kafka\r\n\r\n", "http_request"),
     "TLS": (bytes.fromhex("16030100c8010000c40303") + bytes(190), "tls_hello"),
@@ -46,14 +46,14 @@ def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 @pytest.fixture(scope="module")
 def neighbour(sluice: SluiceProcess) -> Iterator[Wire]:
-    """Somebody else's connection, open all the while."""
+    """Another client's connection, open throughout."""
     with wired((HOST, sluice.ports.bootstrap)) as wire:
         wire.ask(message(METADATA, 9, topics=[]))
         yield wire
 
 
 def errors(sluice: SluiceProcess) -> dict[str, float]:
-    """Connections that ended as nobody wished, by cause."""
+    """Connections that ended in an error, by cause."""
     found = {}
     for line in sluice.get("/metrics")[1].splitlines():
         if line.startswith("sluice_connection_errors_total{"):

@@ -135,7 +135,7 @@ ENDED = {
     "goes on behind its end": (broken.shorter_than_what_follows, ASKED, "broker_out_of_order"),
     "wrong correlation id": (broken.wrong_correlation_id, ASKED, "broker_out_of_order"),
     "answers in reverse": (broken.answers_in_reverse, ASKED_TWICE, "broker_out_of_order"),
-    "an answer nobody asked for": (broken.answers_twice, ASKED, "broker_out_of_order"),
+    "a response without a request": (broken.answers_twice, ASKED, "broker_out_of_order"),
     "answers without end": (broken.frames_for_ever, ASKED, "broker_out_of_order"),
     "closes in place of an answer": (broken.closes_first, ASKED, "broker_closed_early"),
     "closes within the head": (broken.closes_within_head, ASKED, "broker_closed_early"),

@@ -28,7 +28,7 @@ CORRELATION = 7
 
 @pytest.fixture(scope="module")
 def sluice(kafka: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SluiceProcess]:
-    """A gateway with quotas that nobody reaches."""
+    """A gateway with quotas that no client reaches."""
     generous = {"producer_byte_rate": 1_000_000_000, "consumer_byte_rate": 1_000_000_000}
     settings = SluiceSettings(kafka.bootstrap(), client_quotas={"<default>": generous})
     directory: Path = tmp_path_factory.mktemp("equality")
@@ -211,7 +211,7 @@ def test_everything_else_is_the_brokers_byte_for_byte(
 
 
 def plain(api_key: int, version: int, topic: Topic) -> Message:
-    """Return a request about this topic, or about a group that nobody has."""
+    """Return a request about this topic, or about a group that does not exist."""
     partition = part(
         LIST_OFFSETS, version, "ListOffsetsPartition", partition_index=topic.led_by(BROKER)[0], timestamp=-1
     )

@@ -122,7 +122,7 @@ async def test_busy_peer_gets_nearly_all_and_keeps_it_until_the_holder_is_gone()
         await until(lambda: peers[0].limit >= NEARLY_ALL, "nearly all")
         assert sum(peer.limit for peer in peers) <= QUOTA * 1.0001
         await port.stop()
-        # Within a lease everybody has an equal share: the busy one has to give, the others to get.
+        # Within a lease all shares become equal: the busy process's falls, the others' rise.
         await until(lambda: all(peer.limit == EQUAL for peer in peers), "equal shares", 2.5)
         assert all(not peer.stats.lease_holder_reachable for peer in peers)
         assert all(peer.client.problem for peer in peers)

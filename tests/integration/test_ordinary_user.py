@@ -40,7 +40,7 @@ def _as_nobody() -> list[str]:
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    """A directory that everybody can read; pytest's own are its user's alone."""
+    """A directory that every user can read; pytest's own can be read by its user only."""
     with tempfile.TemporaryDirectory(prefix="sluice-") as name:
         Path(name).chmod(0o755)
         yield Path(name)

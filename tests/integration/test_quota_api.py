@@ -20,7 +20,7 @@ from tests.support.quota_client import set_rates
 FILE = """\
 # Kept by hand.
 
-# Everybody else.
+# All other clients.
 [[quota]]
 client_id = "<default>"      # one for all
 producer_byte_rate = "1G"
@@ -34,7 +34,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sluice(kafka: Cluster, directory: Path) -> Iterator[SluiceProcess]:
-    """A gateway with a quotas file that somebody has written by hand."""
+    """A gateway with a quotas file that was written by hand."""
     settings = SluiceSettings(kafka.bootstrap())
     path = settings.write(directory)
     (directory / "quotas.toml").write_text(FILE)

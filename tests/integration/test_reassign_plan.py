@@ -14,7 +14,7 @@ from tests.conftest import CreateTopic
 
 RECORD_BYTES = 10_000
 RECORDS = 100
-NOBODY = 77
+UNKNOWN_BROKER = 77
 
 
 def replicas_of(kafka: Cluster, topic: str) -> list[int]:
@@ -77,7 +77,7 @@ def test_bad_file_is_refused_in_the_words_of_kafkas_tool(
     kafka: Cluster, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str
 ) -> None:
     entries: Mapping[str, list[tuple[str, int, Sequence[int]]]] = {
-        "unknown broker": [(topic, 0, (1, NOBODY))],
+        "unknown broker": [(topic, 0, (1, UNKNOWN_BROKER))],
         "unknown partition": [(topic, 0, (1,)), (topic, 5, (1,))],
         "partition twice": [(topic, 0, (1,)), (topic, 0, (2,))],
         "broker twice": [(topic, 0, (1, 1))],

@@ -50,7 +50,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def sluice(kafka: Cluster, directory: Path) -> Iterator[SluiceProcess]:
-    """kip13 with a very low quota for everybody."""
+    """kip13 with a very low default quota."""
     settings = SluiceSettings(
         kafka.bootstrap(), quotas={"policy": "kip13"}, client_quotas={"<default>": QUOTAS}
     )
@@ -73,7 +73,7 @@ def connect(sluice: SluiceProcess) -> Iterator[Connect]:
 
 @pytest.fixture
 def client_id() -> str:
-    """A client id that nobody had before: a window of its own."""
+    """A client id that was not used before, and so has a window of its own."""
     return f"plan-{secrets.token_hex(4)}"
 
 

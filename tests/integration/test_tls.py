@@ -407,7 +407,7 @@ def test_certificate_is_swapped_under_a_producer_that_does_not_notice(
 def test_broker_that_does_not_know_sluice_is_named_as_the_reason(
     site: Site, secure: Cluster, tmp_path: Path
 ) -> None:
-    """Without its own certificate Sluice is nobody to the broker: ready it never is, and it says why."""
+    """Without its own certificate Sluice cannot log in at the broker: it never becomes ready, and logs why."""
     made = settings(site, secure, site.servers.issue("front2"))
     made.sections["cluster.tls"].clear()  # type: ignore[attr-defined]  # it is a dict here
     made.sections["cluster.tls"]["ca_file"] = str(site.servers.cert_file)  # type: ignore[index]

@@ -8,7 +8,7 @@ Half a minute of a cluster of three brokers, made up with a fixed seed, so that 
     bootstrap     reads everything again: 10 Fetch/s of 400 kB for the first 15 s
     reader-1…3    each 10 Fetch/s of 8 kB, a Heartbeat every 3 s, and Metadata every 10 s
 
-Nobody was throttled when it was "recorded". 4.8 MB/s are written; 4.6 MB/s are read at first, 0.5 without `bootstrap`.
+No throttling when it was "recorded". 4.8 MB/s are written; 4.6 MB/s are read at first, 0.5 without `bootstrap`.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Whom Kafka's own SASL servers let in is the one whom Sluice takes for the sender: never nobody, never another one.
+"""The name that Kafka's own SASL servers accept is the one that Sluice reads: never none, never another.
 
 The reverse is not asked: what Kafka refuses, its refusal ends.
 """
@@ -59,7 +59,7 @@ def read(mechanism: str, token: bytes) -> str | None:
 
 
 def judged(names: Judge, mechanism: str, token: bytes) -> str | None:
-    """Whom Kafka lets in; None for nobody."""
+    """The name that Kafka accepts; None if it accepts none."""
     try:
         answer = names.ask(mechanism, token)
     except ValueError:

@@ -78,10 +78,10 @@ def test_the_pipeline_says_what_it_lacks(installed: Path, tmp_path: Path) -> Non
 
 
 def test_serve_answers_healthz_without_a_cluster_and_stops_when_told(installed: Path, tmp_path: Path) -> None:
-    bootstrap, *_, admin, nobody = free_ports(80)  # nobody listens at the last one
+    bootstrap, *_, admin, unused = free_ports(80)  # no process listens at the last one
     log = tmp_path / "serve.log"
     command = [
-        *(str(installed / "sluice"), "serve", "--bootstrap-server", f"{HOST}:{nobody}"),
+        *(str(installed / "sluice"), "serve", "--bootstrap-server", f"{HOST}:{unused}"),
         *("--listen", f"{HOST}:{bootstrap}", "--admin", f"{HOST}:{admin}"),
         *("--quota", "client-id=a,producer_byte_rate=2000000"),
     ]

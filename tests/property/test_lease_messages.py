@@ -1,4 +1,4 @@
-"""The lease protocol: what is written is read, and bytes of anybody raise one error and no other."""
+"""The lease protocol: what is written can be read, and arbitrary bytes raise one error and no other."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""Leases of a follower's quota: whatever is lost, late, repeated or started again, nobody uses what another has.
+"""Leases of a follower's quota: messages are lost, late, repeated, processes restart: no share is used twice.
 
 The world has one true time; every process has a clock of its own that runs up to half a percent wrong. Messages are
 delivered in any order or never, peers and holders stop and start again, peers go to another holder, and each process
@@ -19,7 +19,7 @@ from quotas.lease_terms import LeaseAnswer, LeaseRequest, LeaseTerms, Wish
 from quotas.leases import LeaseBook, LeaseRefusedError
 
 LEASE_MS: Final = 5000
-FOLLOWERS: Final = (1, 2, 3)  # 3 is never named by anybody
+FOLLOWERS: Final = (1, 2, 3)  # 3 is never named by any process
 NAMES: Final = ("a", "b", "c", "d")
 HOLDERS: Final = 2
 DRIFTS: Final = (0.995, 1.0, 1.005)

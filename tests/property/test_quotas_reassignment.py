@@ -1,4 +1,4 @@
-"""KIP-435's planner where nothing fails: every move ends, in few steps, nothing is copied twice, and nobody starves.
+"""KIP-435's planner where nothing fails: every move ends, in few steps, no copy is made twice, no partition starves.
 
 What fails is in tests/simulation/test_reassignment.py. I1 to I6 and I10 are checked at every submission, by
 tests/support/reassigner.py.
@@ -161,7 +161,7 @@ def test_lost_brokers_hold_nothing_up_but_what_is_to_be_on_them(
             assert not step.may_be_cancelled(partition.now()), f"I15: {key} holds a slot for nothing"
         elif partition.leader >= 0:
             waiting = executor.last.waiting[key] if executor.last else None
-            assert waiting is not None, f"I15: {key} waits, and nobody knows why"
+            assert waiting is not None, f"I15: {key} waits without a reason"
             assert waiting.has_step or {*waiting.brokers} & lost, f"I15: {key}: {waiting}"
             assert waiting.has_step or {*move.target} & lost, f"I15: {key} could go on: {waiting}"
 

@@ -97,7 +97,7 @@ def test_backlogged_channels_get_equal_bytes(sizes: list[int], consumes: bool, s
 
 
 class AnyCalls(RuleBasedStateMachine):
-    """Every call in any order at any time: no exception, no place of nobody, no debt beyond its bound."""
+    """Every call in any order at any time: no exception, no place without a channel, no debt beyond its bound."""
 
     def __init__(self) -> None:
         super().__init__()

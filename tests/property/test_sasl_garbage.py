@@ -1,4 +1,4 @@
-"""SASL exchanges, damaged and cut anywhere, on either side: every end has a named cause, and nobody becomes another.
+"""SASL exchanges, damaged and cut anywhere, on either side: each end has a named cause, no client gets another's name.
 
 Tokens are valid but for the damage, with and without Kafka headers, and ordinary requests follow.
 """

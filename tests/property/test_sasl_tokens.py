@@ -1,4 +1,4 @@
-"""Any token gives a name or nobody, never an error and never long; names that were put in come out again."""
+"""Any token gives a name or none, never an error and never a long one; names that were put in come out again."""
 
 import json
 from base64 import urlsafe_b64encode

@@ -78,7 +78,7 @@ def test_sixty_consumers_start_at_once(obeys: bool, seed: int) -> None:
     world = world_of(60, ClientOptions(consumes=True, obeys=obeys), seed)
     assert world.ratio(LIMIT, 0, 1000) <= 2.5
     assert world.ratio(LIMIT, 15_000, 45_000) == pytest.approx(1.0, abs=0.02)
-    # 92 MB among 60: some have one request and some two, nobody three. (Jain cannot exceed 0.92 here.)
+    # 92 MB among 60: some have one request and some two, none three. (Jain cannot exceed 0.92 here.)
     assert max(world.per_client()) - min(world.per_client()) <= MB
 
 
@@ -293,7 +293,7 @@ def test_kip13_consumers_are_as_far_under_their_quota_as_kafkas(clients: int) ->
 
 
 def test_kip13_consumers_share_as_kafkas_do() -> None:
-    # When the window forgets a burst, whoever asks first takes it: 0.5 or 0.9 is chance, with Kafka and with us.
+    # When the window forgets a burst, the client that asks first takes it: 0.5 or 0.9 is chance, with Kafka as well.
     ours = [kip13(20, consumes=True, seed=seed).jain() for seed in range(1, 9)]
     theirs = [kafka(20, consumes=True, seed=seed).jain() for seed in range(1, 9)]
     assert (min(ours) < 0.6, max(ours) > 0.85) == (True, True)

@@ -129,7 +129,7 @@ class Reassigning(RuleBasedStateMachine):
 
     @rule(data=st.data(), wanted=replica_lists)
     def reassign_elsewhere(self, data: st.DataObject, wanted: tuple[int, ...]) -> None:
-        """Somebody else reassigns a partition, even one with a step under way: Kafka lets them."""
+        """Another tool reassigns a partition, even one with a step under way: Kafka allows it."""
         self.cluster.alter(data.draw(st.sampled_from(sorted(self.cluster.partitions))), wanted)
 
     @rule(data=st.data())
@@ -142,7 +142,7 @@ class Reassigning(RuleBasedStateMachine):
     @invariant()
     def leaders_are_in_sync(self) -> None:
         for key, partition in self.cluster.partitions.items():
-            assert partition.isr, f"I7: {key} has nobody in sync"
+            assert partition.isr, f"I7: {key} has no replica in sync"
             assert partition.leader == -1 or partition.leader in partition.isr, f"I7: leader of {key}"
             if self.cluster.live == self.cluster.brokers:
                 assert partition.leader >= 0, f"I7: {key} is leaderless though every broker lives"

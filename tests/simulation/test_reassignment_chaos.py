@@ -72,7 +72,7 @@ def test_moves_end_where_they_should(
             wanted = move.original
         assert now.replicas == wanted
         assert not now.is_reassigned
-        # Who leads after a move is over is nobody's business here: a death may have changed it.
+        # The leader after a move is not checked here: a broker's death may have changed it.
         if move.key in in_work or not any(event == "die" for event, _ in events):
             assert now.leader == wanted[0]
 

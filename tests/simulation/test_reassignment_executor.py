@@ -115,7 +115,7 @@ def test_cancel_takes_back_the_step_under_way(tmp_path: Path) -> None:
     world.run(catches_up=False)
     assert world.cluster.partitions[FIRST.key].now().replicas == (0, 1, 2)
     assert world.stats.reassignment_ends == {"cancelled": 1}
-    assert not world.cluster.copied, "nothing was waited for that nobody wants"
+    assert not world.cluster.copied, "nothing was waited for that is not wanted"
 
 
 def test_unanswered_submission_is_looked_for_and_not_repeated(tmp_path: Path) -> None:
@@ -311,7 +311,7 @@ def test_one_that_reaches_no_broker_lets_another_execute(tmp_path: Path) -> None
         first.round()
         second.round()
     assert (first.executor.leads, second.executor.leads) == (False, True)
-    assert first.executor.problem == "nobody answers"
+    assert first.executor.problem == "no broker answers"
     second.run()
     assert_moved(found)
     first.unreachable = False

@@ -1,4 +1,4 @@
-"""Certificates for tests, made by `openssl` when they are needed: an authority, and whoever it vouches for.
+"""Certificates for tests, made by `openssl` when they are needed: an authority, and certificates that it signs.
 
     authority = Authority.make(directory, "clients")
     alice = authority.issue("alice", "/O=Example/CN=alice")
@@ -29,7 +29,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Whoever signs."""
+    """A certificate authority."""
 
     directory: Path
     cert_file: Path
@@ -55,7 +55,7 @@ class Authority:
         password: str = "",
         rsa_bits: int = 0,
     ) -> Certificate:
-        """Vouch for somebody; `name` is that of the files, `names` what a client compares with a host."""
+        """Sign a certificate; `name` is that of the files, `names` what a client compares with a host."""
         base = self.directory / name
         key = base.with_suffix(".key")
         kind = ("-newkey", f"rsa:{rsa_bits}") if rsa_bits else _KEY

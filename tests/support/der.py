@@ -39,7 +39,7 @@ def name(names: Names) -> bytes:
 
 
 def certificate(names: Names, ends: tuple[int, bytes] = (0x17, b"491231235959Z")) -> bytes:
-    """A certificate of this subject; what nobody reads is empty."""
+    """A certificate of this subject; fields that are not read are empty."""
     version, serial = encoded(0xA0, encoded(0x02, b"\x02")), encoded(0x02, b"\x01")
     nothing = encoded(0x30, b"")
     validity = encoded(0x30, encoded(0x17, b"200101000000Z") + encoded(*ends))

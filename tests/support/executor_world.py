@@ -110,7 +110,7 @@ class World:
         asyncio.run(Keeper.append(self.keeper, entries))
 
     def ask(self, move: Move, *, cancels: bool = False) -> None:
-        """Have a request in the journal that nobody will judge."""
+        """Put a request into the journal that is never validated."""
         known = asyncio.run(self.keeper.read()).entries.get(move.key)
         entry = known or Entry(move.topic, move.partition, self.topic_id(move.topic), move.original)
         asked = Asked(move.original if cancels else move.target, cancels, None, "gone/1")
@@ -281,7 +281,7 @@ class SimulatedAnswers(Cluster):
     async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
         world, cluster = self._world, self._world.cluster
         if world.unreachable:
-            raise ClusterError("nobody answers")
+            raise ClusterError("no broker answers")
         now = {key: one for key, one in cluster.now().items() if key[0] in topics}
         ongoing = {
             key: Ongoing(one.replicas, one.adding, one.removing)
@@ -297,7 +297,7 @@ class SimulatedAnswers(Cluster):
         outcomes = world.carried_out(targets)
         world.place()
         if world.mute:
-            raise ClusterError("nobody answers")
+            raise ClusterError("no broker answers")
         return outcomes
 
     async def elect(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:

@@ -56,7 +56,7 @@ def produce(
 
 
 def produce_answer(version: int, *, correlation_id: int = 1, throttle_ms: int = 0) -> bytes:
-    """A Produce answer that acknowledges nothing and nobody."""
+    """A Produce response without topics."""
     if version >= 9:
         return frame(struct.pack(">ixbix", correlation_id, 1, throttle_ms))
     return frame(struct.pack(">iii", correlation_id, 0, throttle_ms)[: 12 if version >= 1 else 8])

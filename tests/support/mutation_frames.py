@@ -111,7 +111,7 @@ def errors(api_key: int, version: int, frame: bytes) -> tuple[list[tuple[str | N
 
 
 def sizes(version: int, topics: Mapping[str, int], *, correlation_id: int = 1) -> bytes:
-    """A Metadata answer with topics of these sizes; 0 partitions: a topic that nobody knows."""
+    """A Metadata response with topics of these sizes; 0 partitions: an unknown topic."""
     entries = []
     for name, partitions in topics.items():
         entry = struct(RESPONSES[METADATA], version, "MetadataResponseTopic")

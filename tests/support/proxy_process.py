@@ -40,7 +40,7 @@ class SluicePorts:
 
     @classmethod
     def free(cls) -> Self:
-        """Choose ports that are free and that nobody else in this process was given."""
+        """Choose ports that are free and were not given out in this process before."""
         return cls(free_ports(BROKER_ID_MAX + 3)[0])
 
     @property

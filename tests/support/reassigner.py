@@ -153,7 +153,7 @@ def check_step(
     assert in_repair or len(following) >= factor, "I2: replication factor"
     assert len(following) >= min(needed, len(current)), "I2: min ISR"
     assert len(following) == len(step.replicas), "I3: no duplicates"
-    assert following <= current | target, "I3: nobody else"
+    assert following <= current | target, "I3: no other replica"
     assert {*step.adds} == following - current, "I3: adds"
     assert {*step.drops} == current - following, "I3: drops"
     assert {*step.adds} <= live, "I4: adds are alive"

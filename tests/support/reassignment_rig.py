@@ -2,7 +2,7 @@
 
     with ReassignmentRig(directory) as rig:
         front = rig.gateway("a")                      # a gateway with `mode = "batch"`; several share one journal
-        rig.tool(front.bootstrap, {"t": [[3, 4]]}, "--execute")  # Kafka's own, as somebody who may
+        rig.tool(front.bootstrap, {"t": [[3, 4]]}, "--execute")  # Kafka's own, as a user who may
         rig.until_moved("t", {0: (3, 4)})
 
 Clients come in by SASL: `bob` may do everything, `alice` nothing, `sluice` what docs/operations.md says. What brokers
@@ -197,7 +197,7 @@ class ReassignmentRig(ReplicationRig):
         return reassignments.read_answer(asyncio.run(read())).ongoing
 
     def asked(self, bootstrap: str, api_key: int, version: int, body: bytes, user: str = "bob") -> bytes:
-        """Ask one question in somebody's name; give the answer's frame."""
+        """Ask one question in a user's name, and return the response's frame."""
 
         async def question() -> bytes:
             host, _, port = bootstrap.partition(",")[0].rpartition(":")

@@ -265,7 +265,7 @@ class Follower:
             self.session_id, self.epoch = answer.session_id, 1 if answer.session_id else 0
         else:
             if not set(found) <= self.sent:
-                raise SessionError(f"nobody asked for {set(found) - self.sent}")
+                raise SessionError(f"not asked for: {set(found) - self.sent}")
             if answer.session_id != self.session_id:
                 raise SessionError("another session id")
             self.epoch = self.epoch % 0x7FFFFFFF + 1

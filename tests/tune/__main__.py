@@ -19,7 +19,7 @@ _APART_MAX: Final = 0.1
 
 
 def main() -> int:
-    """Run it; 1 where somebody was throttled who should not be, or for another time than predicted, or had errors."""
+    """Run it; 1 if a client was throttled that should not be, or for another time than predicted, or had errors."""
     options = argparse.ArgumentParser(prog="make tune-demo", description=__doc__)
     options.add_argument("--seconds", type=float, default=60.0, help="of recorded traffic")
     given = options.parse_args()

@@ -1,7 +1,7 @@
 """The five steps: clients of known demand, capture, the pipeline, what it recommends applied, and all sent again.
 
 1. made-up clients (`offline.synthetic`: steady, bursty, a hog, a bootstrap that reads everything again) send through
-   Sluice, which captures and throttles nobody;
+   Sluice, which captures and does not throttle;
 2. `sluice-offline run` over that capture; 3. `sluice-offline apply` into a quotas file;
 4. what was captured is sent again, through Sluice with these quotas;
 5. who was throttled, and for how long: as predicted?
@@ -30,7 +30,7 @@ __all__ = ["CLIENTS", "HOGS", "Compared", "Tuned", "tune"]
 
 # Those who are to be held send large requests. The recorded pauses hold what a client and its connection took between
 # an answer and the next request, and when they are sent again that comes on top once more: a few milliseconds, by which
-# whoever sends small ones asks for less than was recorded, and waits for less than was predicted.
+# a client with small ones asks for less than was recorded, and waits for less than was predicted.
 CLIENTS: Final = (
     Client(name="steady-1", shape="steady", rate=150_000),
     Client(name="steady-2", shape="steady", rate=200_000),

@@ -151,7 +151,7 @@ def measure(options: Options, console: Console) -> list[judge.Figures]:
         for topic in (_PRODUCED, _CONSUMED):
             tools.create_topic(cluster.bootstrap(), topic)
         if "consume" in options.directions:
-            # Twice what one connection may read, and room for the burst: nobody comes to the end.
+            # Twice what one connection may read, and room for the burst: no connection comes to the end.
             clients.fill(cluster.bootstrap(), _CONSUMED, 2 * options.quota * (options.seconds + 15))
         with bench.relay():
             for policy in options.policies:

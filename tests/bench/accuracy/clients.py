@@ -151,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tally = Tally()
     (producers if options.direction == "produce" else consumers)(options, tally)
     print(json.dumps(dict(tally.seen)), flush=True)
-    # Closing waits for requests that are still held back; nobody needs their answers.
+    # Closing waits for requests that are still held back; their responses are not needed.
     sys.stdout.flush()
     return 0
 

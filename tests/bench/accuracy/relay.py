@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--broker-port", type=int, required=True)
     parser.add_argument("--events", type=Path, required=True)
     options = parser.parse_args(arguments)
-    with options.events.open("w", buffering=1) as sink:  # by lines: whoever reads sees whole ones
+    with options.events.open("w", buffering=1) as sink:  # line-buffered: readers see whole lines
         asyncio.run(serve(options.port, options.broker_port, sink))
     return 0
 

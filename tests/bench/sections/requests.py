@@ -18,7 +18,7 @@ SMALL_BYTES: Final = 100
 LARGE_BYTES: Final = 65536
 SMALL_LIMIT: Final = 1.25
 _WARM_UP_SECONDS: Final = 1.0
-# Millions of records come together, and nobody reads them.
+# Millions of records accumulate, and are not read.
 _SMALL_LOG: Final = {"segment.bytes": "67108864", "retention.bytes": "134217728"}
 
 

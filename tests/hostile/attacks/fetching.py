@@ -1,4 +1,4 @@
-"""Round the consumer quota: replica ids, pipelines, herds, answers that nobody waits for; Fetch and ShareFetch."""
+"""Ways round the consumer quota: replica ids, pipelines, herds, unread responses; Fetch and ShareFetch."""
 
 import itertools
 import time

@@ -22,7 +22,7 @@ Run = Callable[[Scene, str, float], None]
 
 
 def stays(scene: Scene, client_id: str, until: float) -> None:
-    """One connection, one request after the other: what everybody else is compared with."""
+    """One connection, one request after the other: the baseline of the other attacks."""
     request = wire.produce(client_id, _RECORDS)
     with scene.connected(until) as client:
         while True:
@@ -178,7 +178,7 @@ def largest(scene: Scene, client_id: str, until: float) -> None:
 
 
 def behind_unknown_topics(version: int) -> Run:
-    """A thousand topics that nobody knows, and behind them the one with a quota."""
+    """A thousand unknown topics, and behind them the one with a quota."""
 
     def run(scene: Scene, client_id: str, until: float) -> None:
         names = [f"unknown-{index}" for index in range(_UNKNOWN)]

@@ -219,7 +219,7 @@ def admin_shut_out() -> float:
 
 
 def any_host() -> float:
-    """Whether /clients is shown to a browser that was sent there by somebody else's name (DNS rebinding)."""
+    """Whether /clients is shown to a browser that reached it under a foreign host name (DNS rebinding)."""
     with survivor(Stage()) as scene:
         connection = http.client.HTTPConnection(HOST, scene.sluice.ports.admin, timeout=5)
         connection.request("GET", "/clients", headers={"Host": "attacker.example"})

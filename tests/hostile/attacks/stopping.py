@@ -70,7 +70,7 @@ def brokers_say(hosts: Sequence[str]) -> Callable[[], float]:
 
 
 def map_file(text: str) -> Callable[[], float]:
-    """A broker map on disk as somebody else has left it."""
+    """A broker map on disk that another program has written."""
 
     def run() -> float:
         with tempfile.TemporaryDirectory(prefix="hostile-state-") as directory:

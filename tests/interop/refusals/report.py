@@ -53,7 +53,7 @@ def setting_name(setting: Setting) -> str:
 
 
 def line(outcome: Outcome) -> str:
-    """Return one line for whoever waits."""
+    """Return one line for the terminal."""
     counts = outcome.counts
     return (
         f"{outcome.family:12} {setting_name(outcome.setting):28} {outcome.script.name:40} {verdict(outcome)}"

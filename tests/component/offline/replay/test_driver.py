@@ -88,7 +88,7 @@ def driven(
     seconds: float = 0.0,
     look: Callable[[], int] = lambda: 0,
 ) -> tuple[Driver, Slow]:
-    """Run a plan against a server; None: nobody is there."""
+    """Run a plan against a server; None: no process listens."""
 
     async def run() -> tuple[Driver, Slow]:
         port = free_port()
