@@ -1,4 +1,4 @@
-"""The options of the quota engine (design.md, "Configuration", section `[quotas]`): values, checked nowhere
+"""The options of the quota engine (docs/configuration.md, section `[quotas]`): values, checked nowhere
 else but here.
 
 Reading them from a file is `proxy.config`; what they do is in `rate`, `schedule` and `engine`.

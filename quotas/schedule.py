@@ -1,4 +1,4 @@
-"""The `schedule` policy: one virtual schedule per identity (design.md, "Quota policies").
+"""The `schedule` policy: one virtual schedule per identity (docs/architecture.md, "Quotas").
 
 Rate. GCRA: `_paid_ms` is the time at which everything that passed will have been paid for at the rate T. A request
 may pass while that is at most `burst_seconds` ahead; passing moves it by size / T. So at most burst + T·t + one

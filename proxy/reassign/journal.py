@@ -1,4 +1,4 @@
-"""The journal: what was asked for and what is being done, on disk before it is done (KIP-435, design.md "Always").
+"""The journal: what was asked for and what is being done, on disk before it is done (KIP-435).
 
 One file, `journal`, in a directory that the proxies of a cluster share. Whoever appends holds a lock of its own for
 those milliseconds, has read what others have appended, and returns when the disk has it. A line that is cut off at the

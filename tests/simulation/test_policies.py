@@ -1,4 +1,4 @@
-"""Both policies in a closed loop: rate, burst, fairness and waits against the bars of design.md, "Quota policies".
+"""Both policies in a closed loop: rate, burst, fairness and waits against bars of their own.
 
 Quota 2 MB/s, requests of 1 MB, 45 s, as `make accuracy` measures it on real brokers. Every test's numbers come from a
 seeded world; a failure names the seed.
