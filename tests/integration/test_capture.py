@@ -82,7 +82,9 @@ def consume(bootstrap: str, topic: str, count: int) -> int:
     return got
 
 
-def test_rows_say_what_clients_did(sluice: SluiceProcess, tmp_path: Path, create_topic: CreateTopic) -> None:
+def test_rows_match_the_clients_requests(
+    sluice: SluiceProcess, tmp_path: Path, create_topic: CreateTopic
+) -> None:
     topic = create_topic(partitions=2)
     before_ms = time.time() * 1000
     produce(sluice.bootstrap, topic, RECORDS)
@@ -127,9 +129,7 @@ def test_throttled_requests_say_so(sluice: SluiceProcess, tmp_path: Path, create
     assert {row["quota"] for row in found} == {"produce"}
 
 
-def test_metrics_count_what_is_written(
-    sluice: SluiceProcess, tmp_path: Path, create_topic: CreateTopic
-) -> None:
+def test_metrics_count_written_rows(sluice: SluiceProcess, tmp_path: Path, create_topic: CreateTopic) -> None:
     produce(sluice.bootstrap, create_topic(partitions=2), 50)
     wait_for(lambda: sluice.metric("sluice_capture_rows_total") > 0, "nothing is written")
     assert sluice.metric("sluice_capture_dropped_total") == 0

@@ -61,7 +61,7 @@ def files(sluice: SluiceProcess) -> int:
 @pytest.mark.parametrize(
     "first", [b"", request(LIST_OFFSETS, 7, size=100)], ids=["idle", "each wants a broker"]
 )
-def test_process_without_descriptors_serves_who_is_connected_and_recovers(
+def test_process_without_descriptors_serves_open_connections_and_recovers(
     sluice: SluiceProcess, first: bytes
 ) -> None:
     with wired((HOST, sluice.ports.bootstrap)) as neighbour:

@@ -199,7 +199,7 @@ async def test_two_processes_of_one_name_are_told(port: Port) -> None:
     assert port.stats.lease_requests == {"learning": 2, "twice": 1}
 
 
-async def test_only_who_knows_the_secret_gets_leases(tmp_path: Path) -> None:
+async def test_peer_without_the_secret_gets_no_lease(tmp_path: Path) -> None:
     secret_file = tmp_path / "secret"
     secret_file.write_text("word\n")
     port = Port(secret_file)
@@ -217,7 +217,7 @@ async def test_only_who_knows_the_secret_gets_leases(tmp_path: Path) -> None:
         await port.stop()
 
 
-async def test_slow_peer_is_closed_and_nobody_waits_for_it(port: Port) -> None:
+async def test_slow_peer_is_closed_and_does_not_delay_others(port: Port) -> None:
     reader, writer = await asyncio.open_connection(*port.address)
     writer.write(b"\x00\x00")  # and no more
     assert (await ask(port, LeaseRequest("a", 1, 1, 0, ()))).learning

@@ -38,7 +38,7 @@ def test_quotas_are_validated_then_set_then_removed(kafka: Cluster) -> None:
     assert become(server, entity, {})
 
 
-def test_nobody_there_is_one_clear_error() -> None:
+def test_unreachable_proxy_is_one_clear_error() -> None:
     server = f"{HOST}:{free_ports(1)[0]}"
     with pytest.raises(ApplyError, match=f"{server} cannot be reached"), QuotaApi(server):
         pass

@@ -107,7 +107,7 @@ def test_kafka_configs_describes_every_client(sluice: SluiceProcess) -> None:
     assert "request_percentage=12.5" in listed
 
 
-def test_kafka_configs_is_told_what_is_wrong(sluice: SluiceProcess, directory: Path) -> None:
+def test_kafka_configs_gets_the_validation_error(sluice: SluiceProcess, directory: Path) -> None:
     words = ["--alter", "--entity-type", "clients", "--entity-name", "wrong", "--add-config"]
     with pytest.raises(tools.ToolError, match="Quota producer_byte_rate must be greater than 0"):
         configs(sluice.bootstrap, *words, "producer_byte_rate=-1")
@@ -118,7 +118,7 @@ def test_kafka_configs_is_told_what_is_wrong(sluice: SluiceProcess, directory: P
     assert entry(directory, client_id="wrong") is None
 
 
-def test_brokers_never_see_what_sluice_answers(sluice: SluiceProcess, kafka: Cluster) -> None:
+def test_quota_requests_do_not_reach_brokers(sluice: SluiceProcess, kafka: Cluster) -> None:
     words = ["--entity-type", "clients", "--entity-name", "only-here"]
     configs(sluice.bootstrap, "--alter", *words, "--add-config", "producer_byte_rate=9")
     assert "9.0" in configs(sluice.bootstrap, "--describe", *words)
@@ -134,7 +134,7 @@ def test_ten_thousand_alterations_in_one_request(sluice: SluiceProcess, director
     assert "many-" not in (directory / "quotas.toml").read_text()
 
 
-def test_what_is_acknowledged_survives_a_kill(kafka: Cluster, tmp_path: Path) -> None:
+def test_acknowledged_quotas_survive_a_kill(kafka: Cluster, tmp_path: Path) -> None:
     settings = SluiceSettings(kafka.bootstrap())
     path = settings.write(tmp_path)
     sluice = SluiceProcess(["--config", str(path)], settings.ports, tmp_path)

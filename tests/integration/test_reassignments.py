@@ -78,7 +78,9 @@ def test_refusals_are_kafkas_own(rig: ReassignmentRig, front: SluiceProcess) -> 
     assert idle(rig, front)
 
 
-def test_who_may_not_reassign_is_told_so_by_the_broker(rig: ReassignmentRig, front: SluiceProcess) -> None:
+def test_unauthorized_reassignment_is_refused_by_the_broker(
+    rig: ReassignmentRig, front: SluiceProcess
+) -> None:
     rig.create("denied", [[1, 2]])
     journal = rig.journal / "journal"
     for request in (asked((("denied", 0), (3, 4)), (("nowhere", 0), (1,))), asked((("denied", 0), None))):

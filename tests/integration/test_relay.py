@@ -166,9 +166,7 @@ def test_port_of_a_broker_that_does_not_exist_closes(sluice: SluiceProcess) -> N
         wire.ask(request(METADATA, 9, topics=[]))
 
 
-def test_api_versions_promise_what_the_broker_and_sluice_both_serve(
-    kafka: Cluster, sluice: SluiceProcess
-) -> None:
+def test_api_versions_are_the_intersection_with_the_brokers(kafka: Cluster, sluice: SluiceProcess) -> None:
     asked = request(18, 3, client_software_name="t", client_software_version="1")
     with wired(kafka.address(1)) as wire:
         offered = {k.api_key: k.max_version for k in response(18, 3, wire.ask(asked).frame).api_keys}

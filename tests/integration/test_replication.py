@@ -194,7 +194,7 @@ def test_tls_between_brokers_ends_at_sluice(tmp_path: Path) -> None:
         assert rig.sluice.metric("sluice_tls_handshakes_total", side="client") > 0
 
 
-def test_estimate_says_what_the_cluster_then_takes(
+def test_estimate_matches_the_time_that_the_cluster_takes(
     rig: ReplicationRig, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     reconfigure(rig, throttled="reassignments", policy="schedule", leader_rate="2M", follower_rate="2M")

@@ -51,7 +51,7 @@ def ask_in_a_loop(sluice: SluiceProcess, client_id: str, seconds: float) -> tupl
     return asked, longest_ms
 
 
-def test_who_asks_in_a_loop_gets_about_its_share_and_others_all(sluice: SluiceProcess) -> None:
+def test_looping_client_gets_its_share_and_others_are_not_slowed(sluice: SluiceProcess) -> None:
     limited, free = (f"{name}-{secrets.token_hex(4)}" for name in ("limited", "free"))
     limit(sluice, limited, PERCENT)
     asked, longest_ms = ask_in_a_loop(sluice, limited, SECONDS)

@@ -209,7 +209,7 @@ def test_scram_tokens_without_a_header_name_their_user(
     assert moved(sluice, "bob", client_id) > 1000
 
 
-def test_what_is_pipelined_behind_a_token_passes_in_its_name(
+def test_requests_pipelined_behind_a_token_pass_in_its_name(
     sluice: SluiceProcess, stock: Topic, client_id: str
 ) -> None:
     with wired(through(sluice), client_id) as wire:
@@ -250,7 +250,7 @@ def test_secrets_are_in_no_log(sluice: SluiceProcess) -> None:
     assert "wrong" not in text
 
 
-def test_delegation_token_is_nobody_and_counted(
+def test_delegation_token_has_no_name_and_is_counted(
     kafka: Cluster, sluice: SluiceProcess, topic: str, client_id: str, tmp_path: Path
 ) -> None:
     owner = Credentials.of("alice", "SCRAM-SHA-256").java(tmp_path)

@@ -208,7 +208,7 @@ def test_raised_quota_frees_muted_channels(
         sluice.signal(signal.SIGHUP)
 
 
-def test_sigusr1_frees_everybody_and_again_throttles(
+def test_sigusr1_releases_all_clients_and_throttles_again(
     sluice: SluiceProcess, connect: Connect, topic: Topic, client_id: str
 ) -> None:
     wire = connect(client_id)

@@ -257,7 +257,7 @@ def test_throttled_records_pass_both_ways_unchanged(
     assert throttled(sluice, "carol", "Fetch") > 0
 
 
-def test_quota_of_one_user_holds_nobody_else(site: Site, sluice: SluiceProcess, topic: str) -> None:
+def test_quota_of_one_user_does_not_throttle_others(site: Site, sluice: SluiceProcess, topic: str) -> None:
     """Both with the same client id: told apart by their certificates alone."""
     same = {"client.id": "same"}
     started = time.monotonic()
@@ -285,7 +285,7 @@ def test_client_without_a_certificate_is_refused_and_told(site: Site, sluice: Sl
     assert sluice.metric("sluice_connection_errors_total", cause="client_certificate") > before
 
 
-def test_client_whose_certificate_has_ended_is_refused_and_told(site: Site, sluice: SluiceProcess) -> None:
+def test_expired_client_certificate_is_refused_with_an_alert(site: Site, sluice: SluiceProcess) -> None:
     site.person("Old", expired=True)
     assert "certificate expired" in refusal(site.librdkafka(sluice.bootstrap, "Old"))
 

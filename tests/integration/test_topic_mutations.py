@@ -172,7 +172,7 @@ def test_kafkas_own_system_test_passes(kafka: Cluster, tmp_path: Path, names: li
         assert names[1] not in sizes_on(kafka)
 
 
-def test_observe_creates_everything_and_says_who_would_have_been_rejected(
+def test_observe_creates_all_topics_and_counts_would_be_rejections(
     kafka: Cluster, tmp_path: Path, names: list[str]
 ) -> None:
     with limited(kafka, tmp_path, mode="observe") as sluice, wired(port_of(sluice)) as wire:

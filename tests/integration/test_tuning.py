@@ -12,7 +12,7 @@ from tests.tune.loop import HOGS, Compared, Tuned, tune
 
 
 @pytest.mark.timeout(900)
-def test_what_is_predicted_is_what_happens(kafka: Cluster, tmp_path: Path) -> None:
+def test_predicted_throttling_matches_the_measured_one(kafka: Cluster, tmp_path: Path) -> None:
     tuned = tuned_in(kafka, tmp_path / "first")
     if not all(as_predicted(row) for row in tuned.compared):
         # A loaded machine delays some requests by chance; a wrong prediction is wrong each time.

@@ -109,7 +109,7 @@ def _observe(found: Window, crowd: Crowd, fronts: list[Front]) -> None:
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("policy", BYTES_PER_SECOND)
-def test_low_quota_times_nobody_out(family: Family, policy: str, word: str, window: Window) -> None:
+def test_low_quota_causes_no_timeouts(family: Family, policy: str, word: str, window: Window) -> None:
     run = window.runs[family.name, policy, word]
     assert not run.events("error"), run.describe()
     seen = window.end[policy][client(word, family), WORDS[word]]

@@ -74,7 +74,7 @@ def test_a_soft_close_costs_no_record_and_no_order(family: Family, lane: Lane, t
 
 
 @pytest.mark.parametrize("name", ["java", "librdkafka"])
-def test_what_sluice_refuses_is_sent_again(name: str, kafka: Cluster, tmp_path: Path) -> None:
+def test_refused_produce_is_retried_by_clients(name: str, kafka: Cluster, tmp_path: Path) -> None:
     family = available(next(family for family in FAMILIES if family.name == name))
     with fronted(kafka, tmp_path, "schedule", SMALL_HOLDS, {CROWDED: {"producer_byte_rate": RATE}}) as (
         crowded,

@@ -109,7 +109,9 @@ ACCEPTED = [
 @pytest.mark.parametrize(
     ("mechanism", "token", "name"), [row[1:] for row in ACCEPTED], ids=[row[0] for row in ACCEPTED]
 )
-def test_whom_kafka_accepts(names: Judge, mechanism: str, token: bytes, name: str) -> None:
+def test_name_equals_the_one_that_kafka_accepts(
+    names: Judge, mechanism: str, token: bytes, name: str
+) -> None:
     assert judged(names, mechanism, token) == name, "Kafka's own reading"
     assert read(mechanism, token) == name
 
@@ -148,7 +150,7 @@ def varied(rng: random.Random, mechanism: str, token: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM", "UNSECURED", "SIGNED"])
-def test_whom_kafka_accepts_of_many(names: Judge, mechanism: str) -> None:
+def test_names_of_many_tokens_equal_those_that_kafka_accepts(names: Judge, mechanism: str) -> None:
     rng = random.Random(SEED)
     seeds = [token for _, kind, token, _ in ACCEPTED if kind == mechanism and len(token) < 5000]
     accepted = 0

@@ -61,7 +61,7 @@ def test_check_judges_the_example_configuration(installed: Path, tmp_path: Path)
     assert "is right" in said
 
 
-def test_the_pipeline_says_what_it_lacks(installed: Path, tmp_path: Path) -> None:
+def test_pipeline_names_the_missing_packages(installed: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [installed / "sluice-offline", "demand", "--input", "x"],
         cwd=tmp_path,

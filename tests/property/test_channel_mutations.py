@@ -113,7 +113,7 @@ def relayed(sent: Sequence[bytes], pieces: list[int], mode: str = "enforce") -> 
 
 @FEW
 @given(sent=mutations(), pieces=PIECES)
-def test_what_the_client_was_told_is_what_the_broker_did(sent: list[bytes], pieces: list[int]) -> None:
+def test_client_gets_the_result_that_the_broker_produced(sent: list[bytes], pieces: list[int]) -> None:
     shell, broker = relayed(sent, pieces)
     answered = frames(bytes(shell.responses.out))
     assert len(answered) == len(sent)
@@ -156,7 +156,7 @@ def test_any_cutting_gives_the_same_bytes(sent: list[bytes], pieces: list[int]) 
 
 @FEW
 @given(sent=mutations(), pieces=PIECES)
-def test_bucket_knows_exactly_what_was_made(sent: list[bytes], pieces: list[int]) -> None:
+def test_bucket_is_charged_for_exactly_the_created_partitions(sent: list[bytes], pieces: list[int]) -> None:
     shell, broker = relayed(sent, pieces)
     throttle = shell.requests.side.state.engine.client("ANONYMOUS", "a", 1).mutations
     assert throttle.mutations_total == broker.mutations

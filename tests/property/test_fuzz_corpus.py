@@ -36,7 +36,7 @@ def test_corpus_is_small_and_of_targets_alone() -> None:
     assert sum(files.values()) < CORPUS_BYTES_MAX
 
 
-def test_minimiser_keeps_what_reaches_something_else() -> None:
+def test_minimiser_keeps_inputs_with_new_coverage() -> None:
     def run(data: bytes) -> None:
         uvarint_bytes(1 << 7 * len(data))
 
@@ -47,7 +47,7 @@ def test_minimiser_keeps_what_reaches_something_else() -> None:
     ]  # no turn of its loop, one, more
 
 
-def test_what_fails_is_left_out_of_the_corpus() -> None:
+def test_failing_inputs_are_left_out_of_the_corpus() -> None:
     def run(data: bytes) -> None:
         if data == b"bad":
             raise AssertionError

@@ -51,7 +51,9 @@ def test_bucket_equals_the_model(rate: float, burst: int, events: list[tuple[int
 
 @given(rate=RATES, burst=st.integers(0, 1000), events=EVENTS)
 @settings(max_examples=50, deadline=None)
-def test_what_strict_takes_is_bounded(rate: float, burst: int, events: list[tuple[int, str, int]]) -> None:
+def test_strict_bucket_grants_are_bounded(
+    rate: float, burst: int, events: list[tuple[int, str, int]]
+) -> None:
     """Over any time t no more passes than burst + rate · t, and the one that overdraws it."""
     bucket = TokenBucket(rate, burst, 0)
     now_ms = taken = largest = 0

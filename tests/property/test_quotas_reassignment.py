@@ -140,7 +140,7 @@ def test_cancel_at_any_point_goes_back(world: World, limits: BatchLimits, data: 
 @given(
     world=worlds(), limits=all_limits, lost=st.sets(st.integers(0, _BROKERS - 1), max_size=4), data=st.data()
 )
-def test_lost_brokers_hold_nothing_up_but_what_is_to_be_on_them(
+def test_lost_brokers_delay_only_moves_to_them(
     world: World, limits: BatchLimits, lost: set[int], data: st.DataObject
 ) -> None:
     executor, cluster = world.executor(limits), world.cluster
@@ -187,9 +187,7 @@ def test_step_that_lost_brokers_block_is_not_begun_again_and_again(completion: C
 
 @settings(deadline=None, max_examples=60)
 @given(world=worlds(), limits=all_limits)
-def test_nobody_waits_longer_than_stated_where_batches_end_together(
-    world: World, limits: BatchLimits
-) -> None:
+def test_wait_is_bounded_where_batches_end_together(world: World, limits: BatchLimits) -> None:
     executor = world.executor(limits)
     bound = PATIENCE_ROUNDS + len(world.moves) - 1
     while executor.moves:
@@ -200,7 +198,7 @@ def test_nobody_waits_longer_than_stated_where_batches_end_together(
 
 @settings(deadline=None, max_examples=60)
 @given(world=worlds(), limits=partition_limits, data=st.data())
-def test_nobody_waits_longer_than_stated_while_steps_end_one_by_one(
+def test_wait_is_bounded_where_steps_end_one_by_one(
     world: World, limits: BatchLimits, data: st.DataObject
 ) -> None:
     executor = world.executor(limits)
@@ -225,7 +223,7 @@ def test_nobody_waits_longer_than_stated_while_steps_end_one_by_one(
 
 @settings(deadline=None, max_examples=60)
 @given(world=worlds(), limits=all_limits)
-def test_plan_is_what_an_executor_does(world: World, limits: BatchLimits) -> None:
+def test_plan_equals_the_executors_steps(world: World, limits: BatchLimits) -> None:
     now, live = world.cluster.now(), world.cluster.live
     plan = plan_moves(world.moves, now, live, limits)
     executor, batches = world.executor(limits), []

@@ -63,9 +63,7 @@ def test_no_window_has_more_than_burst_and_rate_and_one_request(
 
 @given(clients=CLIENTS, seed=st.integers(0, 1000))
 @settings(max_examples=25, deadline=None)
-def test_no_capacity_is_lost_while_somebody_has_something_to_send(
-    clients: list[ClientOptions], seed: int
-) -> None:
+def test_no_capacity_is_lost_while_a_client_has_data_to_send(clients: list[ClientOptions], seed: int) -> None:
     # One client that always sends as much as it may, whatever the others do.
     made = world([*clients, ClientOptions(size=100_000, in_flight=5)], seed)
     largest = max(options.size for options in clients)
@@ -74,9 +72,7 @@ def test_no_capacity_is_lost_while_somebody_has_something_to_send(
 
 @given(clients=CLIENTS, seed=st.integers(0, 1000))
 @settings(max_examples=25, deadline=None)
-def test_nobody_waits_longer_than_the_bounds_and_nobody_starves(
-    clients: list[ClientOptions], seed: int
-) -> None:
+def test_no_client_waits_beyond_the_bounds_or_starves(clients: list[ClientOptions], seed: int) -> None:
     made = world(clients, seed)
     assert made.waits.hold_ms <= 15_000 + made.timer_late_ms
     assert made.waits.mute_ms <= 20_000

@@ -35,7 +35,7 @@ FUZZ = settings(max_examples=300, deadline=None)
 
 @FUZZ
 @given(token=TOKENS)
-def test_any_token_names_somebody_or_nobody(token: bytes) -> None:
+def test_any_token_gives_a_name_or_none(token: bytes) -> None:
     for name in (
         plain_name(token, 0, len(token)),
         scram_name(token, 0, len(token)),
@@ -52,7 +52,7 @@ def test_any_token_names_somebody_or_nobody(token: bytes) -> None:
         lambda v: json.dumps({"sub": v}).encode()
     )
 )
-def test_any_payload_names_somebody_or_nobody(payload: bytes) -> None:
+def test_any_payload_gives_a_name_or_none(payload: bytes) -> None:
     token = b"n,,\x01auth=Bearer a." + urlsafe_b64encode(payload).rstrip(b"=") + b".b\x01\x01"
     name = bearer_name(token, 0, len(token), "sub")
     assert name is None or name.strip()

@@ -159,7 +159,7 @@ def test_owner_of_the_name_keeps_its_quota(
 
 
 @POLICIES
-def test_attacker_has_to_send_about_what_the_owner_loses(policy: Policy) -> None:
+def test_attacker_sends_about_as_much_as_the_owner_loses(policy: Policy) -> None:
     world = world_of(policy)
     victim, attackers = Victim(world), [Attacker(world, 64_000 * 4, 64_000) for _ in range(4)]
     world.at(0, victim)

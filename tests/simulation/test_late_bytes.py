@@ -81,7 +81,7 @@ def nothing(_now_ms: int) -> None:
     """Nothing follows."""
 
 
-def test_what_was_announced_at_the_quotas_pace_does_not_come_at_once() -> None:
+def test_bytes_announced_at_the_quotas_rate_do_not_pass_at_once() -> None:
     # Connections that have sent something before; no other one asks meanwhile.
     world, size, count = world_of("schedule"), 950_000, 50
     for number in range(count):
@@ -93,7 +93,7 @@ def test_what_was_announced_at_the_quotas_pace_does_not_come_at_once() -> None:
     assert world.fullest_second() <= 2 * MB + 2 * MB + size  # before: 47.3 MB
 
 
-def test_what_comes_after_silence_is_charged_again() -> None:
+def test_late_bytes_are_charged_again() -> None:
     world = world_of("schedule")
     for number, size in enumerate([400_000] * 4 + [10 * MB]):
         late, other = Connection(world), Connection(world)

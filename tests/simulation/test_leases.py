@@ -51,7 +51,7 @@ def test_loads_at_several_leaders_share_the_whole_quota_equally(loaded: tuple[st
     assert_held(found)
 
 
-def test_what_a_slow_leader_can_not_send_is_for_the_others() -> None:
+def test_rate_that_a_slow_leader_cannot_use_goes_to_the_others() -> None:
     found = world()
     for name in NAMES:
         found.sidecars[name].supply = PLENTY

@@ -178,7 +178,7 @@ def test_mixed_sizes_share_equally_in_bytes(large: int, small: int, consumes: bo
 
 @pytest.mark.parametrize("closes", [True, False], ids=["closes", "idles"])
 @pytest.mark.parametrize("consumes", [False, True], ids=["produce", "fetch"])
-def test_share_of_those_who_stop_goes_to_the_others(consumes: bool, closes: bool) -> None:
+def test_share_of_stopped_clients_goes_to_the_others(consumes: bool, closes: bool) -> None:
     world = World(gates_of(engine()))
     world.add(ClientOptions(consumes=consumes), 10)
     world.add(ClientOptions(consumes=consumes, stop_ms=20_000, closes=closes), 10)

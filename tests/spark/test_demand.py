@@ -26,7 +26,7 @@ def shifted(file: Path, by_ms: int) -> None:
     pq.write_table(table.set_column(index, table.schema.field("wall_ms"), moved), file)
 
 
-def test_time_that_nobody_has_recorded_is_not_divided_by(spark: SparkSession, tmp_path: Path) -> None:
+def test_unrecorded_time_is_not_part_of_the_average(spark: SparkSession, tmp_path: Path) -> None:
     capture = tmp_path / "capture"
     for process in ("one", "two"):
         write_capture(capture, CLIENTS, 20, process=process)

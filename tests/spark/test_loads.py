@@ -44,7 +44,7 @@ def test_each_level_has_its_own_overrides_and_all_others_the_default(loads: Data
     assert [row["bytes"] for row in passed] == [170, 100, 100]
 
 
-def test_nobody_needs_an_override(loads: DataFrame) -> None:
+def test_no_client_needs_an_override(loads: DataFrame) -> None:
     found = measured(loads)
     assert found.peaks(1, [{}]) == [320.0]
 

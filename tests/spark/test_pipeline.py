@@ -145,7 +145,7 @@ def test_the_hog_is_held_and_the_others_are_not_throttled(pipeline: Pipeline) ->
     assert default["confidence"].startswith("low")
 
 
-def test_the_quotas_file_says_what_is_recommended(pipeline: Pipeline) -> None:
+def test_quotas_file_holds_the_recommendation(pipeline: Pipeline) -> None:
     text = pipeline.store.text("recommend/quotas.toml")
     assert text.startswith(
         '# Recommended for policy "kip13" and scope "broker": each quota holds at each broker'
@@ -165,7 +165,7 @@ def test_the_report_needs_nothing_else(pipeline: Pipeline) -> None:
         assert outside not in text
 
 
-def test_apply_brings_what_is_recommended(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_apply_sets_the_recommended_quotas(pipeline: Pipeline, tmp_path: Path) -> None:
     file = tmp_path / "quotas.toml"
     assert "changed" in apply.run(ApplyOptions(quotas_file=str(file)), pipeline.store.path)[1]
     recommended = dict(parse(pipeline.store.text("recommend/quotas.toml")).entries())
@@ -186,7 +186,7 @@ def test_workers_are_the_running_interpreter(spark: SparkSession) -> None:
     assert {row["executable"] for row in found} == {sys.executable}
 
 
-def test_what_a_killed_run_has_left_is_not_read_and_goes(spark: SparkSession, tmp_path: Path) -> None:
+def test_output_of_a_killed_run_is_ignored_and_removed(spark: SparkSession, tmp_path: Path) -> None:
     left = tmp_path / ".demand.partial" / "span"
     left.mkdir(parents=True)
     (left / "half.parquet").write_bytes(b"PAR1")
@@ -205,7 +205,7 @@ def test_a_stage_that_is_not_finished_is_refused(spark: SparkSession, tmp_path: 
         Store(spark, str(tmp_path)).read("demand/span")
 
 
-def test_a_stage_that_fails_leaves_what_was_there(pipeline: Pipeline) -> None:
+def test_failed_stage_keeps_the_previous_output(pipeline: Pipeline) -> None:
     before = sorted(Path(pipeline.store.path).iterdir())
     with pytest.raises(ZeroDivisionError), pipeline.store.writing("demand") as writer:
         writer.put("half.txt", str(1 // 0))
@@ -213,7 +213,7 @@ def test_a_stage_that_fails_leaves_what_was_there(pipeline: Pipeline) -> None:
     assert pipeline.store.finished("demand")
 
 
-def test_what_was_made_from_another_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_output_of_another_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     def finish(stage: str, *sources: Store) -> None:
         with Store(spark, str(tmp_path)).writing(stage, *sources) as writer:
             writer.put("note.txt", stage)

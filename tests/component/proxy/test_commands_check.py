@@ -137,7 +137,7 @@ def test_sidecar_is_described(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "admin: none" in out
 
 
-def test_what_does_nothing_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_without_effect_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "q.toml").write_text('[[quota]]\nclient_id = "app-*"\nproducer_byte_rate = 5\n')
     text = '[quotas]\nfile = "q.toml"\n[replication]\nleader_rate = 5\nthrottled = "file"\n'
@@ -240,7 +240,7 @@ def test_reassignments_in_batches_are_described(tmp_path: Path, capsys: pytest.C
     assert said in capsys.readouterr().out.splitlines()
 
 
-def test_what_is_found_on_this_machine_is_a_warning(
+def test_findings_about_this_machine_are_warnings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster_of(monkeypatch, {1: Address("h", 1)})
@@ -296,7 +296,7 @@ def test_document_has_names_and_base_units(
     }
 
 
-def test_document_of_what_is_wrong_has_the_problem(
+def test_json_of_an_invalid_configuration_has_the_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert checked(tmp_path, SMALL + "[limits]\nx = 1", "--format", "json") == 1

@@ -141,7 +141,7 @@ def test_show_of_nothing_says_so(tool: Tool) -> None:
     assert (tool("show", "--format", "json"), tool.err) == ("[]\n", "")
 
 
-def test_set_changes_what_it_names_and_a_second_run_sends_nothing(tool: Tool) -> None:
+def test_set_changes_the_named_quotas_and_is_idempotent(tool: Tool) -> None:
     printed = tool("set", "--client-id", "a", "producer_byte_rate=2M", "consumer_byte_rate=5")
     assert printed == (
         "~ client id 'a': producer_byte_rate 1000 -> 2000000\n+ client id 'a': consumer_byte_rate 5\n"
@@ -193,7 +193,7 @@ def test_apply_diff_and_export_go_round(tool: Tool, tmp_path: Path) -> None:
     assert tool.server.path.read_text().startswith("# Ours.\n")
 
 
-def test_apply_leaves_alone_what_the_file_does_not_name(tool: Tool, tmp_path: Path) -> None:
+def test_apply_keeps_quotas_that_the_file_does_not_name(tool: Tool, tmp_path: Path) -> None:
     file = tmp_path / "wanted.toml"
     file.write_text(BOB)
     assert tool("apply", str(file)) == "+ user 'bob': producer_byte_rate 1\n"
@@ -244,7 +244,7 @@ def test_thousands_of_entities_are_sent_in_portions(tool: Tool, tmp_path: Path) 
     assert tool.server.altered == 3
 
 
-def test_export_as_jikkou_names_what_it_has_no_room_for(tool: Tool) -> None:
+def test_export_as_jikkou_names_quotas_without_a_jikkou_form(tool: Tool) -> None:
     tool("set", "--ip", "::1", "connection_creation_rate=5")
     printed = tool("export", "--format", "jikkou")
     assert printed.count("kind: KafkaClientQuota") == 2
@@ -358,12 +358,12 @@ def test_file_with_a_pattern_is_applied_with_a_warning(tool: Tool, tmp_path: Pat
 
 
 @pytest.mark.parametrize("amount", ["-1", "-2M", "-0.5"])
-def test_negative_quota_is_told_what_it_may_be(tool: Tool, amount: str) -> None:
+def test_negative_quota_is_refused_with_the_allowed_range(tool: Tool, amount: str) -> None:
     tool("set", "--client-id", "a", f"consumer_byte_rate={amount}", code=1)
     assert tool.err == f"sluice: consumer_byte_rate: must be greater than 0, not {parse_amount(amount, '')}\n"
 
 
-def test_help_says_what_a_star_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_explains_the_star(capsys: pytest.CaptureFixture[str]) -> None:
     for command, meaning in (("show", "* for every name"), ("set", "letter by letter")):
         with pytest.raises(SystemExit):
             cli.main(["quotas", command, "--help"])

@@ -26,7 +26,7 @@ def test_plan_about_something_else_is_refused() -> None:
         judge({("t", 0): (1, 2)}, PARTITIONS, {1: None})
 
 
-def test_report_says_how_long_and_what_is_needed() -> None:
+def test_report_has_duration_and_required_rate() -> None:
     moved = estimate(PARTITIONS, {("t", 0): (2,)}, brokers=2)
     report = describe(moved, 1_001_000, 5, None, 1000)
     assert report["move_ratio"] == 0.5

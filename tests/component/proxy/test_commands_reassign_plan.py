@@ -99,7 +99,7 @@ def test_json_has_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.usefixtures("cluster")
-def test_what_would_not_end_is_a_warning_and_exit_code_3(
+def test_plan_that_does_not_end_is_a_warning_and_exit_code_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert planned(tmp_path, {0: (1, 2, DEAD), 2: (1, 2, 5)}) == 3
@@ -122,7 +122,7 @@ def test_what_would_not_end_is_a_warning_and_exit_code_3(
         ({1: (4,)}, "t-1: The manual partition assignment has 1 replicas, fewer than min.insync.replicas 2"),
     ],
 )
-def test_what_kafka_or_sluice_refuses_is_refused(
+def test_plan_refuses_what_kafka_or_sluice_would_refuse(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], targets: Mapping[int, Sequence[int]], problem: str
 ) -> None:
     assert planned(tmp_path, targets) == 1

@@ -255,7 +255,7 @@ def test_mode_pass_is_said(capsys: pytest.CaptureFixture[str]) -> None:
         "--bootstrap-server=127.0.0.1:1",
     ],
 )
-def test_nobody_there_is_one_line(where: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreachable_bootstrap_is_one_line(where: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reassign", "status", where]) != 0
     error = capsys.readouterr().err
     assert "127.0.0.1:1" in error

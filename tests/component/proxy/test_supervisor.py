@@ -101,7 +101,7 @@ def test_task_that_has_run_for_a_minute_begins_with_a_short_pause_again(loop: Lo
     assert began == [0.0, 60.1, 120.2, 180.3]
 
 
-def test_same_cause_is_said_once_and_what_works_again_is_said(
+def test_same_cause_is_logged_once_and_recovery_is_logged(
     loop: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = Fails(loop, *[RuntimeError(f"number {n}") for n in range(3)])

@@ -161,7 +161,7 @@ def test_nothing_is_told_after_the_end(loop: asyncio.AbstractEventLoop) -> None:
     assert rig.ran == []
 
 
-def test_call_gives_what_the_function_gives(loop: asyncio.AbstractEventLoop) -> None:
+def test_call_returns_the_functions_result(loop: asyncio.AbstractEventLoop) -> None:
     worker = Worker(loop)
     size, thread = loop.run_until_complete(worker.call("a", 1, _where, bytes(3)))
     assert (size, thread != get_ident()) == (3, True)

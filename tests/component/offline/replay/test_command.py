@@ -122,7 +122,7 @@ def test_nothing_answered_is_told_by_the_code(tmp_path: Path, replay: Replay) ->
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_replay_reports_what_there_is(
+def test_stopped_replay_reports_its_results_so_far(
     tmp_path: Path,
     echo: int,
     replay: Replay,

@@ -168,7 +168,7 @@ def test_answers_that_never_come_are_lost_with_the_connection() -> None:
     assert outcomes(plan(pings(5, 1), 1.0), hang_up)[LOST] >= 1
 
 
-def test_what_is_owed_at_the_end_is_unanswered() -> None:
+def test_pending_requests_at_the_end_are_unanswered() -> None:
     assert outcomes(plan(pings(6, 2), 1.0), silent, linger=0.2) == {UNANSWERED: 6}
 
 
@@ -196,12 +196,12 @@ def test_name_that_is_none_is_a_connection_that_is_none(host: str) -> None:
     assert set(uvloop.run(run()).samples.latency_us) == {NEVER_SENT}
 
 
-def test_what_finds_no_room_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_beyond_the_buffer_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "UNANSWERED_MAX", 2)
     assert outcomes(plan(pings(6, 1), 1.0), silent, linger=0.3) == {UNANSWERED: 2, DROPPED: 4}
 
 
-def test_room_is_there_again_for_what_has_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sent_requests_free_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "UNSENT_BYTES_MAX", 22_000)  # of 1.1 kB each
     rows = [recorded(seq=seq, mono_us=20_000 * seq) for seq in range(40)]
     assert outcomes(plan(rows, 1.0), silent, linger=0.1) == {UNANSWERED: 40}
@@ -239,7 +239,7 @@ def test_connection_is_closed_with_its_last_answer(
         assert got[0] > 60 * 1000
 
 
-def test_replay_that_is_stopped_tells_what_there_is() -> None:
+def test_stopped_driver_returns_its_results_so_far() -> None:
     planned = plan(pings(1000, 2, apart_us=10_000), 1.0)
     driving, _ = driven(planned, echo, stop_after=0.7)
     found = result(planned, driving.samples, 1.0, LeftOut())["requests"]

@@ -113,7 +113,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_what_is_recorded_is_written_at_the_end(tmp_path: Path) -> None:
+def test_recorded_rows_are_written_at_the_end(tmp_path: Path) -> None:
     rig = Rig(Directory(tmp_path, 10**9))
     rig.record(3)
     rig.record(2, first=3)
@@ -201,7 +201,7 @@ def test_names_of_topics_are_asked_for_before_rows_are_written(tmp_path: Path) -
     assert pq.read_table(path)["partitions"].to_pylist()[0][0]["topic"] == "orders"
 
 
-def test_failure_that_nobody_expects_drops_the_file_and_not_the_thread(
+def test_unexpected_failure_drops_the_file_and_keeps_the_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rig = Rig(Directory(tmp_path, 10**9), rotate_seconds=0.1)

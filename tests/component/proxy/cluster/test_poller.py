@@ -138,7 +138,7 @@ async def test_answer_of_no_broker_is_a_problem(answer: bytes) -> None:
     assert asked.problem
 
 
-async def test_sidecar_does_not_follow_what_the_cluster_says() -> None:
+async def test_sidecar_ignores_the_clusters_addresses() -> None:
     async with broker(metadata((1, "10.0.0.1", 9092))) as address:
         asked, brokers = poller(address, follow=False)
         await asked.poll()
@@ -160,7 +160,7 @@ async def test_name_of_a_broker_is_resolved() -> None:
     assert (broker_id, target is not None) == (1, True)
 
 
-async def test_name_nobody_knows_is_a_problem() -> None:
+async def test_unknown_host_name_is_a_problem() -> None:
     asked, _ = poller(Address("no-such-host.invalid", 9092))
     await asked.poll()
     assert asked.problem

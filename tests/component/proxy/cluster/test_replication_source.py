@@ -213,7 +213,7 @@ async def test_topics_are_not_asked_about_without_a_rate() -> None:
         assert found.broker.asked == ["1"]
 
 
-async def test_throttle_stays_when_nobody_answers() -> None:
+async def test_throttle_stays_when_no_broker_responds() -> None:
     async with world(ReplicationSettings()) as found:
         found.quotas.name_topics({TOPIC: "t"})
         found.broker.configs = {"1": {LEADER_RATE: "1000"}, "t": {LEADER_REPLICAS: "*"}}

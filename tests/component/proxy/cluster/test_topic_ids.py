@@ -91,7 +91,7 @@ async def test_nothing_is_asked_without_need() -> None:
     assert not asked.problem
 
 
-async def test_id_that_is_seen_wakes_who_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_topic_id_wakes_the_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_ids, "_PAUSE_SECONDS", 0.0)
     async with broker(metadata()) as address:
         asked, names = asker(address)

@@ -262,7 +262,9 @@ async def test_arrival_that_is_given_up_is_closed(papers: Papers) -> None:
     ],
 )
 @pytest.mark.parametrize("with_tls", [False, True], ids=["plain", "tls"])
-async def test_header_tells_who_comes(papers: Papers, header: bytes, peer: str, with_tls: bool) -> None:
+async def test_proxy_header_gives_the_clients_address(
+    papers: Papers, header: bytes, peer: str, with_tls: bool
+) -> None:
     door: ListenerTls | None = papers.listener() if with_tls else None
     async with TlsRig(door, sources=LOOPBACK).running() as rig:
         client = await rig.client()
@@ -352,7 +354,7 @@ async def test_rate_is_looked_at_before_the_handshake(papers: Papers) -> None:
         assert rig.stats.handshakes == {}
 
 
-async def test_observed_rate_refuses_nobody() -> None:
+async def test_observed_rate_refuses_no_connection() -> None:
     async with TlsRig(None, engine=limited("127.0.0.1", "observe")).running() as rig:
         come(rig, "127.0.0.1")
         for _ in range(2):

@@ -144,7 +144,7 @@ async def test_drained_connection_is_no_error(rig: Rig) -> None:
     assert not rig.stats.errors
 
 
-def test_what_a_channel_knew_is_freed_turn_by_turn() -> None:
+def test_memory_of_a_closed_channel_is_freed_over_several_turns() -> None:
     waiting: list[tuple[Callable[..., object], tuple[object, ...]]] = []
 
     class Loop:

@@ -91,7 +91,7 @@ async def test_large_answer_arrives_whole(rig: Rig) -> None:
     assert await (await rig.accept()).receive(len(PLAIN)) == PLAIN
 
 
-async def test_answer_for_who_has_gone_is_dropped(rig: Rig) -> None:
+async def test_response_for_a_closed_connection_is_dropped(rig: Rig) -> None:
     client, clerk = connected(rig)
     await client.send(ASKED)
     await asked(clerk)
@@ -101,7 +101,7 @@ async def test_answer_for_who_has_gone_is_dropped(rig: Rig) -> None:
     assert not rig.stats.errors
 
 
-async def test_question_of_who_has_gone_is_taken_back(rig: Rig) -> None:
+async def test_question_of_a_closed_connection_is_withdrawn(rig: Rig) -> None:
     client, clerk = connected(rig)
     await client.send(ASKED)
     await asked(clerk)

@@ -69,7 +69,7 @@ async def test_others_get_their_turn_between_steps(papers: Papers) -> None:
         ends.close()
 
 
-async def test_cancelled_handshake_calls_nobody(papers: Papers) -> None:
+async def test_cancelled_handshake_calls_no_callback(papers: Papers) -> None:
     handshakes = Handshakes(asyncio.get_running_loop(), Stats())
     queued, waiting = Ends(papers, handshakes), Ends(papers, handshakes)
     for handshake in queued.handshakes:

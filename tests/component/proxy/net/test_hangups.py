@@ -74,7 +74,7 @@ async def test_unwatched_peer_is_not_told_of(pair: tuple[socket.socket, socket.s
     hangups.close()
 
 
-async def test_unwatching_nobody_is_harmless() -> None:
+async def test_unwatching_an_unwatched_socket_is_harmless() -> None:
     hangups = Hangups(asyncio.get_running_loop())
     hangups.unwatch(12345)
     hangups.close()

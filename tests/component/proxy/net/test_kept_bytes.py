@@ -80,7 +80,7 @@ async def test_connection_over_its_own_bound_is_closed(rig: Rig) -> None:
     assert (await client.rest(), rig.stats.errors) == (b"", {"kept_bytes": 1})
 
 
-async def test_request_that_arrives_whole_is_counted_no_more(rig: Rig) -> None:
+async def test_request_is_not_counted_once_it_has_arrived(rig: Rig) -> None:
     rig.shared.ask = Clerk().ask
     client = await half_sent(rig)
     await client.send(WHOLE[HALF:])
@@ -88,7 +88,7 @@ async def test_request_that_arrives_whole_is_counted_no_more(rig: Rig) -> None:
     await until(lambda: rig.shared.kept.bytes == len(WHOLE), "only the question is kept")
 
 
-async def test_what_came_fast_is_no_excuse_for_what_follows(rig: Rig) -> None:
+async def test_fast_first_bytes_do_not_excuse_slow_ones(rig: Rig) -> None:
     client = await half_sent(rig, 1000)
     now = now_ms()
     rig.connection.sweep(now)

@@ -30,7 +30,7 @@ def test_only_tls_1_2_and_newer_are_spoken(papers: Papers) -> None:
         assert context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 
-def test_client_auth_is_what_it_says(papers: Papers) -> None:
+def test_client_auth_is_applied_as_configured(papers: Papers) -> None:
     modes = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
     for auth, mode in modes.items():
         assert ServerTls(papers.listener(auth), PATH).context.verify_mode == mode
@@ -66,7 +66,7 @@ def test_encrypted_key_needs_its_password(papers: Papers, tmp_path: Path) -> Non
     assert "hush" not in wrong
 
 
-def test_what_is_wrong_is_said_with_key_and_file(papers: Papers, tmp_path: Path) -> None:
+def test_tls_error_names_key_and_file(papers: Papers, tmp_path: Path) -> None:
     missing, nonsense = tmp_path / "missing.pem", tmp_path / "nonsense.pem"
     nonsense.write_text("nonsense")
     right = papers.listener("required")

@@ -33,7 +33,7 @@ async def test_socket_is_closed_when_its_time_is_over() -> None:
     theirs.close()
 
 
-async def test_whose_time_ends_first_is_closed_first() -> None:
+async def test_connection_with_the_earliest_deadline_is_closed_first() -> None:
     room = WaitingRoom(asyncio.get_running_loop(), Stats())
     (long, far), (short, near) = pair(), pair()
     room.add(long, 60_000, 1000)

@@ -52,7 +52,7 @@ def test_end_of_validity(tag: int, text: bytes, year: int) -> None:
 @pytest.mark.parametrize(
     "data", [b"", b"\x30", b"\x30\x00", b"\x04\x02ab", b"\x30\x80\x00\x00", b"\x30\x82\xff\xff"]
 )
-def test_what_is_no_certificate_is_refused(data: bytes) -> None:
+def test_invalid_certificate_is_refused(data: bytes) -> None:
     with pytest.raises(CertificateError):
         subject(data)
 
@@ -91,5 +91,5 @@ def test_wrong_byte_ends_in_a_subject_or_in_its_own_error(at: int, value: int) -
             continue
 
 
-def test_der_of_tests_is_what_it_says() -> None:
+def test_der_helper_encodes_valid_certificates() -> None:
     assert encoded(0x30, b"a" * 200)[:3] == b"\x30\x81\xc8"

@@ -124,7 +124,7 @@ def test_filter_that_can_not_be(store: QuotaStore, component: Component, code: i
     assert made.result == "refused"
 
 
-def test_description_for_who_may_not_see(store: QuotaStore) -> None:
+def test_unauthorized_description_is_refused(store: QuotaStore) -> None:
     made = answer(store, NOBODY, describe(strict=False, trusted=False))
     code, message, entities = described(made)
     assert (code, entities, made.result) == (31, {}, "refused")
@@ -157,7 +157,7 @@ def test_partial_success(store: QuotaStore) -> None:
     assert results(made) == [(USER, 0, None), ((("user", ""),), 42, "Empty user not supported")]
 
 
-def test_alteration_by_who_may_not(store: QuotaStore) -> None:
+def test_unauthorized_alteration_is_refused(store: QuotaStore) -> None:
     made = answer(store, NOBODY, alter((USER, ((RATE, 5.0),)), trusted=False))
     ((parts, code, message),) = results(made)
     assert (parts, code, made.result) == (USER, 31, "refused")
@@ -172,7 +172,7 @@ def test_alteration_by_who_may_not(store: QuotaStore) -> None:
         (ANONYMOUS, "Log in as a user that alter_principals names, or connect on Sluice's own machine"),
     ],
 )
-def test_refusal_says_what_to_write_where_once(store: QuotaStore, user: str, advice: str) -> None:
+def test_refusal_names_the_key_to_set_once(store: QuotaStore, user: str, advice: str) -> None:
     asked = alter((USER, ((RATE, 5.0),)), ((("user", "bob"),), ((RATE, 5.0),)), trusted=False)
     first, second = results(answer(store, NOBODY, asked._replace(user=user)))
     assert advice in str(first[2])

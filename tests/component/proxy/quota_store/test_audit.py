@@ -60,7 +60,7 @@ def test_removed_and_new_entities_have_none_at_one_end(
     assert [fields["entity"] for _, fields in found[:2]] == ["client-id 'reports'", "user <default>"]
 
 
-def test_what_was_refused_is_not_in_it(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_refused_alterations_are_not_audited(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
     (in_all,) = lines(caplog, tmp_path, (REPORTS, [("producer_byte_rate", -1.0)]))
     assert in_all[1]["entities"] == 0
 

@@ -85,7 +85,7 @@ def code(answer: bytes | bytearray | Shared | Exception) -> int:
     return found
 
 
-async def test_quotas_are_in_force_before_who_altered_them_is_answered(office: Office) -> None:
+async def test_altered_quotas_are_in_force_before_the_response(office: Office) -> None:
     assert code(await office.ask(alteration(5.0))) == 0
     assert office.events == ["altered", "answered"]
     assert office.store.definitions.values(ANN) == {RATE: 5}
@@ -93,7 +93,7 @@ async def test_quotas_are_in_force_before_who_altered_them_is_answered(office: O
     assert office.stats.quota_requests == {"altered": 1}
 
 
-async def test_nobody_is_told_of_what_did_not_change(office: Office) -> None:
+async def test_unchanged_quotas_notify_no_listener(office: Office) -> None:
     assert code(await office.ask(alteration(None))) == 0
     assert code(await office.ask(alteration(-1.0))) == 42
     assert office.events == ["answered", "answered"]
@@ -140,7 +140,7 @@ async def test_file_is_read_again(office: Office) -> None:
     assert len(definitions) == 1
 
 
-async def test_process_that_ends_answers_nobody(office: Office) -> None:
+async def test_ending_process_sends_no_responses(office: Office) -> None:
     for _ in range(5):
         office.desk.ask(alteration(5.0), lambda _: None)
     office.desk.close()

@@ -151,7 +151,7 @@ def asking(broker: Broker, work: Callable[[Cluster], Any]) -> Any:
     return asyncio.run(run())
 
 
-def test_partitions_with_what_is_under_way() -> None:
+def test_partitions_are_read_with_their_moves() -> None:
     broker = Broker()
     ongoing = {T0: Ongoing((2, 1, 3), (2,), (3,))}
     broker.answers[LIST] = lambda: reassignments.write_answer(Reassignments(0, 0, None, ongoing), 1)
@@ -199,7 +199,7 @@ def test_topic_that_is_not_there_has_no_partitions(error_code: int) -> None:
         (METADATA, lambda: None, "IncompleteReadError|0 bytes"),
     ],
 )
-def test_what_sluice_may_not_see_is_a_problem(
+def test_missing_describe_right_is_a_problem(
     key: int, answer: Callable[[], bytes | None], problem: str
 ) -> None:
     broker = Broker()
@@ -233,7 +233,7 @@ def test_brokers_are_not_taken_for_ever_for_such_that_can_not_tell(monkeypatch: 
     assert asking(broker, twice).registered == {1, 2, 3, 7}
 
 
-def test_submission_tells_what_became_of_each() -> None:
+def test_submission_returns_the_result_of_each_partition() -> None:
     broker = Broker()
     said = AlterAnswer(0, True, Outcome(), [(T0, Outcome(39, "no"))])
     broker.answers[ALTER] = lambda: alter_reassignments.write_answer(said, 0, 1)
@@ -283,7 +283,7 @@ def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
     assert broker.asked.count(ALTER) == 1
 
 
-def test_nobody_to_ask_is_a_problem() -> None:
+def test_no_reachable_broker_is_a_problem() -> None:
     with pytest.raises(ClusterError, match="no broker is known"):
         asyncio.run(Cluster(BrokerMap((), Stats())).look(["t"]))
 

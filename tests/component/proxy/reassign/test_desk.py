@@ -43,7 +43,7 @@ def test_first_steps_go_over_the_callers_connection_and_the_rest_waits(world: Wo
         assert world.cluster.partitions[key].now().replicas == (2, 3)
 
 
-def test_who_may_not_reassign_is_told_so_and_nothing_else_happens(world: World) -> None:
+def test_unauthorized_reassignment_is_refused_without_effect(world: World) -> None:
     answer = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), denial=DENIED)
     assert answer == AlterAnswer(0, True, DENIED, [(ONE, DENIED), (("nowhere", 0), DENIED)])
     assert not list(world.directory.iterdir()), "nothing is journaled"
@@ -79,7 +79,7 @@ def test_refusal_of_one_partition_is_told_and_the_others_go_on(world: World) -> 
 
 
 @pytest.mark.parametrize("code", [7, 41])
-def test_what_may_have_been_done_is_not_struck_out(world: World, code: int) -> None:
+def test_request_with_unknown_outcome_is_kept(world: World, code: int) -> None:
     outcome = Outcome(code, "who knows")
     world.request((ONE, (2, 3)), refusal=AlterAnswer(0, True, outcome, [(ONE, outcome)]))
     assert moves(world) == {ONE: None}
@@ -88,14 +88,14 @@ def test_what_may_have_been_done_is_not_struck_out(world: World, code: int) -> N
     assert moves(world) == {}, "it was not done"
 
 
-def test_what_was_done_and_not_answered_goes_on(world: World) -> None:
+def test_step_that_was_taken_without_a_response_goes_on(world: World) -> None:
     world.request((ONE, (2, 3)), lost=True)
     assert moves(world) == {ONE: None}
     world.run()
     assert world.cluster.partitions[ONE].now().replicas == (2, 3)
 
 
-def test_request_that_was_done_in_part_and_not_answered_goes_on_as_a_whole(world: World) -> None:
+def test_partly_taken_request_without_a_response_goes_on_as_a_whole(world: World) -> None:
     """The third partition has to wait for its turn: nothing of it can be seen in the cluster."""
     world.request((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (2, 3)), lost=True)
     world.run()
@@ -152,14 +152,14 @@ def test_topic_that_brokers_do_not_know_yet_is_looked_for_again(world: World) ->
     assert told(world.request((("nowhere", 0), (2, 3)))) == [3], "not for ever"
 
 
-def test_what_is_wrong_is_refused_and_not_sent(world: World) -> None:
+def test_invalid_request_is_refused_and_not_forwarded(world: World) -> None:
     answer = world.request((ONE, (9,)), (TWO, (2, 3)))
     assert world.sent == {TWO: (2, 0)}
     assert told(answer) == [39, 0]
     assert moves(world) == {TWO: (2, 3)}
 
 
-def test_what_is_nothing_of_ours_passes(world: World) -> None:
+def test_request_without_batched_moves_passes(world: World) -> None:
     answer = world.request((ONE, None), (TWO, (0, 1)))
     assert world.sent == {ONE: None, TWO: (0, 1)}
     assert told(answer) == [85, 0]
@@ -187,7 +187,7 @@ def test_cancel_between_two_steps_goes_back_in_steps(world: World) -> None:
     assert world.cluster.partitions[ONE].now().replicas == (0, 1)
 
 
-def test_who_may_not_cancel_changes_nothing(world: World) -> None:
+def test_unauthorized_cancel_changes_nothing(world: World) -> None:
     world.request((ONE, (2, 3)))
     answer = world.request((ONE, None), denial=DENIED)
     assert told(answer) == [31]
@@ -220,7 +220,7 @@ def test_cluster_that_can_not_be_asked_is_an_answer_to_try_again(
     assert told(answer) == [7]
 
 
-def test_journal_that_can_not_be_written_refuses_what_it_can_not_keep(world: World) -> None:
+def test_request_is_refused_if_the_journal_cannot_be_written(world: World) -> None:
     world.request((TWO, (2, 3)))
     path = world.directory / "journal"
     path.unlink()

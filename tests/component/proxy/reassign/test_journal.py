@@ -27,7 +27,7 @@ def test_nothing_is_there_at_first(tmp_path: Path) -> None:
     assert (dict(known.entries), known.term, known.sequence) == ({}, Term(0, ""), 0)
 
 
-def test_what_was_appended_is_read_by_another_process(tmp_path: Path) -> None:
+def test_appended_records_are_read_by_another_process(tmp_path: Path) -> None:
     one, other = Journal(tmp_path / "new"), Journal(tmp_path / "new")
     one.append([FIRST, SECOND])
     assert entries(other) == [FIRST, SECOND]
@@ -50,7 +50,7 @@ def test_moves_that_are_over_are_counted_until_new_ones_begin(tmp_path: Path) ->
     assert Journal(tmp_path).read().over == journal.read().over == Over()
 
 
-def test_count_of_what_is_over_survives_a_journal_written_anew(
+def test_count_of_ended_moves_survives_a_rewritten_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_COMPACT_BYTES_MIN", 0)
@@ -94,7 +94,7 @@ def test_it_is_on_disk_before_it_is_acknowledged(tmp_path: Path, monkeypatch: py
     assert synced == [b"journal", os.fsencode(tmp_path.name)], "the file, and the directory that names it"
 
 
-def test_every_cut_leaves_whole_records_and_goes_with_the_next_one(tmp_path: Path) -> None:
+def test_journal_cut_anywhere_keeps_whole_records_and_goes_on(tmp_path: Path) -> None:
     """A kill in the middle of a write, at every byte of it."""
     before = write_line(1, FIRST)
     after = write_line(2, SECOND)
@@ -109,7 +109,7 @@ def test_every_cut_leaves_whole_records_and_goes_with_the_next_one(tmp_path: Pat
         assert (directory / "journal").read_bytes() == before + write_line(2, Ended("t", 0, "done"))
 
 
-def test_who_has_not_seen_the_last_record_is_told(tmp_path: Path) -> None:
+def test_append_without_the_last_record_read_is_refused(tmp_path: Path) -> None:
     one, other = Journal(tmp_path), Journal(tmp_path)
     seen = one.read().sequence
     other.append([FIRST])
@@ -119,7 +119,7 @@ def test_who_has_not_seen_the_last_record_is_told(tmp_path: Path) -> None:
     one.append([SECOND], expected=one.read().sequence)
 
 
-def test_who_is_not_the_executor_any_more_is_told(tmp_path: Path) -> None:
+def test_append_by_a_former_executor_is_refused(tmp_path: Path) -> None:
     one, other = Journal(tmp_path), Journal(tmp_path)
     one.append([Term(1, "one")])
     one.append([FIRST], term=1)
@@ -168,7 +168,7 @@ def test_damaged_journal_is_set_aside_and_read_as_far_as_it_goes(
     broken.append([Ended("t", 0, "lost")])
 
 
-def test_what_has_not_changed_is_the_same_object(tmp_path: Path) -> None:
+def test_unchanged_entries_are_the_same_objects(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     known = journal.append([FIRST])
     assert journal.read() is known
@@ -247,7 +247,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("lines", [0, 1, 1.2])
-def test_full_disk_has_none_of_what_it_refused(
+def test_refused_write_leaves_nothing_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: float
 ) -> None:
     """Who is told that nothing was written must not find a part of it, which would hold slots."""
@@ -264,9 +264,7 @@ def test_full_disk_has_none_of_what_it_refused(
     assert entries(other) == [FIRST, SECOND]
 
 
-def test_history_that_can_not_be_dropped_fails_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_history_that_cannot_be_dropped_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path)
     journal._compact_bytes_min = 2000
     for number in range(200):

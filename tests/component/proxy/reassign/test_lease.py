@@ -50,7 +50,7 @@ def test_full_disk_that_takes_no_name_gives_the_lock(tmp_path: Path, monkeypatch
     other.give_back()
 
 
-def test_nobody_holds_what_is_not_there(tmp_path: Path) -> None:
+def test_missing_lease_file_has_no_holder(tmp_path: Path) -> None:
     assert Lease(tmp_path, "one").holder() == ""
 
 

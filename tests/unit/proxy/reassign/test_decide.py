@@ -87,7 +87,7 @@ def test_step_that_is_over_and_out_of_sync_again_is_not_waited_for_for_ever() ->
     assert (step.adds, step.drops) == ((4,), (3,)), "stepped around: it is lost by now"
 
 
-def test_somebody_elses_reassignment_is_waited_for() -> None:
+def test_foreign_reassignment_is_waited_for() -> None:
     foreign = PartitionNow((5, 1, 2), (1, 2), 1, (5,), (2,), 1)
     found = decided(UNDER_WAY, foreign)
     assert (found.steps, found.cancels, found.in_flight) == ([], [], {})
