@@ -78,7 +78,7 @@ COLUMNS: Final = (
         "of the answer, as Kafka charges a Fetch: without prefix and header tags; -1: none",
     ),
     Column("upstream_us", "int64", "from its last byte passed on to the answer's first; -1: answered here"),
-    Column("throttle_ms", "int32", "throttle time that Sluice told"),
+    Column("throttle_ms", "int32", "throttle time that was decided"),
     Column("delay_ms", "int32", "how long it was kept from the broker: held, and muted before it"),
     Column("quota", "string", "which one decided: one of QUOTAS"),
     Column("mutations", "int32", "partition mutations it was charged with"),
