@@ -11,8 +11,9 @@ counts (max.connections, max.connections.per.ip); Sluice's own is limits.connect
 
 from typing import Final, NamedTuple
 
-from quotas.engine import GATEWAY, Engine
 from quotas.footprint import ADDRESS_BYTES
+from quotas.mutations import Source
+from quotas.quota_view import GATEWAY
 from quotas.rate import SampledRate
 
 __all__ = ["ADDRESSES_MAX", "ConnectionRates", "Verdict"]
@@ -40,12 +41,12 @@ class ConnectionRates:
     """The rates of all addresses that have a quota.
 
     Args:
-        engine: knows definitions and options, as they are now.
+        engine: the definitions and options in force.
     """
 
     __slots__ = ("_engine", "_rates", "_shape")
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Source) -> None:
         self._engine = engine
         self._rates: dict[tuple[str, int], tuple[SampledRate, int]] = {}  # the one that came last is last
         self._shape = (0, 0)
