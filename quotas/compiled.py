@@ -56,9 +56,13 @@ def _made(function: Callable[P, R], **options: bool) -> Callable[P, R]:
 
 
 def _sources() -> str:
-    """Stands for every rule and constant that may be compiled in: all files of this package."""
-    found = hashlib.sha256()
-    for file in sorted(resources.files("quotas").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".py"):
-            found.update(file.read_bytes())
-    return found.hexdigest()
+    """A digest of all source files of this package: any of their rules and constants may be compiled in."""
+    digest = hashlib.sha256()
+    folders = [resources.files("quotas")]
+    while folders:
+        for entry in sorted(folders.pop().iterdir(), key=lambda entry: entry.name):
+            if entry.is_dir():
+                folders.append(entry)
+            elif entry.name.endswith(".py"):
+                digest.update(entry.read_bytes())
+    return digest.hexdigest()
