@@ -1,17 +1,16 @@
-"""AlterClientQuotas as arithmetic: what was asked for in, a result for each entity and the changes out (KIP-546;
+"""AlterClientQuotas: validates alterations and returns a result for each entity and the changed limits (KIP-546;
 kafka-quotas.md §6.1).
 
-Behavior: Kafka's checks in Kafka's order with Kafka's messages; each entity succeeds or fails by itself; to remove
-what is not there, or to set what is set, succeeds and changes nothing; an entity without limits is gone. There is
-one result for each entity, however often it was named.
+Behavior: Kafka's checks, in Kafka's order, with Kafka's messages. Each entity succeeds or fails separately. Removing a
+missing limit or setting an equal one succeeds without a change; an entity without limits is removed. Each entity has
+one result, however often the request names it.
 
-It differs where Kafka's own result would mislead, and where the quota file could not hold it: a repeated entity is
-not applied at all (Kafka applies its first alteration and reports an error); a part of an entity that is given
-twice is refused (Kafka's broker takes the last); NaN and infinity are refused for every key (both pass Kafka's
-comparisons for fractional keys); an ip has to be an address (Kafka also asks the DNS, at that moment); a name
-"<default>" is refused, since it is how the file spells the default entity (KAFKA-18808). And it takes what Kafka does
-not have: the entity type "topic" with byte rates, never combined with others, and connection_creation_rate of a user
-or the default user. Nothing is applied here.
+Differences from Kafka, where Kafka's result would mislead or the quotas file could not hold it: a repeated entity is
+not applied at all (Kafka applies its first alteration and reports an error); an entity part that is given twice is
+refused (Kafka uses the last); NaN and infinity are refused for every key (both pass Kafka's comparisons for fractional
+keys); an ip must be an address (Kafka also resolves host names, once); the name "<default>" is refused, since it is
+how the file spells the default entity (KAFKA-18808). Beyond Kafka: the entity type "topic" with byte rates, never
+combined with other types, and connection_creation_rate of a user or the default user. This module applies nothing.
 """
 
 import math
@@ -24,7 +23,7 @@ from quotas.entities import DEFAULT, Entity, Name, canonical, ip_name
 __all__ = ["PARTS", "Alteration", "Outcome", "Parts", "alter", "entity_of_parts", "parts_of"]
 
 Parts = Sequence[tuple[str, str | None]]
-"""Entity type and name, as Kafka writes them; None is the default entity."""
+"""Entity type and name in Kafka's spelling; None is the default entity."""
 Alteration = tuple[Parts, Sequence[tuple[str, float | None]]]
 """An entity, and keys with their new values; None removes the key."""
 
@@ -38,12 +37,12 @@ _INT_KEYS: Final = IP_KEYS
 
 
 class Outcome(NamedTuple):
-    """What became of a request.
+    """The result of a request.
 
     Args:
-        results: a problem for each entity; "" for none.
-        changes: the limits of each entity that changes, as they are to be.
-        before: the limits as they were, of at least those that change.
+        results: for each entity its error message, or "".
+        changes: the new limits of each changed entity.
+        before: the previous limits, at least of the changed entities.
     """
 
     results: list[tuple[Parts, str]]
@@ -52,11 +51,11 @@ class Outcome(NamedTuple):
 
 
 class _RefusedError(Exception):
-    """Why one entity can not be altered so."""
+    """The alteration of one entity is invalid."""
 
 
 def alter(definitions: Definitions, alterations: Iterable[Alteration]) -> Outcome:
-    """Judge alterations against the definitions in force, which stay as they are.
+    """Validate alterations against the definitions in force, without changing them.
 
     >>> outcome = alter(Definitions(), [([("user", None)], [("producer_byte_rate", 2e6)]), ([], [])])
     >>> outcome.results
@@ -95,7 +94,7 @@ def alter(definitions: Definitions, alterations: Iterable[Alteration]) -> Outcom
 
 
 def parts_of(entity: Entity) -> Parts:
-    """An entity in Kafka's words.
+    """Convert an entity to Kafka's types and names.
 
     >>> parts_of(Entity("ann", DEFAULT))
     [('user', 'ann'), ('client-id', None)]
@@ -108,7 +107,7 @@ def parts_of(entity: Entity) -> Parts:
 
 
 def entity_of_parts(parts: Parts) -> Entity | None:
-    """The entity that a broker describes; None where it is of a kind that is not known here."""
+    """Convert a broker's entity; None if it has an unknown type."""
     names: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
     if not names or not set(names) <= set(PARTS):
         return None
@@ -116,7 +115,7 @@ def entity_of_parts(parts: Parts) -> Entity | None:
 
 
 def _withdraw(changes: dict[Entity, Mapping[str, float]], parts: Parts) -> None:
-    """An entity whose result is an error is not changed, whatever was asked for first."""
+    """Remove the change of an entity whose result is an error."""
     try:
         changes.pop(_entity(parts), None)
     except _RefusedError:

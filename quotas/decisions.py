@@ -1,6 +1,6 @@
-"""What the engine answers: let pass, hold back, or throttle (KIP-13, KIP-219).
+"""The engine's decision on a request: admit, hold, throttle or refuse (KIP-13, KIP-219).
 
-A decision is data; who carries it out (reads on, answers, mutes) is `proxy.channel`. `ADMITTED` is one shared
+A decision is data; `proxy.channel` carries it out (reads on, responds, mutes). `ADMITTED` is one shared
 constant, so that an unthrottled request makes no object: compare with `is`.
 """
 
@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What is to happen with one request.
+    """The decision on one request.
 
     Attributes:
         hold_until_ms: do not read the payload before this time, then ask again (nothing is charged yet); 0 =

@@ -1,5 +1,4 @@
-"""The limits: by quota entity, with Kafka's order of precedence (KIP-13, KIP-55; kafka-quotas.md
-§1.3).
+"""The limits by quota entity, with Kafka's order of precedence (KIP-13, KIP-55; kafka-quotas.md §1.3).
 
 Eight levels, the most specific first:
 
@@ -10,12 +9,12 @@ Two things Kafka does not have: a topic's limits count all clients together, and
 topic names has a bucket of its own; and a user, or the default user, may have a `connection_creation_rate`, as an
 ip has.
 
-Each quota key is looked up by itself: a user with only a consumer rate does not hide a producer rate further
-down. Two deviations, both for the clients Kafka forgets: the empty client id takes the default client's
-quota, in one bucket shared by all clients without an id (KIP-13 asks for it; Kafka leaves them unlimited,
-KAFKA-13341). And a client nothing matches has a bucket of its own, since it needs no limit but is still
-counted. Static settings of KIP-13 (`producer_default`, `producer_override`, ...) lie below dynamic entries of
-the same entity. This module parses nothing (`definitions_file`) and records nothing (`rate`, `schedule`).
+Each quota key is looked up separately: a user with only a consumer rate does not hide a producer rate of a lower level.
+There are two deviations from Kafka. The empty client id has the default client's quota, in one bucket for all clients
+without an id (as KIP-13 says; Kafka leaves them unlimited, KAFKA-13341). A client without any matching entity has a
+bucket of its own, since it is counted although it has no limit. Static settings of KIP-13 (`producer_default`,
+`producer_override`, ...) have lower precedence than dynamic entries of the same entity. Parsing is in
+`definitions_file`, measuring in `rate` and `schedule`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -59,7 +58,7 @@ ENTITIES_MAX: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class StaticQuotas:
-    """KIP-13's own settings, per client id, in bytes/s; `None` and absent = unlimited."""
+    """KIP-13's static settings, per client id, in bytes/s; `None` or missing = unlimited."""
 
     producer_default: float | None = None
     producer_override: Mapping[str, float] = field(default_factory=dict)
@@ -68,7 +67,7 @@ class StaticQuotas:
 
 
 def keys_of(entity: Entity) -> frozenset[str]:
-    """The limits that this kind of entity can have.
+    """The quota keys that are valid for this kind of entity.
 
     >>> sorted(keys_of(Entity(topic="orders")))
     ['consumer_byte_rate', 'producer_byte_rate']
@@ -81,7 +80,7 @@ def keys_of(entity: Entity) -> frozenset[str]:
 
 
 def check_entity(entity: Entity, path: str) -> None:
-    """Raise `DefinitionError` for an entity that cannot be (Kafka's checks, kafka-quotas.md §6.1)."""
+    """Raise `DefinitionError` for an invalid entity (Kafka's checks, kafka-quotas.md §6.1)."""
     present = [part for part, name in zip(Entity._fields, entity, strict=True) if name is not None]
     if not present:
         raise DefinitionError(path, "names no user, client_id, ip or topic")
@@ -95,7 +94,7 @@ def check_entity(entity: Entity, path: str) -> None:
 
 
 def check_value(entity: Entity, key: str, value: float, path: str) -> None:
-    """Raise `DefinitionError` for a key this entity does not have or a value the key cannot take."""
+    """Raise `DefinitionError` for a key that is not valid for this entity, or an invalid value."""
     keys = keys_of(entity)
     if key not in keys:
         raise DefinitionError(path, f"unknown key, value {value!r}; known keys: {', '.join(sorted(keys))}")
@@ -108,10 +107,10 @@ def check_value(entity: Entity, key: str, value: float, path: str) -> None:
 
 
 class Definitions:
-    """Every limit there is: `limit` is the one question that traffic asks of it.
+    """All limits; traffic looks them up with `limit`.
 
-    Whoever owns it may `put` one entity after another, even while others read: each finds an entity as it was or
-    as it is now. A new limit counts for clients when `Engine.update` was told.
+    The owner may `put` one entity after another while other threads read: a reader sees an entity's limits before or
+    after the change. Clients use a new limit once `Engine.update` was called.
     """
 
     __slots__ = ("_codes", "_defaults", "_limited", "_overrides", "_rates", "_static", "_topics", "_users")
@@ -121,10 +120,10 @@ class Definitions:
         entries: Mapping[Entity, Mapping[str, float]] | None = None,
         static: StaticQuotas | None = None,
     ) -> None:
-        """Check and copy; later changes of the arguments change nothing here.
+        """Validate and copy the arguments.
 
         Raises:
-            DefinitionError: an entity or a value that cannot be.
+            DefinitionError: an invalid entity or value.
         """
         self.static = static or StaticQuotas()
         self._codes: dict[str, None] = {}  # in the order of definition
@@ -238,7 +237,7 @@ class Definitions:
         return (self._defaults.get(key) if found is None else found), own
 
     def connection_rate(self, ip: str) -> float | None:
-        """How many connections a second an address, in its one form, may create; `None`: as many as it likes.
+        """The connections per second that an address, in canonical form, may create; `None`: unlimited.
 
         >>> key = "connection_creation_rate"
         >>> rates = {Entity(ip=DEFAULT): {key: 10}, Entity(ip="2001:DB8::0:1"): {key: 99}}
@@ -252,10 +251,10 @@ class Definitions:
         return rates.get(_DEFAULT_ADDRESS) if found is None else found
 
     def user_connection_rate(self, user: str, *, exactly: bool = False) -> float | None:
-        """How many connections a second a user may create; `None`: as many as he likes.
+        """The connections per second that a user may create; `None`: unlimited.
 
         Args:
-            exactly: whether only an entry counts that names him, and not the default user's.
+            exactly: use only the user's own entry, not the default user's.
 
         >>> rates = Definitions({Entity(DEFAULT): {"connection_creation_rate": 10}})
         >>> rates.user_connection_rate("ann"), rates.user_connection_rate("ann", exactly=True)
@@ -268,7 +267,7 @@ class Definitions:
         return rates.get(_DEFAULT_USER) if found is None and not exactly else found
 
     def topic_limit(self, key: str, topic: str) -> float | None:
-        """A topic's limit in bytes/s, over all clients; `None`: unlimited.
+        """A topic's limit in bytes/s for all clients together; `None`: unlimited.
 
         >>> entries = {Entity(topic=DEFAULT): {"producer_byte_rate": 9}, Entity(topic="a"): {"producer_byte_rate": 5}}
         >>> definitions = Definitions(entries)
@@ -285,7 +284,7 @@ class Definitions:
 
     @property
     def limited_topics(self) -> tuple[str, ...]:
-        """The topics that entries name.
+        """The topics with an entry of their own.
 
         >>> Definitions({Entity(topic=name): {"producer_byte_rate": 9} for name in (DEFAULT, "a", "b")}).limited_topics
         ('a', 'b')
@@ -296,15 +295,15 @@ class Definitions:
         return self._limited
 
     def names_topic(self, key: str, topic: str) -> bool:
-        """Whether an entry gives this topic itself a limit."""
+        """Whether this topic has a limit of its own for the key."""
         return code(None, None, topic=topic) in self._rates[key]
 
     def has(self, key: str) -> bool:
-        """Whether anything at all is limited by this key."""
+        """Whether any entity has a limit for this key."""
         return bool(self._rates.get(key))
 
     def names(self, key: str, user: str, client_id: str) -> bool:
-        """Whether an entry names this client id itself, so that it is not one of the many."""
+        """Whether this client id has an entry of its own for the key, alone or with the user."""
         if (key, client_id) in self._overrides:
             return True
         rates = self._rates.get(key)
@@ -313,7 +312,7 @@ class Definitions:
         return any(code(of, client_id) in rates for of in (user, DEFAULT, None))
 
     def names_user(self, user: str) -> bool:
-        """Whether an entry names this user, with whatever client id."""
+        """Whether this user has an entry, with or without a client id."""
         return user in self._users
 
     def _values(self, text: str) -> dict[str, float]:

@@ -1,19 +1,19 @@
-"""The quota file's text with changes put in: hand-made comments, order and form of all else stay (KIP-546's
-alterations, kafka-quotas.md §6.1).
+"""Edits the quotas file's text: comments, order and form of everything unchanged stay (alterations of KIP-546,
+kafka-quotas.md §6.1).
 
     document, changed, gone = Document.read(lines)
     edit = document.edit([(Entity(client_id="a"), {"producer_byte_rate": 2e6})])
     "".join(document.text(edit))      # the new text; when it is on disk:
     document.apply(edit)
 
-Behavior: a changed limit keeps its line, with the comment behind it; a new one stands behind the last; an entity
-without limits loses its table. A comment on a line of its own always stays, and should its entity come back, so
-does its table, in the same place. A new entity's table is the last. What was edited is read again before it
-counts: a form that the line editor does not know (a key in quotes and escapes) is written anew, in plain form.
+Behavior: a changed limit keeps its line and the comment behind it; a new limit is added after the last one; the table
+of an entity without limits is removed. A comment on a line of its own always stays; if its entity returns, its table is
+written at the same place. The table of a new entity is appended. An edited table is parsed again before it is used: a
+form that the line editor does not know (a quoted key with escapes) is written anew, in plain form.
 
-A file that is not a row of `[[quota]]` tables (one array in one line) is read, and not edited: FormError. Nothing
-here touches a disk. Every loop over all tables takes them from `pace`, so that whoever shares a processor with
-others can slow it down; Python frees 100,000 tables at once in tens of milliseconds, so texts are kept and shared.
+A file that is not a sequence of `[[quota]]` tables (one array in one line) is read but not edited: FormError. This
+module does no IO. Every loop over all tables iterates through `pace`, so that the caller can slow it down; freeing
+100,000 tables at once takes Python tens of milliseconds, so texts are kept and shared.
 """
 
 import re
@@ -30,9 +30,9 @@ from quotas.errors import DefinitionError, FormError
 __all__ = ["Change", "Document", "Edit", "Pace"]
 
 Change = tuple[Entity, Mapping[str, float]]
-"""An entity and all its limits from now on; none: it has no entry any more."""
+"""An entity and all its new limits; without limits the entity is removed."""
 Edit = dict[str, str]
-"""Pieces of text to replace, by their entity's code; "" takes one away."""
+"""New texts of tables by the entity's code; "" removes a table."""
 Pace = Callable[[Iterable[tuple[str, str]]], Iterable[tuple[str, str]]]
 
 _PREAMBLE: Final = ""  # no entity's code
@@ -44,7 +44,7 @@ _KEYS: Final = USER_KEYS  # every key there is
 
 
 class Document:
-    """One quota file's text, by entity."""
+    """The text of a quotas file, by entity."""
 
     __slots__ = ("_pieces",)
 
@@ -55,13 +55,14 @@ class Document:
     def read(
         cls, lines: Iterable[str], before: "Document | None" = None, pace: Pace = iter
     ) -> tuple["Document", Definitions, list[str]]:
-        """Read a file, and tell which entities have other limits than `before`, and the codes of those that are gone.
+        """Read a file. Returns the document, the entities whose limits differ from `before`, and the codes of removed
+        ones.
 
-        Tables whose text is as before cost next to nothing.
+        Tables with unchanged text are not parsed again.
 
         Raises:
-            DefinitionError: a definition that cannot be.
-            FormError: the text is no row of `[[quota]]` tables.
+            DefinitionError: an invalid definition.
+            FormError: the text is not a sequence of `[[quota]]` tables.
         """
         old = before._pieces if before else {}
         known = {text: name for name, text in pace(old.items()) if name}
@@ -87,12 +88,12 @@ class Document:
         return cls(pieces), changed, [name for name, _ in pace(old.items()) if name not in pieces]
 
     def empty(self, pace: Pace = iter) -> None:
-        """Let go of a text that another one has replaced, little by little."""
+        """Free the texts in small steps, after another document has replaced this one."""
         for _ in pace([("", "")] * len(self._pieces)):
             self._pieces.popitem()
 
     def edit(self, changes: Iterable[Change]) -> Edit:
-        """What has to be replaced so that the text says what the changes say, each of another entity."""
+        """Compute the new texts of the changed tables; each change is of another entity."""
         edit: Edit = {}
         newline = _newline(self._pieces[next(reversed(self._pieces))])
         for entity, values in changes:
@@ -107,7 +108,7 @@ class Document:
         return edit
 
     def text(self, edit: Edit, pace: Pace = iter) -> Iterator[str]:
-        """The new text, piece by piece; the old one where nothing is to replace."""
+        """Yield the file's text with the edit applied, in pieces."""
         changed = edit.get
         pieces = (changed(name, text) for name, text in pace(self._pieces.items()))
         while part := list(islice(pieces, _PIECES_AT_ONCE)):
@@ -115,7 +116,7 @@ class Document:
         yield from (text for name, text in edit.items() if name not in self._pieces)
 
     def apply(self, edit: Edit) -> None:
-        """The new text is on disk: from now on it is this document's."""
+        """Make the edit part of this document; call it when the new text is on disk."""
         for name, text in edit.items():
             if text or name == _PREAMBLE:
                 self._pieces[name] = text
@@ -123,7 +124,7 @@ class Document:
                 self._pieces.pop(name, None)
 
     def _separate(self, edit: Edit, name: str) -> None:
-        """Have an empty line stand before a new last table, and a line's end in any case."""
+        """Separate a new last table by an empty line, and make the text before it end with a newline."""
         if any(other not in self._pieces and other != name for other in edit):
             return  # it follows another new one
         last = next(reversed(self._pieces))
@@ -136,7 +137,7 @@ class Document:
 
 
 def _with_limits(text: str, entity: Entity, values: Mapping[str, float], newline: str) -> str:
-    """One table's text with these limits, and no others."""
+    """Return one table's text with exactly these limits."""
     old = table(text) if text else None
     if old is not None:
         edited = "".join(_lines(text, old, values))
@@ -178,7 +179,7 @@ def _lines(text: str, old: Mapping[str, object], values: Mapping[str, float]) ->
 
 
 def _comments(text: str) -> tuple[str, str]:
-    """What of a table stays without it: comments on lines of their own, within it and behind it."""
+    """Return the comments that remain without the table: those on lines of their own, within it and behind it."""
     lines = _split(text)
     bare = [line.strip() for line in lines]
     last = max((index for index, line in enumerate(bare) if line and line[0] != "#"), default=-1)
@@ -190,7 +191,7 @@ def _comments(text: str) -> tuple[str, str]:
 
 
 def _split(text: str) -> list[str]:
-    """The lines with their ends: only a line feed ends one, as in TOML."""
+    """Split into lines, keeping line ends; only a line feed ends a line, as in TOML."""
     lines = text.split("\n")
     return [f"{line}\n" for line in lines[:-1]] + ([lines[-1]] if lines[-1] else [])
 

@@ -1,5 +1,4 @@
-"""The quota file: TOML text ↔ definitions, exact both ways (KIP-13's configuration management, in Kafka's own
-keys).
+"""The quotas file: TOML text ↔ definitions, lossless in both directions (KIP-13, with Kafka's keys).
 
     [[quota]]
     client_id = "reports"             # or user, both together, ip, or topic; "<default>" is the default entity
@@ -7,9 +6,8 @@ keys).
     consumer_byte_rate = "4M"
 
 Behavior: the checks are Kafka's (kafka-quotas.md §6.1): no empty names, no repeated entity, values greater
-than 0, whole numbers for byte rates. An error names the table's index, the key and the value. Text in, text
-out: opening and watching files is the proxy's. The literal name "<default>" cannot be written; Kafka could
-(KAFKA-18808), nobody should.
+than 0, whole numbers for byte rates. An error names the table's index, the key and the value. The proxy opens and
+watches files; this module converts text. The literal name "<default>" cannot be written; in Kafka it can (KAFKA-18808).
 """
 
 import io
@@ -31,10 +29,10 @@ _DEFAULT_TEXT: Final = DEFAULT.value
 
 
 def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
-    """Definitions from a quota file's text, above the static settings if there are any.
+    """Parse a quotas file, with optional static settings of lower precedence.
 
     Raises:
-        DefinitionError: the text is no TOML, or a definition cannot be; the message begins with the path,
+        DefinitionError: the text is not TOML, or a definition is invalid; the message begins with the path,
         `quota[3].ip`.
     """
     definitions = Definitions(None, static)
@@ -53,10 +51,10 @@ def parse(text: str, static: StaticQuotas | None = None) -> Definitions:
 
 
 def entry(block: str, path: str) -> tuple[Entity, dict[str, float]]:
-    """One table's text as its entity and limits.
+    """Parse one table; returns its entity and limits.
 
     Raises:
-        DefinitionError: a definition that cannot be.
+        DefinitionError: an invalid definition.
         FormError: the text is not one `[[quota]]` table.
     """
     found = table(block)
@@ -66,7 +64,7 @@ def entry(block: str, path: str) -> tuple[Entity, dict[str, float]]:
 
 
 def _parse_whole(text: str, static: StaticQuotas | None) -> Definitions:
-    """The definitions of a text in any of TOML's forms."""
+    """Parse a text in any of TOML's forms."""
     try:
         document = loads(text)
     except TomlError as error:
@@ -93,12 +91,12 @@ def _put(definitions: Definitions, entity: Entity, values: Mapping[str, float], 
 
 
 def render(definitions: Definitions) -> str:
-    """The text that `parse` turns back into the same entries; static settings are not part of the file."""
+    """Render the entries, so that `parse` returns the same ones; static settings are not part of the file."""
     return "\n".join(render_table(entity, values) for entity, values in definitions.entries())
 
 
 def render_table(entity: Entity, values: Mapping[str, float]) -> str:
-    """One `[[quota]]` table, with a line's end at its end."""
+    """Render one `[[quota]]` table, with a newline at its end."""
     lines = ["[[quota]]\n"]
     for part, name in zip(_PARTS, entity, strict=True):
         if name is not None:
@@ -108,7 +106,7 @@ def render_table(entity: Entity, values: Mapping[str, float]) -> str:
 
 
 def render_value(key: str, value: float) -> str:
-    """One limit as TOML's number.
+    """Render one limit as a TOML number.
 
     >>> render_value("producer_byte_rate", 2e6), render_value("request_percentage", 2e6)
     ('2000000', '2000000.0')
@@ -117,7 +115,7 @@ def render_value(key: str, value: float) -> str:
 
 
 def parse_amount(value: object, path: str) -> float:
-    """A number, or a text such as "2M" or "1.5Gi".
+    """Parse a number, or a string such as "2M" or "1.5Gi".
 
     >>> parse_amount("2M", "x"), parse_amount("1.5Ki", "x"), parse_amount(7, "x")
     (2000000.0, 1536.0, 7.0)
@@ -160,7 +158,7 @@ def _entry(table: Mapping[str, object], path: str) -> tuple[Entity, dict[str, fl
 
 
 def _unknown(key: str, value: object) -> str:
-    """Return what is said of a key that no kind of entity has, with a guess at what was meant."""
+    """Return the message for an unknown key, with the most similar known key."""
     known = (*_PARTS, *KEYS)
     close = get_close_matches(key.replace("-", "_").lower(), known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}"

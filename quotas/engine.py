@@ -1,16 +1,18 @@
-"""The façade of the quotas: who asks gets the throttles of a client; definitions and options change live
-(KIP-13).
+"""The quota engine: returns the throttles of a client; applies definitions and options live (KIP-13).
 
-Everything per client is made at the first look-up, refreshed lazily (each throttle compares one reference),
-and forgotten after an hour without traffic, as Kafka forgets its sensors; so an update costs the same with
-ten clients and with 200,000. Beyond `client_ids_max` identities, clients that no entry names share one
-object, `<other>`: it takes the default client's quota, all of them together. Clients that an entry names
-always get their own, since entries are bounded; users that one names keep their quota, and their further client
-ids are `<other>` each for its user; so are client ids beyond CLIENT_ID_CHARACTERS_MAX that no entry names. The same
-holds beyond `client_bytes_max`: what clients take in memory is counted, with all that limits them. While more than
-three quarters of either are used, a client that owes nothing and is gone for a while is forgotten already. Scope is
-fixed at the start: a budget cannot be split while it is being used. It is one thread's object; `now_ms` is an argument
-everywhere. What Prometheus shows of it is `proxy.metrics`.
+State per client is created at the first look-up, refreshed lazily (each throttle compares one reference), and removed
+after an hour without traffic, as Kafka expires its sensors. So an update costs the same with ten clients and with
+200,000.
+
+Memory is bounded. Beyond `client_ids_max` identities, clients without an entry of their own share one object,
+`<other>`, with one default client's quota for all of them. A client with an entry always has its own object, since the
+number of entries is bounded; a user with an entry keeps its quota, and the user's further client ids share one
+`<other>`. A client id longer than CLIENT_ID_CHARACTERS_MAX without an entry counts as `<other>`. The same applies
+beyond `client_bytes_max`, the memory of all clients with their limiters. While more than three quarters of either
+bound are in use, a client without debt and without recent traffic is removed early.
+
+The scope is fixed at the start: a budget cannot be split while it is in use. The engine belongs to one thread; `now_ms`
+is an argument everywhere. `proxy.metrics` shows its figures.
 """
 
 from collections import deque
@@ -35,7 +37,7 @@ from quotas.user_connections import UserConnections
 OTHER: Final = "<other>"
 CLIENT_ID_CHARACTERS_MAX: Final = 1024
 EXPIRE_MS: Final = 3_600_000  # Kafka's sensors live as long
-EXPIRE_AT_ONCE: Final = 1_000  # looked at in one call, about a millisecond's work
+EXPIRE_AT_ONCE: Final = 1_000  # clients checked in one call, about a millisecond's work
 EXPIRE_SOON_MS: Final = 60_000  # where room is short; never before all windows are empty
 _LOOKED_AT_FOR_ROOM: Final = 16  # clients that one new client may displace
 
@@ -121,7 +123,7 @@ class Engine:
         return self._definitions
 
     def client(self, user: str, client_id: str, broker: int) -> ClientQuota:
-        """The throttles of this client at this broker; the same object as long as anybody uses it."""
+        """Return the throttles of this client at this broker; the same object until it expires."""
         key = (user, client_id, GATEWAY if self._gateway else broker)
         found = self._clients.get(key)
         return found if found is not None else self._add(key)
@@ -142,10 +144,10 @@ class Engine:
         self._change()
 
     def expire(self, now_ms: int) -> int:
-        """Forget clients that nobody has a turn at and that moved nothing for an hour, or ever (before it has
-        authenticated every client is ANONYMOUS for a moment); how many were forgotten.
+        """Remove clients without a channel that had no traffic for an hour, or none at all (every client is
+        ANONYMOUS until it has authenticated). Returns the number of removed clients.
 
-        Call it about once a second: one call looks at a bounded number of clients, in turn.
+        Call it about once a second: each call checks a bounded number of clients, round robin.
         """
         self._now_ms = now_ms
         short = not self._has_room(4 / 3)
@@ -158,7 +160,7 @@ class Engine:
 
     @property
     def client_bytes(self) -> int:
-        """What clients take in memory, with all that limits them."""
+        """The memory of all clients with their limiters, in bytes."""
         return (
             self._names_bytes
             + len(self._clients) * footprint.CLIENT_BYTES
@@ -169,12 +171,12 @@ class Engine:
 
     @property
     def _windows_ms(self) -> int:
-        """How long all windows of a quota are together."""
+        """The length of all windows of a quota together, in ms."""
         return int(self._options.window_samples * self._options.window_seconds * 1000)
 
     @property
     def kept_bytes(self) -> int:
-        """What all that is told apart takes in memory: clients, topics, users."""
+        """The memory of all clients, topics and users, in bytes."""
         return (
             self.client_bytes
             + len(self.topics) * footprint.TOPIC_BYTES
@@ -182,13 +184,13 @@ class Engine:
         )
 
     def views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Every client and direction, one by one: take them in portions, they may be hundreds of thousands."""
+        """Yield a view for each client and direction; iterate in portions, there may be hundreds of thousands."""
         for client in list(self._clients.values()):
             yield self._view("Produce", client.produce, now_ms)
             yield self._view("Fetch", client.fetch, now_ms)
 
     def mutation_views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Every client that has asked for partition mutations; `bytes_total` counts partitions here."""
+        """Yield a view for each client with partition mutations; `bytes_total` counts partitions here."""
         for throttle in self.mutations.clients():
             yield QuotaView(
                 throttle.user,
@@ -206,7 +208,7 @@ class Engine:
             )
 
     def topic_views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Every topic that has a limit and traffic, in each direction; its name stands as the client id."""
+        """Yield a view for each topic with a limit and traffic, by direction; `client_id` is the topic's name."""
         for throttle in self.topics.throttles():
             yield QuotaView(
                 "",
@@ -223,7 +225,7 @@ class Engine:
             )
 
     def request_views(self, now_ms: int) -> Iterator[QuotaView]:
-        """Every client whose requests are measured: microseconds in place of bytes, percent in place of a rate."""
+        """Yield a view for each client whose request time is measured: microseconds for bytes, percent for a rate."""
         for client in list(self._clients.values()):
             throttle = client.measured
             if throttle is not None and (throttle.spent_us_total or throttle.limit is not None):
@@ -244,13 +246,13 @@ class Engine:
                 )
 
     def cluster_tokens(self, now_ms: int) -> float | None:
-        """Partition mutations left for all clients together; None where nothing limits them together."""
+        """The partition mutations left for all clients together; None without such a limit."""
         return self.mutations.cluster_tokens(now_ms)
 
     def attach(
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, Limiter | None]:
-        """The limit of a client, and the limiter of its bucket brought up to date (called by its `Throttle`)."""
+        """Return a client's limit in bytes/s and the up-to-date limiter of its bucket (called by its `Throttle`)."""
         limit, bucket = self._definitions.limit(key, user, client_id)
         if limit is None:
             return None, None
@@ -263,9 +265,7 @@ class Engine:
         return limit, found
 
     def release(self, limiter: Limiter) -> None:
-        """One throttle fewer counts against this limiter; the last one takes it away (called by its
-        `Throttle`).
-        """
+        """Detach one throttle from this limiter; without throttles it is removed (called by its `Throttle`)."""
         limiter.users -= 1
         place = limiter.place
         if limiter.users <= 0 and place is not None and self._limiters.get(place) is limiter:
@@ -315,7 +315,7 @@ class Engine:
         return client
 
     def _has_room(self, times: float = 1) -> bool:
-        """Whether another client is to be told apart, if there were so many times as many."""
+        """Whether there is room for another client, with `times` as many clients as there are."""
         options = self._options
         return (
             len(self._clients) * times < options.client_ids_max
@@ -323,7 +323,7 @@ class Engine:
         )
 
     def _made_room(self) -> bool:
-        """Forget a client for a new one, if one of the next ones to be looked at is gone for a while."""
+        """Remove one idle client among the next ones in the round; returns whether one was removed."""
         now_ms = self._now_ms
         for _ in range(min(len(self._visits), _LOOKED_AT_FOR_ROOM)):
             key = self._visits[0]
@@ -337,7 +337,7 @@ class Engine:
         return False
 
     def _visit(self, now_ms: int, windows_ms: int, *, soon: bool) -> bool:
-        """Look at the client that was not looked at for longest; whether it was forgotten."""
+        """Check the client whose last check is the oldest; returns whether it was removed."""
         key = self._visits.popleft()
         client = self._clients[key]
         client.mark(now_ms, windows_ms)
@@ -352,7 +352,7 @@ class Engine:
         return False
 
     def _gone(self, client: ClientQuota, now_ms: int, *, soon: bool) -> bool:
-        """Whether it is as a new one would be."""
+        """Whether a newly created client would be in the same state."""
         idle_ms = now_ms - client.seen_ms
         if not soon or idle_ms < EXPIRE_SOON_MS:
             return idle_ms >= EXPIRE_MS

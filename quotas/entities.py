@@ -1,13 +1,11 @@
-"""Who or what a quota is for: user, client id, IP, topic, or the default of one of them (KIP-13, KIP-55;
-kafka-quotas.md §1.3; Kafka has no topics).
+"""Quota entities: user, client id, IP address, topic, or the default of one of them (KIP-13, KIP-55, KIP-612;
+kafka-quotas.md §1.3; topics are Sluice's own).
 
-An absent part is `None`, the default entity of a part is `DEFAULT`; the literal name "<default>" does not
-exist here: it is only how the quota file spells `DEFAULT`. This module knows no limits and no order of
-precedence: see `definitions`.
+A missing part is `None`, the default entity of a part is `DEFAULT`. The literal name "<default>" does not exist here:
+it is how the quotas file spells `DEFAULT`. Limits and the order of precedence are in `definitions`.
 
-An entity's *code* is the same as one text. Whoever keeps 100,000 of them keeps codes: Python's cyclic garbage
-collector does not visit a dict of texts and numbers, and visiting as many tuples would hold everything up for
-tens of milliseconds.
+An entity's *code* is the entity as one string. Large tables keep codes: Python's cyclic garbage collector does not
+visit a dict of strings and numbers, while visiting 100,000 tuples would stop the process for tens of milliseconds.
 """
 
 import enum
@@ -39,7 +37,7 @@ class Entity(NamedTuple):
 
 
 def code(user: Name, client_id: Name, ip: Name = None, topic: Name = None) -> str:
-    """One text for one entity, and a different one for every other.
+    """Encode an entity as a string; different entities have different codes.
 
     >>> code("ann", DEFAULT), code(None, "a"), code("1:", "a"), code(None, None, "::1")
     ('3~:ann', '-=:a', '2=:1:a', 'i=:::1')
@@ -62,7 +60,7 @@ def code(user: Name, client_id: Name, ip: Name = None, topic: Name = None) -> st
 
 
 def entity_of(text: str) -> Entity:
-    """The entity whose code this is.
+    """Decode an entity.
 
     >>> entity_of("3~:ann")
     Entity(user='ann', client_id=<default>, ip=None, topic=None)
@@ -87,7 +85,7 @@ def entity_of(text: str) -> Entity:
 
 
 def ip_name(text: str) -> str | None:
-    """Write an IP address in its one form, an IPv4 address that came over IPv6 as IPv4; None for what is none.
+    """Return the canonical form of an IP address, IPv4 if it is IPv4-mapped; None if it is not an address.
 
     >>> ip_name("::FFFF:192.0.2.1"), ip_name("2001:db8::0:1"), ip_name("kafka.example.org")
     ('192.0.2.1', '2001:db8::1', None)
@@ -101,7 +99,7 @@ def ip_name(text: str) -> str | None:
 
 
 def canonical(entity: Entity) -> Entity:
-    """The entity with an address in its one form, so that two spellings of it are one entity.
+    """Return the entity with its address in canonical form, so that two spellings of it are one entity.
 
     >>> canonical(Entity(ip="2001:DB8::0:1")).ip
     '2001:db8::1'
@@ -112,11 +110,10 @@ def canonical(entity: Entity) -> Entity:
 
 
 class BucketKey(NamedTuple):
-    """Which budget a request counts against: the parts that the matching entity has; `None` = shared over
-    that part.
+    """The budget that a request counts against: the parts of the matching entity; `None` = shared over that part.
 
-    The empty client id is a name of its own here ("" and not `None`), so that all clients without an id share
-    one bucket (KIP-13); Kafka's tags cannot tell the two apart (KAFKA-13341).
+    The empty client id is a name of its own ("" and not `None`), so that all clients without an id share one bucket
+    (KIP-13); Kafka's tags cannot distinguish the two (KAFKA-13341).
     """
 
     user: str | None

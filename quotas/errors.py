@@ -1,12 +1,12 @@
-"""What can be wrong with a quota definition (KIP-13's configuration management, Kafka's quota entities).
+"""Errors of quota definitions (KIP-13's configuration management, Kafka's quota entities).
 
     QuotaError
-        DefinitionError     a definition that cannot be: it names the table, the key and the value
-        FormError           a quota file that may be right and is not written as `[[quota]]` tables
-        TomlError           a text that is no TOML, or nested or written in a way that is not read
+        DefinitionError     an invalid definition, with its table, key and value
+        FormError           a quotas file that may be valid TOML but is not written as `[[quota]]` tables
+        TomlError           a text that is not TOML, or beyond the bounds of what is read
 
-No other exception leaves this package; any other is a bug of ours. Traffic never raises: a peer's bytes come
-here as sizes.
+No other exception leaves this package; any other is a bug. Traffic never raises: only sizes of a peer's bytes come
+here.
 """
 
 
@@ -15,7 +15,7 @@ class QuotaError(Exception):
 
 
 class DefinitionError(QuotaError, ValueError):
-    """A quota definition that cannot be, with the path of the key at fault and its value."""
+    """An invalid quota definition, with the path of the key and its value."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}" if path else problem)
@@ -24,8 +24,8 @@ class DefinitionError(QuotaError, ValueError):
 
 
 class FormError(QuotaError, ValueError):
-    """A quota file's text is not a row of `[[quota]]` tables: only TOML's own reader can say what it means."""
+    """A quotas file is not written as a sequence of `[[quota]]` tables: only a full TOML reader can read it."""
 
 
 class TomlError(QuotaError, ValueError):
-    """A text is no TOML, or beyond the bounds within which it is read."""
+    """A text is not TOML, or beyond the bounds of what is read."""

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas as a question: a filter in, the entities that match out (KIP-546; kafka-quotas.md §6.2).
+"""DescribeClientQuotas: validates a filter and returns the matching entities (KIP-546; kafka-quotas.md §6.2).
 
 Every component's part must be present in an entity, and an exact or default one must be equal; `strict` allows no
 further parts. A component without a name matches any, the default entity among them, as Kafka's does. No component
@@ -23,7 +23,7 @@ ANY: Final = 2
 
 
 class FilterError(ValueError):
-    """A filter that asks for what cannot be; `unsupported`: an entity type that is not known at all."""
+    """An invalid filter; `unsupported`: it names an unknown entity type."""
 
     def __init__(self, problem: str, *, unsupported: bool = False) -> None:
         super().__init__(problem)
@@ -31,14 +31,14 @@ class FilterError(ValueError):
 
 
 class Filter(NamedTuple):
-    """A question that can be asked."""
+    """A valid filter."""
 
     names: Mapping[str, Name]  # by Kafka's entity type; None: any
     strict: bool
 
 
 def filter_of(components: Iterable[Component], strict: bool) -> Filter:
-    """Judge a request's components.
+    """Validate a request's components.
 
     Raises:
         FilterError: with Kafka's message.
@@ -70,10 +70,10 @@ def matching(
     wanted: Filter,
     entities: Iterable[tuple[Entity, Mapping[str, float]]] | None = None,
 ) -> Iterator[tuple[Entity, Mapping[str, float]]]:
-    """Every entity that matches, with its limits.
+    """Yield every matching entity with its limits.
 
     Args:
-        entities: the definitions' entries, where somebody wants to give them slowly.
+        entities: the definitions' entries, through a slower iterator if needed.
     """
     names = [wanted.names.get(kind) for kind in PARTS]
     asked = [kind in wanted.names for kind in PARTS]

@@ -1,5 +1,4 @@
-"""The options of the quota engine (docs/configuration.md, section `[quotas]`): values, checked nowhere
-else but here.
+"""The options of the quota engine (docs/configuration.md, section `[quotas]`), validated here.
 
 Reading them from a file is `proxy.config`; what they do is in `rate`, `schedule` and `engine`.
 """
@@ -20,7 +19,7 @@ class EngineOptions:
 
     Attributes:
         policy: `kip13` is Kafka's sampled window, `schedule` one virtual schedule per identity.
-        mode: `observe` decides everything and enforces nothing.
+        mode: `observe` makes every decision and enforces none.
         scope: `broker` counts each broker by itself (KIP-13), `gateway` all brokers behind this process as
         one. window_samples: samples of the window (kip13); Kafka's quota.window.num.
         window_seconds: length of one sample; Kafka's quota.window.size.seconds.

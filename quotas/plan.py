@@ -1,7 +1,7 @@
-"""What has to be altered so that a server's quotas are those of a file. Pure.
+"""The alterations that make a server's quotas equal to those of a file. Pure.
 
-For an entity that the file names, its limits are to be exactly the file's; entities that it does not name are left
-alone, or with `prune` removed. Nothing to alter is the mark of a second run.
+An entity in the file gets exactly the file's limits; any other entity is left unchanged, or removed with `prune`. A
+second run finds nothing to alter.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Quotas = Mapping[Entity, Mapping[str, float]]
 
 
 class Difference(NamedTuple):
-    """One key of one entity: its value there, and the one it is to have; None: none."""
+    """One key of one entity: its current and its wanted value; None: no limit."""
 
     entity: Entity
     key: str
@@ -25,7 +25,7 @@ class Difference(NamedTuple):
 
 
 def differences(current: Quotas, wanted: Quotas, *, prune: bool) -> list[Difference]:
-    """Compare; in the order of the wanted, then what is to be removed.
+    """Compare two sets of quotas; returns changes in the order of `wanted`, then removals.
 
     >>> a = Entity(client_id="a")
     >>> differences({a: {"x": 1.0}}, {a: {"y": 2.0}}, prune=False)[0].new
@@ -48,7 +48,7 @@ def differences(current: Quotas, wanted: Quotas, *, prune: bool) -> list[Differe
 
 
 def alterations(found: list[Difference]) -> list[Alteration]:
-    """Write differences as AlterClientQuotas takes them, each entity once."""
+    """Convert differences to alterations for AlterClientQuotas, one for each entity."""
     ops: dict[Entity, list[tuple[str, float | None]]] = {}
     for difference in found:
         ops.setdefault(difference.entity, []).append((difference.key, difference.new))

@@ -1,10 +1,10 @@
-"""Quotas brought down in steps: from what clients use today to what they shall have (a staged ramp-down). Pure.
+"""A staged rollout of lower quotas: in steps from today's use to the target. Pure.
 
-Step s of n gives the geometric mean of both ends with the weight s / n, so that every step takes the same share off;
-the last step is the target itself. A limit whose target is not below today's use is set at once.
+Step s of n is the weighted geometric mean of both ends, with the weight s / n, so that every step reduces the limit by
+the same factor; the last step is the target. A limit whose target is not below today's use is set at once.
 
-No step loosens what is set: where an entity has a limit at or above its target, no step is above that limit; where it
-is below, the target is set at once. What is set is its own limit, or the one that its clients fall back to without it.
+No step raises a limit in force: if it is at or above the target, no step exceeds it; if it is below, the target is set
+at once. The limit in force is the entity's own, or the one that applies to its clients without it.
 """
 
 import math
@@ -19,12 +19,12 @@ __all__ = ["ramped"]
 
 
 def ramped(target: Quotas, today: Mapping[str, float], current: Quotas, step: int, steps: int) -> Quotas:
-    """What to set at this step.
+    """Return the quotas of one step.
 
     Args:
-        target: entities and their limits at the end.
-        today: for each key, what the busiest client uses; nobody is throttled by that.
-        current: entities and their limits as they are set now.
+        target: entities and their limits after the last step.
+        today: for each key the use of the busiest client, a limit that throttles no client.
+        current: entities and their limits in force.
         step: 1 .. steps.
 
     >>> from quotas.entities import Entity
@@ -46,7 +46,7 @@ def ramped(target: Quotas, today: Mapping[str, float], current: Quotas, step: in
 
 
 def _set_now(entity: Entity, key: str, current: Quotas) -> float:
-    """The limit that this entity's clients have now, in Kafka's order of precedence; infinite where there is none."""
+    """The limit in force for this entity's clients, in Kafka's order of precedence; infinite without one."""
     for user, client_id in product(_from(entity.user), _from(entity.client_id)):
         found = current.get(entity._replace(user=user, client_id=client_id), {}).get(key)
         if found is not None:
@@ -55,7 +55,7 @@ def _set_now(entity: Entity, key: str, current: Quotas) -> float:
 
 
 def _from(name: Name) -> tuple[Name, ...]:
-    """A part of an entity, and what stands for it in less specific ones."""
+    """A part of an entity and the parts that replace it in less specific entities."""
     if name is None:
         return (None,)
     return (DEFAULT, None) if name is DEFAULT else (name, DEFAULT, None)

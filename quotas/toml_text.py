@@ -1,8 +1,8 @@
-"""TOML's own reader, with bounds: whatever the text, what comes out is shallow and can be written in a message.
+"""`tomllib` with bounds: the result is always shallow, and its values can be written in an error message.
 
-`tomllib` recurses over arrays and inline tables, takes the square of a dotted key's parts, and reads integers that
-Python then refuses to write; what it gives may be nested too deeply to be copied or compared. No file of Sluice's needs
-any of that.
+`tomllib` recurses over arrays and inline tables, takes quadratic time for a dotted key's parts, and reads integers that
+Python then refuses to print; its result may be nested too deeply to be copied or compared. Sluice's files need none of
+that.
 """
 
 import re
@@ -24,10 +24,10 @@ _NO_KEY: Final = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|#.*')
 
 
 def loads(text: str) -> dict[str, object]:
-    """Read a text.
+    """Parse a text.
 
     Raises:
-        TomlError: it is no TOML, or beyond the bounds.
+        TomlError: it is not TOML, or beyond the bounds.
     """
     for number, line in enumerate(text.split("\n"), 1):
         if line.count(".") > _DOTS_MAX and _NO_KEY.sub("", line).count(".") > _DOTS_MAX:
@@ -43,7 +43,7 @@ def loads(text: str) -> dict[str, object]:
 
 
 def shown(value: object) -> str:
-    """Write a value that was read here, in one line of bounded length.
+    """Format a parsed value in one line of bounded length.
 
     >>> shown([1, 2]), shown("a" * 100)[-5:]
     ('[1, 2]', 'aa...')
@@ -53,7 +53,7 @@ def shown(value: object) -> str:
 
 
 def _check(document: dict[str, object]) -> None:
-    """Refuse what is nested too deeply, level by level, and integers that TOML has not."""
+    """Raise for values nested too deeply, and for integers beyond TOML's range."""
     level: list[object] = [document]
     for _ in range(_DEPTH_MAX):
         below: list[object] = []
