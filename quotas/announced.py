@@ -1,18 +1,18 @@
-"""Produce requests that are charged and not here yet: what a header announces is owed only while its bytes come.
+"""Produce requests that are charged before their bytes have arrived: the charge holds only while the bytes arrive.
 
-A Produce is charged as a whole when its header is seen (decision 0001). A client may announce 100 MB and send
-nothing, in the name of another: its identity would stand still for as long as that takes to pay. Three rules:
+A Produce is charged as a whole when its header is seen (decision 0001). A client may announce 100 MB under another
+client's id and send nothing, which would block that identity until the charge is paid. Three rules prevent it:
 
-- A charge holds for `ARRIVAL_MS`. What has not arrived by then is given back to the limiter, and is charged again,
-  behind whatever else waits, when it does arrive; so bytes that were paid for long ago cannot come all at once either.
-- A channel is trusted with twice the most that it announced and sent. What it announces beyond that is doubtful: no
-  other channel is muted for it, and it keeps no place from others.
-- Where doubtful bytes did not come, such requests pass one at a time, in the order in which they came; under the
-  `schedule`, where one that is under way keeps all others waiting, none for `_WARY_MS`. So a false announcement costs
-  the owner of the name at most a fifth of the time, or the attacker a sixteenth as many bytes.
+- A charge holds for `ARRIVAL_MS`. Bytes that have not arrived by then are returned to the limiter, and charged again
+  when they arrive, behind other waiting requests; so bytes that were paid for long ago cannot arrive all at once.
+- A channel is trusted with twice the largest amount that it has announced and sent. Announced bytes beyond that are
+  doubtful: no other channel is muted for them, and they take no place from others.
+- After doubtful bytes that did not arrive, such requests pass one at a time, in order of arrival; under `schedule`,
+  where a request under way delays all others, none passes for `_WARY_MS`. So a false announcement costs the real client
+  at most a fifth of the time, or the attacker a sixteenth of the announced bytes.
 
-Each turn has one request under way at most. The channel counts arriving bytes down in `Turn.announced`; this module
-finds the requests whose time is over. It knows no rate.
+Each channel has at most one request under way. The channel subtracts arriving bytes from `Turn.announced`; this module
+finds the requests whose time is over. Rates are not used here.
 """
 
 from typing import Final
@@ -22,16 +22,16 @@ from quotas.turn import Turn
 
 __all__ = ["ARRIVAL_MS", "Announcements"]
 
-# A request of 1 MB takes 80 ms at 100 Mbit/s. To be charged twice costs an honest client nothing but its place.
+# A request of 1 MB takes 80 ms at 100 Mbit/s. A second charge costs an honest client only its place in the queue.
 ARRIVAL_MS: Final = 250
 _WARY_MS: Final = 4 * ARRIVAL_MS
-# Where at least one in so many bytes of a doubtful request came in time, it comes slowly: that makes no channel wait.
-# 1 MB over 2 Mbit/s is one in sixteen a charge.
+# If at least one in so many bytes of a doubtful request arrived in time, it is a slow request, not a false
+# announcement. 1 MB over 2 Mbit/s is one in sixteen a charge.
 _SLOW_SHARE: Final = 17
 _IN_ORDER_MS: Final = 10_000  # after the last doubtful bytes that did not come
 _POLL_MS_MIN: Final = 25
 _FAR_MS: Final = 1 << 60
-# With so much each channel is trusted: the batch size that producers begin with (batch.size).
+# The bytes that every channel is trusted with: producers' default batch.size.
 _TRUSTED_BYTES_MIN: Final = 16 * 1024
 
 
@@ -39,10 +39,10 @@ class Announcements:
     """The requests of one identity that are under way.
 
     Attributes:
-        turns: whose they are, and how many bytes were missing when each was charged, the oldest first.
-        doubtful: how many of those are more than their channels are trusted with, all together.
-        wary_until_ms: until when no further doubtful ones are admitted.
-        due_ms: when `overdue` may find one; none does before.
+        turns: their channels, and the missing bytes of each when it was charged, the oldest first.
+        doubtful: the bytes beyond what their channels are trusted with, of all requests together.
+        wary_until_ms: the time until which no further doubtful request is admitted.
+        due_ms: the earliest time at which `overdue` can find a request.
 
     >>> announcements, turn = Announcements(), Turn()
     >>> announcements.begin(turn, 1_000_000, now_ms=0)
@@ -63,7 +63,7 @@ class Announcements:
         self.due_ms = _FAR_MS
 
     def begin(self, turn: Turn, missing: int, now_ms: int) -> None:
-        """A request was charged of which `missing` bytes are still to come."""
+        """Register a request that was charged and has `missing` bytes still to arrive."""
         self._end(turn)
         self.waits_no_longer(turn)
         turn.announced = missing
@@ -75,41 +75,41 @@ class Announcements:
         self.doubtful += self.beyond_trust(turn, missing)
 
     def doubted(self, turn: Turn) -> int:
-        """How many bytes of the request under way were doubtful when it was charged."""
+        """The doubtful bytes of the request under way, as of its charge."""
         return self.beyond_trust(turn, self.turns.get(turn, 0))
 
     def arrived(self, turn: Turn) -> None:
-        """All of it is here."""
+        """Complete the request under way: all its bytes have arrived."""
         announced = self._end(turn)
         turn.announced = turn.lost = 0
         turn.trusted = max(turn.trusted, announced)
 
     def keeps_waiting(self, turn: Turn, now_ms: int) -> bool:
-        """Whether a doubtful request has to wait, whatever the quota says."""
+        """Whether a doubtful request must wait, independently of the quota."""
         return now_ms < self.wary_until_ms + _IN_ORDER_MS and not self.in_order(turn, now_ms)
 
     def in_order(self, turn: Turn, now_ms: int) -> bool:
-        """Whether a doubtful request, which waits from now on, is the first of those that do, and may pass."""
+        """Queue a doubtful request; returns whether it is the first in the queue and may pass."""
         self._waiting[turn] = None
         return now_ms >= self.wary_until_ms and next(iter(self._waiting)) is turn
 
     def waits_no_longer(self, turn: Turn) -> None:
-        """A request passes, or does not."""
+        """Take a request out of the queue: it passes, or is refused."""
         self._waiting.pop(turn, None)
 
     def ask_again_ms(self, now_ms: int) -> int:
-        """When one that keeps waiting is to ask again."""
+        """The time at which a waiting doubtful request has to ask again."""
         return max(self.wary_until_ms, now_ms + min(max(_POLL_MS_MIN, len(self._waiting)), ARRIVAL_MS))
 
     def gone(self, turn: Turn, now_ms: int) -> int:
-        """The channel is gone; gives the bytes that were charged and did not come."""
+        """Remove a closed channel; returns the bytes that were charged and did not arrive."""
         self.waits_no_longer(turn)
         lost = self._lost(turn, now_ms) if turn in self.turns else 0
         turn.announced = turn.lost = 0
         return lost
 
     def overdue(self, now_ms: int) -> list[Turn]:
-        """Take out the requests whose charge no longer holds; what is missing of each is then `Turn.lost`."""
+        """Remove the requests whose charge has expired; sets `Turn.lost` of each to its missing bytes."""
         if now_ms < self.due_ms:
             return []
         found = []
@@ -124,17 +124,17 @@ class Announcements:
         return found
 
     def beyond_trust(self, turn: Turn, missing: int) -> int:
-        """How many of these bytes are doubtful."""
+        """The number of doubtful bytes among `missing`."""
         return max(0, missing - max(_TRUSTED_BYTES_MIN, 2 * turn.trusted))
 
     def _end(self, turn: Turn) -> int:
-        """The request under way, if there is one, no longer is; gives what was missing when it was charged."""
+        """Remove the request under way, if any; returns its missing bytes as of its charge."""
         announced = self.turns.pop(turn, 0)
         self.doubtful -= self.beyond_trust(turn, announced)
         return announced
 
     def _lost(self, turn: Turn, now_ms: int) -> int:
-        """What was charged and is not here."""
+        """The bytes that were charged and have not arrived."""
         announced = self._end(turn)
         lost = max(turn.announced, 0)
         if lost:

@@ -1,9 +1,9 @@
-"""Produce and fetch bytes of one client (KIP-13), and what a channel is to do about them (KIP-219).
+"""The throttle of one client's Produce or Fetch bytes (KIP-13, KIP-219).
 
-`Throttle` is what a channel talks to: one per client, broker and direction, for as long as the channel knows the
-client. It counts, refreshes itself when definitions or options have changed, and asks the limiter of the policy in
-force: `sampled.SampledThrottle` (kip13) or `schedule.ScheduledThrottle`. Clients that share a quota share a limiter.
-No arithmetic is here, and nothing that knows what a mute or a hold is made of.
+A channel uses one `Throttle` for each direction of its client at its broker. The throttle counts, refreshes itself when
+definitions or options have changed, and delegates to the limiter of the policy in force: `sampled.SampledThrottle`
+(kip13) or `schedule.ScheduledThrottle`. Clients that share a quota share a limiter. The arithmetic is in the limiters;
+holds and mutes are carried out by the channel.
 """
 
 from typing import Final, Protocol
@@ -19,7 +19,7 @@ FETCH: Final = CONSUMER_BYTE_RATE
 
 
 class Source(Protocol):
-    """What a throttle needs of the engine."""
+    """The engine, as far as a throttle needs it."""
 
     version: object
     enforcing: bool
@@ -27,10 +27,10 @@ class Source(Protocol):
     def attach(
         self, key: str, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, Limiter | None]:
-        """The limit of this client and the limiter it counts against; both `None`: unlimited."""
+        """Return the client's limit in bytes/s and its limiter; both `None`: unlimited."""
 
     def release(self, limiter: Limiter) -> None:
-        """This throttle does not count against that limiter any more."""
+        """Detach this throttle from its limiter."""
 
 
 class Throttle(Windowed):
@@ -63,7 +63,7 @@ class Throttle(Windowed):
         self.user = user
         self.client_id = client_id
         self.limit: float | None = None  # bytes per second, as of the last refresh
-        self.turns = 0  # channels that have a place here
+        self.turns = 0  # the number of attached channels
         self.bytes_total = 0
         self.throttle_ms_total = 0  # held and muted
         self.throttled_total = 0
@@ -71,13 +71,13 @@ class Throttle(Windowed):
         self.would_throttled_total = 0
 
     def turn(self) -> Turn:
-        """A place for one more channel; give it back with `leave`."""
+        """Attach a channel; end it with `leave`."""
         self.turns += 1
         return Turn()
 
     def leave(self, turn: Turn, now_ms: int) -> None:
-        """The channel is gone, or speaks for another client now; of a request that ends early only what did not
-        arrive is given back.
+        """Detach a channel that was closed or belongs to another client now; of an incomplete request, the charge for
+        bytes that did not arrive is returned.
         """
         self.turns -= 1
         self.bytes_total -= max(turn.announced, 0) + turn.lost
@@ -86,17 +86,17 @@ class Throttle(Windowed):
             turn.limiter = None
 
     def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
-        """A Produce header was seen; or its hold is over.
+        """Decide on a Produce when its header was read, or when its hold is over.
 
         Args:
-            turn: the channel's place; `Turn.missing` says how much of the request is still to come.
+            turn: the channel's state; `Turn.missing` is the number of bytes still to arrive.
             size: the frame's length without its prefix, known from the header (KIP-13 counts these bytes).
             now_ms: monotonic.
 
         Returns:
-            ADMITTED; or throttle_ms: it passes now, the answer carries the time, and the channel is muted
-            from now; or hold_until_ms: do not read on, ask again then (earlier is allowed), with the same
-            size; or refused: it has been held for as long as it may be, and does not pass.
+            ADMITTED; or throttle_ms: the request passes, the response has this throttle time, and the channel is muted
+            from now on; or hold_until_ms: do not read on, call again at that time (or earlier) with the same size; or
+            refused: the longest hold is over, and the request does not pass.
         """
         if self._version is not self._source.version:
             self._refresh(now_ms)
@@ -122,10 +122,11 @@ class Throttle(Windowed):
         return decision
 
     def announce(self, turn: Turn, missing: int, now_ms: int) -> bool:
-        """The Produce that passed now is charged as a whole, and `missing` bytes of it are still to come.
+        """Register that the Produce admitted now is charged as a whole while `missing` bytes have not arrived.
 
-        The channel counts `Turn.announced` down. Before more passes it calls `arrives`, and `produce_rest` where
-        `Turn.lost` is above 0 then; at the end `arrived`. False: nothing is limited here, so none of it is needed.
+        The channel subtracts arriving bytes from `Turn.announced`. Before it forwards more bytes it calls `arrives`,
+        and then `produce_rest` if `Turn.lost` is above 0; at the end it calls `arrived`. Returns False if nothing is
+        limited here, so that none of these calls is needed.
         """
         limiter = self._limiter
         if limiter is None or turn.limiter is not limiter or not self._source.enforcing:
@@ -134,7 +135,7 @@ class Throttle(Windowed):
         return True
 
     def produce_rest(self, turn: Turn, now_ms: int) -> Decision:
-        """Charge again what was given back because it did not arrive in time; as `produce`."""
+        """Charge again the bytes that did not arrive in time; returns as `produce`."""
         missing = turn.missing = turn.lost
         decision = self.produce(turn, missing, now_ms)
         if not decision.hold_until_ms and not decision.refused:
@@ -146,19 +147,21 @@ class Throttle(Windowed):
         return decision
 
     def arrives(self, turn: Turn, now_ms: int) -> None:
-        """More of a request that was announced is here: what did not come in time is given back, and is `Turn.lost`."""
+        """More bytes of an announced request have arrived: return the charge of late bytes, which are then
+        `Turn.lost`.
+        """
         if turn.limiter is not None and not turn.lost and now_ms >= turn.announced_ms + ARRIVAL_MS:
             turn.limiter.take_back(now_ms)
 
     def arrived(self, turn: Turn) -> None:
-        """A request that was announced is here."""
+        """An announced request has arrived completely."""
         if turn.limiter is not None:
             turn.limiter.arrived(turn)
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
-        """A Fetch is about to be forwarded: ADMITTED, or throttle_ms: answer it empty at once, and mute.
+        """Decide on a Fetch before it is forwarded: ADMITTED, or throttle_ms: send an empty response now, and mute.
 
-        Where it is admitted and `limits` holds, it may bring `fetch_max_bytes`, and wait for `Turn.wait_ms_max`.
+        An admitted Fetch, if `limits` is true, may ask for `fetch_max_bytes` and wait for `Turn.wait_ms_max`.
         """
         if self._version is not self._source.version:
             self._refresh(now_ms)
@@ -174,15 +177,15 @@ class Throttle(Windowed):
         return decision
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
-        """The cap for a Fetch that was admitted: at most `requested`, never below 1."""
+        """Return the max_bytes of an admitted Fetch: at most `requested`, at least 1."""
         limiter = self._limiter
         if limiter is None or turn.limiter is not limiter or not self._source.enforcing:
             return requested
         return limiter.fetch_max_bytes(turn, requested, now_ms)
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
-        """A Fetch's answer of `size` bytes (4 + body) begins: ADMITTED, or throttle_ms for this answer and
-        the channel.
+        """Charge a Fetch response of `size` bytes (4 + body) when it begins: ADMITTED, or throttle_ms for this response
+        and the channel.
         """
         if self._version is not self._source.version:
             self._refresh(now_ms)
@@ -202,7 +205,7 @@ class Throttle(Windowed):
         return decision
 
     def delivered(self, turn: Turn, size: int, now_ms: int) -> Decision:
-        """An answer passes that was not weighed beforehand; what is under way stays so. Else as `fetched`."""
+        """Charge a response without a preceding `fetch`, as `fetched`; the Fetch under way is not affected."""
         if self._version is not self._source.version:
             self._refresh(now_ms)
         limiter = self._limiter
@@ -218,26 +221,26 @@ class Throttle(Windowed):
         return decision
 
     def debt_bytes(self, now_ms: int) -> float:
-        """What this client's identity owes; 0 for an unlimited one."""
+        """The debt of this client's identity in bytes; 0 if it is unlimited."""
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
     def byte_rate(self, now_ms: int) -> float:
-        """Bytes/s over the quota's windows, whenever it is asked for."""
+        """The rate over the quota's windows, in bytes/s."""
         return self.per_second(self.bytes_total, now_ms)
 
     def limits(self, now_ms: int) -> bool:
-        """Whether anything is enforced here now: if not, a Fetch need not even be looked at."""
+        """Whether a quota is enforced here now; if not, a Fetch need not be decoded."""
         if self._version is not self._source.version:
             self._refresh(now_ms)
         return self._limiter is not None and self._source.enforcing
 
     def refresh(self, now_ms: int) -> None:
-        """Take over the definitions and options in force, if they have changed."""
+        """Apply the definitions and options in force, if they have changed."""
         if self._version is not self._source.version:
             self._refresh(now_ms)
 
     def detach(self) -> None:
-        """Let go of the limiter; the engine drops it when nobody uses it. The next call attaches again."""
+        """Detach from the limiter; the next call attaches again."""
         if self._limiter is not None:
             self._source.release(self._limiter)
         self._limiter = self._version = None
@@ -255,14 +258,14 @@ class Throttle(Windowed):
         self._version = self._source.version
 
     def _rehome(self, turn: Turn, limiter: Limiter | None, now_ms: int) -> None:
-        """This channel's limiter is another one now, or none: its place at the old one is void."""
+        """Move a channel to another limiter, or to none; its place at the old one is removed."""
         if turn.limiter is not None:
             turn.limiter.leave(turn, now_ms)
             turn.forget()
         turn.limiter = limiter
 
     def _observe(self, limiter: Limiter, turn: Turn, size: int, now_ms: int, consumes: bool) -> Decision:
-        """Nothing is enforced: count what would have been. Overlapping mutes of one channel count once."""
+        """Count the throttle that would have applied with enforcement; overlapping mutes of one channel count once."""
         self.bytes_total += size
         would_ms = limiter.observe(turn, size, now_ms, consumes)
         if would_ms > 0:

@@ -1,20 +1,21 @@
-"""Whose turn it is among the channels of one identity: start-time fair queueing in bytes (the `schedule` policy).
+"""Start-time fair queueing in bytes among the channels of one identity (the `schedule` policy).
 
 A channel's tag is the virtual time, in bytes, at which its next request begins: the end of its own last request, or
 the virtual time if that is later. The lowest tag is next, equal tags in order of arrival. So channels that always
 have something to send get equal bytes whatever the size of their requests, and one that sends little is soon served.
 
-The queue holds one place for every Produce that waits at its header, and one for every channel that was told to come
-back: its reservation, of the size it last had. Virtual time is the start of the last request that passed, or the
-first place before it. Two refinements, both found in simulation:
+The queue has one place for every Produce that waits at its header, and one for every channel that was told to retry: a
+reservation of the size of its last request. Virtual time is the start of the last request that passed, or of the first
+place if that is earlier. Two refinements, both found in simulation:
 
-- A channel without a request of its own waiting (its round trip is longer than its slots) keeps up to half a burst of
-  its share; otherwise large requests pass in every gap it leaves, and it gets one small request for each of them.
-- A new channel begins where the virtual time was one to two bursts ago, so that whoever came a moment earlier and
-  found the whole burst does not stay ahead of it for a minute. Channels that come anew for every request would hold
-  the virtual time back for ever; so each new one moves the mark, as if there were at least NEWCOMER_SHARE others.
+- A channel without a waiting request (its round trip is longer than its slots) keeps up to half a burst of its share;
+  otherwise large requests of others pass in every gap, and it gets one small request for each of them.
+- A new channel starts where the virtual time was one to two bursts ago, so that a channel that came a moment earlier
+  and took the whole burst does not stay ahead of it for a minute. Clients with a new channel for every request would
+  hold the virtual time back for ever; so each new channel moves the mark, as if there were at least NEWCOMER_SHARE
+  others.
 
-It knows no rate and no limit: those are `schedule`'s.
+Rates and limits are in `schedule`.
 """
 
 from bisect import bisect_left, bisect_right
@@ -24,9 +25,9 @@ from typing import Final
 
 from quotas.turn import GRACE_MS, Turn
 
-# A held channel asks again by itself; one that is this late has gone without a word.
+# A held channel asks again by itself; one that is this late has been closed without notice.
 HELD_GRACE_MS: Final = 5_000
-# Channels that come anew for every request leave at least this many parts in as many plus one to the others.
+# Clients with a new channel for every request leave at least N / (N + 1) of the rate to others, with N this number.
 NEWCOMER_SHARE: Final = 8
 
 
@@ -46,7 +47,7 @@ class FairQueue:
     )
 
     def __init__(self) -> None:
-        self.lag_bytes = 0  # of its share a channel keeps that has nothing waiting
+        self.lag_bytes = 0  # share that a channel without a waiting request keeps
         self.virtual = 0  # where the last request that passed began
         self._newcomers = 0
         self._mark = 0
@@ -58,7 +59,7 @@ class FairQueue:
         self.turns: list[Turn] = []
 
     def enter(self, turn: Turn) -> int:
-        """Where in the queue the turn is or would be."""
+        """Return the index of the channel's place, or the one that it would get."""
         if turn.queued:
             return self._index(turn)
         if turn.held_since_ms < 0:  # one that waits outside the queue keeps the tag it came with
@@ -66,18 +67,20 @@ class FairQueue:
         return bisect_right(self._tags, turn.tag)
 
     def behind(self, turn: Turn) -> int:
-        """Where a turn without a place goes that just passed and goes on with the tag it has."""
+        """Return the index for a channel without a place that just passed and continues with its tag."""
         return bisect_right(self._tags, turn.tag)
 
     def ahead(self, turn: Turn, index: int) -> tuple[int, int]:
-        """Bytes ahead of a place: one request of each; and all that is due to them before its tag comes."""
+        """Return the bytes ahead of a place: one request of each channel; and their whole share up to its tag."""
         if not index:
             return 0, 0
         once = sum(self._sizes[:index])
         return once, max(once, index * turn.tag - sum(self._tags[:index]))
 
     def started(self, turn: Turn, start: int, size: int, doubtful: int) -> None:
-        """A request passed; its channel's next one has its tag now. What may never come moves no newcomers' mark."""
+        """Register a request that passed and set the channel's next tag; doubtful bytes do not move the newcomers'
+        mark.
+        """
         self.virtual = max(self.virtual, start)
         if not turn.passed:
             turn.passed = True
@@ -89,11 +92,11 @@ class FairQueue:
             turn.tag = max(turn.tag, self.virtual - self.lag_bytes)
 
     def came(self, doubtful: int) -> None:
-        """What a newcomer's first request announced is here after all."""
+        """Move the newcomers' mark by doubtful bytes that have arrived."""
         self._newcomers = max(self._newcomers, self._now()) + doubtful // (len(self.turns) + NEWCOMER_SHARE)
 
     def put(self, turn: Turn, size: int) -> None:
-        """Give the turn its place, or keep it."""
+        """Insert the channel's place, or keep it if its size is the same."""
         if turn.queued:
             if turn.size != size:
                 self._sizes[self._index(turn)] = size
@@ -106,14 +109,14 @@ class FairQueue:
         turn.size = size
 
     def remove(self, turn: Turn) -> None:
-        """Take the turn's place away, if it has one."""
+        """Remove the channel's place, if any."""
         if turn.queued:
             index = self._index(turn)
             del self._tags[index], self._sizes[index], self.turns[index]
             turn.queued = False
 
     def sweep(self, now_ms: int, mark_every_ms: int) -> None:
-        """Take away the places of channels that did not come back; note the virtual time for those to come."""
+        """Remove the places of channels that did not retry in time; update the mark for new channels."""
         if now_ms >= self._mark_ms:
             self._mark_ms = now_ms + mark_every_ms
             self._before, self._mark = self._mark, max(self._now(), self._newcomers)

@@ -1,7 +1,7 @@
-"""Which arithmetic limits bytes: the one of the policy in force, brought up to date when something has changed.
+"""Creates and updates the limiter of the policy in force.
 
-One way for all who keep a limiter: clients' identities (`engine`, KIP-13) and topics (`topic_quotas`). What a
-limiter is can be read in `turn`; this module keeps none.
+Used for clients' identities (`engine`, KIP-13) and for topics (`topic_quotas`). The interface of a limiter is
+`turn.Limiter`.
 """
 
 from typing import Protocol
@@ -15,7 +15,7 @@ __all__ = ["Rules", "brought_up"]
 
 
 class Rules(Protocol):
-    """What is in force."""
+    """The engine's options and version, as far as a limiter needs them."""
 
     version: object  # replaced by every change
     enforcing: bool
@@ -26,7 +26,7 @@ class Rules(Protocol):
 
 
 def brought_up(limiter: Limiter | None, limit: float, rules: Rules, now_ms: int) -> Limiter:
-    """Give a limiter as it is to be now: the same one, or another where there is none of this policy yet."""
+    """Return the limiter with the current limit and options: the given one, or a new one of the policy in force."""
     options = rules.options
     kind = SampledThrottle if options.policy == "kip13" else ScheduledThrottle
     if limiter is None or type(limiter) is not kind:

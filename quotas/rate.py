@@ -1,5 +1,4 @@
-"""The sampled rate of KIP-13: bytes in the last N windows, and how long to wait until they are within the
-quota.
+"""The sampled rate of KIP-13: bytes in the last N windows, and the wait until they are within the quota.
 
 Kafka's arithmetic to the millisecond (Kafka 3.8 and later: `SampledStat`, `Rate`, `QuotaUtils`;
 kafka-quotas.md §1.1-1.2):
@@ -10,8 +9,8 @@ kafka-quotas.md §1.1-1.2):
 - the window W reaches from the oldest sample's start to now, and is stretched to at least N - 1 full samples;
 - over the quota T when S / W > T, strictly; then the wait is X = (O - T) / T * W, with O = S / W, rounded.
 
-It decides nothing about requests (`client_bandwidth`), and it knows no clock. Record is O(1): sum, oldest
-start and the next time a sample can be obsolete are kept beside the ring.
+Decisions on requests are in `client_bandwidth`; time is an argument. Recording is O(1): the sum, the oldest start and
+the next time at which a sample can be obsolete are stored beside the ring.
 """
 
 import math
@@ -74,11 +73,11 @@ class SampledRate:
 
     @property
     def sample(self) -> tuple[int, int]:
-        """Which sample the last record went into: its place and its start, as `take_back` wants it."""
+        """The sample of the last record, as (index, start in ms), for `take_back`."""
         return self._current, self._starts[self._current]
 
     def take_back(self, value: int, sample: tuple[int, int]) -> None:
-        """Take back bytes that were recorded there: what has left the window leaves no credit.
+        """Subtract bytes that were recorded in that sample; bytes that have left the window give no credit.
 
         >>> rate = SampledRate(11, 1000)
         >>> rate.record(5_000_000, 0)
@@ -118,7 +117,7 @@ class SampledRate:
         return now_ms - self._oldest_ms
 
     def total_in(self, now_ms: int) -> int:
-        """S without what has left the window by now."""
+        """S at this time, without samples that have left the window."""
         if self._starts and now_ms >= self.purge_at_ms:
             self._purge(now_ms)
         return self.total
@@ -133,8 +132,8 @@ class SampledRate:
 
         Args:
             limit: T, bytes per second.
-            now_ms: the time of the decision, that of the last record or later.
-            also: bytes that are not recorded but to be counted as if they were.
+            now_ms: the time of the decision, not before the last record.
+            also: bytes to add that are not recorded.
         """
         window_ms = self.window_ms(now_ms)  # first: it empties obsolete samples
         observed = (self.total + also) / (window_ms / 1000.0)
@@ -144,12 +143,12 @@ class SampledRate:
         return math.floor((observed - limit) / limit * window_ms + 0.5)
 
     def left(self, limit: float, now_ms: int) -> int:
-        """Bytes that may still be recorded now without going over `limit`; negative when it is over."""
+        """The bytes that may be recorded now without exceeding `limit`; negative if it is exceeded."""
         window_ms = self.window_ms(now_ms)
         return math.floor(limit * window_ms / 1000.0) - self.total
 
     def empty_in_ms(self, now_ms: int) -> int:
-        """How long until nothing recorded so far counts any more."""
+        """The time in ms until all samples recorded so far have left the window."""
         lasts = [last_ms for last_ms, total in zip(self._lasts, self._sums, strict=True) if total]
         return max(0, max(lasts) + self._keep_ms - now_ms) if lasts else 0
 

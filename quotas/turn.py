@@ -1,8 +1,7 @@
-"""One channel's place at one throttle (KIP-13, KIP-219): made by `Throttle.turn()`, ended by
-`Throttle.leave()`.
+"""A limiter's state of one channel in one direction: created by `Throttle.turn()`, ended by `Throttle.leave()`.
 
-Plain slots and no behaviour: a channel keeps one per direction, and only the limiter that owns it changes it.
-The rules are in `client_bandwidth` and `schedule`.
+It has attributes and no behaviour: a channel holds one for each direction, and only the limiter that owns it changes
+it. The rules are in `client_bandwidth` and in the policies.
 """
 
 from typing import Final, Protocol
@@ -11,17 +10,17 @@ from quotas.decisions import Decision
 from quotas.entities import BucketKey
 from quotas.options import EngineOptions
 
-# The quota key, whose bytes, at which broker.
+# Quota key, identity, broker.
 Place = tuple[str, BucketKey, int]
 
-# Longer than any hold that can be configured, or any wait that can be asked for: the policy's own bound applies.
+# No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.
 MS_UNBOUNDED: Final = 1 << 40
 # A channel comes back a round trip and a timer after it was told to; WAN round trips are below this.
 GRACE_MS: Final = 250
 
 
 class Turn:
-    """What a limiter remembers of one channel."""
+    """One channel's state at its limiter."""
 
     __slots__ = (
         "admitted",
@@ -53,39 +52,37 @@ class Turn:
     )
 
     def __init__(self) -> None:
-        self.limiter: Limiter | None = None  # whose state the rest is
-        self.would_until_ms = 0  # observe: until when it would have been muted
-        self.hold_ms_max = MS_UNBOUNDED  # the channel's own bound of a hold: it may speak for a group member
-        self.expected = 0  # bytes of the last Fetch response: what the next one is taken for
-        self.admitted = -1  # bytes charged for a Fetch that is with the broker; -1 = none is
-        self.forwarded_ms = 0  # since when it is
-        self.wait_ms_max = MS_UNBOUNDED  # how long it may wait there for bytes to come
+        self.limiter: Limiter | None = None  # the owner of the other attributes
+        self.would_until_ms = 0  # observe: the end of the mute that was not enforced
+        self.hold_ms_max = MS_UNBOUNDED  # the channel's own bound of a hold, for group members
+        self.expected = 0  # bytes of the last Fetch response: the estimate for the next one
+        self.admitted = -1  # bytes charged for the Fetch at the broker; -1 = none
+        self.forwarded_ms = 0  # when that Fetch was forwarded
+        self.wait_ms_max = MS_UNBOUNDED  # the longest time that it may wait at the broker
         self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits
-        self.hold_end_ms = 0  # when its hold ends at the latest
-        self.passed = False  # it has sent something before
+        self.hold_end_ms = 0  # the latest end of its hold
+        self.passed = False  # whether a request has passed before
         # A Produce that is charged at its header, while its bytes come (`announced`).
-        self.missing = (
-            0  # bytes of the one that is to be decided on that are not here yet, as the channel knows it
-        )
-        self.trusted = 0  # the most bytes that were announced and came
-        self.announced = 0  # bytes charged that are not here yet
+        self.missing = 0  # bytes of the request to decide on that have not arrived, set by the channel
+        self.trusted = 0  # the largest number of bytes that were announced and arrived
+        self.announced = 0  # bytes that are charged and have not arrived
         self.announced_ms = 0  # when they were charged
-        self.lost = 0  # bytes given back because they did not come in time: to be charged again when they do
-        self.sample = (0, 0)  # of the sampled rate, in which they are recorded
-        # The rest is the schedule's.
-        self.until_ms = 0  # up to where the charge of the request under way has moved the schedule
-        self.returned_ms = 0  # how much of the schedule had been given back by then
+        self.lost = 0  # bytes returned because they did not arrive in time; charged again on arrival
+        self.sample = (0, 0)  # the sample of the rate in which they are recorded
+        # The rest belongs to policy `schedule`.
+        self.until_ms = 0  # the schedule's time after the charge of the request under way
+        self.returned_ms = 0  # the schedule's returned time at that moment
         self.granted = 0  # bytes that the Fetch under way may ask for
-        self.exposed = 0  # bytes that its response may bring beyond those charged
-        self.tag = 0  # the identity's virtual time, in bytes, at which this channel's next request begins
-        self.start = 0  # the same for the Fetch that is with the broker
+        self.exposed = 0  # bytes that its response may bring beyond the charge
+        self.tag = 0  # the virtual time, in bytes, at which this channel's next request begins
+        self.start = 0  # the same for the Fetch at the broker
         self.size = 0  # bytes of its place in the queue
-        self.queued = False  # it has a place in the queue: a request that waits, or one that is expected
-        self.due_ms = 0  # when it was told to come back
-        self.waited = False  # its request had to wait: it sends as much as it may
+        self.queued = False  # whether it has a place in the queue, for a waiting or an expected request
+        self.due_ms = 0  # when it was told to retry
+        self.waited = False  # whether its request had to wait, so that the channel is backlogged
 
     def forget(self) -> None:
-        """Begin anew at another limiter; the old one has given its places back."""
+        """Reset for another limiter, after the old one has removed its places."""
         self.admitted = self.held_since_ms = -1
         self.announced = self.lost = self.trusted = self.until_ms = self.granted = self.exposed = 0
         self.tag = self.start = self.size = self.due_ms = self.hold_end_ms = 0
@@ -96,19 +93,19 @@ class Turn:
 class Limiter(Protocol):
     """The arithmetic of one policy for one identity; several clients may share it."""
 
-    users: int  # throttles that count against it
-    version: object  # of the engine, when it was last configured
-    enforced: bool  # whether the engine enforced then
-    place: Place | None  # where the engine keeps it
+    users: int  # the number of attached throttles
+    version: object  # the engine's version when it was last configured
+    enforced: bool  # whether the engine enforced at that time
+    place: Place | None  # its key in the engine
 
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
         """Apply a new limit or new options live; what was recorded stays."""
 
     def settle(self, now_ms: int) -> None:
-        """Enforcement begins: what passed before is no debt, but no more burst is due than it left."""
+        """Enforcement begins: clear the debt of unenforced requests, and keep only the burst that they left."""
 
     def use_up_burst(self, now_ms: int) -> None:
-        """Begin in the place of another limiter: what passed there is no debt, but no burst is due either."""
+        """Replace another limiter: start without its debt and without a burst."""
 
     def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
         """As `Throttle.produce`."""
@@ -126,19 +123,19 @@ class Limiter(Protocol):
         """As `Throttle.delivered`."""
 
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
-        """Record what passes without enforcement; the throttle time there would have been."""
+        """Record bytes that pass without enforcement; returns the throttle time in ms that would have applied."""
 
     def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
         """As `Throttle.announce`."""
 
     def take_back(self, now_ms: int) -> None:
-        """Take back what was announced and did not come in time; what is missing of each is `Turn.lost` then."""
+        """Return the charge of announced bytes that did not arrive in time; they are then in `Turn.lost`."""
 
     def arrived(self, turn: Turn) -> None:
         """As `Throttle.arrived`."""
 
     def leave(self, turn: Turn, now_ms: int) -> None:
-        """The channel is gone: give back its place, and what was charged and never came."""
+        """Remove a closed channel: its place, and the charge of bytes that never arrived."""
 
     def debt_bytes(self, now_ms: int) -> float:
-        """Bytes that passed ahead of what the limit allows by now."""
+        """The bytes that have passed beyond the limit up to now."""
