@@ -1,12 +1,12 @@
-"""How many connections an IP address may create a second: `connection_creation_rate` (KIP-612; kafka-quotas.md §5).
+"""The rate at which an IP address creates connections: `connection_creation_rate` (KIP-612; kafka-quotas.md §5).
 
-Kafka's arithmetic: each connection is recorded in sampled windows; one that would be over the quota is taken back
-out of them and not let in, after a wait of (O - T) / T * W, one window's length at most. As every quota the rate
-holds at each broker by itself, or with scope `gateway` at all of them together. In `observe` everybody is let in,
-and the count is what would have been refused.
+Kafka's arithmetic: each connection is recorded in sampled windows; one that would exceed the quota is subtracted again
+and closed, after a wait of (O - T) / T * W, at most one window's length. As every quota, the rate applies at each
+broker separately, or with scope `gateway` at all brokers together. With `observe` all connections are accepted, and
+those that would have been closed are counted.
 
-Of KIP-612 this is the part for IP entities. Rates of a whole broker or listener are broker configs, and so are the
-counts (max.connections, max.connections.per.ip); Sluice's own is limits.connections_max.
+This is the part of KIP-612 for IP entities. Rates of a broker or listener are broker configs, and so are the counts
+(max.connections, max.connections.per.ip); Sluice's own limit is limits.connections_max.
 """
 
 from typing import Final, NamedTuple
@@ -18,16 +18,16 @@ from quotas.rate import SampledRate
 
 __all__ = ["ADDRESSES_MAX", "ConnectionRates", "Verdict"]
 
-ADDRESSES_MAX: Final = 20_000  # remembered at a time; the one that came longest ago is forgotten first
-_FORGET_AT_ONCE: Final = 2  # looked at with each connection: more than are added
+ADDRESSES_MAX: Final = 20_000  # the least recent one is removed first
+_FORGET_AT_ONCE: Final = 2  # addresses checked for each connection: more than are added
 
 
 class Verdict(NamedTuple):
-    """What becomes of a new connection.
+    """The decision on a new connection.
 
     Args:
-        wait_ms: how long it is to be left unread and then closed; 0: it is let in.
-        would_wait_ms: the same, where nothing is enforced.
+        wait_ms: the time to leave it unread before closing it; 0: it is accepted.
+        would_wait_ms: the same without enforcement: the connection is accepted.
     """
 
     wait_ms: int = 0
@@ -38,7 +38,7 @@ _ADMITTED: Final = Verdict()
 
 
 class ConnectionRates:
-    """The rates of all addresses that have a quota.
+    """The rates of all addresses with a quota.
 
     Args:
         engine: the definitions and options in force.
@@ -48,16 +48,16 @@ class ConnectionRates:
 
     def __init__(self, engine: Source) -> None:
         self._engine = engine
-        self._rates: dict[tuple[str, int], tuple[SampledRate, int]] = {}  # the one that came last is last
+        self._rates: dict[tuple[str, int], tuple[SampledRate, int]] = {}  # the most recent one is last
         self._shape = (0, 0)
 
     def connect(self, ip: str, broker: int, now_ms: int) -> Verdict:
-        """Count a connection, and decide whether it is let in.
+        """Count a connection and decide whether it is accepted.
 
         Args:
-            ip: the client's address, as `quotas.entities.ip_name` writes it.
-            broker: the broker it wants to reach.
-            now_ms: the time it was accepted.
+            ip: the client's address in canonical form (`quotas.entities.ip_name`).
+            broker: the broker that it connects to.
+            now_ms: the time at which it was accepted.
         """
         engine = self._engine
         limit = engine.definitions.connection_rate(ip)
@@ -82,14 +82,14 @@ class ConnectionRates:
 
     @property
     def kept_bytes(self) -> int:
-        """What all of them take in memory."""
+        """The memory of all addresses, in bytes."""
         return len(self._rates) * ADDRESS_BYTES
 
     def __len__(self) -> int:
         return len(self._rates)
 
     def _forget(self, now_ms: int) -> None:
-        """Drop addresses in whose windows nothing counts any more, and the oldest where they are too many."""
+        """Remove addresses with empty windows, and the oldest ones if there are too many."""
         samples, window_ms = self._shape
         for _ in range(_FORGET_AT_ONCE):
             place = next(iter(self._rates))

@@ -1,8 +1,8 @@
-"""All partition mutation quotas of one process: who has asked, their buckets, and what was learned (KIP-599).
+"""All partition mutation quotas of one process: throttles, buckets, and recently learned sizes of topics (KIP-599).
 
-Buckets are one per identity and one of all clients together, whatever broker a request goes to. Both are
-brought up to date when a definition or an option has changed, at their next use. Kafka keeps its buckets in
-the active controller and loses them with it; these live as long as this process.
+There is one bucket for each identity and one for all clients together, for all brokers. Both are updated at their next
+use after a change of definitions or options. Kafka's buckets live in the active controller and are lost with it; these
+live as long as this process.
 """
 
 from collections.abc import Iterator
@@ -29,10 +29,10 @@ class MutationQuotas:
     """The buckets of one process.
 
     Attributes:
-        default_partitions: what a topic counts whose creator leaves the number to the broker (-1), as brokers'
-            answers have told it; 1, Kafka's own default, until one has.
-        sizes: of topics that were created or grown here moments ago, by name and by id.
-        awaited: by name, who asked for a topic that is not there in a way that creates it.
+        default_partitions: the number of partitions of a topic created with the broker's default (-1), as brokers'
+            responses show it; before the first one 1, Kafka's own default.
+        sizes: the sizes of topics that were created or extended here recently, by name and by id.
+        awaited: by topic name, the throttle of the client whose Metadata request auto-creates it.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class MutationQuotas:
         self.awaited = Recent[str, MutationThrottle](_AWAITED_MAX, _AWAITED_MS)
 
     def limiting(self) -> bool:
-        """Whether anybody's partition mutations are limited at all."""
+        """Whether any partition mutation quota is in force."""
         version, found = self._limiting
         if version is not self.source.version:
             whole = self.source.options.partition_mutations_rate is not None
@@ -68,7 +68,7 @@ class MutationQuotas:
         return found
 
     def client(self, user: str, client_id: str) -> MutationThrottle:
-        """This client's throttle; give it back with `leave`."""
+        """Return this client's throttle; end it with `leave`."""
         found = self._clients.get((user, client_id))
         if found is None:
             found = self._clients[user, client_id] = MutationThrottle(self, user, client_id)
@@ -76,21 +76,21 @@ class MutationQuotas:
         return found
 
     def leave(self, throttle: MutationThrottle) -> None:
-        """One `ClientQuota` fewer stands for this client; the last one takes it away."""
+        """Detach one `ClientQuota`; without any the throttle is removed."""
         throttle.users -= 1
         if throttle.users <= 0:
             throttle.detach()
             del self._clients[throttle.user, throttle.client_id]
 
     def clients(self) -> Iterator[MutationThrottle]:
-        """Everybody who has asked for mutations."""
+        """The throttles of all clients with partition mutations."""
         return iter(list(self._clients.values()))
 
     def __len__(self) -> int:
         return len(self._clients)
 
     def attach(self, user: str, client_id: str, now_ms: int) -> tuple[float | None, SharedBucket | None]:
-        """A client's limit and its identity's bucket, brought up to date and counted as used."""
+        """Attach a client: return its limit and its identity's bucket, updated."""
         source = self.source
         limit, key = source.definitions.limit(CONTROLLER_MUTATION_RATE, user, client_id)
         if limit is None:
@@ -105,13 +105,13 @@ class MutationQuotas:
         return limit, bucket
 
     def release(self, bucket: SharedBucket) -> None:
-        """One client fewer counts against this bucket; the last one takes it away."""
+        """Detach one client from this bucket; without clients it is removed."""
         bucket.users -= 1
         if bucket.users <= 0 and bucket.key is not None and self._buckets.get(bucket.key) is bucket:
             del self._buckets[bucket.key]
 
     def cluster(self, now_ms: int) -> SharedBucket | None:
-        """The bucket of all clients together, brought up to date; None where it is not configured."""
+        """Return the bucket of all clients together, updated; None if it is not configured."""
         source = self.source
         if self._cluster_version is source.version:
             return self._cluster
@@ -129,7 +129,7 @@ class MutationQuotas:
         return self._cluster
 
     def cluster_tokens(self, now_ms: int) -> float | None:
-        """What is left for all clients together; None where nothing limits them together."""
+        """The tokens left for all clients together; None without such a limit."""
         bucket = self.cluster(now_ms)
         return None if bucket is None else bucket.tokens(now_ms)
 

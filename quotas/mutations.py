@@ -1,14 +1,14 @@
-"""The partition mutation quota (KIP-599): who may create, add and delete how many partitions.
+"""The partition mutation quota (KIP-599): the rate at which a client creates, adds and deletes partitions.
 
 Two buckets count every mutation: the identity's (`controller_mutation_rate`, with Kafka's eight levels of
 precedence) and one of all clients together (the draft's `quota.partition.mutations.rate` and `.burst`). The
-tighter one decides. Both are one per cluster whatever the scope of other quotas, as Kafka's live in the one
-active controller; an identity's burst is Kafka's, `rate` times all windows.
+tighter one decides. There is one of each per cluster, whatever the scope of other quotas, as in Kafka's active
+controller; an identity's burst is Kafka's, `rate` times all windows.
 
-Strict (`take`) asks for each topic by itself: while a bucket is overdrawn the topic is rejected and costs
-nothing. Permissive (`record`), for versions that know no such error, takes whatever there is. `observe`
-counts the same and the caller enforces nothing. Where the buckets are kept is `mutation_quotas`; what a
-message asks for, and what an answer says about it, is `proxy.channel.handlers.topic_mutations`.
+Strict (`take`) decides topic by topic: while a bucket is overdrawn, a topic is rejected and costs nothing.
+Permissive (`record`), for versions without such an error, takes tokens unconditionally. With `observe` the counts are
+the same and the caller enforces nothing. The buckets are in `mutation_quotas`; requests and responses are handled
+in `proxy.channel.handlers.topic_mutations`.
 """
 
 import math
@@ -24,14 +24,14 @@ __all__ = ["Buckets", "MutationThrottle", "SharedBucket", "Source"]
 
 
 class Source(Protocol):
-    """What is needed of the engine."""
+    """The engine, as far as these throttles need it."""
 
     version: object  # replaced by every change
     enforcing: bool
 
     @property
     def relaying(self) -> bool:
-        """Whether everything passes unseen (SIGUSR1)."""
+        """Whether all enforcement is switched off (SIGUSR1)."""
 
     @property
     def options(self) -> EngineOptions:
@@ -56,7 +56,7 @@ class SharedBucket(TokenBucket):
         self.enforced = enforced
 
     def bring_up(self, rate: float, burst: float, now_ms: int, *, enforced: bool) -> None:
-        """Take over what is in force now; what passed unenforced is nobody's debt."""
+        """Apply rate, burst and enforcement in force; debt made without enforcement is cleared."""
         self.configure(rate, burst)
         if enforced and not self.enforced:
             self.settle(now_ms)
@@ -64,22 +64,22 @@ class SharedBucket(TokenBucket):
 
 
 class Buckets(Protocol):
-    """Where the buckets are kept."""
+    """The owner of the buckets."""
 
     source: Source
 
     def attach(self, user: str, client_id: str, now_ms: int) -> tuple[float | None, SharedBucket | None]:
-        """A client's limit and its identity's bucket, brought up to date and counted as used."""
+        """Attach a client: return its limit and its identity's bucket, updated."""
 
     def release(self, bucket: SharedBucket) -> None:
-        """One client fewer counts against this bucket."""
+        """Detach one client from this bucket."""
 
     def cluster(self, now_ms: int) -> SharedBucket | None:
-        """The bucket of all clients together, brought up to date; None where it is not configured."""
+        """Return the bucket of all clients together, updated; None if it is not configured."""
 
 
 class MutationThrottle:
-    """One client's partition mutations, on whatever broker it asks for them."""
+    """One client's partition mutations at all brokers."""
 
     __slots__ = (
         "_bucket",
@@ -106,37 +106,37 @@ class MutationThrottle:
         self.key = CONTROLLER_MUTATION_RATE
         self.user = user
         self.client_id = client_id
-        self.users = 0  # `ClientQuota`s that stand for this client, one a broker
-        self.limit: float | None = None  # its own, in mutations/s, as of the last refresh
+        self.users = 0  # the number of this client's `ClientQuota`s, one for each broker
+        self.limit: float | None = None  # the identity's, in mutations/s, as of the last refresh
         self.mutations_total = 0  # partitions that were created, added and deleted
         self.throttle_ms_total = 0
-        self.throttled_total = 0  # answers that told a throttle time
+        self.throttled_total = 0  # responses with a throttle time
         self.would_throttle_ms_total = 0
         self.would_throttled_total = 0
 
     @property
     def enforcing(self) -> bool:
-        """Whether what is decided here holds."""
+        """Whether decisions are enforced."""
         return self._quotas.source.enforcing
 
     def limits(self, now_ms: int) -> bool:
-        """Whether anything is counted here: if not, a request need not be looked at."""
+        """Whether mutations are counted here; if not, a request need not be decoded."""
         if self._quotas.source.relaying:
             return False
         self._refresh(now_ms)
         return self._bucket is not None or self._cluster is not None
 
     def take(self, partitions: int, now_ms: int) -> bool:
-        """Strict: take a topic's partitions unless a bucket is overdrawn already; whether they were taken."""
+        """Strict: take a topic's partitions unless a bucket is overdrawn; returns whether they were taken."""
         if self.overdrawn(now_ms):
             return False
         self.record(partitions, now_ms)
         return True
 
     def take_each(self, costs: Sequence[int], now_ms: int) -> list[int]:
-        """Strict, topic by topic as `take` does it, in one step; the places of those that found no tokens.
+        """Strict: `take` for several topics in one step; returns the indices of the rejected ones.
 
-        What costs nothing is taken always.
+        A topic without cost is never rejected.
         """
         self._refresh(now_ms)
         left = min(
@@ -156,30 +156,30 @@ class MutationThrottle:
         return refused
 
     def record(self, partitions: int, now_ms: int) -> None:
-        """Permissive: take them whatever there is. A negative number gives back what came to nothing."""
+        """Permissive: take tokens unconditionally; a negative number returns those of failed mutations."""
         self._refresh(now_ms)
         for bucket in (self._bucket, self._cluster):
             if bucket is not None:
                 bucket.record(partitions, now_ms)
 
     def overdrawn(self, now_ms: int) -> bool:
-        """Whether one of its buckets is."""
+        """Whether one of the two buckets is overdrawn."""
         self._refresh(now_ms)
         own, whole = self._bucket, self._cluster
         return (own is not None and own.overdrawn(now_ms)) or (whole is not None and whole.overdrawn(now_ms))
 
     def throttle_ms(self, now_ms: int) -> int:
-        """How long the tighter bucket stays overdrawn; 0 when none is."""
+        """The time in ms until no bucket is overdrawn; 0 if none is."""
         self._refresh(now_ms)
         found = (bucket.throttle_ms(now_ms) for bucket in (self._bucket, self._cluster) if bucket is not None)
         return max(found, default=0)
 
     def done(self, partitions: int) -> None:
-        """So many mutations were really made."""
+        """Count mutations that were carried out."""
         self.mutations_total += partitions
 
     def told(self, throttle_ms: int) -> None:
-        """An answer was throttled by so much, or would have been."""
+        """Count the throttle time of a response; with `observe`, the one that would have applied."""
         if self.enforcing:
             self.throttled_total += 1
             self.throttle_ms_total += throttle_ms
@@ -194,15 +194,15 @@ class MutationThrottle:
         return min((rate for rate in (own, whole) if rate is not None), default=None)
 
     def tokens(self, now_ms: int) -> float | None:
-        """What is left in the client's own bucket; None without one."""
+        """The tokens in the identity's bucket; None without one."""
         return None if self._bucket is None else self._bucket.tokens(now_ms)
 
     def owes(self, now_ms: int) -> bool:
-        """Whether its own bucket is overdrawn, so that it must not be forgotten yet."""
+        """Whether the identity's bucket is overdrawn, so that this throttle must not be removed."""
         return self._bucket is not None and self._bucket.overdrawn(now_ms)
 
     def detach(self) -> None:
-        """Let go of the bucket; the next call attaches again."""
+        """Detach from the bucket; the next call attaches again."""
         if self._bucket is not None:
             self._quotas.release(self._bucket)
         self._bucket = self._cluster = self._version = None

@@ -1,10 +1,10 @@
-"""What the engine shows of one client and one kind of quota: for metrics and for people."""
+"""The figures of one client and one kind of quota, for metrics and admin pages."""
 
 from typing import Final, NamedTuple
 
 __all__ = ["GATEWAY", "QuotaView"]
 
-GATEWAY: Final = -1  # the broker of every client, where one budget spans all brokers
+GATEWAY: Final = -1  # in place of a broker, if one budget is for all brokers
 
 
 class QuotaView(NamedTuple):
@@ -13,9 +13,9 @@ class QuotaView(NamedTuple):
     Args:
         type: Kafka's names: Produce, Fetch, ControllerMutation, Request.
         byte_rate: over the quota's windows; percent for Request.
-        quota: None where nothing limits it.
-        tokens: of partition mutations; None where nothing limits them.
-        broker: where it is counted; GATEWAY where that is at all brokers together.
+        quota: the limit; None for unlimited.
+        tokens: the tokens for partition mutations; None for unlimited.
+        broker: the broker at which it is counted; GATEWAY for all brokers together.
     """
 
     user: str

@@ -1,7 +1,8 @@
-"""What was learned moments ago and will soon be known otherwise: a bounded map whose entries end by themselves.
+"""A bounded map whose entries expire.
 
-Brokers hear of a new topic a moment after its creator does (KIP-599 counts the partitions of topics that are
-deleted). The oldest entry makes room for a new one; time is an argument.
+Used for facts that the cluster will know soon, for example the size of a topic that was just created: brokers learn of
+it a moment after its creator (KIP-599 counts the partitions of deleted topics). If the map is full, the oldest entry is
+removed; time is an argument.
 """
 
 from collections.abc import Iterable
@@ -33,18 +34,18 @@ class Recent(Generic[K, V]):
         return len(self._entries)
 
     def put(self, key: K, value: V, now_ms: int) -> None:
-        """Remember; what was known of this key is replaced."""
+        """Store a value, or replace the key's value."""
         self._entries.pop(key, None)
         if len(self._entries) >= self._entries_max:
             del self._entries[next(iter(self._entries))]
         self._entries[key] = (value, now_ms + self._keep_ms)
 
     def get(self, key: K, now_ms: int) -> V | None:
-        """What is remembered of this key; None once its time is over."""
+        """Return the key's value; None if it has expired or is missing."""
         found = self._entries.get(key)
         return None if found is None or now_ms >= found[1] else found[0]
 
     def forget(self, keys: Iterable[K]) -> None:
-        """These are known otherwise by now."""
+        """Remove keys."""
         for key in keys:
             self._entries.pop(key, None)

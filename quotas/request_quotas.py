@@ -1,8 +1,8 @@
 """All request quotas of one process: their limiters, one for each identity at each broker or, with scope `gateway`, at
 all of them together (`request_percentage`; kafka-quotas.md §2).
 
-A limiter is made when the first client needs it, brought up to date when a definition or an option has changed, and
-dropped with its last client. Who asks for nothing but bytes has none.
+A limiter is created for its first client, updated after a change of definitions or options, and removed with its last
+client. A client without a request quota has none.
 """
 
 from quotas.definitions import REQUEST_PERCENTAGE, Definitions
@@ -24,7 +24,7 @@ class RequestQuotas:
         self._limiting: tuple[object, bool] = (None, False)
 
     def limiting(self) -> bool:
-        """Whether anybody's requests are limited at all."""
+        """Whether any request quota is in force."""
         version, found = self._limiting
         if version is not self.source.version:
             definitions: Definitions = self.source.definitions
@@ -33,14 +33,14 @@ class RequestQuotas:
         return found
 
     def client(self, user: str, client_id: str, broker: int) -> RequestThrottle:
-        """A throttle for this client."""
+        """Create a throttle for this client."""
         return RequestThrottle(self, user, client_id, broker)
 
     def attach(
         self, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, RequestLimiter | None]:
-        """A client's limit in percent and its limiter, brought up to date and counted as used; None while everything
-        passes unseen (SIGUSR1).
+        """Attach a client: return its limit in percent and its limiter, updated; None while enforcement is switched off
+        (SIGUSR1).
         """
         source = self.source
         if source.relaying:
@@ -60,7 +60,7 @@ class RequestQuotas:
         return limit, limiter
 
     def release(self, limiter: RequestLimiter) -> None:
-        """One client fewer counts against this limiter; the last one takes it away."""
+        """Detach one client from this limiter; without clients it is removed."""
         limiter.users -= 1
         place = limiter.place
         if limiter.users <= 0 and place is not None and self._limiters.get(place) is limiter:

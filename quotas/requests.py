@@ -1,15 +1,14 @@
-"""The request quota: how much of one second a client may keep brokers busy (`request_percentage`; kafka-quotas.md §2).
+"""The request quota: the share of broker time that a client may use (`request_percentage`; kafka-quotas.md §2).
 
-P percent are P * 10,000 microseconds a second, counted in Kafka's sampled windows like everything of KIP-13, whatever
-the policy for bytes: a request's time is known when it is over, so there is nothing that could be held. The throttle
-time is at most one window's length for each request, as Kafka's `boundedThrottleTime` has it. Kafka counts the time of
-its threads, which nobody outside sees; what is counted instead is measured in `proxy.channel.request_time`.
+P percent are P * 10,000 microseconds per second, counted in Kafka's sampled windows under both policies: a request's
+time is known only when it is over, so it cannot be held. The throttle time of one request is at most one window's
+length, as in Kafka's `boundedThrottleTime`. Kafka counts the time of its own threads, which a proxy cannot see;
+`proxy.channel.request_time` measures what is counted instead.
 
-A broker handles one request of a connection at a time, so there each request of several is throttled after the one
-before. Here they have been sent together: each of their answers makes the mute longer by at most one window, and never
-longer than the whole debt.
+A broker handles one request of a connection at a time and throttles each after the one before. Pipelined requests pass
+a proxy together: each of their responses extends the mute by at most one window, and never beyond the whole debt.
 
-Nothing here measures, mutes or tells. Where the limiters are kept is `request_quotas`.
+The channel measures and mutes. The limiters are in `request_quotas`.
 """
 
 from typing import Final, Protocol
@@ -23,12 +22,12 @@ from quotas.windowed import Windowed
 __all__ = ["MICROSECONDS_PER_PERCENT", "Limiters", "RequestLimiter", "RequestThrottle"]
 
 MICROSECONDS_PER_PERCENT: Final = 10_000  # of one second
-# A millionth of a microsecond a second: less would only overflow the arithmetic.
+# A millionth of a microsecond per second: less would overflow the arithmetic.
 _LIMIT_MIN: Final = 1e-6
 
 
 class RequestLimiter:
-    """The time of everybody who shares one quota.
+    """The request time of all clients that share one quota.
 
     >>> limiter = RequestLimiter(1, EngineOptions(), now_ms=0)
     >>> for second in range(10):
@@ -41,8 +40,8 @@ class RequestLimiter:
     __slots__ = ("_limit", "_rate", "_safe", "_samples", "place", "users", "version", "window_ms")
 
     def __init__(self, percent: float, options: EngineOptions, now_ms: int) -> None:
-        self.users = 0  # throttles that count against it
-        self.version: object = None  # of the engine, when it was last configured
+        self.users = 0  # the number of attached throttles
+        self.version: object = None  # the engine's version when it was last configured
         self.place: Place | None = None
         self._samples = options.window_samples
         self.window_ms = int(options.window_seconds * 1000)
@@ -50,7 +49,7 @@ class RequestLimiter:
         self.configure(percent, options, now_ms)
 
     def configure(self, percent: float, options: EngineOptions, now_ms: int) -> None:
-        """Apply a new limit; what was recorded stays, unless the windows themselves have changed."""
+        """Apply a new limit; recorded time stays, unless the windows have changed."""
         self._limit = max(percent * MICROSECONDS_PER_PERCENT, _LIMIT_MIN)
         window_ms = int(options.window_seconds * 1000)
         if (options.window_samples, window_ms) != (self._samples, self.window_ms):
@@ -61,11 +60,11 @@ class RequestLimiter:
         self._safe = self._limit * (self._samples - 1) * window_ms / 1000.0
 
     def record(self, spent_us: int, now_ms: int) -> None:
-        """Count what a request has taken."""
+        """Count the time of one request, in microseconds."""
         self._rate.record(spent_us, now_ms)
 
     def over_ms(self, now_ms: int) -> int:
-        """How long to wait until the windows are within the quota; not capped."""
+        """The time in ms until the windows are within the quota, not capped."""
         rate = self._rate
         if rate.total <= self._safe and now_ms < rate.purge_at_ms:
             return 0  # the smallest window allows as much, and no sample is due to be emptied
@@ -73,14 +72,14 @@ class RequestLimiter:
 
 
 class Source(Protocol):
-    """What a throttle needs of the engine."""
+    """The engine, as far as a throttle needs it."""
 
     version: object  # replaced by every change
     enforcing: bool
 
 
 class Limiters(Protocol):
-    """Where the limiters are kept."""
+    """The owner of the limiters."""
 
     @property
     def source(self) -> Source:
@@ -89,12 +88,12 @@ class Limiters(Protocol):
     def attach(
         self, user: str, client_id: str, broker: int, now_ms: int
     ) -> tuple[float | None, RequestLimiter | None]:
-        """A client's limit in percent and its limiter, brought up to date and counted as used; None while everything
-        passes unseen (SIGUSR1).
+        """Attach a client: return its limit in percent and its limiter, updated; None while enforcement is switched off
+        (SIGUSR1).
         """
 
     def release(self, limiter: RequestLimiter) -> None:
-        """One client fewer counts against this limiter."""
+        """Detach one client from this limiter."""
 
 
 class RequestThrottle(Windowed):
@@ -138,23 +137,23 @@ class RequestThrottle(Windowed):
 
     @property
     def enforcing(self) -> bool:
-        """Whether what is decided here holds."""
+        """Whether decisions are enforced."""
         return self._source.enforcing
 
     def limits(self, now_ms: int) -> bool:
-        """Whether this client's time is counted; as long as nothing changes, the answer does not either."""
+        """Whether this client's time is counted; constant for one version of the engine."""
         if self._version is not self._source.version:
             self._refresh(now_ms)
         return self._limiter is not None
 
     def record(self, spent_us: int, now_ms: int, muted_ms: int = 0) -> int:
-        """A request is answered: count its time, and say for how long its channel should be muted from now on.
+        """Count a request's time at its response; returns the mute of its channel from now on, in ms.
 
         Args:
-            spent_us: what it has taken, in microseconds.
+            spent_us: the request's time, in microseconds.
             now_ms: monotonic.
-            muted_ms: how long the channel is muted already because of this quota, for requests sent together with
-                this one.
+            muted_ms: the rest of the mute that the channel already has because of this quota, for requests pipelined
+                with this one.
         """
         if self._version is not self._source.version:
             self._refresh(now_ms)
@@ -167,7 +166,7 @@ class RequestThrottle(Windowed):
         return min(over_ms, muted_ms + limiter.window_ms) if over_ms > 0 else 0
 
     def told(self, throttle_ms: int) -> None:
-        """A request was throttled by so much, or would have been."""
+        """Count the throttle time of a request; with `observe`, the one that would have applied."""
         if self.enforcing:
             self.throttled_total += 1
             self.throttle_ms_total += throttle_ms
@@ -176,11 +175,11 @@ class RequestThrottle(Windowed):
             self.would_throttle_ms_total += throttle_ms
 
     def percentage(self, now_ms: int) -> float:
-        """The share of a second that was taken over the quota's windows, in percent."""
+        """The share of broker time over the quota's windows, in percent."""
         return self.per_second(self.spent_us_total, now_ms) / MICROSECONDS_PER_PERCENT
 
     def detach(self) -> None:
-        """Let go of the limiter for good; answers that are still to come count nothing."""
+        """Detach from the limiter permanently; later responses are not counted."""
         if self._limiter is not None:
             self._limiters.release(self._limiter)
         self._limiter = None

@@ -1,8 +1,8 @@
 """Names of topics by their ids (KIP-516): requests since Fetch 13 and Produce 13 name topics by id, quotas by name.
 
-A topic's id never gets another name, so what is known stays true; a topic that is made anew has a new id. Ids that
-traffic shows and nobody knows are collected here, and whoever can ask the cluster is woken (`proxy.cluster`), who asks
-for the ids of topics that have limits of their own as well: a client may show more ids than can be asked for.
+The name of a topic id never changes; a topic that is created again has a new id. Unknown ids of the traffic are
+collected here, and `wake` is called so that `proxy.cluster` asks the cluster. It also asks for the ids of topics with
+limits of their own, since a client may send more ids than can be asked for.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,22 +12,24 @@ from quotas.recent import Recent
 
 __all__ = ["ASKED_AT_ONCE_MAX", "ASK_AGAIN_MS", "NAMES_MAX", "TopicNames"]
 
-NAMES_MAX: Final = 100_000  # about as many topics as one cluster can have; the one learned first makes room
+NAMES_MAX: Final = (
+    100_000  # about the largest number of topics in a cluster; the oldest name is removed first
+)
 ASKED_AT_ONCE_MAX: Final = 1000
-# An id that the cluster does not know (the topic is gone), or may not tell us, is not asked for again sooner.
+# An id that the cluster does not know (the topic was deleted), or may not reveal, is not asked for again sooner.
 ASK_AGAIN_MS: Final = 5000
 
 
 def _nobody() -> None:
-    """Nobody asks: in tests, and before the application has said who does."""
+    """Do nothing: the default of `TopicNames.wake` until the application sets it."""
 
 
 class TopicNames:
-    """What is known of ids.
+    """The known names of topic ids, and the ids to ask for.
 
     Attributes:
-        wake: called when there is something to ask.
-        limited: the names of all topics that have limits of their own.
+        wake: called when there are ids to ask for.
+        limited: the names of all topics with limits of their own.
     """
 
     __slots__ = ("_asked", "_names", "_next", "_wanted", "limited", "wake")
@@ -41,18 +43,18 @@ class TopicNames:
         self._next = 0  # of the limited ones, when there are too many to ask for at once
 
     def name(self, topic_id: bytes, now_ms: int) -> str | None:
-        """The topic's name; None where it is not known, and then it will be asked for."""
+        """Return the topic's name; if it is not known, None, and the id will be asked for."""
         found = self._names.get(topic_id)
         if found is None:
             self._want(topic_id, now_ms)
         return found
 
     def known(self, topic_id: bytes) -> str | None:
-        """The topic's name if it is known; nobody is asked. Any thread may call it."""
+        """Return the topic's name if it is known, without asking for it. Thread-safe."""
         return self._names.get(topic_id)
 
     def take_wanted(self, now_ms: int) -> list[bytes]:
-        """What is to be asked for now: not again for a while, whatever the answer."""
+        """Return the ids to ask for now; they are not returned again for a while."""
         wanted = list(self._wanted)
         self._wanted.clear()
         for topic_id in wanted:
@@ -60,7 +62,7 @@ class TopicNames:
         return wanted
 
     def take_limited(self) -> list[str]:
-        """Names of topics that have limits, for whose ids to ask now: in turn, where they are many."""
+        """Return names of topics with limits whose ids to ask for now: round robin, if they are many."""
         names = self.limited()
         if self._next >= len(names):
             self._next = 0
@@ -69,7 +71,7 @@ class TopicNames:
         return taken
 
     def learn(self, topic_id: bytes, name: str) -> None:
-        """This is its name."""
+        """Store a topic's name."""
         if topic_id not in self._names and len(self._names) >= NAMES_MAX:
             del self._names[next(iter(self._names))]
         self._names[topic_id] = name

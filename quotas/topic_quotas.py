@@ -1,25 +1,23 @@
-"""Quotas on topics: bytes produced to one and fetched from it, by all clients together. Kafka has none.
+"""Topic quotas: bytes produced to and fetched from one topic by all clients together. Kafka has no such quota.
 
-What is charged is the topic's part of a request or answer: its name or id, its partitions, their records. It is
-known only when that part has passed, so a topic is paid for afterwards, whatever the policy: the channel that was
-too much is muted until the topic's bytes are within its limit (KIP-219), and so is every other one at its next
-request. That is the arithmetic which the limiters of both policies have for what they can not withhold
-(`Limiter.observe`). As all quotas they hold at each broker by itself, or with scope `gateway` at all together.
+A topic is charged with its part of a request or response: its name or id, its partitions, their records. The size is
+known only when that part has passed, so a topic is charged afterwards under both policies: the channel that exceeds
+the limit is muted until the topic's bytes are within it (KIP-219), and so is every other channel at its next request.
+The limiters of both policies have an operation for bytes that they cannot withhold (`Limiter.observe`). As all quotas,
+these apply at each broker separately, or with scope `gateway` at all brokers together.
 
-Every topic that has a limit has a throttle from its first bytes on, for an hour without traffic at most. The
-throttles of topics that an entry names are bounded by those entries; of the others, which the default topic limits,
-there are at most `TOPICS_MAX`: what is beyond them shares one, `<other>`. Who walks through requests is
-`proxy.channel.topic_charges`.
+Every topic with a limit has a throttle from its first bytes on, until an hour without traffic. The throttles of topics
+with an entry of their own are bounded by the number of entries. The others, limited by the default topic, are at most
+`TOPICS_MAX`; further topics share one throttle, `<other>`. `proxy.channel.topic_charges` reads the requests.
 
-Topics are limited by their names, and newer requests name them by ids. What passes for an id before its name is known
-counts against the default topic's limit, all of them together as `<other>`, if there is one; else it is kept, and
-charged as soon as the name is known (`charge_unnamed`, `expire`): what has passed is owed all the same. The ids of
-topics that entries name are asked for by those names (`TopicNames.limited`), so none can be hidden behind many ids that
-no topic has.
+Limits are defined by name, and newer requests name topics by id. Bytes of an id without a known name are charged to the
+default topic's limit, all together as `<other>`; without a default topic they are stored and charged when the name is
+known (`charge_unnamed`, `expire`). The ids of topics with an entry are looked up by name (`TopicNames.limited`), so a
+client cannot delay the look-up with many ids of topics that do not exist.
 
-Requests may name topics that do not exist; answers show real ones. So a throttle of the others that owes nothing is
-forgotten after a minute without traffic (or the time of all windows, if that is longer: then nothing is lost)
-where only requests charge it, and whoever charges it where there is no room left.
+A request may name a topic that does not exist; responses name existing ones. So a throttle of a topic without an entry
+is removed when it has no debt and no traffic for a minute (or for the time of all windows, if that is longer), if only
+requests have charged it; and any such throttle if there is no room for a new one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,20 +30,20 @@ from quotas.turn import Limiter, Turn
 
 __all__ = ["OTHER", "TOPICS_MAX", "Source", "TopicQuotas", "TopicThrottle"]
 
-OTHER: Final = "<other>"  # no topic's name: "<" is not allowed in one
+OTHER: Final = "<other>"  # not a valid topic name: "<" is not allowed
 TOPICS_MAX: Final = 20_000
 _EXPIRE_MS: Final = 3_600_000  # as clients: Kafka's sensors live as long
 _EXPIRE_SOON_MS: Final = 60_000
 _EXPIRE_AT_ONCE: Final = 1000  # a second, so that a round takes 20 s at most
-_MAKE_ROOM_MS: Final = 50  # where there is no room, some are looked at that may be idle, no more often
+_MAKE_ROOM_MS: Final = 50  # the shortest time between two searches for idle throttles
 _MAKE_ROOM_AT_ONCE: Final = 500  # a millisecond's work, and 10,000 a second
-UNNAMED_MAX: Final = 1000  # ids whose bytes wait for a name, in each direction and at each broker
-_UNNAMED_MS_MAX: Final = 20_000  # an id that nobody knows by then is no topic's
+UNNAMED_MAX: Final = 1000  # ids with stored bytes, in each direction and at each broker
+_UNNAMED_MS_MAX: Final = 20_000  # an id without a name after this time belongs to no topic
 _EVERYWHERE: Final = -1  # in place of a broker, where one budget spans all
 
 
 class Source(Rules, Protocol):
-    """What is needed of the engine."""
+    """The engine, as far as topic throttles need it."""
 
     @property
     def definitions(self) -> Definitions:
@@ -77,7 +75,7 @@ class TopicThrottle:
         self.topic = topic
         self._version: object = None
         self._limiter: Limiter | None = None
-        self._turn = Turn()  # a limiter wants to know whose bytes they are: all channels' together
+        self._turn = Turn()  # one for all channels together
         self.limit: float | None = None  # bytes per second, as of the last refresh
         self.seen_ms = 0
         self.bytes_total = 0
@@ -87,7 +85,7 @@ class TopicThrottle:
         self.would_throttled_total = 0
 
     def charge(self, size: int, now_ms: int) -> int:
-        """So many bytes have passed; for how long the channel is to be muted now, in ms."""
+        """Charge bytes that have passed; returns the mute of the channel, in ms."""
         if self._version is not self._source.version:
             self._refresh(now_ms)
         self.bytes_total += size
@@ -107,7 +105,7 @@ class TopicThrottle:
         return wait_ms
 
     def idle(self, now_ms: int) -> bool:
-        """Whether it is as a new one would be: it has lived for a while without traffic, and nothing is owed."""
+        """Whether it has no debt and no recent traffic, so that a new throttle would be in the same state."""
         idle_ms = now_ms - self.seen_ms
         if idle_ms < _EXPIRE_SOON_MS:
             return False
@@ -121,7 +119,7 @@ class TopicThrottle:
         return self._source.definitions.topic_limit(self.key, self.topic)
 
     def debt_bytes(self, now_ms: int) -> float:
-        """Bytes that passed beyond what the limit allows by now."""
+        """The bytes that have passed beyond the limit up to now."""
         return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
 
     def _refresh(self, now_ms: int) -> None:
@@ -136,7 +134,7 @@ class TopicQuotas:
     """All topics' quotas of one process.
 
     Attributes:
-        names: of topics that traffic names by id.
+        names: the names of topics by id.
     """
 
     __slots__ = ("_made_room_ms", "_rooms", "_source", "_throttles", "_unnamed", "_visits", "names")
@@ -149,13 +147,13 @@ class TopicQuotas:
         self._visits: list[tuple[str, str, int]] = []  # of the round of expiry under way
         self._made_room_ms: int | None = None
         self._rooms: list[tuple[str, str, int]] = []  # what is still to be looked at for room
-        # Bytes, and when the first of them passed, by direction, broker and id.
+        # Bytes, and the time of the first of them, by direction, broker and id.
         self._unnamed: dict[tuple[str, int, bytes], tuple[int, int]] = {}
 
     def charge(
         self, key: str, broker: int, sizes: Mapping[str, int], now_ms: int
     ) -> tuple[TopicThrottle, int] | None:
-        """Charge what passed at once; the throttle that mutes for longest and its time in ms, None for no mute.
+        """Charge several topics; returns the throttle with the longest mute and the mute in ms, or None.
 
         >>> from quotas.definitions import PRODUCER_BYTE_RATE as KEY
         >>> from quotas.engine import Engine, EngineOptions
@@ -178,11 +176,11 @@ class TopicQuotas:
         return longest
 
     def charge_unnamed(self, key: str, broker: int, topic_id: bytes, size: int, now_ms: int) -> str | None:
-        """So many bytes pass for a topic whose name is not known: to whom they are to be charged now.
+        """Charge bytes of a topic whose name is not known; returns the topic to charge now.
 
         Returns:
-            OTHER where the default topic has a limit; "" where they are kept until the name is known; None where too
-            many are.
+            OTHER if the default topic has a limit; "" if the bytes are stored until the name is known; None if too many
+            ids are stored already.
         """
         if self._source.definitions.topic_limit(key, OTHER) is not None:
             return OTHER
@@ -196,12 +194,12 @@ class TopicQuotas:
         return ""
 
     def throttles(self) -> Iterator[TopicThrottle]:
-        """Every topic that is charged, in each direction and at each broker."""
+        """The throttles of all charged topics, in each direction and at each broker."""
         return iter(list(self._throttles.values()))
 
     def expire(self, now_ms: int) -> None:
-        """Forget topics without traffic, and charge what has a name by now; call it about once a second, since it looks
-        at a bounded number of them.
+        """Remove topics without traffic, and charge stored bytes whose name is known. Call it about once a second: each
+        call checks a bounded number of topics.
         """
         self._name(now_ms)
         if not self._visits:
@@ -219,7 +217,7 @@ class TopicQuotas:
         return len(self._throttles)
 
     def _name(self, now_ms: int) -> None:
-        """Charge the bytes whose topic has a name now, and forget those that will not have one."""
+        """Charge stored bytes whose topic's name is known now, and discard those of unknown ids."""
         for place, (size, since_ms) in list(self._unnamed.items()):
             key, broker, topic_id = place
             name = self.names.known(topic_id)
@@ -229,11 +227,11 @@ class TopicQuotas:
                 del self._unnamed[place]
 
     def _names(self, place: tuple[str, str, int]) -> bool:
-        """Whether an entry names this topic."""
+        """Whether this topic has an entry of its own."""
         return self._source.definitions.names_topic(place[0], place[1])
 
     def _has_room(self, now_ms: int) -> bool:
-        """Whether one more is to be kept; where there are too many, some that are idle are forgotten."""
+        """Whether there is room for another throttle; removes idle ones if there is not."""
         if len(self._throttles) < TOPICS_MAX:
             return True
         if self._made_room_ms is None or now_ms - self._made_room_ms >= _MAKE_ROOM_MS:
@@ -247,7 +245,7 @@ class TopicQuotas:
         return len(self._throttles) < TOPICS_MAX
 
     def _throttle(self, key: str, topic: str, broker: int, now_ms: int) -> TopicThrottle | None:
-        """The throttle of a topic that has a limit."""
+        """Return the throttle of a topic; None if it has no limit."""
         place = (key, topic, _EVERYWHERE if self._source.options.scope == "gateway" else broker)
         found = self._throttles.get(place)
         if found is not None:

@@ -1,12 +1,12 @@
-"""How many connections a user may create a second: `connection_creation_rate` of a user. Kafka knows it of IPs alone.
+"""The rate at which a user creates connections: `connection_creation_rate` of a user. Kafka has it for IPs only.
 
-The arithmetic is that of partition mutations (`bucket`): a token each, `rate` of them a second, and as many at once
-as all windows hold, as for IPs (`connections`). Nobody is refused: who finds no token is muted until his is there.
-Mutes are capped, so a user may owe tokens; never more than a minute's, or a storm that is over would be punished for
-ever. The rate holds at each broker by itself, or with scope `gateway` at all of them together. In `observe` everybody
-goes on at once, and is counted.
+The arithmetic is that of partition mutations (`bucket`): one token per connection, `rate` tokens per second, and a
+burst of all windows, as for IPs (`connections`). No connection is refused: one without a token is muted until its
+token is there. Mutes are capped, so a user may owe tokens, at most those of a minute, so that a reconnect storm has a
+bounded effect. The rate applies at each broker separately, or with scope `gateway` at all brokers together. With
+`observe` connections are counted and not muted.
 
-When a connection is its user's is `proxy.channel.requests`' business.
+`proxy.channel.requests` decides from which request on a connection belongs to its user.
 """
 
 from typing import Final, Protocol
@@ -23,7 +23,7 @@ _EVERYWHERE: Final = -1  # in place of a broker, where one budget spans all
 
 
 class Counted(Protocol):
-    """What is counted of all users together."""
+    """The counters for all users together."""
 
     connections_throttled: int
     connections_would_throttle: int
@@ -47,24 +47,24 @@ class UserThrottle:
 
 
 class UserConnections:
-    """The rates of all users that have one."""
+    """The throttles of all users with a connection rate."""
 
     __slots__ = ("_source", "_users")
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._users: dict[tuple[str, int], UserThrottle] = {}  # the one that came last is last
+        self._users: dict[tuple[str, int], UserThrottle] = {}  # the most recent one is last
 
     def connect(
         self, user: str, broker: int, stats: Counted, now_ms: int, *, exactly: bool
     ) -> tuple[UserThrottle, int] | None:
-        """Count a connection; the throttle and for how long it is to be muted, in ms; None for not at all.
+        """Count a connection; returns its throttle and its mute in ms, or None for no mute.
 
         Args:
-            user: whose it is.
-            broker: the broker it wants to reach.
-            stats: where it is counted.
-            exactly: whether only an entry counts that names this user, and not the default user's.
+            user: the connection's user.
+            broker: the broker that it connects to.
+            stats: the counters.
+            exactly: use only the user's own entry, not the default user's.
         """
         source = self._source
         rate = source.definitions.user_connection_rate(user, exactly=exactly)
@@ -96,7 +96,7 @@ class UserConnections:
             throttle = UserThrottle(self._source, user, bucket, exactly=exactly)
         else:
             throttle.bucket.configure(rate, burst)
-            if self._source.enforcing and not throttle.enforced:  # what passed unenforced is nobody's debt
+            if self._source.enforcing and not throttle.enforced:  # debt made without enforcement is cleared
                 throttle.bucket.settle(now_ms)
             throttle.enforced = self._source.enforcing
         self._users[place] = throttle
@@ -104,7 +104,7 @@ class UserConnections:
         return throttle
 
     def _forget(self, now_ms: int) -> None:
-        """Drop users whose bucket is full again, and the oldest where they are too many."""
+        """Remove users whose bucket is full, and the oldest ones if there are too many."""
         for _ in range(_FORGET_AT_ONCE):
             place = next(iter(self._users))
             bucket = self._users[place].bucket

@@ -1,17 +1,18 @@
-"""How fast a count grew over the quota's windows, for metrics and people: what is decided is `rate` and `schedule`.
+"""The rate of a counter over about the quota's windows, for metrics and admin pages; decisions use `rate` or
+`schedule`.
 
-Two earlier counts are remembered, the second a half of the windows after the first, and the first is replaced by the
-second: so the rate is over the last half of the windows to all of them. Nothing is done per request. It knows no clock.
+Two earlier counts are stored, the second half of the windows after the first; then the first is replaced by the second.
+So the rate covers between the last half of the windows and all of them. It costs nothing per request.
 """
 
 __all__ = ["Windowed"]
 
 _UNKNOWN_MS = -1
-_ELAPSED_MS_MIN = 1000  # what began just now has no rate of a thousand times as much
+_ELAPSED_MS_MIN = 1000  # a counter younger than a second is divided by a second
 
 
 class Windowed:
-    """A count's growth; the count itself is its owner's.
+    """The growth of a counter; the counter itself belongs to its owner.
 
     >>> seen = Windowed()
     >>> seen.begin(0)
@@ -28,24 +29,24 @@ class Windowed:
         self._since_ms = self._later_ms = _UNKNOWN_MS
 
     def begin(self, now_ms: int) -> None:
-        """The count is 0 now; only the first call counts."""
+        """Start with a count of 0 at this time; later calls have no effect."""
         if self._since_ms == _UNKNOWN_MS:
             self._since_ms = self._later_ms = now_ms
 
     def mark(self, count: int, now_ms: int, windows_ms: int) -> None:
-        """Remember the count. Call it about once a second.
+        """Store the count, if it is time to. Call it about once a second.
 
         Args:
-            count: by now.
+            count: the current count.
             now_ms: monotonic.
-            windows_ms: how long all windows of the quota are together.
+            windows_ms: the length of all windows of the quota together.
         """
         if 2 * (now_ms - self._later_ms) >= windows_ms and self._later_ms != _UNKNOWN_MS:
             self._since_ms, self._since = self._later_ms, self._later
             self._later_ms, self._later = now_ms, count
 
     def per_second(self, count: int, now_ms: int) -> float:
-        """The growth a second; of what began less than a second ago, in a second. Never below 0."""
+        """The growth per second, never below 0."""
         if self._since_ms == _UNKNOWN_MS:
             return 0.0
         return max(count - self._since, 0) * 1000.0 / max(now_ms - self._since_ms, _ELAPSED_MS_MIN)
