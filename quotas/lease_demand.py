@@ -1,9 +1,10 @@
-"""How much of each follower's quota this process could use: what came lately, and whether more was held back.
+"""The demand of this process for each follower's quota, from the recent rate and whether requests were held back.
 
-A peer that is held back, and does use what it has, wants the whole quota; the lease holder shares it out fairly. So
-does one that is held back and gets nothing at all. Everybody else wants twice what came: so what a leader can
-not send is free for others, and it still finds room when it sends more. Held back is who was granted less than it asked
-for; that alone says little, since a follower asks for more than there is, so what came is looked at too (`_USED`).
+A peer that is held back and uses its share wants the whole quota; the lease holder divides it fairly. The same holds
+for a peer that is held back and receives nothing. Any other peer wants twice its recent rate: so bytes that a leader
+cannot send are free for others, and the leader still has room to send more. *Held back* means that less was granted
+than asked for. That alone says little, since a follower asks for more than there is; so the received bytes count too
+(`_USED`).
 """
 
 from collections import deque
@@ -17,19 +18,19 @@ __all__ = ["Demands", "Followed"]
 _WINDOW_MS: Final = 2000
 _SHORT_MS: Final = 1000
 _SAMPLE_MS: Final = 100
-# Held back is who was held back so lately: a Fetch that found nothing to ask for is repeated within half a second.
+# Held back within this time counts: a Fetch without a grant is repeated within half a second.
 _HELD_MS: Final = 1000
 _HEADROOM: Final = 2.0
-# More than what is left of a share that was asked for with headroom, or a slow leader would get and lose in turns.
+# A share counts as used from this part on. It is above 1 / _HEADROOM; otherwise a slow leader's share would oscillate.
 _USED: Final = 0.8
-# A wish for everything holds so long, until what came of a larger share can be measured; and so does the most that came
-# while it was held back, since a slow leader's answers are few and large.
+# How long a wish for the whole quota holds, until the effect of a larger share can be measured; and how long the
+# highest rate while held back counts, since a slow leader's responses are few and large.
 _INSISTS_MS: Final = _WINDOW_MS
 _PEAK_MS: Final = 3000
 
 
 class Measured(Protocol):
-    """A follower's rate (`quotas.replication_rate`), as far as demand goes by it."""
+    """A follower's rate (`quotas.replication_rate`), as far as demand needs it."""
 
     limit: float | None
     total: int
@@ -37,12 +38,12 @@ class Measured(Protocol):
 
 
 class Followed(NamedTuple):
-    """A follower, as this process knows it.
+    """A follower and its rate at this process.
 
     Args:
-        own: its quota by this process's own knowledge; None for unlimited.
-        quota: the one that counts, since the lease holder may know of a smaller one.
-        rate: None where nothing was fetched yet.
+        own: its quota as this process knows it; None for unlimited.
+        quota: the quota in force, since the lease holder may know a smaller one.
+        rate: None before the first Fetch.
     """
 
     follower: int
@@ -52,7 +53,7 @@ class Followed(NamedTuple):
 
 
 class _Seen:
-    """What came of one follower lately."""
+    """The recent bytes of one follower."""
 
     __slots__ = ("_peak", "_peak_ms", "_samples", "insists_until_ms")
 
@@ -63,7 +64,7 @@ class _Seen:
         self.insists_until_ms = now_ms
 
     def per_second(self, total: int, now_ms: int) -> tuple[float, float]:
-        """Give what came by the second, of the window and of the short one."""
+        """Return the bytes per second over the window and over the short window."""
         samples = self._samples
         if now_ms >= samples[-1][0] + _SAMPLE_MS:
             samples.append((now_ms, total))
@@ -79,18 +80,18 @@ class _Seen:
 
 
 def _by_the_second(since: tuple[int, int], total: int, now_ms: int) -> float:
-    # Of a shorter time: of a second, or one batch would be a flood. After another policy rates begin at 0.
+    # At least a second, so that one batch is not a high rate. After a change of policy, totals restart at 0.
     return max(0, total - since[1]) * 1000 / max(now_ms - since[0], 1000)
 
 
 class Demands:
-    """Looks at the rates now and then, and says what they want."""
+    """Samples the rates of followers and computes wishes."""
 
     def __init__(self) -> None:
         self._seen: dict[int, _Seen] = {}
 
     def wishes(self, followers: Iterable[Followed], now_ms: int) -> list[Wish]:
-        """Give the wishes of all followers, the greediest first."""
+        """Return the wishes of all followers, the largest first."""
         found = [
             Wish(
                 followed.follower,

@@ -1,14 +1,14 @@
-"""What one process may use of followers' quotas, from the answers of the lease holder (KIP-73 over several proxies).
+"""One process's shares of followers' quotas, from the lease holder's responses (KIP-73 over several proxies).
 
     no lease                    an equal share, 1/N, of the quota that this process knows
-    just started, no lease      the least share, until a lease that its former life may have held is over
-    a lease                     the share it says; of followers that it does not name, the least share
+    just started, no lease      the least share, until a lease of its previous run must have ended
+    a lease                     the leased share; for followers that it does not name, the least share
 
-What is more than an equal share ends when the holder said, counted from when the request was sent. What is less holds
-for a whole lease from when the answer came, even if the holder is gone: others use what is lent. So a peer that loses
-the holder comes to an equal share within one lease, from below or from above, and never to no throttle.
+A share above the equal share ends at the holder's time, counted from when the request was sent. A smaller share holds
+for a whole lease from when the response arrived, even if the holder is gone: others use the lent part. So a peer that
+loses the holder returns to an equal share within one lease, from below or from above, and is never unthrottled.
 
-It is told of answers and of time; who sends and waits, `proxy.leases` knows.
+Responses and times are arguments; `proxy.leases` sends and waits.
 """
 
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ __all__ = ["LeasePeer"]
 
 GAP_MS: Final = 100  # between two requests
 _NEVER_MS: Final = 1 << 62
-# An answer that takes so much of an equal share is acknowledged at once: others wait for it.
+# A response that lowers a share by this part of an equal share is acknowledged at once: others wait for it.
 _LOWERED: Final = 0.05
-# So much more, or less, must be wanted before it is said out of turn.
+# The factors by which a wish must change for a request before the period is over.
 _RISEN: Final = 1.25
 _FALLEN: Final = 0.5
 
@@ -33,11 +33,11 @@ class LeasePeer:
 
     Args:
         name: of this peer, one of `terms.peers`.
-        run: which life of the process this is.
+        run: identifies this run of the process.
 
     Attributes:
-        terms: what all of them have agreed on.
-        holding: whether the last answer gave a lease; False before the first, and while the holder learns.
+        terms: the configuration common to all peers.
+        holding: whether the last response gave a lease; False before the first one, and while the holder learns.
     """
 
     def __init__(self, terms: LeaseTerms, name: str, run: int, now_ms: int) -> None:
@@ -48,7 +48,7 @@ class LeasePeer:
         self._taken = 0
         self._holder: int | None = None
         self._grants: dict[int, Grant] = {}
-        self._granted_ms = 0  # when the request was sent that they answer
+        self._granted_ms = 0  # when the request for these grants was sent
         self._lease_until_ms = now_ms - 1
         self._starts_until_ms = now_ms + terms.lease_ms + terms.slack_ms
         self._sent_ms = now_ms - GAP_MS
@@ -57,7 +57,7 @@ class LeasePeer:
         self.holding = False
 
     def ask(self, wishes: Sequence[Wish], now_ms: int) -> LeaseRequest:
-        """Make the next request; answers to earlier ones are not taken any more."""
+        """Create the next request; responses to earlier ones are ignored from now on."""
         self._number += 1
         self._sent_ms = now_ms
         self._due_ms = now_ms + self.terms.period_ms
@@ -65,11 +65,11 @@ class LeasePeer:
         return LeaseRequest(self._name, self._run, self._number, self._taken, tuple(wishes))
 
     def take(self, answer: LeaseAnswer, now_ms: int) -> bool:
-        """Take an answer; tell whether it is the one that was waited for."""
+        """Apply a response; returns whether it is the one to the last request."""
         if (answer.run, answer.number) != (self._run, self._number) or answer.number <= self._taken:
             return False
         if answer.learning or (answer.holder != self._holder and now_ms < self._lease_until_ms):
-            # What was promised to one holder is not for another to change.
+            # A promise to one holder cannot be changed by another.
             self.holding = False
             return True
         before = {follower: self.share(follower, now_ms) for follower in {*self._grants, *self._wished}}
@@ -86,7 +86,7 @@ class LeasePeer:
         return True
 
     def due(self, wishes: Sequence[Wish], now_ms: int) -> bool:
-        """Tell whether to ask now: it is time, or more is wanted than was, or others may have some of it."""
+        """Whether to send a request now: the period is over, or wishes have grown, or a part can be released."""
         if now_ms >= self._due_ms:
             return True
         if now_ms < self._sent_ms + GAP_MS:
@@ -104,7 +104,7 @@ class LeasePeer:
         )
 
     def share(self, follower: int, now_ms: int) -> float:
-        """Give the part of a follower's quota that may be used now."""
+        """Return the share of a follower's quota that may be used now, 0 to 1."""
         terms = self.terms
         if now_ms >= self._lease_until_ms:
             return terms.least if now_ms < self._starts_until_ms else terms.equal
@@ -116,11 +116,11 @@ class LeasePeer:
         return grant.share
 
     def quota(self, follower: int, own: float | None, known: bool, now_ms: int) -> float | None:
-        """Give a follower's quota: the smaller of what is known here and what the holder has told.
+        """Return a follower's quota: the smaller of this process's and the holder's.
 
         Args:
-            own: as it is known here; None for unlimited.
-            known: whether it is known here at all. Then, without a lease, what was told does not count.
+            own: the quota as this process knows it; None for unlimited.
+            known: whether this process knows it. If so, the holder's does not count without a lease.
         """
         grant = self._grants.get(follower)
         told = inf if grant is None or (known and now_ms >= self._lease_until_ms) else grant.quota
@@ -128,12 +128,12 @@ class LeasePeer:
         return None if smaller == inf else smaller
 
     def rate(self, follower: int, own: float | None, known: bool, now_ms: int) -> float | None:
-        """Give the bytes/s of a follower that this process may let through; None for as many as there are."""
+        """Return a follower's limit at this process in bytes/s; None for unlimited."""
         quota = self.quota(follower, own, known, now_ms)
         return None if quota is None else quota * self.share(follower, now_ms)
 
     def changes_ms(self, now_ms: int) -> int:
-        """Give when a share changes next, if no answer comes."""
+        """Return the next time at which a share changes without a response."""
         ends = [self._lease_until_ms, self._starts_until_ms]
         ends += [
             self._granted_ms + grant.hold_ms
@@ -143,11 +143,11 @@ class LeasePeer:
         return min((end for end in ends if end > now_ms), default=_NEVER_MS)
 
     def left_ms(self, now_ms: int) -> int:
-        """Give for how long there is a lease still; 0 without one."""
+        """Return the remaining time of the lease; 0 without one."""
         return max(0, self._lease_until_ms - now_ms)
 
     def _starves(self, wish: Wish, now_ms: int) -> bool:
-        """Whether less than an equal share was given, though more is wanted: others have not given it back yet."""
+        """Whether the share is below the equal share although more is wanted: others have not returned it yet."""
         return self.share(wish.follower, now_ms) < 0.99 * self.terms.equal and wish.wanted > self._rate(
             wish, now_ms
         )

@@ -1,10 +1,10 @@
-"""What the sharers of a follower's quota have agreed on, and what they say to each other (KIP-73 over several proxies).
+"""The terms of leases, and their requests and responses (KIP-73 over several proxies).
 
-With a sidecar a broker the leaders of one follower stand behind different processes, its *peers* here. One process, the
-*holder*, leases each of them a share of the follower's quota (`leases`); `lease_peer` is the other end. A lease is a
-share, a part of 1, and no rate: so a quota that changes changes every rate at once, and the shares still add up.
+With one sidecar per broker, the leaders of one follower are behind different processes, the *peers*. One process, the
+*holder*, leases each peer a share of the follower's quota (`leases`); `lease_peer` is the other side. A lease is a
+share, a part of 1, and not a rate: so a changed quota changes every rate at once, and the shares still add up to 1.
 
-All times that travel are durations. Nothing here knows a socket or a clock.
+All transmitted times are durations. Sockets and clocks are in `proxy.leases`.
 """
 
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from typing import Final, NamedTuple
 __all__ = ["FOLLOWERS_MAX", "PEERS_MAX", "Grant", "LeaseAnswer", "LeaseRequest", "LeaseTerms", "Wish", "fill"]
 
 PEERS_MAX: Final = 64
-FOLLOWERS_MAX: Final = 256  # named in one request; the others have the least share
-# The part of a quota that is never lent, all peers together: whoever begins has something to begin with.
+FOLLOWERS_MAX: Final = 256  # in one request; others have the least share
+# The part of a quota that is never lent, for all peers together: a starting peer has a share of it.
 NEVER_LENT: Final = 0.02
-_PERIODS: Final = 5  # in one lease: so many requests may be lost but one
+_PERIODS: Final = 5  # in one lease: one less than this number of requests may be lost
 
 
 @dataclass(frozen=True)  # without slots, since what follows from it is kept
 class LeaseTerms:
-    """Who shares, and for how long a lease holds; the same for all of them.
+    """The peers and the length of a lease; the same for all peers.
 
     >>> terms = LeaseTerms(("a", "b", "c", "d"), 5000)
     >>> terms.equal, terms.least, terms.period_ms, terms.slack_ms
@@ -35,32 +35,32 @@ class LeaseTerms:
 
     @cached_property
     def equal(self) -> float:
-        """The share of whoever has no lease."""
+        """The share of a peer without a lease, 1/N."""
         return 1 / len(self.peers)
 
     @cached_property
     def least(self) -> float:
-        """The share that nobody is without."""
+        """The smallest share of a peer."""
         return NEVER_LENT / len(self.peers)
 
     @property
     def period_ms(self) -> int:
-        """How often a peer asks, at least."""
+        """The longest time between two requests of a peer, in ms."""
         return self.lease_ms // _PERIODS
 
     @cached_property
     def slack_ms(self) -> int:
-        """By how much sooner what is borrowed ends than what was lent: clocks may differ by 1 % of a lease each."""
+        """The time by which borrowed shares end before lent ones: each clock may deviate by 1 % of a lease."""
         return self.lease_ms // 50 + 10
 
 
 class Wish(NamedTuple):
-    """What a peer wants of a follower's quota.
+    """A peer's demand for a follower's quota.
 
     Args:
         follower: the broker that fetches.
-        quota: what the peer takes its quota for, in bytes/s; infinite where it knows of none.
-        wanted: what it could use, in bytes/s.
+        quota: the follower's quota as the peer knows it, in bytes/s; infinite without one.
+        wanted: the rate that it could use, in bytes/s.
     """
 
     follower: int
@@ -69,13 +69,13 @@ class Wish(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What a peer gets of a follower's quota.
+    """A peer's lease of a follower's quota.
 
     Args:
-        quota: the smallest that anybody knows; infinite where nobody knows of one.
-        share: the part of it.
-        hold_ms: for how long, from when the peer sent its request, if the share is more than an equal one.
-            An equal or smaller one holds for a whole lease from when the answer came.
+        quota: the smallest quota that any peer knows; infinite without one.
+        share: the leased part of it.
+        hold_ms: the duration of a share above the equal share, from when the peer sent its request. An equal or smaller
+            share holds for a whole lease from when the response arrived.
     """
 
     follower: int
@@ -85,14 +85,14 @@ class Grant(NamedTuple):
 
 
 class LeaseRequest(NamedTuple):
-    """What a peer asks.
+    """A peer's request.
 
     Args:
-        name: who asks.
-        run: which life of that process it is.
-        number: of the request; each is larger than the one before.
-        taken: the number of the last request whose answer is in force; 0 for none.
-        wishes: by follower. Of all others nothing is wanted.
+        name: the peer.
+        run: identifies the run of its process.
+        number: the request's number, increasing.
+        taken: the number of the last request whose response is in force; 0 for none.
+        wishes: by follower; a follower without a wish has no demand.
     """
 
     name: str
@@ -103,14 +103,14 @@ class LeaseRequest(NamedTuple):
 
 
 class LeaseAnswer(NamedTuple):
-    """What the holder says.
+    """The holder's response.
 
     Args:
-        run: of the request.
-        number: of the request.
-        holder: which life of the holder it is.
-        learning: nothing is said yet: what the peer holds, it holds.
-        grants: by follower. Of all others the peer has the least share.
+        run: the request's.
+        number: the request's.
+        holder: identifies the run of the holder.
+        learning: the holder has just started and grants nothing; the peer keeps its leases.
+        grants: by follower; of others the peer has the least share.
     """
 
     run: int
@@ -121,7 +121,7 @@ class LeaseAnswer(NamedTuple):
 
 
 def fill(demands: list[float], capacity: float) -> list[float]:
-    """Share out so that the smallest part is as large as can be, and nobody gets more than he wants.
+    """Divide the capacity by max-min fairness (water filling): no demand gets more than it asks for.
 
     >>> fill([0.1, 0.6, 0.9], 1.0)
     [0.1, 0.45, 0.45]
@@ -138,5 +138,5 @@ def fill(demands: list[float], capacity: float) -> list[float]:
 
 
 def of_quota(quota: float | None) -> float:
-    """Write no limit as an infinite one."""
+    """Convert None (unlimited) to infinity."""
     return inf if quota is None else quota

@@ -1,21 +1,21 @@
-"""Who may use which share of a follower's quota, at the process that holds the leases (KIP-73 over several proxies).
+"""The lease holder's book: which peer may use which share of a follower's quota (KIP-73 over several proxies).
 
-Whoever has no lease uses an equal share, 1/N, and nobody can take that away: so peers that hear nothing may be left
-alone, and what they do not use is lost. All the rest follows from it:
+A peer without a lease uses an equal share, 1/N, which no other peer can get: so unreachable peers need no action, and
+their unused part is lost. The rest follows:
 
-- A peer *lends* when its lease is less than 1/N. It has promised to stay below until its lease ends, and the promise
-  counts once its next request says that the answer was taken, from when the answer was *sent*.
-- A peer *borrows* when its lease is more than 1/N. It counts from when it sent its request, and what it has borrowed
-  ends before the first of the lenders' promises does.
-- Only what nobody else may be using is given: of an answer that was sent and of the one before it, the larger counts,
-  until the peer says which of the two it goes by.
+- A peer *lends* if its lease is below 1/N. It promises to stay below until its lease ends. The promise counts from when
+  the response was *sent*, once the peer's next request confirms that the response was taken.
+- A peer *borrows* if its lease is above 1/N. The lease counts from when the peer sent its request, and ends before the
+  first of the lenders' promises does.
+- Only shares that no other peer may be using are granted: of the last two responses to a peer the larger share counts,
+  until the peer confirms which of them is in force.
 
-So at every moment the shares in use add up to 1 at most, whichever messages are lost, delayed or repeated, and whoever
-stops or starts again; that two clocks differ is what `slack_ms` is for. Shares are chosen by water filling over what
-is wanted. A peer that was not heard of before learns for one lease that it has none: it may have promised something to
-the holder before this one, and not know.
+So at every moment the shares in use add up to at most 1, whichever messages are lost, delayed or repeated, and
+whichever processes stop or restart; `slack_ms` covers differences of clocks. Shares are chosen by water filling over
+the demands. A peer that is new to this holder gets no lease for the time of one lease: it may have promised something
+to the previous holder, which this one does not know.
 
-The book holds one record a peer, of two answers each; both are bounded (`lease_terms`).
+The book has one record for each peer, with two responses each; both are bounded (`lease_terms`).
 """
 
 from collections.abc import Callable, Mapping
@@ -42,11 +42,11 @@ _ROUNDING: Final = 1e-9
 
 
 class LeaseRefusedError(QuotaError):
-    """A request that gets no lease.
+    """A request is refused.
 
     Args:
         cause: one word, for a counter.
-        problem: a sentence, for whoever set up the peer.
+        problem: a sentence for the peer's operator.
     """
 
     def __init__(self, cause: str, problem: str) -> None:
@@ -56,7 +56,7 @@ class LeaseRefusedError(QuotaError):
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """An answer: what its peer may be using if it goes by it."""
+    """A response, and the shares that its peer may be using with it in force."""
 
     number: int
     lends_until_ms: int  # the first moment at which what is not used may be used again
@@ -64,7 +64,7 @@ class _Said:
     sent_ms: int
 
     def share(self, follower: int, others: float, terms: LeaseTerms, now_ms: int) -> float:
-        """The most that the peer uses of a follower's quota now; `others`: of those that the answer does not name."""
+        """The largest share of a follower that the peer uses now; `others`: the share of followers without a grant."""
         grant = self.grants.get(follower)
         if grant is None:
             return others
@@ -74,7 +74,7 @@ class _Said:
         return share if now_ms < self.lends_until_ms else equal
 
     def others(self, terms: LeaseTerms, now_ms: int) -> float:
-        """The most that it uses of each follower's quota that the answer does not name."""
+        """The largest share that the peer uses of each follower without a grant."""
         return terms.least if now_ms < self.lends_until_ms else terms.equal
 
 
@@ -83,11 +83,11 @@ _NOTHING: Final = _Said(0, -(1 << 60), {}, 0)
 
 @dataclass(slots=True)
 class _Peer:
-    """What is known of one peer.
+    """The record of one peer.
 
     Attributes:
-        taken: the answer that it has said to go by.
-        sent: a later one, that it may go by.
+        taken: the response that the peer has confirmed.
+        sent: a later response, which may be in force.
     """
 
     run: int
@@ -108,7 +108,7 @@ class LeaseBook:
     """The shares of all followers' quotas.
 
     Args:
-        run: which life of the holder this is.
+        run: identifies this run of the holder.
     """
 
     def __init__(self, terms: LeaseTerms, run: int) -> None:
@@ -119,13 +119,13 @@ class LeaseBook:
     def answer(
         self, request: LeaseRequest, quota_of: Callable[[int], float | None], now_ms: int
     ) -> LeaseAnswer:
-        """Answer a peer.
+        """Respond to a peer's request.
 
         Args:
-            quota_of: a follower's quota as the holder itself knows it.
+            quota_of: returns a follower's quota as the holder knows it.
 
         Raises:
-            LeaseRefusedError: it is nobody's, somebody else's, or an old one.
+            LeaseRefusedError: an unknown peer, another process under the same name, or an old request.
         """
         peer = self._admit(request, now_ms)
         peer.last_ms, peer.number = now_ms, request.number
@@ -144,7 +144,7 @@ class LeaseBook:
         return LeaseAnswer(request.run, request.number, self._run, False, tuple(grants))
 
     def present(self, now_ms: int) -> int:
-        """Count the peers that were heard of within a lease."""
+        """Return the number of peers with a request within the time of one lease."""
         return sum(now_ms < peer.last_ms + self._terms.lease_ms for peer in self._peers.values())
 
     def _admit(self, request: LeaseRequest, now_ms: int) -> _Peer:
@@ -163,18 +163,20 @@ class LeaseBook:
         if peer.sent is not None and request.taken == peer.sent.number:
             peer.taken = peer.sent
         elif request.taken != peer.taken.number:
-            peer.taken = _NOTHING  # it went by another holder's, and only after our promises were over
+            peer.taken = (
+                _NOTHING  # another holder's lease is in force, taken after the promises to this one had ended
+            )
         peer.sent = None
         return peer
 
     def _begin_again(self, peer: _Peer, run: int) -> None:
-        """Its process was started anew: it uses the least share until all that it may have promised is over."""
+        """Register a restart of the peer: it uses the least share until all its possible promises have ended."""
         peer.runs = [*peer.runs[-_RUNS_KEPT + 1 :], peer.run]
         peer.run, peer.number, peer.sent = run, 0, None
         peer.taken = _Said(0, peer.taken.lends_until_ms, {}, peer.taken.sent_ms)
 
     def _quota(self, follower: int, own: float, now_ms: int) -> float:
-        """The smallest that anybody knows."""
+        """The smallest quota that any peer knows."""
         since_ms = now_ms - self._terms.lease_ms
         for peer in self._peers.values():
             wish = peer.wishes.get(follower)
@@ -183,7 +185,7 @@ class LeaseBook:
         return own
 
     def _give(self, wish: Wish, others: list["_Other"], quota: float, now_ms: int) -> tuple[float, int]:
-        """Choose a share, and for how long it holds."""
+        """Choose a share and its duration in ms."""
         terms, follower = self._terms, wish.follower
         equal = terms.equal
         silent = (len(terms.peers) - 1 - len(others)) * equal
@@ -201,19 +203,19 @@ class LeaseBook:
             else:
                 capacity -= equal
         target = fill(demands, capacity)[0]
-        # Never less than the least: it is part of what this peer itself was counted with.
+        # Never below the least share, which was counted for this peer.
         share = max(terms.least, min(target, 1.0 - used))
         if abs(share - equal) < _ROUNDING or (share > equal and ends_ms <= now_ms):
-            share = equal  # what is not borrowed needs nobody's promise
+            share = equal  # a share that is not borrowed needs no promise of a lender
         return share, max(0, ends_ms - now_ms)
 
 
 class _Other(NamedTuple):
-    """Another peer than the one that is answered, as it is at this moment.
+    """Another peer than the requesting one, at this moment.
 
     Args:
-        lends: whether it has promised anything that still holds, so that its wishes are weighed.
-        taken, taken_others: the answer that it goes by, and what that means for followers it does not name.
+        lends: whether a promise of it still holds, so that its wishes count.
+        taken, taken_others: the confirmed response, and the share of followers without a grant in it.
     """
 
     wishes: Mapping[int, Wish]
@@ -233,7 +235,7 @@ class _Other(NamedTuple):
         return cls(peer.wishes, until_ms, now_ms < until_ms, taken, others, sent, sent_others)
 
     def share(self, follower: int, terms: LeaseTerms, now_ms: int) -> float:
-        """The larger of what it may use by either answer."""
+        """The larger share of the two responses."""
         share = self.taken.share(follower, self.taken_others, terms, now_ms)
         if self.sent is None:
             return share

@@ -1,9 +1,8 @@
-"""How long a reassignment takes at a throttle, and which throttle it needs (KIP-73, Q&A 1, 4 and 5).
+"""The duration of a reassignment at a throttle, and the throttle for a duration (KIP-73, Q&A 1, 4 and 5).
 
-The proposal's own figures are given as it defines them. Its MoveTime takes partitions for equally large and evenly
-spread, so beside it stands a time by brokers: each added replica is sent by its partition's leader and received by its
-broker, together with what is written to it meanwhile, and the broker that is done last decides. It knows no cluster:
-sizes and rates are its arguments.
+The proposal's figures are computed as it defines them. Its MoveTime assumes equally large and evenly distributed
+partitions, so there is also a time by brokers: each added replica is sent by its partition's leader and received by its
+broker, together with the bytes written to it meanwhile, and the slowest broker decides. Sizes and rates are arguments.
 """
 
 from collections import Counter
@@ -13,20 +12,20 @@ from typing import Final
 
 Partition = tuple[str, int]
 
-# Kafka's windows: replication.quota.window.num times their length, of which the proposal takes the full ones.
+# Kafka's windows: replication.quota.window.num times their length; the proposal uses the full ones.
 WINDOW_SECONDS: Final = 10.0
 RESPONSE_BYTES: Final = 10 * 1024 * 1024  # replica.fetch.response.max.bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Replicated:
-    """A partition as it is.
+    """The current state of a partition.
 
     Attributes:
-        replicas: its brokers; the first is taken for the leader where there is none.
+        replicas: its brokers; without a leader the first one counts as leader.
         leader: -1 for none.
-        size: bytes of its log.
-        rate: bytes/s that are written to it.
+        size: the size of its log in bytes.
+        rate: the write rate in bytes/s.
     """
 
     replicas: tuple[int, ...]
@@ -42,7 +41,7 @@ class Replicated:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """What the move asks of one broker in one direction ("leader" sends, "follower" receives)."""
+    """The load of the move on one broker in one direction ("leader" sends, "follower" receives)."""
 
     broker: int
     side: str
@@ -50,26 +49,26 @@ class BrokerLoad:
     rate: float
 
     def seconds(self, throttle: float) -> float:
-        """How long it takes; infinite where what is written alone fills the throttle."""
+        """The time in seconds; infinite if writes alone fill the throttle."""
         if not self.size:
             return 0.0
         return self.size / (throttle - self.rate) if throttle > self.rate else float("inf")
 
     def throttle_for(self, seconds: float) -> float:
-        """The throttle that is done in this time."""
+        """The throttle in bytes/s for this time."""
         return self.size / seconds + self.rate if self.size else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Everything that can be said of a move without a throttle.
+    """The figures of a move that do not depend on the throttle.
 
     Attributes:
         partitions_moved, partitions: MoveRatio is their quotient.
-        size: bytes that are sent.
-        log_size: bytes of all replicas of all brokers (TotalLogSizePerBroker times brokers).
-        bytes_in_max: the largest rate at which any broker is written to as a leader (max(BytesInPerSec)).
-        loads: by broker and side, the largest first.
+        size: the bytes to send.
+        log_size: the bytes of all replicas of all brokers (TotalLogSizePerBroker times brokers).
+        bytes_in_max: the largest write rate of any broker as a leader (max(BytesInPerSec)).
+        loads: by broker and direction, the largest first.
     """
 
     partitions_moved: int
@@ -95,19 +94,19 @@ class Estimate:
         return amount / (throttle - self.bytes_in_max) if throttle > self.bytes_in_max else float("inf")
 
     def seconds(self, throttle: float) -> float:
-        """The time by brokers."""
+        """The time by brokers, in seconds."""
         return max((load.seconds(throttle) for load in self.loads), default=0.0)
 
     def stuck(self, throttle: float) -> list[BrokerLoad]:
-        """The loads that would never be done."""
+        """The loads that would never finish."""
         return [load for load in self.loads if load.seconds(throttle) == float("inf")]
 
     def throttle_for(self, seconds: float) -> float:
-        """The smallest throttle with which the move takes no longer."""
+        """The smallest throttle in bytes/s with which the move takes at most this time."""
         return max((load.throttle_for(seconds) for load in self.loads), default=0.0)
 
     def bounds(self, network: float | None) -> tuple[float, float | None]:
-        """Q&A 4: IN < T < N - IN / R; no upper bound where the network's throughput is not known."""
+        """Q&A 4: IN < T < N - IN / R; no upper bound if the network's throughput is not known."""
         upper = None if network is None else network - self.bytes_in_max / max(self.replication_factor, 1.0)
         return self.bytes_in_max, upper
 
@@ -122,12 +121,12 @@ class Estimate:
 def estimate(
     cluster: Mapping[Partition, Replicated], plan: Mapping[Partition, Sequence[int]], brokers: int
 ) -> Estimate:
-    """Say what a plan moves.
+    """Compute the figures of a plan.
 
     Args:
-        cluster: every partition of the cluster.
-        plan: partition -> its brokers afterwards; all of them are in the cluster.
-        brokers: how many there are.
+        cluster: all partitions of the cluster.
+        plan: partition -> its target brokers; all partitions are in the cluster.
+        brokers: the number of brokers.
 
     >>> before = {("t", n): Replicated((1,), 1, 50_000_000, 0.0) for n in range(4)}
     >>> moved = estimate(before, {("t", 0): (2,), ("t", 1): (2,)}, brokers=2)

@@ -1,15 +1,15 @@
 """The next steps over all partitions, within the limits (KIP-435, "Collecting a reassignment batch", put right).
 
-Leader movements first, up to their limit, then the others; but whoever has waited `PATIENCE_ROUNDS` goes first, the
-longest before the others. A *round* is a batch that began at least one step. The one that has waited longest and does
-not fit has its place kept, so that two brokers that are never free together are free for it in the end. No partition
-whose step fits beside what is under way and that place waits more than `PATIENCE_ROUNDS` + (partitions - 1) rounds:
-in each of them somebody begins who has waited at least as long, and who then starts to wait anew.
+Leader movements first, up to their limit, then the others; but steps that have waited `PATIENCE_ROUNDS` precede them,
+the longest wait first. A *round* is a batch that began at least one step. For the step that has waited longest and
+does not fit, slots are reserved, so that two brokers that are rarely free together become free for it. A partition
+whose step fits beside the steps under way and this reservation waits at most `PATIENCE_ROUNDS` + (partitions - 1)
+rounds: in each of them a step begins that has waited at least as long, and whose wait then starts again.
 
-Nothing is remembered from one batch to the next but what the caller hands in, so limits may change at any time; they
-apply from the next step on, and a step under way holds its slots by being in `in_flight` and by nothing else.
+Batches have no state other than the caller's arguments, so limits may change at any time; they apply from the next step
+on, and a step under way occupies slots exactly as long as it is in `in_flight`.
 
-Not here: foreign reassignments take no slots. Their partitions wait.
+Reassignments of other tools take no slots. Their partitions wait.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ PATIENCE_ROUNDS: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchLimits:
-    """How much may be under way at once.
+    """The limits of steps under way at once.
 
     Attributes:
         parallel_replica_count: replicas added to one partition by one step (R).
@@ -63,21 +63,21 @@ class BatchLimits:
 
     @property
     def replica_count(self) -> int:
-        """R, and no more than a whole batch may add: a step can not be cut."""
+        """R, but at most what a whole batch may add: a step cannot be divided."""
         out = self.max_movements_out_per_broker or self.parallel_replica_count
         return min(self.parallel_replica_count, self.max_concurrent_replica_movements, out)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What to do now.
+    """The result of one round.
 
     Attributes:
-        steps: to begin, in this order.
-        waiting: why the others do not go on.
-        finished: partitions that are where they were to be.
-        gone: partitions that the cluster does not have.
-        waited: rounds that each partition with a step has waited; to be handed in with the next call.
+        steps: the steps to begin, in this order.
+        waiting: the partitions without a step, with the reason.
+        finished: the partitions that have reached their target.
+        gone: the partitions that do not exist in the cluster.
+        waited: the rounds that each partition with a step has waited; an argument of the next call.
     """
 
     steps: tuple[Step, ...]
@@ -88,7 +88,7 @@ class Batch:
 
 
 class Room:
-    """What the steps under way leave."""
+    """The slots that the steps under way leave free."""
 
     def __init__(self, limits: BatchLimits, under_way: Iterable[Step]) -> None:
         self._limits = limits
@@ -105,15 +105,15 @@ class Room:
         self.keep(step)
 
     def keep(self, step: Step) -> None:
-        """Count only what a step copies: it does not fit yet, and nobody else shall take its place."""
+        """Reserve the slots of a step that does not fit yet; only its copies count."""
         self._movements += len(step.adds)
         self._into.update(step.adds)
         self._out_of[step.leader] += len(step.adds)
 
     def lacks(self, step: Step) -> str:
-        """Say which limit a step would pass; empty for none.
+        """Return the name of the limit that a step would exceed; "" if it fits.
 
-        A repair may add more than a limit allows at all. It passes when nothing else counts against that limit.
+        A repair may add more than a limit allows. It fits if no other step counts against that limit.
         """
         limits, adds = self._limits, len(step.adds)
         if self._partitions >= limits.parallel_partition_count:
@@ -148,13 +148,13 @@ def next_batch(
     """Choose the steps to begin beside those under way.
 
     Args:
-        moves: in the order in which they were asked for; one a partition.
-        now: what the cluster says; a partition that is not in it was deleted.
+        moves: one for each partition, in the order of the requests.
+        now: the cluster's state; a missing partition was deleted.
         live: the brokers that are alive.
-        limits: those that hold now.
-        in_flight: the steps under way; their partitions get no other.
-        waited: `Batch.waited` of the call before.
-        lost: brokers that are stepped around, as `next_step` has it.
+        limits: the limits in force.
+        in_flight: the steps under way; their partitions get no other step.
+        waited: `Batch.waited` of the previous call.
+        lost: brokers that are dead for long, as in `next_step`.
     """
     verdicts: dict[TopicPartition, Step | Finished | Waiting] = {}
     gone = []
@@ -176,7 +176,7 @@ def choose_batch(
     waited: Mapping[TopicPartition, int],
     gone: tuple[TopicPartition, ...] = (),
 ) -> Batch:
-    """Choose among verdicts of `next_step`, which must hold for these limits; the rest as in `next_batch`."""
+    """Choose among results of `next_step` for these limits; other arguments as in `next_batch`."""
     turns = Turns()
     for place, verdict in enumerate(verdicts.values()):
         if isinstance(verdict, Step):
@@ -192,7 +192,7 @@ def choose_batch(
 
 
 class _Kind(NamedTuple):
-    """What the limits look at of a step."""
+    """The properties of a step that the limits depend on."""
 
     moves_leader: bool
     leader: int
@@ -200,10 +200,10 @@ class _Kind(NamedTuple):
 
 
 class Turns:
-    """Steps that wait for their turn.
+    """The waiting steps, in their order.
 
-    Those that are alike to the limits wait in one queue: where the first of them does not fit, none does. So a batch
-    costs by their kinds and by what it begins, and not by all who wait.
+    Steps with equal properties for the limits are in one queue: if the first one does not fit, none does. So the cost
+    of a batch depends on the number of queues and of steps that begin, and not on all waiting steps.
     """
 
     def __init__(self) -> None:
@@ -212,17 +212,17 @@ class Turns:
         self._round = 0
 
     def add(self, step: Step, place: int, waited: int = 0) -> None:
-        """Have a step wait.
+        """Add a waiting step.
 
         Args:
-            place: of its partition, in the order in which they were asked for.
-            waited: rounds that it has waited already.
+            place: its partition's index in the order of the requests.
+            waited: the rounds that it has waited already.
         """
         kind = _Kind(step.moves_leader, step.leader, step.adds)
         heappush(self._queues.setdefault(kind, []), (self._round - waited, place, step))
 
     def begin(self, limits: BatchLimits, under_way: Iterable[Step] = ()) -> list[Step]:
-        """Choose the steps that begin now; they wait no more."""
+        """Choose the steps that begin now, and remove them."""
         room = Room(limits, under_way)
         begun: list[Step] = []
         self._limits = {}
@@ -251,7 +251,7 @@ class Turns:
         return begun
 
     def waiting(self) -> dict[TopicPartition, Waiting]:
-        """Say of each step that still waits what it waits for."""
+        """Return for each waiting step the reason."""
         reasons = {
             limit: Waiting(f"waits: reassignment.{limit} is reached", has_step=True)
             for limit in self._limits.values()
@@ -263,7 +263,7 @@ class Turns:
         }
 
     def _turn(self, kind: _Kind) -> tuple[int, bool, int, int, _Kind]:
-        """When the first of a queue has its turn: the least comes first, and no two are the same."""
+        """The sort key of a queue's first step: the smallest is next; keys are unique."""
         since, place, _ = self._queues[kind][0]
         rounds = self._round - since
         return -rounds if rounds >= PATIENCE_ROUNDS else 0, not kind.moves_leader, since, place, kind

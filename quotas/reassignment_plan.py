@@ -1,9 +1,9 @@
-"""All batches of a reassignment, as they would be if every step succeeded (KIP-435): what `sluice reassign plan` shows.
+"""All batches of a reassignment if every step succeeds (KIP-435), for `sluice reassign plan`.
 
-A batch here begins when the one before is done in full. An executor does not wait so long: a slot that is free is
-given away at once, so it has more and smaller batches of the same steps, in nearly this order.
+A batch here begins when the previous one is complete. The executor does not wait so long: it uses a free slot at once,
+so it has more and smaller batches of the same steps, in nearly this order.
 
-Not here: time. How long copying takes is `move_estimate`'s to say.
+The time for copying is in `move_estimate`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,12 +25,12 @@ __all__ = ["Plan", "plan_moves", "succeeded"]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be done.
+    """The planned batches.
 
     Attributes:
-        batches: the steps of each.
-        finished: partitions that end where they were to be.
-        waiting: the others, and why they would go no further.
+        batches: the steps of each batch.
+        finished: the partitions that reach their target.
+        waiting: the other partitions, with the reason.
     """
 
     batches: tuple[tuple[Step, ...], ...]
@@ -39,7 +39,7 @@ class Plan:
 
 
 def succeeded(now: PartitionNow, step: Step) -> PartitionNow:
-    """Give a partition as it is when a step has succeeded.
+    """Return a partition's state after a successful step.
 
     >>> now = PartitionNow((0, 1), (0, 1), 0, (), (), 1)
     >>> succeeded(now, Step("t", 0, (2, 0), (2,), (1,), 2, (0, 1), 0))
@@ -58,13 +58,13 @@ def plan_moves(
     live: frozenset[int],
     limits: BatchLimits,
 ) -> Plan:
-    """Plan everything.
+    """Plan all batches.
 
     Args:
-        moves: what is asked for; the cluster has all of their partitions.
-        now: what the cluster says.
+        moves: the requested moves; all their partitions exist.
+        now: the cluster's current state.
         live: the brokers that are alive.
-        limits: how much may be under way at once.
+        limits: the limits of steps under way at once.
     """
     remaining = {move.key: (place, move) for place, move in enumerate(moves)}
     state = {key: now[key] for key in remaining}
@@ -80,12 +80,12 @@ def plan_moves(
             turns.add(verdict, place)
         elif isinstance(verdict, Finished):
             finished.append(key)
-        else:  # and gets none by the success of others
+        else:  # and never gets one by the success of other steps
             waiting[key] = verdict
 
     for key in remaining:
         judge(key)
-    # Of thousands of partitions a batch changes a few: only they are looked at again.
+    # A batch changes a few of thousands of partitions: only these are computed again.
     while batch := turns.begin(limits):
         batches.append(tuple(batch))
         for step in batch:

@@ -1,15 +1,15 @@
-"""The next step of one partition's reassignment (KIP-435, "Calculating a Reassignment Step", put right).
+"""The next step of one partition's reassignment (KIP-435, "Calculating a Reassignment Step", corrected).
 
-The proposal's words: FTR are the final target replicas, CR the current ones, ER the excess (in CR, not in FTR), NR the
-new ones of a step, DR the dropped ones, and TR = CR + NR - DR is what the controller is asked for. The step here
-follows the proposal's aim and not its letter, which drops replicas before their successors are in sync; every
-difference is listed in docs/kips.md.
+The proposal's terms: FTR are the final target replicas, CR the current ones, ER the excess (in CR, not in FTR), NR the
+new ones of a step, DR the dropped ones, and TR = CR + NR - DR is the list submitted to the controller. The step here
+follows the proposal's aim and not its text, which drops replicas before their successors are in sync; docs/kips.md
+lists every difference.
 
-A step is computed from what the cluster says now and from nothing else, so that an executor that was killed computes
-it again. It is safe under either rule by which Kafka calls a reassignment complete: all added replicas in sync
-(before 3.8, and again after KAFKA-19975), or all replicas of TR (3.8 to 4.1, where one dead replica blocks it).
+A step is computed only from the cluster's current state, so that a restarted executor computes it again. It is safe
+under both rules by which Kafka completes a reassignment: all added replicas in sync (before 3.8, and again after
+KAFKA-19975), or all replicas of TR (3.8 to 4.1, where one dead replica blocks it).
 
-Not here: time. Which broker is `lost`, dead for longer than one waits, is the caller's to say.
+Time is not used here: the caller decides which brokers are `lost`, that is dead for longer than it waits.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ NOBODY: Final[frozenset[int]] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What was asked for: `original` is CR when it was, `target` is FTR."""
+    """A requested move of one partition: `original` is CR at the time of the request, `target` is FTR."""
 
     topic: str
     partition: int
@@ -37,16 +37,16 @@ class Move:
         return self.topic, self.partition
 
     def back(self) -> "Move":
-        """Give the move that undoes this one, from wherever it is."""
+        """Return the move that undoes this one, from any intermediate state."""
         return replace(self, target=self.original)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionNow:
-    """What the cluster says of a partition.
+    """The current state of a partition in the cluster.
 
     Attributes:
-        replicas: in Kafka's order; while a reassignment is under way also those that it adds and removes.
+        replicas: in Kafka's order; during a reassignment with the replicas that it adds and removes.
         leader: -1 for none.
         min_isr: the topic's min.insync.replicas.
     """
@@ -60,7 +60,7 @@ class PartitionNow:
 
     @property
     def is_reassigned(self) -> bool:
-        """Whether a reassignment is under way, anybody's."""
+        """Whether a reassignment is under way, of Sluice or another tool."""
         return bool(self.adding or self.removing)
 
 
@@ -71,10 +71,10 @@ class Step:
     Attributes:
         replicas: TR in the order to submit; the first becomes the preferred leader at once.
         adds: NR; all of them alive.
-        drops: DR, and members of FTR on lost brokers: they are left out, and added when they are back.
-        elects: the preferred leader to elect when the step is done.
-        current: CR, what the step was computed from.
-        leader: the leader then, from which the added replicas fetch.
+        drops: DR, and members of FTR on lost brokers: they are left out, and added when the brokers are back.
+        elects: the preferred leader to elect when the step is done; None for no election.
+        current: CR, from which the step was computed.
+        leader: the leader at that time, from which the added replicas fetch.
     """
 
     topic: str
@@ -93,53 +93,53 @@ class Step:
 
     @property
     def submits(self) -> bool:
-        """Whether there is something to submit, and not only a leader to elect."""
+        """Whether the step changes replicas or their order, and does not only elect a leader."""
         return self.replicas != self.current
 
     @property
     def moves_leader(self) -> bool:
-        """Whether it counts against parallel.leader.movements."""
+        """Whether the step counts against parallel.leader.movements."""
         return self.elects is not None or self.leader in self.drops
 
     def is_under_way(self, now: PartitionNow) -> bool:
-        """Whether the reassignment that the cluster shows is this step."""
+        """Whether the reassignment under way in the cluster is this step."""
         return (
             set(now.adding) == set(self.adds) and set(now.removing) == set(self.drops) and now.is_reassigned
         )
 
     def is_done(self, now: PartitionNow) -> bool:
-        """Whether the cluster has done it: nothing is under way, TR is there, what was added is in sync."""
+        """Whether the step is complete: nothing under way, TR in place, added replicas in sync."""
         return not now.is_reassigned and now.replicas == self.replicas and set(self.adds) <= set(now.isr)
 
     def blocked_by(self, now: PartitionNow, lost: frozenset[int]) -> tuple[int, ...]:
-        """Give the lost brokers that keep a step under way from its end, under whichever rule Kafka has."""
+        """Return the lost brokers that block a step under way, under either of Kafka's rules."""
         behind = [replica for replica in self.adds if replica not in now.isr]
         waited_for: Sequence[int] = behind or [replica for replica in self.replicas if replica not in now.isr]
-        if now.leader < 0:  # nobody is there to copy from
+        if now.leader < 0:  # there is no leader to copy from
             waited_for = now.isr
         return tuple(replica for replica in waited_for if replica in lost)
 
     def may_be_cancelled(self, now: PartitionNow) -> bool:
-        """Whether a cancel leaves enough in sync: what was added goes, and with it its place in the ISR."""
+        """Whether enough replicas are in sync after a cancel, which removes the added replicas from the ISR."""
         kept = [replica for replica in now.isr if replica not in self.adds]
         if len(kept) == len(now.isr):
-            return bool(kept)  # nobody in sync goes, however few there are
+            return bool(kept)  # no replica in sync is removed, even below min ISR
         return len(kept) >= max(1, min(now.min_isr, len(self.current)))
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The partition is where it was to be."""
+    """The partition has reached its target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """No step now.
+    """There is no step now.
 
     Attributes:
-        reason: for an operator.
-        brokers: the dead ones that are waited for.
-        has_step: it has a step, and a limit of the batch keeps it from it.
+        reason: a message for the operator.
+        brokers: the dead brokers that the partition waits for.
+        has_step: whether there is a step that a limit of the batch delays.
     """
 
     reason: str
@@ -148,7 +148,7 @@ class Waiting:
 
 
 class _Change(NamedTuple):
-    """What a step does to the set of replicas."""
+    """A step's change of the set of replicas."""
 
     adds: tuple[int, ...]
     drops: tuple[int, ...]
@@ -161,14 +161,14 @@ def next_step(
     replica_count: int,
     lost: frozenset[int] = NOBODY,
 ) -> Step | Finished | Waiting:
-    """Give the next step of a partition.
+    """Return the next step of a partition, or why there is none.
 
     Args:
-        move: what was asked for.
-        now: what the cluster says.
+        move: the requested move.
+        now: the partition's current state.
         live: the brokers that are alive.
         replica_count: reassignment.parallel.replica.count (R).
-        lost: brokers that have been dead for so long that one steps around them.
+        lost: brokers that have been dead for so long that steps leave their replicas out.
 
     >>> move = Move("t", 0, (0, 1, 2), (3, 4, 5))
     >>> now = PartitionNow((0, 1, 2), (0, 1, 2), 0, (), (), 2)
@@ -197,7 +197,7 @@ def next_step(
         return _standstill(move, now, live, in_sync)
     dead = tuple(replica for replica in move.target if replica in replicas and replica not in live)
     dead += tuple(sorted(replicas - live - {*dead}))
-    # Below min ISR a copy more is worth a step that may not complete; to drop the dead is not.
+    # Below min ISR an additional copy justifies a step that may not complete; dropping dead replicas does not.
     if dead and (not change.adds or len(in_sync) >= _needed(move, now)):
         return Waiting(f"{_brokers(dead)} not alive and would keep the step from completing", dead)
     return _step(move, now, in_sync, change)
@@ -221,7 +221,7 @@ def _change(
     missing = [broker for broker in move.target if broker not in now.replicas and broker in live]
     adds = missing[: max(replica_count, needed - len(in_sync))]
     excess = [replica for replica in now.replicas if replica not in move.target]
-    # A replica on a lost broker is no copy: it counts for nothing, and leaves before any other.
+    # A replica on a lost broker is not a copy: it does not count, and is dropped before any other.
     ghosts = [replica for replica in excess if replica in lost or (in_repair and replica not in live)]
     ghosts += [replica for replica in now.replicas if replica in lost and replica in move.target]
     factor = min(max(len(now.replicas), len(move.original)), len(move.target))
@@ -236,14 +236,14 @@ def _change(
     drops = leaving[: max(0, min(max(replica_count, len(adds)), room))]
     size = len(now.replicas) + len(adds) - len(drops)
     _put_back(drops, size - len(ghosts), len(adds), in_sync, needed)
-    # Without a copy to come, or one to go, nobody is helped by losing a place.
+    # Without a replica to add or to drop, a smaller list has no advantage.
     least = needed if adds or drops else floor
     size = len(now.replicas) + len(adds) - len(drops)
     return _Change(tuple(adds), (*ghosts[: max(0, size - least)], *drops))
 
 
 def _put_back(drops: list[int], size: int, adds: int, in_sync: Sequence[int], needed: int) -> None:
-    """Keep what would be missed: as many stay in sync as are now, or as there is room for, and never too few."""
+    """Keep dropped replicas that are needed: as many stay in sync as now, or as fit, and at least `needed`."""
     while drops and drops[-1] in in_sync:
         kept = sum(replica not in drops for replica in in_sync) + adds
         if kept >= max(needed, min(len(in_sync), size)):
@@ -272,7 +272,7 @@ def _step(move: Move, now: PartitionNow, in_sync: Sequence[int], change: _Change
 
 
 def _ending(move: Move, now: PartitionNow, live: frozenset[int]) -> Step | Finished | Waiting:
-    """What is left when the replicas are those of the target, in its order: its leader."""
+    """The last step, when the replicas are the target's, in its order: the election of the preferred leader."""
     preferred = move.target[0]
     if now.leader == preferred or preferred not in live:
         return Finished()
@@ -282,7 +282,7 @@ def _ending(move: Move, now: PartitionNow, live: frozenset[int]) -> Step | Finis
 
 
 def _standstill(move: Move, now: PartitionNow, live: frozenset[int], in_sync: Sequence[int]) -> Waiting:
-    """Say why nothing can be added or dropped."""
+    """Return why no replica can be added or dropped."""
     dead = tuple(replica for replica in move.target if replica not in live)
     if dead:
         return Waiting(f"waits for {_brokers(dead)} not alive", dead)

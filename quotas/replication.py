@@ -1,10 +1,11 @@
-"""Replication quotas: the rates of all leaders and followers, and who may be asked for how much (KIP-73).
+"""Replication quotas: the rates of all leaders and followers, and the bytes granted to throttled replicas (KIP-73).
 
-A leader's rate is what it sends of throttled replicas to all followers, a follower's what it receives from all
-leaders; a replica may count against either, both or none (`throttled_replicas`). Replicas that are in sync are counted
-and never slowed down (KAFKA-4313); who is in sync the caller knows. Nothing here knows a fetch session or a socket.
+A leader's rate counts the bytes of throttled replicas that it sends to all followers, a follower's rate those that it
+receives from all leaders; a replica may count against either, both or none (`throttled_replicas`). Replicas in sync
+are counted and never delayed (KAFKA-4313); the caller knows which are in sync. Fetch sessions and sockets are not used
+here.
 
-Not here: `replica.alter.log.dirs.io.max.bytes.per.second`, which is about disks of one broker and no traffic.
+`replica.alter.log.dirs.io.max.bytes.per.second` is about disks of one broker, not about traffic, and is not handled.
 """
 
 from collections import Counter
@@ -19,9 +20,9 @@ from quotas.replication_rate import READY_MS_MAX, PacedRate, WindowRate
 from quotas.throttled_replicas import ThrottledReplicas
 
 ReplicationPolicy = Literal["kip73", "schedule"]
-BROKERS_MAX: Final = 10_000  # far above any cluster; bounds what a broken peer can make us remember
-TOPIC_IDS_MAX: Final = 200_000  # ids without a name that are remembered, to be asked for
-# About 500 bytes each. What is beyond passes unthrottled, and is counted.
+BROKERS_MAX: Final = 10_000  # far above any cluster; bounds the memory that a faulty peer can occupy
+TOPIC_IDS_MAX: Final = 200_000  # stored ids without a name, to be asked for
+# About 500 bytes each. Further replicas pass unthrottled, and are counted.
 REPLICAS_MAX: Final = 400_000
 _LOOKED_AT_MAX: Final = 16
 _ID_BYTES: Final = 16
@@ -30,7 +31,9 @@ _NAMES_KEPT: Final = 1000  # without looking which of them are still needed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationOptions:
-    """How replication is measured; Kafka's replication.quota.window.num and .size.seconds are for `kip73`."""
+    """The policy and windows of replication quotas; Kafka's replication.quota.window.num and .size.seconds, for
+    `kip73`.
+    """
 
     policy: ReplicationPolicy = "schedule"
     window_samples: int = 11
@@ -39,17 +42,17 @@ class ReplicationOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerLimits:
-    """Bytes/s of each broker, as leader or as follower; None where nothing limits it."""
+    """The limits of brokers in bytes/s, as leaders or as followers; None for unlimited."""
 
     default: float | None = None
     of_broker: Mapping[int, float | None] = field(default_factory=lambda: MappingProxyType({}))
 
     def limit(self, broker: int) -> float | None:
-        """Give a broker's limit."""
+        """Return a broker's limit."""
         return self.of_broker.get(broker, self.default)
 
     def knows(self, broker: int) -> bool:
-        """Tell whether anybody has said what a broker's limit is, be it none."""
+        """Whether a broker has a limit or is explicitly unlimited."""
         return broker in self.of_broker or self.default is not None
 
 
@@ -57,34 +60,34 @@ NO_LIMITS: Final = BrokerLimits()
 
 
 class Followed(Protocol):
-    """A follower's connection to a leader, as far as the figures need it."""
+    """A follower's connection to a leader, as far as metrics need it."""
 
     @property
     def follower(self) -> int:
         """The broker that fetches."""
 
     def standings(self) -> Iterable[tuple[bytes, int, int, int]]:
-        """Give each replica whose standing is known: topic, partition, fetch offset, high watermark."""
+        """Yield (topic, partition, fetch offset, high watermark) of each replica with known offsets."""
 
     def topics(self) -> set[bytes]:
-        """Give the topics of all replicas."""
+        """Return the topics of all replicas."""
 
 
 class Shares(Protocol):
-    """What part of a follower's quota is this process's: others front other leaders of it (`lease_peer`)."""
+    """This process's share of a follower's quota; other processes have other leaders of it (`lease_peer`)."""
 
     def rate(self, follower: int, own: float | None, known: bool, now_ms: int) -> float | None:
-        """Give the bytes/s for a quota as it is known here."""
+        """Return this process's limit in bytes/s for a follower's quota."""
 
     def changes_ms(self, now_ms: int) -> int:
-        """Give when that changes by itself."""
+        """Return the next time at which a share changes by itself."""
 
 
 class Claims:
-    """Makes the claims of one follower's replicas at one leader, by the lists and the names of one version.
+    """Creates the claims of one follower's replicas at one leader, for one version of lists and names.
 
     Attributes:
-        version: which; where the quotas have another one by now, the claims are out of date.
+        version: the version; the claims are out of date if the quotas have another one.
     """
 
     __slots__ = ("_lists", "_names", "_quotas", "_reservations", "follower", "leader", "version")
@@ -99,10 +102,10 @@ class Claims:
         self._reservations: dict[tuple[bool, bool], Reservation] = {}
 
     def claim(self, topic: bytes, partition: int, now_ms: int) -> Claim | None:
-        """Give a new claim of a replica; None where it is not throttled.
+        """Create the claim of a replica; None if it is not throttled.
 
         Args:
-            topic: its id, or in old versions its name.
+            topic: the topic's id, or in old versions its name.
         """
         name = self._names.get(topic)
         if name is None:
@@ -117,7 +120,7 @@ class Claims:
         return Claim(self._reservation(sent, received, now_ms)) if sent or received else None
 
     def give_back(self, now_ms: int) -> None:
-        """Give back what was reserved and has not come."""
+        """Return reserved bytes that have not arrived."""
         for reservation in self._reservations.values():
             reservation.give_back(now_ms)
 
@@ -137,18 +140,18 @@ class ReplicationQuotas:
     """The rates by broker, the lists, and the topics' names.
 
     Attributes:
-        enforcing: False: everything is counted and nothing left out.
-        shares: what part of followers' quotas is for this process; None: all of it.
-        lists: which replicas are throttled.
+        enforcing: if False, all bytes are counted and no replica is left out of requests.
+        shares: this process's shares of followers' quotas; None: the whole quotas.
+        lists: the throttled replicas.
         version: changes with the lists and the names; claims of another version are out of date.
-        topic_names: id -> name, as far as is known.
-        unknown_topics: ids that followers have named and nobody knows; whoever asks the cluster takes them.
-        asked: how often the cluster was asked what is throttled.
-        told: which of these questions it has answered last; None where it is not asked, or does not answer.
-        waited_for: somebody waits for it to be asked again.
-        asked_in_vain: how often it has not answered, or not told; what was known holds on.
-        replicas: how many are followed through this process, by all followers together; bounded by REPLICAS_MAX.
-        links: who fetches from whom now.
+        topic_names: id -> name, as far as known.
+        unknown_topics: ids of followers' requests without a known name; the replication source takes them and asks.
+        asked: the number of requests for lists and limits to the cluster.
+        told: the number of the last such request with a response; None without requests or responses.
+        waited_for: whether a connection waits for the next such request.
+        asked_in_vain: the number of requests without a response; known lists and limits stay in force.
+        replicas: the number of replicas fetched through this process, by all followers; bounded by REPLICAS_MAX.
+        links: the current connections of followers to leaders.
         bytes_in: (follower, topic, partition) -> bytes of records, throttled or not (PartitionBytesInRate).
     """
 
@@ -160,7 +163,7 @@ class ReplicationQuotas:
         self.follower_limits = NO_LIMITS
         self.enforcing = True
         self.shares: Shares | None = None
-        self._shared_until_ms = NEVER_MS  # when the followers' limits have to be looked at again
+        self._shared_until_ms = NEVER_MS  # when the followers' limits have to be computed again
         self.lists = ThrottledReplicas()
         self.version = 0
         self.topic_names: dict[bytes, str] = {}
@@ -176,18 +179,18 @@ class ReplicationQuotas:
 
     @property
     def options(self) -> ReplicationOptions:
-        """How it is measured."""
+        """The options in force."""
         return self._options
 
     def configure(self, options: ReplicationOptions) -> None:
-        """Measure otherwise: rates begin anew, claims on the old ones are out of date."""
+        """Change the options: all rates start anew, claims on the old ones are out of date."""
         if options != self._options:
             self._options = options
             self._leaders, self._followers = {}, {}
             self.version += 1
 
     def limit(self, leaders: BrokerLimits, followers: BrokerLimits) -> bool:
-        """Set the rates; tell whether any differs. What was counted stays counted."""
+        """Set the limits; returns whether any has changed. Counted bytes stay counted."""
         if (leaders, followers) == (self.leader_limits, self.follower_limits):
             return False
         self.leader_limits, self.follower_limits = leaders, followers
@@ -200,7 +203,7 @@ class ReplicationQuotas:
         return True
 
     def share(self, now_ms: int) -> bool:
-        """Set the followers' limits to this process's shares of them; tell whether any differs."""
+        """Set the followers' limits to this process's shares; returns whether any has changed."""
         shares = self.shares
         if shares is None:
             return False
@@ -213,7 +216,7 @@ class ReplicationQuotas:
         return differs
 
     def throttle(self, lists: ThrottledReplicas) -> bool:
-        """Set which replicas are throttled; tell whether anything differs."""
+        """Set the throttled replicas; returns whether the lists have changed."""
         if lists == self.lists:
             return False
         self.lists = lists
@@ -221,7 +224,7 @@ class ReplicationQuotas:
         return True
 
     def name_topics(self, names: Mapping[bytes, str]) -> None:
-        """Replace what is known of topics' names; those that nobody replicates any more are forgotten now and then."""
+        """Replace the names of topics; unused names are removed when there are more than `_NAMES_KEPT`."""
         if names == self.topic_names:
             return
         if len(names) > self._names_max:
@@ -232,18 +235,18 @@ class ReplicationQuotas:
         self.version += 1
 
     def is_named(self, topic: bytes) -> bool:
-        """Whether it can be told if a topic is listed: it came with its name, or its id's name is known."""
+        """Whether the topic's name is known, so that it can be looked up in the lists."""
         return len(topic) != _ID_BYTES or topic in self.topic_names
 
     def leader(self, broker: int, now_ms: int) -> Rate:
-        """Give the rate of what a broker sends."""
+        """Return the rate of a broker as a leader."""
         found = self._leaders.get(broker)
         if found is not None:
             return found
         return self._begin(self._leaders, broker, self.leader_limits.limit(broker), now_ms)
 
     def follower(self, broker: int, now_ms: int) -> Rate:
-        """Give the rate of what a broker receives."""
+        """Return the rate of a broker as a follower."""
         found = self._followers.get(broker)
         if found is not None:
             return found
@@ -252,7 +255,7 @@ class ReplicationQuotas:
         return self._begin(self._followers, broker, limit, now_ms)
 
     def rates(self) -> Iterable[tuple[str, int, Rate]]:
-        """Give every rate that was ever needed: ("leader" or "follower", broker, rate)."""
+        """Yield ("leader" or "follower", broker, rate) of every rate in use so far."""
         return [
             (side, broker, rate)
             for side, rates in (("leader", self._leaders), ("follower", self._followers))
@@ -260,17 +263,17 @@ class ReplicationQuotas:
         ]
 
     def share_out(self, waiting: int) -> Sharing:
-        """Begin to grant bytes to so many replicas that are behind."""
+        """Begin to grant bytes to this number of replicas that are behind."""
         return Sharing(self._refresh, waiting)
 
     def arrived(self, follower: int, topic: bytes, partition: int, size: int) -> None:
-        """Count what a follower has got of a partition."""
+        """Count bytes of a partition that a follower has received."""
         key = (follower, topic, partition)
         if key in self.bytes_in or len(self.bytes_in) < REPLICAS_MAX:
             self.bytes_in[key] += size
 
     def ready_in_ms(self, claims: Sequence[Claim], now_ms: int) -> int:
-        """Give how long it takes until one of those left out may be asked for."""
+        """Return the time in ms until one of these claims may be granted bytes."""
         ready = READY_MS_MAX
         for claim in claims[:_LOOKED_AT_MAX]:
             ready = min(ready, max(rate.ready_in_ms(claim.least, now_ms) for rate in claim.reservation.rates))

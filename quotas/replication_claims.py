@@ -1,7 +1,7 @@
-"""Throttled replicas' claims on the rates that they count against, and how bytes are granted to them (KIP-73).
+"""Claims of throttled replicas on the rates that they count against, and the granting of bytes to them (KIP-73).
 
-All claims of one connection that count against the same rates share a reservation, so that what was granted and did not
-come is given back in one step, however many replicas it was granted to.
+All claims of one connection on the same rates share a reservation, so that granted bytes that did not arrive are
+returned in one step, for any number of replicas.
 """
 
 from collections.abc import Callable
@@ -11,16 +11,16 @@ from quotas.replication_rate import PacedRate, WindowRate
 
 Rate = WindowRate | PacedRate
 
-# What a batch is taken for before one was seen: the Java producer's batch.size.
+# The estimate of a batch before one was seen: the Java producer's batch.size.
 BATCH_BYTES: Final = 16_384
 
 
 class Reservation:
-    """What one Fetch has reserved of the same rates, for any number of replicas.
+    """The bytes that one Fetch has reserved of the same rates, for any number of replicas.
 
     Attributes:
         rates: one or two.
-        number: changes when all is given back: what was granted before is over.
+        number: changes when all bytes are returned, which ends the grants before.
     """
 
     __slots__ = ("_reserved", "number", "rates")
@@ -31,30 +31,30 @@ class Reservation:
         self._reserved = 0
 
     def take(self, size: int) -> None:
-        """Reserve."""
+        """Reserve bytes."""
         self._reserved += size
         for rate in self.rates:
             rate.reserve(size)
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:
-        """Take what came where this was reserved, or nothing was."""
+        """Count arrived bytes, with or without a reservation."""
         self._reserved -= reserved
         for rate in self.rates:
             rate.settle(reserved, size, now_ms)
 
     def give_back(self, now_ms: int) -> None:
-        """Nothing more comes."""
+        """Return all reserved bytes: no more of them will arrive."""
         self.number += 1
         if self._reserved:
             self.settle(self._reserved, 0, now_ms)
 
 
 class Claim:
-    """A throttled replica's claim on the rates it counts against.
+    """A throttled replica's claim on the rates that it counts against.
 
     Attributes:
-        reservation: of its rates.
-        least: a batch of it, as far as is known: asked for less a leader may send nothing.
+        reservation: the reservation of its rates.
+        least: the estimated size of a batch: asked for less, a leader may send nothing.
     """
 
     __slots__ = ("_number", "_reserved", "least", "reservation")
@@ -67,29 +67,29 @@ class Claim:
 
     @property
     def reserved(self) -> int:
-        """What it was granted and has not been answered."""
+        """The granted bytes without a response yet."""
         return self._reserved if self._number == self.reservation.number else 0
 
     def reserve(self, size: int) -> None:
-        """Reserve what it is asked for, be there room or not."""
+        """Reserve bytes, even if there is no room."""
         self._reserved = size
         self._number = self.reservation.number
         self.reservation.take(size)
 
     def settle(self, size: int, now_ms: int) -> None:
-        """Take what came, granted or not."""
+        """Count arrived bytes, granted or not."""
         reserved = self.reserved
         self._reserved = 0
         self.reservation.settle(reserved, size, now_ms)
 
 
 class Sharing:
-    """Grants bytes to replicas that are behind, one after the other; who waits longest has to come first (KIP-73:
-    randomised, for fairness).
+    """Grants bytes to replicas that are behind, one after the other, the longest wait first (in KIP-73 the order is
+    random, for fairness).
 
     Args:
-        refresh: brings the rates' limits up to date.
-        waiting: how many replicas there are.
+        refresh: updates the rates' limits.
+        waiting: the number of replicas.
     """
 
     __slots__ = ("_hopeless", "_refresh", "_waiting")
@@ -97,10 +97,10 @@ class Sharing:
     def __init__(self, refresh: Callable[[int], object], waiting: int) -> None:
         self._refresh = refresh
         self._waiting = waiting
-        self._hopeless: dict[Rate, int] = {}  # for how much there was no room
+        self._hopeless: dict[Rate, int] = {}  # the smallest size that had no room
 
     def grant(self, claim: Claim, most: int, now_ms: int) -> int:
-        """Grant the next one at most so much, and reserve it; 0 where it is to be left out."""
+        """Grant the next replica at most this size, and reserve it; 0 to leave the replica out."""
         self._refresh(now_ms)
         waiting, self._waiting = self._waiting, self._waiting - 1
         least = min(claim.least, most)
@@ -109,7 +109,7 @@ class Sharing:
                 return 0
         granted = self._room(claim, least, most, waiting, now_ms)
         if granted:
-            # Whole batches: a leader fills up with the beginning of the next one, which a follower throws away.
+            # Whole batches: a leader fills up with the beginning of the next one, which a follower discards.
             granted -= granted % least if granted < most else 0
             claim.reserve(granted)
         return granted
@@ -117,7 +117,7 @@ class Sharing:
     def _room(self, claim: Claim, least: int, most: int, waiting: int, now_ms: int) -> int:
         for rate in claim.reservation.rates:
             room = rate.room(now_ms)
-            # An equal part for everybody who is left, but a batch at least.
+            # An equal part for each remaining replica, but at least a batch.
             share = most if room is None else min(most, max(least, room // waiting))
             granted = rate.grant(least, share, now_ms)
             if granted < most:

@@ -1,18 +1,18 @@
-"""The rate of one leader or one follower (KIP-73): Kafka's windows, or a pace that never runs ahead.
+"""The rate of one leader or one follower (KIP-73): Kafka's windows, or paced.
 
-Both answer one question, how much a Fetch may ask for, and are told what it brought:
+Both kinds grant the bytes that a Fetch may ask for, and count the bytes that it brought:
 
-- `WindowRate` (`kip73`): Kafka's `ReplicationQuotaManager`. While the bytes of the last N windows, over the time since
-  the oldest began (one window at least), are not more than the quota, everything may be asked for; what came is
-  recorded afterwards. So the first second, or the one after a pause, may bring a whole response a follower too much.
-  Kafka records nothings too, which keeps its window always full and lets ten times the quota through at once
-  (reference/replication.md §2.3); not here.
-- `PacedRate` (`schedule`): bytes are reserved before they are asked for and given back if they do not come. As soon as
-  what is reserved and what came in the last second are one second's quota, nothing more is asked for; so no second
-  exceeds it by more than one batch. A bucket beside it, a quarter of a second deep, spreads that second and remembers
-  debts. A batch larger than the bucket passes when nothing else is under way, and is paid for before the next one.
+- `WindowRate` (`kip73`): Kafka's `ReplicationQuotaManager`. While the bytes of the last N windows, divided by the time
+  since the oldest began (at least one window), are within the quota, a Fetch may ask for everything; arrived bytes are
+  recorded afterwards. So the first second, or the one after a pause, may exceed the quota by a whole response for each
+  follower. Kafka also records zeros, which keeps its window always full and lets ten times the quota through at once
+  (reference/replication.md §2.3); this class does not.
+- `PacedRate` (`schedule`): bytes are reserved before a Fetch asks for them, and returned if they do not arrive. When
+  reserved bytes and those of the last second reach one second's quota, nothing more is granted; so no second exceeds it
+  by more than one batch. A token bucket, a quarter of a second deep, spreads the grants over that second and holds
+  debts. A batch larger than the bucket is granted when nothing else is under way, and paid for before the next one.
 
-They know neither partitions nor brokers (`replication`), nor a clock.
+Partitions and brokers are in `replication`; time is an argument.
 """
 
 import math
@@ -21,22 +21,22 @@ from typing import Final
 
 from quotas.rate import NEVER_MS, SampledRate
 
-# Waiting longer than this for room is waiting for somebody to raise the quota.
+# The longest wait for room: after it only a higher quota would help.
 READY_MS_MAX: Final = 60_000
-# In the meantime an answer may come that makes room.
+# Meanwhile a response may arrive that makes room.
 RESERVED_MS: Final = 20
 _SECOND_MS: Final = 1000
-# How deep the pace's bucket is. Deep enough that a follower that is busy writing for as long loses nothing.
+# The depth of the bucket: a follower that is busy writing for this time loses nothing.
 _BURST_SECONDS: Final = 0.25
-# What in-sync replicas took is forgotten beyond this, as Kafka's windows forget it: they cannot be slowed down, and
+# Debt of in-sync replicas beyond this is cleared, as it leaves Kafka's windows: these replicas cannot be delayed, and
 # one that was far over the quota must not stop the others for ever.
 _DEBT_SECONDS_MAX: Final = 10.0
-# Room for less than this share of a second is not worth a request, unless a batch is as small.
+# Room for less than this part of a second is not worth a request, unless a batch is as small.
 _SHARE_MIN: Final = 0.02
 
 
 class WindowRate:
-    """Kafka's arithmetic: recorded afterwards, compared before.
+    """Kafka's arithmetic: compare before a Fetch, record after it.
 
     >>> rate = WindowRate(limit=100, samples=10, sample_ms=1000)
     >>> rate.record(150, 0)  # 150 B in 1.5 s are 100 B/s
@@ -52,12 +52,12 @@ class WindowRate:
     def __init__(self, limit: float | None, samples: int, sample_ms: int) -> None:
         self.limit = limit
         self.total = 0  # bytes ever recorded
-        self.held_ms = NEVER_MS  # when somebody was granted less than he asked for
+        self.held_ms = NEVER_MS  # when a grant was last smaller than asked for
         self._sample_ms = sample_ms
         self._rate = SampledRate(samples, sample_ms)
 
     def per_second(self, now_ms: int) -> float:
-        """Give the observed rate: the simple one, without stretching the window."""
+        """Return the observed rate in bytes/s: the simple one, without stretching the window."""
         return self._rate.total_in(now_ms) / (self._window_ms(now_ms) / 1000)
 
     def room(self, now_ms: int) -> int | None:
@@ -65,11 +65,11 @@ class WindowRate:
         return None if self.limit is None or self.per_second(now_ms) <= self.limit else 0
 
     def grant(self, least: int, most: int, now_ms: int) -> int:  # noqa: ARG002 - the pace needs it
-        """Give how many bytes a partition may be asked for, up to `most`: all or nothing."""
+        """Return the bytes that may be asked for of a partition: `most` or 0."""
         return most if self.room(now_ms) is None else 0
 
     def reserve(self, size: int) -> None:
-        """Kafka reserves nothing."""
+        """Do nothing: Kafka reserves nothing."""
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:  # noqa: ARG002 - the pace needs it
         """Take what a grant has brought."""
@@ -82,7 +82,7 @@ class WindowRate:
             self._rate.record(size, now_ms)
 
     def ready_in_ms(self, least: int, now_ms: int) -> int:  # noqa: ARG002 - the pace needs it
-        """Give how long it takes until there is room again, if nothing more comes."""
+        """Return the time in ms until there is room, if no more bytes arrive."""
         if self.room(now_ms) is None:
             return 0
         assert self.limit is not None, "without a limit there is room"
@@ -96,7 +96,7 @@ class WindowRate:
 
 
 class PacedRate:
-    """Bytes reserved before they are asked for: no second brings more than the quota and one batch.
+    """Reserves bytes before a Fetch asks for them: no second brings more than the quota and one batch.
 
     >>> rate = PacedRate(limit=1_000_000, now_ms=0)
     >>> rate.grant(16_384, 1_048_576, 0)  # a quarter of a second's quota at once
@@ -133,7 +133,7 @@ class PacedRate:
         self._filled_ms = now_ms
 
     def per_second(self, now_ms: int) -> float:
-        """Give the observed rate over eleven seconds."""
+        """Return the observed rate over eleven seconds, in bytes/s."""
         total = self._observed.total_in(now_ms)
         return total / (max(self._observed.elapsed_ms(now_ms), _SECOND_MS) / 1000)
 
@@ -145,7 +145,7 @@ class PacedRate:
         return max(0, math.floor(min(self.limit - self._in_second - self._reserved, self._tokens)))
 
     def grant(self, least: int, most: int, now_ms: int) -> int:
-        """Give how many bytes a partition may be asked for: 0, or at least `least` (a batch) and at most `most`."""
+        """Return the bytes that may be asked for of a partition: 0, or from `least` (a batch) to `most`."""
         limit = self.limit
         if limit is None:
             return most
@@ -153,46 +153,46 @@ class PacedRate:
         free = limit - self._in_second - self._reserved
         if free <= 0:
             return 0
-        # The last batch of a second may reach beyond it, or what is left of every second would be lost.
+        # The last batch of a second may exceed it; otherwise the rest of every second would be lost.
         allowed = min(most, max(math.floor(free), least))
         worth = min(max(least, math.ceil(limit * _SHARE_MIN)), allowed)
         if self._tokens >= worth:
             return min(allowed, math.floor(self._tokens))
-        # A batch larger than the bucket: nothing else may be under way, and the debt comes after it.
+        # A batch larger than the bucket: nothing else may be under way, and it leaves a debt.
         burst = limit * _BURST_SECONDS
         alone = worth > burst and not self._reserved and self._tokens >= burst
         return worth if alone else 0
 
     def reserve(self, size: int) -> None:
-        """Take a grant."""
+        """Reserve granted bytes."""
         self._reserved += size
         self._tokens -= size
 
     def settle(self, reserved: int, size: int, now_ms: int) -> None:
-        """Take what a grant has brought, and give back what not."""
+        """Count the bytes that a grant has brought, and return the others."""
         if self.limit is not None:
-            self._refill(now_ms, self.limit)  # first: what is given back to a full bucket would be lost
+            self._refill(now_ms, self.limit)  # first: bytes returned to a full bucket would be lost
         self._reserved -= reserved
         self._tokens += reserved
         if size:
             self._count(size, now_ms)
 
     def record(self, size: int, now_ms: int) -> None:
-        """Count bytes of a throttled replica that were not reserved: it is in sync, or had no limit."""
+        """Count bytes of a throttled replica without a reservation: it is in sync, or had no limit."""
         if size:
             if self.limit is not None:
                 self._refill(now_ms, self.limit)
             self._count(size, now_ms)
 
     def _count(self, size: int, now_ms: int) -> None:
-        """Count bytes that have come, once the bucket is filled up to now."""
+        """Count arrived bytes, after the bucket was refilled."""
         self.total += size
         self._observed.record(size, now_ms)
         limit = self.limit
         if limit is None:
             return
         delivered = self._delivered
-        if delivered and delivered[-1][0] == now_ms:  # an answer brings thousands of replicas at once
+        if delivered and delivered[-1][0] == now_ms:  # a response brings thousands of replicas at once
             delivered[-1] = (now_ms, delivered[-1][1] + size)
         else:
             delivered.append((now_ms, size))
@@ -202,7 +202,7 @@ class PacedRate:
         self._forgive(limit)
 
     def ready_in_ms(self, least: int, now_ms: int) -> int:
-        """Give how long it takes until `least` bytes may be asked for, if nothing more comes."""
+        """Return the time in ms until `least` bytes may be asked for, if no more arrive."""
         limit = self.limit
         if limit is None:
             return 0
@@ -232,6 +232,6 @@ class PacedRate:
             self._filled_ms = now_ms
 
     def _forgive(self, limit: float) -> None:
-        """Bound the debt, also one that was made under a higher limit. One batch is paid for whatever it takes."""
+        """Bound the debt, also one made under a higher limit. The debt of one batch is always paid."""
         debt = max(limit * _DEBT_SECONDS_MAX, self._last_size) + self._reserved
         self._tokens = max(self._tokens, -debt)

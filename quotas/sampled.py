@@ -1,4 +1,4 @@
-"""The `kip13` policy: Kafka's own arithmetic for one identity (KIP-13, KIP-219; kafka-quotas.md §1.1-1.6).
+"""Policy `kip13`: Kafka's own arithmetic for one identity (KIP-13, KIP-219; kafka-quotas.md §1.1-1.6).
 
 Produce is paid afterwards: it passes, is recorded, and what is over is the throttle time of its answer. Fetch is
 admitted beforehand: if it would go over, it is answered empty "as if a non-empty response were returned".
@@ -21,12 +21,12 @@ from quotas.options import EngineOptions
 from quotas.rate import NEVER_MS, SampledRate
 from quotas.turn import Place, Turn
 
-# The first Fetch of an identity, as long as there is no answer to judge by.
+# The estimate for an identity's first Fetch, before there is a response.
 FIRST_FETCH_BYTES: Final = 65_536
-# A Fetch that is with its broker for longer than this counts as delivered. Clients ask for half a second to five.
+# A Fetch that is at its broker for longer than this counts as delivered. Clients' max_wait_ms is 0.5 to 5 s.
 FETCH_MS_MAX: Final = 6_000
 _REFUSED: Final = Decision(refused=True, reason="new connection of a client far over its quota")
-# One partition's default (max.partition.fetch.bytes): a consumer that had nothing to fetch may always begin with it.
+# Default max.partition.fetch.bytes: a consumer whose last responses were empty may always start with it.
 FETCH_BYTES_MIN: Final = 1_048_576
 
 
@@ -58,9 +58,9 @@ class SampledThrottle:
         self.version: object = None
         self.enforced = True
         self.place: Place | None = None
-        self._in_flight = 0  # bytes expected of Fetches that are with the broker
-        self._fetching: dict[Turn, None] = {}  # whose those are, the oldest first
-        self._expected = FIRST_FETCH_BYTES  # what a Fetch of a channel without history is taken for
+        self._in_flight = 0  # expected bytes of Fetches at the broker
+        self._fetching: dict[Turn, None] = {}  # the channels of those Fetches, the oldest first
+        self._expected = FIRST_FETCH_BYTES  # the estimate for a channel without history
         self._samples = options.window_samples
         self._window_ms = int(options.window_seconds * 1000)
         self._rate = SampledRate(self._samples, self._window_ms)
@@ -70,7 +70,7 @@ class SampledThrottle:
         self.configure(limit, options, now_ms)
 
     def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
-        """Apply a new limit; the recorded bytes stay, unless the windows themselves have changed."""
+        """Apply a new limit; recorded bytes stay, unless the windows have changed."""
         assert limit > 0, "a definition checks this"
         self._limit = limit
         self._holds = options.new_connections == "held"
@@ -86,13 +86,13 @@ class SampledThrottle:
         self._safe = limit * (self._samples - 1) * window_ms / 1000.0
 
     def settle(self, now_ms: int) -> None:
-        """Nothing to do: the window forgets by itself."""
+        """Do nothing: debt leaves the window by itself."""
 
     def use_up_burst(self, now_ms: int) -> None:
-        """Nothing to do: a window begins empty, as Kafka's does."""
+        """Do nothing: the window is empty at the start, as in Kafka."""
 
     def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
-        """Post-paid: record, then throttle for what is over. The first one of a connection waits until it is not."""
+        """Record, then throttle for the excess. A connection's first Produce waits while the quota is exceeded."""
         if now_ms >= self._announcements.due_ms:
             self.take_back(now_ms)
         if self._holds and not turn.passed:
@@ -108,32 +108,32 @@ class SampledThrottle:
         if rate.total <= self._safe and now_ms < rate.purge_at_ms:
             return ADMITTED  # the smallest window allows as much, and no sample is due to be emptied
         announcements = self._announcements
-        # What others announced may not come; but those that announce so much are muted for each other's.
+        # Doubtful bytes of others may never arrive; but doubtful requests are muted for each other's.
         others = 0 if announcements.beyond_trust(turn, turn.missing) else announcements.doubtful
         return self._throttled(now_ms, others)
 
     def announce(self, turn: Turn, missing: int, now_ms: int) -> None:
-        """The request that passed now is still to come, but for its first bytes."""
+        """Register that the admitted request has `missing` bytes still to arrive."""
         turn.sample = self._rate.sample
         self._announcements.begin(turn, missing, now_ms)
 
     def take_back(self, now_ms: int) -> None:
-        """Take back what was recorded and did not come in time."""
+        """Subtract recorded bytes that did not arrive in time."""
         for late in self._announcements.overdue(now_ms):
             self._rate.take_back(late.lost, late.sample)
             self._next_ms = min(self._next_ms, now_ms)
-            late.passed = False  # what comes of it after all waits as a new connection does
+            late.passed = False  # its late bytes wait as those of a new connection do
 
     def arrived(self, turn: Turn) -> None:
         """All of it is here."""
         self._announcements.arrived(turn)
 
     def _hold(self, turn: Turn, size: int, now_ms: int) -> Decision:
-        """Have a connection's first Produce wait, where its client is over the quota.
+        """Hold a connection's first Produce while its client exceeds the quota.
 
-        That is for the time for which a connection that was there already would have been muted, worked out once: as if
-        all that wait before it were recorded, as theirs are. Where that is longer than a request may wait, it is
-        refused in the end; or any number of connections would pass together then.
+        The hold is the mute that an existing connection would have, computed once, with all requests that wait before
+        it counted as recorded. If it is longer than a request may wait, the request is refused at the end; otherwise
+        any number of connections would pass together then.
         """
         announcements = self._announcements
         if announcements.beyond_trust(turn, turn.missing):
@@ -153,16 +153,16 @@ class SampledThrottle:
                 hold_until_ms=turn.hold_end_ms, reason="new connection of a client over its quota"
             )
         self._release(turn)
-        # Those that wait for each other alone would be refused for ever: one of them passes, and is recorded.
+        # Requests that wait only for each other would all be refused: one of them passes, and is recorded.
         if turn.waited and self._rate.throttle_ms(self._limit, now_ms) > 0:
             return _REFUSED
         return ADMITTED
 
     def _hold_doubtful(self, turn: Turn, size: int, now_ms: int) -> Decision:
-        """Have a connection's first Produce wait that announces more than it is trusted with.
+        """Hold a connection's first Produce with doubtful bytes.
 
-        It waits for as long as `_hold` says, but has no place there; then for the others of its kind that came before:
-        each passes when the one before it is paid for, or did not come.
+        It waits as long as `_hold` says, without being counted there; then for earlier doubtful requests: each passes
+        when the one before it is paid for, or did not arrive.
         """
         announcements = self._announcements
         if turn.held_since_ms < 0:
@@ -186,20 +186,20 @@ class SampledThrottle:
         )
 
     def _next(self, turn: Turn, size: int, now_ms: int) -> Decision:
-        """One of those passes; the next one when this one is paid for, or did not come."""
+        """Admit one doubtful request; the next one passes when this one is paid for, or did not arrive."""
         turn.held_since_ms = -1
         self._announcements.waits_no_longer(turn)
         self._next_ms = now_ms + int(size * 1000 / self._limit)
         return ADMITTED
 
     def _release(self, turn: Turn) -> None:
-        """The first Produce of a connection waits no longer."""
+        """End the hold of a connection's first Produce."""
         if turn.held_since_ms >= 0:
             self._held -= turn.size
             turn.held_since_ms = -1
 
     def _throttled(self, now_ms: int, doubtful: int = 0) -> Decision:
-        """Throttle for what is over, without what was announced and may not come."""
+        """Return the throttle for the excess, without doubtful bytes that have not arrived."""
         throttle_ms = self._rate.throttle_ms(self._limit, now_ms, -doubtful)
         if throttle_ms <= 0:
             return ADMITTED
@@ -219,7 +219,7 @@ class SampledThrottle:
             throttle_ms = rate.throttle_ms(self._limit, now_ms, self._in_flight)
             rate.record(-expected, now_ms)
         if throttle_ms > 0:
-            # Once the window is empty, waiting longer cannot help: that one passes.
+            # If the window is empty, waiting longer cannot help: the request passes.
             empty_in_ms = max(rate.empty_in_ms(now_ms), self._window_ms if self._in_flight else 0)
             throttle_ms = min(throttle_ms, empty_in_ms, self._mute_ms_max)
             if throttle_ms > 0:
@@ -231,25 +231,27 @@ class SampledThrottle:
         return ADMITTED
 
     def _release_fetch(self, turn: Turn) -> None:
-        """The Fetch of this channel is not with the broker any more."""
+        """Remove this channel's Fetch from those at the broker."""
         self._in_flight -= turn.admitted
         turn.admitted = -1
         self._fetching.pop(turn, None)
 
     def _record_late(self, now_ms: int) -> None:
-        """Record Fetches that are with their broker for too long, or they would fill the window for ever."""
+        """Record Fetches that are at their broker for too long; otherwise they would count against the window for
+        ever.
+        """
         while self._fetching:
             turn = next(iter(self._fetching))
             if now_ms < turn.forwarded_ms + FETCH_MS_MAX:
                 return
-            turn.exposed = turn.admitted  # so much of the answer is recorded
+            turn.exposed = turn.admitted  # these bytes of the response are recorded
             self._release_fetch(turn)
             self._rate.record(turn.exposed, now_ms)
 
     def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
-        """KAFKA-9677: no answer larger than N - 1 samples of quota, and none larger than what is left of the window.
+        """KAFKA-9677: no response larger than N - 1 samples of quota, and none larger than the rest of the window.
 
-        Several Fetches are with the broker at once, each charged as expected: none may bring far more than that.
+        Several Fetches are at the broker at once, each charged with its estimate: none may bring far more than that.
         """
         rate = self._rate
         granted = requested
@@ -266,22 +268,22 @@ class SampledThrottle:
             others -= turn.admitted
         if rate.total + others + granted > self._safe or now_ms >= rate.purge_at_ms:
             granted = max(1, min(granted, rate.left(self._limit, now_ms) - others))
-        if not turn.expected and turn.admitted >= 0:  # it may bring as much: nobody knows better yet
+        if not turn.expected and turn.admitted >= 0:  # without history the granted bytes are the estimate
             self._in_flight += granted - turn.admitted
             turn.admitted = granted
         return granted
 
     def delivered(self, size: int, now_ms: int) -> Decision:
-        """Record what passes."""
+        """Record bytes that pass."""
         self._rate.record(size, now_ms)
         return self._throttled(now_ms)
 
     def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
-        """Record what was delivered; over the quota, this very answer says so."""
+        """Record delivered bytes; if they exceed the quota, this response has the throttle time."""
         if turn.admitted >= 0:
             self._release_fetch(turn)
         recorded, turn.exposed = turn.exposed, 0
-        # One empty answer is no sign that there is nothing to fetch; ten in a row are.
+        # One empty response does not mean that there is nothing to fetch; ten in a row do.
         turn.expected = self._expected = size if size > turn.expected // 2 else turn.expected // 2
         rate = self._rate
         rate.record(size - recorded if size > recorded else 0, now_ms)
@@ -290,8 +292,8 @@ class SampledThrottle:
         return self._throttled(now_ms)
 
     def observe(self, turn: Turn, size: int, now_ms: int, consumes: bool) -> int:
-        """Kafka's own order, since nothing is withheld here: record, compare, and un-record a Fetch that is
-        over.
+        """Record and compare in Kafka's order, since nothing is withheld here; a Fetch over the quota is subtracted
+        again.
         """
         if turn.admitted >= 0:
             self._release_fetch(turn)
@@ -305,7 +307,9 @@ class SampledThrottle:
         return min(throttle_ms, self._mute_ms_max)
 
     def leave(self, turn: Turn, now_ms: int) -> None:
-        """The channel is gone: a Fetch that was with the broker counts as delivered; what did not arrive does not."""
+        """Remove a closed channel: its Fetch at the broker counts as delivered; bytes that did not arrive do not
+        count.
+        """
         if turn.admitted >= 0:
             self._rate.record(turn.admitted, now_ms)
             self._release_fetch(turn)
@@ -316,5 +320,5 @@ class SampledThrottle:
         self._release(turn)
 
     def debt_bytes(self, now_ms: int) -> float:
-        """Bytes in the window beyond what it allows."""
+        """The bytes in the window beyond the quota."""
         return float(max(0, -self._rate.left(self._limit, now_ms)))

@@ -1,11 +1,11 @@
-"""Which replicas are throttled: `[partition]:[replica],…` or `*`, one list a topic and side (KIP-73).
+"""The lists of throttled replicas: `[partition]:[replica],…` or `*`, one for each topic and direction (KIP-73).
 
-Kafka's rules (`ThrottledReplicaListValidator`, `ConfigHandler`): entries are divided by commas, spaces around them do
-not matter, an empty one is none, and `*` alone is every replica. In the leaders' list an entry names the broker that
-sends, in the followers' list the one that receives. Kafka refuses a malformed list whole, when it is set; here what is
-wrong is said and the rest holds, since a list may come from a file.
+Kafka's rules (`ThrottledReplicaListValidator`, `ConfigHandler`): entries are separated by commas, spaces around them
+are ignored, an empty entry is ignored, and `*` alone is every replica. In the leaders' list an entry names the sending
+broker, in the followers' list the receiving one. Kafka refuses a malformed list as a whole when it is set; here
+malformed entries are reported and the others apply, since a list may come from a file.
 
-The third way, `adding`, needs no list: exactly the replicas that a reassignment adds, on both sides.
+A third source, `adding`, needs no list: exactly the replicas that a reassignment adds, in both directions.
 """
 
 import re
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
-PROBLEMS_MAX: Final = 20  # said of one list
+PROBLEMS_MAX: Final = 20  # reported for one list
 _INT32_MAX: Final = 2**31 - 1
 _PAIR: Final = re.compile(r"([0-9]{1,10}):([0-9]{1,10})", re.ASCII)
 _PAIR_OF_THE_PROPOSAL: Final = re.compile(r"[0-9]{1,10}-[0-9]{1,10}", re.ASCII)
@@ -22,7 +22,7 @@ _PAIR_OF_THE_PROPOSAL: Final = re.compile(r"[0-9]{1,10}-[0-9]{1,10}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ReplicaList:
-    """The throttled replicas of one topic: every one of them, or pairs of partition and broker."""
+    """The throttled replicas of one topic: all replicas, or pairs of partition and broker."""
 
     every: bool = False
     pairs: frozenset[tuple[int, int]] = frozenset()
@@ -36,7 +36,7 @@ EVERY_REPLICA: Final = ReplicaList(every=True)
 
 
 def parse_replicas(text: str) -> tuple[ReplicaList, list[str]]:
-    """Read a list: what of it holds, and what is wrong with the rest.
+    """Parse a list; returns its valid entries and the problems of the others.
 
     >>> found, problems = parse_replicas("0:1, 2:3, 4-5")
     >>> sorted(found.pairs)
@@ -76,12 +76,12 @@ def _none() -> Mapping[str, ReplicaList]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottledReplicas:
-    """Every throttled replica of a cluster.
+    """All throttled replicas of a cluster.
 
     Attributes:
-        leaders: topic -> whose sending is throttled.
-        followers: topic -> whose receiving is throttled.
-        adding: (topic, partition) -> brokers that a reassignment under way adds; throttled at both ends.
+        leaders: topic -> the replicas throttled at their leader.
+        followers: topic -> the replicas throttled at their follower.
+        adding: (topic, partition) -> the brokers that a reassignment adds; throttled in both directions.
     """
 
     leaders: Mapping[str, ReplicaList] = field(default_factory=_none)
@@ -89,19 +89,19 @@ class ThrottledReplicas:
     adding: Mapping[tuple[str, int], frozenset[int]] = field(default_factory=lambda: MappingProxyType({}))
 
     def brokers(self) -> set[int]:
-        """Give every broker that is named, which need not exist: an entry of one that does not throttles nothing."""
+        """Return all brokers in the lists; an entry of a broker that does not exist has no effect."""
         listed = (*self.leaders.values(), *self.followers.values())
         return {broker for replicas in listed for _, broker in replicas.pairs}.union(*self.adding.values())
 
     def sending(self, topic: str, partition: int, leader: int, follower: int) -> bool:
-        """Whether what this leader sends this follower counts against the leader's rate."""
+        """Whether this leader's bytes to this follower count against the leader's rate."""
         if follower in self.adding.get((topic, partition), ()):
             return True
         listed = self.leaders.get(topic)
         return listed is not None and listed.holds(partition, leader)
 
     def receiving(self, topic: str, partition: int, follower: int) -> bool:
-        """Whether what this follower receives counts against the follower's rate."""
+        """Whether this follower's received bytes count against the follower's rate."""
         if follower in self.adding.get((topic, partition), ()):
             return True
         listed = self.followers.get(topic)

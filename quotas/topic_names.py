@@ -20,7 +20,7 @@ ASKED_AT_ONCE_MAX: Final = 1000
 ASK_AGAIN_MS: Final = 5000
 
 
-def _nobody() -> None:
+def _no_wake() -> None:
     """Do nothing: the default of `TopicNames.wake` until the application sets it."""
 
 
@@ -38,7 +38,7 @@ class TopicNames:
         self._names: dict[bytes, str] = {}
         self._wanted: dict[bytes, None] = {}
         self._asked = Recent[bytes, bool](ASKED_AT_ONCE_MAX, ASK_AGAIN_MS)
-        self.wake: Callable[[], None] = _nobody
+        self.wake: Callable[[], None] = _no_wake
         self.limited: Callable[[], Sequence[str]] = tuple
         self._next = 0  # of the limited ones, when there are too many to ask for at once
 
