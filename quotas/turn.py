@@ -15,7 +15,7 @@ Place = tuple[str, BucketKey, int]
 
 # No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.
 MS_UNBOUNDED: Final = 1 << 40
-# A channel comes back a round trip and a timer after it was told to; WAN round trips are below this.
+# A channel retries a round trip and a timer after the time it was told; WAN round trips are below this.
 GRACE_MS: Final = 250
 
 
