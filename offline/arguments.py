@@ -1,4 +1,4 @@
-"""What the stages of `sluice-offline` can be told: arguments, their defaults, and what is no value for them."""
+"""The arguments of the stages of `sluice-offline`, their defaults and their validation."""
 
 import argparse
 from collections.abc import Callable
@@ -13,7 +13,7 @@ __all__ = ["ARGUMENTS", "spark_arguments"]
 
 
 def spark_arguments(parser: argparse.ArgumentParser) -> None:
-    """Where Spark runs and what it may take; every stage but `apply` has these."""
+    """Add the arguments for Spark's master and resources; every stage except `apply` has them."""
     group = parser.add_argument_group("Spark")
     group.add_argument("--master", default="local[*]", help="where Spark runs; local[*] is all cores here")
     group.add_argument("--driver-memory", default="2g", help="memory of the JVM; Python's own is not in it")

@@ -1,8 +1,8 @@
-"""Which files of a capture can be read: their footers, looked at before Spark reads anything.
+"""Validation of capture files by their footers, before Spark reads them.
 
-A file is refused by name, with the reason: it is cut off, it is not Parquet, it is no capture, it was written by
+A file is refused by name, with the reason: it is truncated, it is not Parquet, it is not a capture, it was written by
 another version of the layout, or a column is missing or of another type. Files that a proxy is still writing have
-another name (`.inprogress`) and are passed over.
+another suffix (`.inprogress`) and are skipped.
 """
 
 import os
@@ -22,7 +22,7 @@ __all__ = ["Looked", "files_of", "look"]
 
 
 class Looked(NamedTuple):
-    """One file: its rows, and what is wrong with it; "" = nothing."""
+    """One file: its number of rows, and its problem; "" = none."""
 
     path: str
     rows: int
@@ -30,10 +30,10 @@ class Looked(NamedTuple):
 
 
 def files_of(inputs: Sequence[str]) -> list[str]:
-    """Every finished file of these directories and files, as paths that Spark takes.
+    """Return all finished files of these directories and files, as paths for Spark.
 
     Raises:
-        InputError: an input is not there, or no file is.
+        InputError: an input does not exist, or there is no file.
     """
     found: list[str] = []
     for name in inputs:
@@ -56,7 +56,7 @@ def files_of(inputs: Sequence[str]) -> list[str]:
             f"no capture in {', '.join(inputs)}: no file is named {FILE_PREFIX}*{FILE_SUFFIX} "
             "(one that ends in .inprogress is still being written)"
         )
-    # The same file by two names would be two files, whose rows are all there twice.
+    # One file under two names would be read twice.
     return list({os.path.realpath(name) if "://" not in name else name: name for name in found}.values())
 
 

@@ -1,9 +1,9 @@
-"""What the pipeline can fail with; each is one line on standard error, and exit code 1.
+"""Errors of the pipeline; each is one line on standard error, with exit code 1.
 
 OfflineError
 +-- SetupError     this machine lacks something (Java, a package, a jar)
-+-- InputError     what was to be read cannot be: it names the file or the row
-+-- ApplyError     the quotas could not be brought to where they belong
++-- InputError     an input cannot be read; the message names the file or the row
++-- ApplyError     the quotas could not be applied
 """
 
 from typing import Final
@@ -14,7 +14,7 @@ _CHARACTERS_MAX: Final = 500
 
 
 class OfflineError(Exception):
-    """A failure that its message explains."""
+    """Base of the pipeline's errors."""
 
 
 class SetupError(OfflineError):
@@ -22,15 +22,15 @@ class SetupError(OfflineError):
 
 
 class InputError(OfflineError):
-    """What was to be read cannot be."""
+    """An input cannot be read."""
 
 
 class ApplyError(OfflineError):
-    """The quotas could not be brought to where they belong."""
+    """The quotas could not be applied."""
 
 
 def reason(error: Exception) -> str:
-    r"""The line that says why something of Spark's has failed: py4j's first one says only which of its calls did.
+    r"""Return the line with the cause of a Spark failure; py4j's first line only names the failed call.
 
     >>> text = "An error occurred while calling o184.collectToPython.\n: org.apache.spark.SparkException: no\n  at x"
     >>> reason(RuntimeError(text))

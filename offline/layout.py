@@ -1,4 +1,4 @@
-"""Whether a Parquet file's schema is that of a capture, in this version of the layout; and if not, why."""
+"""Compares a Parquet file's schema with that of a capture in this version of the layout."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -13,7 +13,7 @@ _KEY: Final = SCHEMA_KEY.encode()
 
 
 def layout_problem(schema: "pa.Schema") -> str:
-    """What is wrong with it, as the end of a sentence that begins with the file's name; "" = nothing."""
+    """Return the problem, as the end of a sentence that begins with the file's name; "" = none."""
     version = (schema.metadata or {}).get(_KEY)
     if version is None:
         return f"is Parquet, and no capture of Sluice: its metadata has no {SCHEMA_KEY}"

@@ -1,7 +1,7 @@
-"""Which run of which stage a result was made from: what the mark of a finished stage says.
+"""Lineage: from which runs of other stages a result was made, noted in the mark of each finished stage.
 
-A stage that is run again makes what was made from its former result a thing of the past, though it is still there and
-looks finished. So each run has an id, and its mark names the ids of what it has read.
+If a stage is run again, results made from its previous run are out of date, though they look finished. So each run has
+an id, and its mark has the ids of the runs that it has read.
 """
 
 import json
@@ -17,7 +17,7 @@ _STAGES: Final = ("ingest", "demand", "backtest", "recommend", "report")
 
 
 def mark(stage: str, read: Mapping[str, str]) -> str:
-    """The text of a new run's mark: its id, and the ids of the stages before it that were read."""
+    """The text of a new run's mark: its id, and the ids of the runs that it has read."""
     before = _STAGES[: _STAGES.index(stage)]
     made_from = {name: run for name, run in read.items() if name in before}
     return json.dumps({"run": uuid.uuid4().hex, "made_from": made_from}) + "\n"

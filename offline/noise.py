@@ -1,7 +1,7 @@
-"""What Java and Spark print while they start: warnings of the JVM and notes about log levels, which are left out.
+"""Filters the output of Java and Spark at their start: warnings of the JVM and notes about log levels.
 
-Errors pass. Both are written to the JVM's standard error before any setting of theirs is read, so what it inherits
-there is a pipe, and a thread copies the other lines.
+Errors pass. These lines are written to the JVM's standard error before any of its settings is read, so the JVM inherits
+a pipe as standard error, and a thread copies the other lines.
 """
 
 import os
@@ -27,7 +27,7 @@ _NOISE: Final = (
 
 
 def is_noise(line: bytes) -> bool:
-    """Whether a line of the JVM's is nothing that an operator has to know.
+    """Whether a line of the JVM is irrelevant for an operator.
 
     >>> is_noise(b"WARNING: Using incubator modules: jdk.incubator.vector"), is_noise(b"12:00:00 ERROR Disk: full")
     (True, False)
@@ -37,7 +37,7 @@ def is_noise(line: bytes) -> bool:
 
 @contextmanager
 def without_noise() -> Iterator[None]:
-    """Whatever is started in this block writes to a standard error that leaves noise out, for as long as it runs."""
+    """Filter the standard error of processes that are started in this block, for as long as they run."""
     reading, writing = os.pipe()
     sys.stderr.flush()
     kept = os.dup(_STDERR)
@@ -53,7 +53,7 @@ def without_noise() -> Iterator[None]:
 
 
 def _copy(reading: int, target: int) -> None:
-    """Copy the lines that are no noise, until every writer is gone."""
+    """Copy the relevant lines until the last writer has closed the pipe."""
     with os.fdopen(reading, "rb") as source, os.fdopen(target, "wb", buffering=0) as out:
         for line in source:
             if not is_noise(line):

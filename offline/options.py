@@ -1,4 +1,4 @@
-"""What the stages are told: values, made by `cli` from its arguments, checked nowhere else but here."""
+"""The options of the stages, made by `cli` from its arguments and validated here."""
 
 from dataclasses import dataclass, field
 from typing import Final, Literal
@@ -15,7 +15,7 @@ FOLLOWERS: Final = r"broker-\d+-fetcher-\d+"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOptions:
-    """Where Spark runs and what it may take.
+    """Spark's master and resources.
 
     Attributes:
         master: Spark's own notation.
@@ -24,7 +24,7 @@ class SparkOptions:
         local_directory: where shuffles spill; "" = the system's own.
         jars: directory with jars for Spark's Kafka source; "" = none.
         progress: whether to show bars.
-        verbose: whether to show what Java and Spark say beside errors.
+        verbose: whether to show the output of Java and Spark besides errors.
     """
 
     master: str = "local[*]"
@@ -38,14 +38,14 @@ class SparkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """What is read, and how.
+    """The inputs of `ingest`.
 
     Attributes:
         inputs: capture directories or files.
         kafka, topic: bootstrap servers and a topic with one row as JSON in each record, in place of files.
         by: which parts of a client make the quota entity.
-        lenient: leave bad files and rows out, and name them, where they would be an error.
-        exclude: client ids that are no clients.
+        lenient: skip bad files and rows with a message, instead of failing.
+        exclude: client ids to ignore.
     """
 
     inputs: tuple[str, ...] = ()
@@ -58,14 +58,14 @@ class IngestOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BacktestOptions:
-    """What is tried.
+    """The candidates of the backtest.
 
     Attributes:
         engine: the policy and its constants; `scope` says whether brokers count by themselves.
-        candidates: how many quotas to try in each direction, where none are named.
+        candidates: the number of quotas to try in each direction, if none are given.
         produce, fetch: quotas in bytes/s to try instead.
-        headroom: that the largest of them is to leave above what any client asks for.
-        heavy: so many entities have a load of their own, so that each can get an override.
+        headroom: the factor of the largest candidate above any client's demand.
+        heavy: the number of entities with a load of their own, so that each can get an override.
     """
 
     engine: EngineOptions = field(default_factory=EngineOptions)
@@ -78,7 +78,7 @@ class BacktestOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What the quotas are for.
+    """The goals of a recommendation.
 
     Attributes:
         capacity_in, capacity_out: bytes/s that one broker can take from and give to clients; None = not stated.
@@ -108,13 +108,13 @@ class Goal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyOptions:
-    """Where the recommendation goes.
+    """The destination of a recommendation.
 
     Attributes:
         quotas_file: the proxy's quotas file; "" = none.
         bootstrap: a server that takes AlterClientQuotas; "" = none.
         dry_run: show the difference and change nothing.
-        step, steps: the how-manieth of how many steps down from what clients use today.
+        step, steps: the step of a staged rollout, from today's use to the recommendation, and the number of steps.
         ca_file: speak TLS, and trust these.
     """
 

@@ -1,6 +1,6 @@
-"""Where things are, without Spark: a path as an operator writes it, local or with a file system's scheme.
+"""Paths without Spark: local, or with a file system's scheme.
 
-Spark has file systems of Hadoop's; these are pyarrow's. What Spark calls s3a:// is s3:// here.
+Spark uses Hadoop's file systems; this module uses pyarrow's. Spark's s3a:// is s3:// here.
 """
 
 import difflib
@@ -15,14 +15,14 @@ from offline.errors import InputError, reason
 
 __all__ = ["MARK", "finished_text", "place", "require"]
 
-MARK: Final = "_SUCCESS"  # in the directory of a stage that is there as a whole
+MARK: Final = "_SUCCESS"  # in the directory of a finished stage
 
 
 def place(name: str) -> tuple[arrow_fs.FileSystem, str]:
-    """The file system, and the path in it.
+    """Return the file system and the path in it.
 
     Raises:
-        InputError: no file system is known by this scheme, or it cannot be reached.
+        InputError: the scheme is unknown, or the file system cannot be reached.
     """
     if "://" not in name:
         return arrow_fs.LocalFileSystem(), name
@@ -36,10 +36,10 @@ def place(name: str) -> tuple[arrow_fs.FileSystem, str]:
 
 
 def require(name: str) -> arrow_fs.FileInfo:
-    """See that a path is there; what it is.
+    """Return the file information of an existing path.
 
     Raises:
-        InputError: it is not; names a local one beside it that is called nearly the same.
+        InputError: the path does not exist; the message has the most similar local name beside it.
     """
     system, path = place(name)
     info = system.get_file_info(path)
@@ -54,10 +54,10 @@ def require(name: str) -> arrow_fs.FileInfo:
 
 
 def finished_text(work: str, stage: str, name: str) -> str:
-    """A file that a stage has written.
+    """Read a file of a finished stage.
 
     Raises:
-        InputError: the stage was not finished, or was made from what is no longer there, or the file cannot be read.
+        InputError: the stage is not finished or out of date, or the file cannot be read.
     """
 
     def mark_of(before: str) -> str | None:

@@ -1,6 +1,6 @@
-"""What can be told before Spark starts: a mistyped input, a stage that was not run, an output that cannot be written.
+"""Checks before Spark starts: a mistyped input, a stage that was not run, an output that cannot be written.
 
-Spark takes ten seconds to start. These checks read names and marks, and no capture; the stages make their own again.
+Spark takes ten seconds to start. These checks read names and marks, and no capture; the stages check again.
 """
 
 import os
@@ -23,10 +23,10 @@ _READ_BY: Final = {
 
 
 def check_captures(inputs: Sequence[str], kafka: str, topic: str) -> None:
-    """See that captures are named in one way, and that there are some.
+    """Check that captures are given, either as files or as a topic.
 
     Raises:
-        InputError: with what is wrong.
+        InputError: they are not.
     """
     if bool(inputs) == bool(kafka) or bool(kafka) != bool(topic):
         raise InputError(
@@ -37,10 +37,10 @@ def check_captures(inputs: Sequence[str], kafka: str, topic: str) -> None:
 
 
 def check_stages(stage: str, work: str) -> None:
-    """See that the stages that this one reads are finished in a work directory.
+    """Check that the stages that this one reads are finished in a work directory.
 
     Raises:
-        InputError: one is not, or was made from what is no longer there; or there is no such directory.
+        InputError: one is not finished or out of date; or the directory does not exist.
     """
     require(work)
     for before in _READ_BY[stage]:
@@ -48,7 +48,7 @@ def check_stages(stage: str, work: str) -> None:
 
 
 def check_output(work: str) -> None:
-    """See that a local work directory can be made or written to.
+    """Check that a local work directory can be created or written to.
 
     Raises:
         InputError: it cannot.

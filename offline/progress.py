@@ -1,7 +1,7 @@
-"""Progress bars: one a Spark job that runs, by finished tasks, on standard error.
+"""Progress bars on standard error: one for each running Spark job, by finished tasks.
 
-A thread asks Spark's status tracker; nothing else in the pipeline knows that somebody watches. Without a terminal, or
-with `--no-progress`, there is none.
+A thread polls Spark's status tracker; the rest of the pipeline is not involved. Without a terminal, or with
+`--no-progress`, there are none.
 """
 
 import threading
@@ -19,7 +19,7 @@ _EVERY_SECONDS: Final = 0.3
 
 @contextmanager
 def shown(context: SparkContext, stage: str, *, wanted: bool) -> Iterator[None]:
-    """Show how far Spark is while the block runs."""
+    """Show Spark's progress while the block runs."""
     if not wanted:
         yield
         return

@@ -1,9 +1,9 @@
-"""Where stages put what they make: one directory a stage, there as a whole or not at all.
+"""The work directory: one directory for each stage, written completely or not at all.
 
-A stage writes into `.STAGE.partial` and renames it; what it had made before is taken away only then. The mark
-`_SUCCESS` comes last of all, since object stores rename object by object. Whoever reads refuses a stage without the
-mark, or one that was made from another run of a stage before than is there (`lineage`). Paths are Hadoop's, so that
-local directories and a cluster's file systems are alike.
+A stage writes into `.STAGE.partial` and renames it; only then its previous result is removed. The mark `_SUCCESS` is
+written last, since object stores rename object by object. Reading fails for a stage without the mark, or one that was
+made from another run of an earlier stage than the present one (`lineage`). Paths are Hadoop's, for local directories
+and a cluster's file systems.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class Store:
     """A work directory with the stages' results.
 
     Attributes:
-        stages_read: the stages that were read from here, and which run of each.
+        stages_read: the stages that were read, and the run of each.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -34,26 +34,26 @@ class Store:
         self.stages_read: dict[str, str] = {}
 
     def read(self, table: str) -> DataFrame:
-        """One table, "stage/name", of a stage that was finished.
+        """Read a table, "stage/name", of a finished stage.
 
         Raises:
-            InputError: it was not, or was made from what is no longer there.
+            InputError: the stage is not finished, or was made from inputs that have changed since.
         """
         stage, _, _ = table.partition("/")
         self._note(stage)
         return self._spark.read.schema(ddl(TABLES[table])).parquet(f"{self.path}/{table}")
 
     def finished(self, stage: str) -> bool:
-        """Whether a stage's results are there as a whole."""
+        """Whether a stage's results are complete."""
         return self._exists(f"{self.path}/{stage}/{MARK}")
 
     def text(self, name: str) -> str:
-        """A stage's file, as text."""
+        """Read a stage's file as text."""
         self._note(name.partition("/")[0])
         return self._text(name)
 
     def _note(self, stage: str) -> None:
-        """See that a stage is whole and up to date, and remember which run of it was read."""
+        """Check that a stage is complete and up to date, and note which run of it was read."""
         if stage in self.stages_read:
             return
         text = self._mark(stage)
@@ -79,10 +79,10 @@ class Store:
 
     @contextmanager
     def writing(self, stage: str, *sources: "Store") -> Iterator["Writer"]:
-        """Write a stage: all of it appears when the block ends well, and nothing otherwise.
+        """Write a stage: it appears as a whole when the block ends without an exception, otherwise not at all.
 
         Args:
-            sources: where the stages that it was made from were read.
+            sources: the stores from which its inputs were read.
         """
         partial = f"{self.path}/.{stage}.partial"
         self._delete(partial)
@@ -97,7 +97,7 @@ class Store:
         self.stages_read.pop(stage, None)
 
     def _replace(self, partial: str, final: str, mark: str) -> None:
-        """Put the new directory in the old one's place; the old one is aside for that moment."""
+        """Replace the old directory by the new one; the old one is renamed for that moment."""
         before = f"{partial}.before"
         self._delete(before)
         if self._exists(final):

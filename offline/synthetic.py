@@ -1,8 +1,8 @@
-"""Captures that nobody recorded: clients of known demand, for tests, benchmarks and the documentation.
+"""Synthetic captures of clients with known demand, for tests, benchmarks and the documentation.
 
-Four shapes, as they are met in clusters: `steady` sends at an even rate; `bursty` sends a tenth of the time at ten
-times its rate; `hog` is steady and far above everybody else; `bootstrap` reads as fast as it is answered, from some
-moment on until it has read everything again. Times and sizes vary by a fixed seed: the same call writes the same rows.
+Four shapes that occur in clusters: `steady` sends at an even rate; `bursty` sends for a tenth of the time at ten times
+its rate; `hog` is steady and far above all others; `bootstrap` reads as fast as the broker responds, from some moment
+until it has read everything again. Times and sizes vary by a fixed seed: the same call writes the same rows.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,9 +47,9 @@ class Client:
 
     Attributes:
         rate: bytes/s while it is active, on average over all its connections.
-        request_bytes: of a Produce, or of a Fetch's answer.
-        produces: whether it sends records, or reads them.
-        start_s, stop_s: when it is there; stop_s None = until the end.
+        request_bytes: the size of a Produce, or of a Fetch response.
+        produces: whether it sends Produce or Fetch requests.
+        start_s, stop_s: when it is active; stop_s None = until the end.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Client:
 
 
 def arrow_schema() -> pa.Schema:
-    """The capture's schema as Arrow has it, with its version."""
+    """The capture's schema as an Arrow schema, with its version."""
     plain = {"int64": pa.int64(), "int32": pa.int32(), "int16": pa.int16(), "string": pa.string()}
     entry = pa.struct([(field.name, plain[field.type]) for field in PARTITION_FIELDS])
     fields = [(column.name, plain.get(column.type) or pa.list_(entry)) for column in COLUMNS]
@@ -72,7 +72,7 @@ def arrow_schema() -> pa.Schema:
 
 
 def fleet(clients: int, rate: float, *, hog_share: float = 0.0, brokers: int = 3) -> list[Client]:
-    """A mix of clients that asks for `rate` bytes/s altogether, one hog with a share of it among them."""
+    """A mix of clients with `rate` bytes/s altogether, of which one hog has a share."""
     rest = rate * (1 - hog_share)
     weights = 1.0 / np.arange(1, clients + 1) ** 0.7  # few large ones, many small
     weights /= weights.sum()
@@ -96,7 +96,7 @@ def fleet(clients: int, rate: float, *, hog_share: float = 0.0, brokers: int = 3
 def write_capture(
     directory: Path, clients: Sequence[Client], seconds: float, *, seed: int = 1, process: str = PROCESS
 ) -> int:
-    """Write a capture of so many seconds; how many requests it has."""
+    """Write a capture; returns its number of requests."""
     directory.mkdir(parents=True, exist_ok=True)
     schema = arrow_schema()
     written = files = 0
@@ -141,7 +141,7 @@ def _requests(client: Client, seconds: float, rng: np.random.Generator) -> Colum
     period_us = client.request_bytes / client.rate * 1e6
     if client.shape == "bootstrap":
         period_us = 0.0
-    # A tenth more than will fit, by the law of large numbers; what lies behind the end is cut off.
+    # A tenth more than the expected number; requests after the end are cut off.
     count = int(length_us / max(period_us, _SERVICE_US) * 1.1) + 10
     service_us = rng.integers(_SERVICE_US // 2, _SERVICE_US * 3 // 2, count)
     sizes = np.maximum(1, rng.normal(client.request_bytes, client.request_bytes / 10, count)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""How sure a recommendation is: from how much was recorded, and how near the clients are to the line. Pure."""
+"""The confidence of a recommendation, from the recorded time and clients, and their distance to the quota. Pure."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -9,7 +9,7 @@ HOUR_S: Final = 3600
 DAY_S: Final = 86_400
 WEEK_S: Final = 7 * DAY_S
 CLIENTS_FEW: Final = 20
-NEAR: Final = 0.2  # this near to the quota counts as near it
+NEAR: Final = 0.2  # the relative distance to the quota that counts as near
 NEAR_SHARE: Final = 0.1
 _GRADES: Final = ("high", "medium", "low")
 
@@ -17,7 +17,7 @@ _GRADES: Final = ("high", "medium", "low")
 def confidence(
     *, seconds: int, clients: int, sample: float = 1.0, quota: float = 0.0, needs: Sequence[float] = ()
 ) -> str:
-    """`high`, `medium` or `low`, and why.
+    """Return `high`, `medium` or `low`, with the reason.
 
     >>> confidence(seconds=8 * 86_400, clients=500)
     'high: 8.0 days of 500 clients'
@@ -50,7 +50,7 @@ def confidence(
 
 
 def lowest(confidences: Sequence[str]) -> str:
-    """The least sure of some, the first of those that are as sure; "" of none.
+    """Return the lowest confidence, the first of equal ones; "" if there is none.
 
     >>> lowest(["high: 8.0 days of 500 clients", "medium: 3 clients, so each is a large share"])
     'medium: 3 clients, so each is a large share'

@@ -37,7 +37,7 @@ Client = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one client needs: an index into the candidates, or as many as there are: more than any of them."""
+    """One client's need: an index into the candidates; their number if no candidate is enough."""
 
     user: str
     client_id: str
@@ -45,14 +45,14 @@ class Need:
 
 
 class Loads(Protocol):
-    """What passes at each candidate: peaks are bytes/s of the busiest broker, mean over ten seconds."""
+    """The load at each candidate: peaks in bytes/s of the busiest broker, as means over ten seconds."""
 
     @property
     def heavy(self) -> Collection[Client]:
         """Clients with a load of their own, so that each can have a candidate of its own."""
 
     def alone(self) -> Sequence[float]:
-        """The peak with each candidate as the default and nobody's override."""
+        """The peak with each candidate as the default, without overrides."""
 
     def peaks(self, default: int, levels: Sequence[Mapping[Client, int]]) -> Sequence[float]:
         """The peak with this default and each of these sets of overrides."""
@@ -79,13 +79,13 @@ class Override:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What is recommended in one direction.
+    """The recommendation for one direction.
 
     Attributes:
         default: index of the candidate.
         least: of the candidate that the client needs from which it follows; as many as there are: more than any.
         overrides: the heaviest first.
-        bound: what the default follows from.
+        bound: the reason of the default.
         counted: clients that the default is for: not those with an override, nor those in `held`.
         allowed: how many of them may be throttled.
         throttled: clients that will be.
@@ -113,13 +113,13 @@ class Limits:
 
     @property
     def excess(self) -> int:
-        """How many more clients are throttled than may be; those with an override do not count."""
+        """The number of throttled clients beyond the allowed one, without those with an override."""
         own = {(override.user, override.client_id) for override in self.overrides}
         return max(0, sum(client not in own for client in self.throttled) - self.allowed)
 
 
 def need_of(throttled: Sequence[bool]) -> int:
-    """The smallest candidate that does not throttle, and no larger one does either.
+    """The smallest candidate from which on no candidate throttles the client.
 
     >>> need_of([True, True, False, False]), need_of([False, True, False]), need_of([True])
     (2, 2, 1)
@@ -199,7 +199,7 @@ def _fits(load: float, capacity: float | None) -> bool:
 
 
 def _with_room(candidates: Sequence[float], index: int, headroom: float) -> int:
-    """The candidate that leaves the headroom above a need; as many as there are: none does."""
+    """The candidate with the headroom above a need; the number of candidates if none is large enough."""
     if index >= len(candidates):
         return index
     least = candidates[index] * headroom - 1e-6
@@ -209,7 +209,7 @@ def _with_room(candidates: Sequence[float], index: int, headroom: float) -> int:
 
 
 def _outlier_above(candidates: Sequence[float], with_room: Mapping[Client, int]) -> int:
-    """The largest candidate that is no outlier's need: up to twice the median client's."""
+    """The largest candidate that is not an outlier's need: up to twice the median client's."""
     ordered = sorted(with_room.values())
     median = ordered[(len(ordered) - 1) // 2] if ordered else 0
     if median >= len(candidates):
@@ -220,7 +220,7 @@ def _outlier_above(candidates: Sequence[float], with_room: Mapping[Client, int])
 def _needed(
     candidates: Sequence[float], counted: Sequence[int], allowed: int, headroom: float
 ) -> tuple[int, Bound]:
-    """The smallest candidate that at most `allowed` of these clients need more than, and what bounds the default."""
+    """The smallest candidate that is enough for all but `allowed` of these clients, and the default's bound."""
     if not counted:
         return 0, "request"
     needed = counted[max(0, len(counted) - 1 - allowed)]
@@ -246,7 +246,7 @@ def _bound_of(given: int, need: int, asked: int) -> Bound:
 def _overrides(
     default: int, alone: float, asked: Mapping[Client, int], loads: Loads, capacity: float | None
 ) -> tuple[Mapping[Client, int], float]:
-    """To each client what it asks for, up to one common level that fits; and the peak then."""
+    """Raise all overrides to one common level that fits; returns them and the resulting peak."""
     levels: list[dict[Client, int]] = []
     for level in range(max(asked.values(), default=default), default, -1):
         given = {name: max(default, min(index, level)) for name, index in asked.items()}

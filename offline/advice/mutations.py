@@ -1,4 +1,4 @@
-"""Partition mutations (KIP-599): a steady rate, and the burst that lets through what was recorded. Pure."""
+"""Partition mutations (KIP-599): a steady rate, and the burst that admits the recorded requests. Pure."""
 
 import math
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ KAFKA_BURST_S: Final = 11
 
 @dataclass(frozen=True, slots=True)
 class MutationQuota:
-    """What is recommended for all clients together, and for each by default.
+    """The recommendation for all clients together, and the default for each.
 
     Attributes:
         rate, burst: `partition_mutations_rate` and `_burst`.
@@ -29,11 +29,11 @@ class MutationQuota:
 def mutation_quota(
     by_client: Mapping[tuple[str, str], Mapping[int, int]], headroom: float
 ) -> MutationQuota | None:
-    """What would not have rejected anything; None where nothing was asked for.
+    """Return quotas that would not have rejected any request; None without mutations.
 
     Args:
         by_client: mutations of each (user, client id) by second.
-        headroom: what rates and bursts are multiplied by.
+        headroom: the factor of rates and bursts.
 
     >>> mutation_quota({("", "a"): {0: 100, 600: 20}}, 1.0)
     MutationQuota(rate=1.7, burst=99.0, client_rate=9.0)
@@ -56,8 +56,8 @@ def mutation_quota(
 def burst_for(seconds: Mapping[int, int], rate: float) -> float:
     """The smallest burst with which a bucket of this rate is never overdrawn before a request.
 
-    A request is admitted while the bucket is not below 0, whatever it takes; so what counts is what was taken before
-    the last one of a busy time. Requests of one second count as one, but for one mutation: the last.
+    A request is admitted while the bucket is not below 0, whatever its size; so only the mutations before the last
+    request of a busy time count. Requests of one second count as one, except for one mutation, the last.
 
     >>> burst_for({0: 10, 1: 10, 2: 10}, 2.0)  # 9; then 10 - 2 + 9; then 20 - 4 + 9
     25.0
@@ -74,7 +74,7 @@ def burst_for(seconds: Mapping[int, int], rate: float) -> float:
 
 
 def _busiest(seconds: Mapping[int, int]) -> int:
-    """The most in any minute."""
+    """The largest number in any minute."""
     ordered = sorted(seconds)
     best = total = first = 0
     for second in ordered:

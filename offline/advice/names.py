@@ -1,8 +1,8 @@
-"""Clients as quota entities: what an override for one of them can be called, and the default. Pure.
+"""Clients as quota entities: the entity of an override, and of the default. Pure.
 
-An override has every part that `--by` makes a client of, or there is none. Part of a name is another entity, and a
-wrong one: (user alice) without a client id is one budget for all of alice's clients, and comes before the default that
-each of them would have had by itself. The literal name `<default>` cannot be written (KAFKA-18808).
+An override names all parts of a client as chosen by `--by`, or there is none. A part of the name would be another
+entity: (user alice) without a client id is one budget for all of alice's clients, and precedes the default that each of
+them has separately. The literal name `<default>` cannot be written (KAFKA-18808).
 """
 
 from offline.options import By
@@ -12,7 +12,7 @@ __all__ = ["client_entity", "client_name", "default_entity"]
 
 
 def client_entity(user: str, client_id: str, by: By) -> Entity | None:
-    """The entity of one client alone; None: a quota cannot name it.
+    """The entity of exactly this client; None if a quota cannot name it.
 
     >>> client_entity("alice", "", "user"), client_entity("alice", "", "user-client-id")
     (Entity(user='alice', client_id=None, ip=None, topic=None), None)
@@ -24,12 +24,12 @@ def client_entity(user: str, client_id: str, by: By) -> Entity | None:
 
 
 def default_entity(by: By) -> Entity:
-    """The entity of every client that has none of its own."""
+    """The default entity: of every client without an entity of its own."""
     return Entity(DEFAULT if by != "client-id" else None, DEFAULT if by != "user" else None)
 
 
 def client_name(user: str, client_id: str) -> str:
-    """For a person to read.
+    """The client's name for reports.
 
     >>> client_name("alice", "a"), client_name("", "")
     ('alice a', '(no name)')

@@ -1,4 +1,4 @@
-"""The replication throttle (KIP-73, Q&A 4): IN < T < N - IN / R, from what producers were recorded to write. Pure."""
+"""The replication throttle (KIP-73, Q&A 4): IN < T < N - IN / R, from producers' recorded rates. Pure."""
 
 from dataclasses import dataclass
 
@@ -9,11 +9,11 @@ __all__ = ["ReplicationThrottle", "replication_throttle"]
 
 @dataclass(frozen=True, slots=True)
 class ReplicationThrottle:
-    """What is recommended.
+    """The recommended throttle.
 
     Attributes:
-        rate: bytes/s for `leader.replication.throttled.rate` and the follower's; None: there is none that works.
-        lower, upper: T lies between them.
+        rate: bytes/s for `leader.replication.throttled.rate` and the follower's; None if no rate is possible.
+        lower, upper: the bounds of T.
     """
 
     rate: float | None
@@ -24,9 +24,9 @@ class ReplicationThrottle:
 def replication_throttle(
     bytes_in_max: float, network: float, replication_factor: float
 ) -> ReplicationThrottle:
-    """Half-way between the bounds, so that it keeps up and leaves room.
+    """Return the middle between the bounds, so that replication keeps up and leaves room.
 
-    Both depend on the network: without a stated one there is no throttle to recommend.
+    Both bounds depend on the network: without its throughput there is no recommendation.
 
     >>> replication_throttle(20e6, 100e6, 2.0)  # 20 < T < 100 - 20 / 2
     ReplicationThrottle(rate=55000000.0, lower=20000000.0, upper=90000000.0)

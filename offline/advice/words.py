@@ -1,4 +1,4 @@
-"""A recommendation in words: what, why, what it will do, and how sure that is. Pure."""
+"""Explains a recommendation in sentences: value, reason, expected effect and confidence. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,11 +48,11 @@ class Line:
 
     @property
     def is_quota(self) -> bool:
-        """Whether it goes into a quotas file; a value below 0 says that there is no recommendation."""
+        """Whether it belongs into a quotas file; a value below 0 means that there is no recommendation."""
         return self.kind in ("default", "override") and self.value > 0
 
     def row(self) -> tuple[Any, ...]:
-        """As the table has it."""
+        """The row of the table."""
         return (
             self.kind,
             self.user,
@@ -69,19 +69,19 @@ class Line:
         )
 
     def text(self) -> str:
-        """For a terminal."""
+        """The text for a terminal."""
         who = " ".join(filter(None, (self.user, self.client_id))) or self.kind
         value = f"{self.value:,.12g}" if self.value >= 0 else "none"
         return f"{who} {self.key} = {value}: {self.reason}. {self.effect}. Confidence {self.confidence}."
 
 
 def elsewhere(lines: Sequence[Line]) -> list[str]:
-    """What is recommended and goes into no quotas file: `apply` says that it leaves it to people."""
+    """The recommendations that do not belong into a quotas file; `apply` leaves them to the operator."""
     return [f"{line.key} = {line.value:,g}" for line in lines if line.value > 0 and not line.is_quota]
 
 
 def amount(value: float) -> str:
-    """A recommended rate; below 0 there is none.
+    """Format a recommended rate; below 0 there is none.
 
     >>> amount(2_500_000.0), amount(-1.0)
     ('2.5 MB/s', 'none')
@@ -90,7 +90,7 @@ def amount(value: float) -> str:
 
 
 def made_for(policy: str, scope: str) -> str:
-    """The proxy that quotas are for: other settings need other numbers.
+    """The policy and scope that the quotas are for: other settings need other numbers.
 
     >>> made_for("kip13", "broker")
     'for policy "kip13" and scope "broker": each quota holds at each broker by itself'
@@ -99,7 +99,7 @@ def made_for(policy: str, scope: str) -> str:
 
 
 def reach(*, gateway: bool) -> str:
-    """Where one budget is held: each broker's own, or one over all of them."""
+    """The reach of one budget: each broker separately, or all brokers together."""
     return "over all brokers together" if gateway else "at each broker by itself"
 
 
@@ -117,9 +117,9 @@ def direction_lines(
     """The default of one direction, and its overrides.
 
     Args:
-        waits: how many ms each client waits with it.
-        seconds: that were recorded.
-        gateway: loads are of all brokers together.
+        waits: the throttle time of each client with the recommendation, in ms.
+        seconds: the recorded time.
+        gateway: whether loads are of all brokers together.
     """
     sure = confidence(
         seconds=seconds,
@@ -167,7 +167,7 @@ def direction_lines(
 
 
 def _why(direction: str, candidates: Sequence[float], limit: Limits, goal: Goal, *, gateway: bool) -> str:
-    """What the default follows from, first the kind of bound."""
+    """The reason of the default, beginning with its bound."""
     own = len(limit.overrides)
     clients = _clients(limit.counted) + (f" ({own:,} with an override aside)" if own else "")
     share = f"at most {limit.allowed:,} of {clients} may be throttled (a share of {goal.throttled_share:.0%})"
@@ -207,7 +207,7 @@ def _why_override(
 
 
 def _enough(candidates: Sequence[float], least: int, taken: int, goal: Goal) -> str:
-    """A need, the headroom above it, and why the quota is larger where it is."""
+    """A need, its headroom, and the reason if the quota is larger."""
     need, quota = candidates[least], candidates[taken]
     asked = need * goal.headroom
     said = rate(need) + (f", with headroom {rate(asked)}" if goal.headroom > 1 else "")
@@ -225,7 +225,7 @@ def _within(direction: str, goal: Goal, *, gateway: bool) -> str:
 
 
 def _without_override(direction: str, limit: Limits) -> str:
-    """Which heavy clients get no override, and why."""
+    """The heavy clients without an override, with the reason."""
     said = ""
     if limit.held:
         need = "needs" if len(limit.held) == 1 else "need"
@@ -265,7 +265,7 @@ def _clients(count: int) -> str:
 
 
 def mutation_lines(quota: MutationQuota | None, clients: int, sure: str) -> list[Line]:
-    """KIP-599: all clients together, and each by default."""
+    """The lines for KIP-599: all clients together, and the default for each."""
     if quota is None:
         return []
     reason = f"{_clients(clients)} asked for partition mutations; this would have rejected nothing"
@@ -288,7 +288,7 @@ def mutation_lines(quota: MutationQuota | None, clients: int, sure: str) -> list
 
 
 def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> list[Line]:
-    """KIP-73: for a reassignment, while it lasts."""
+    """The lines for KIP-73: the throttle during a reassignment."""
     bounds = (
         f"IN < T < N - IN / R: {rate(throttle.lower)} < T < {rate(throttle.upper)}, "
         f"R = {goal.replication_factor:g}"
@@ -318,7 +318,7 @@ def replication_lines(throttle: ReplicationThrottle, goal: Goal, sure: str) -> l
 
 
 def sampled_line(kind: str, key: str, goal: Goal, sure: str, peak_before: float = -1.0) -> Line:
-    """That a sample has no answer; in the place of what would be recommended."""
+    """The line in place of a recommendation that cannot be derived from a sample."""
     name = DEFAULT_NAME if kind == "default" else ""
     load = f"; busiest load {rate(peak_before)}, scaled up" if peak_before >= 0 else ""
     return Line(

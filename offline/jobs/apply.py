@@ -1,11 +1,10 @@
 """`recommend/quotas.toml` -> a quotas file, or a cluster by AlterClientQuotas; in steps, or only shown (`--dry-run`).
 
-What is set already is not set again; entities that the recommendation does not name stay as they are. With `--steps N`
-one call brings the quotas one step nearer to the recommendation, from what the busiest client used when it was
-recorded, and never above what is set; whoever runs it looks at the throttle metrics between two steps. A file is
-replaced as a whole.
+A limit in force is not set again; entities without a recommendation stay unchanged. With `--steps N` one call moves the
+quotas one step towards the recommendation, from the busiest client's recorded use, and never above the limits in force;
+the operator checks the throttle metrics between two steps. A file is replaced as a whole.
 
-It reads two small files of `recommend`, and needs no Spark.
+The job reads two small files of `recommend` and does not need Spark.
 """
 
 import json
@@ -36,11 +35,11 @@ Ramp = Callable[[Quotas], Quotas]
 
 
 def run(options: ApplyOptions, work: str) -> list[str]:
-    """Bring the quotas there; what was changed, line by line.
+    """Apply the recommended quotas; returns the report, one line per change.
 
     Raises:
-        InputError: nothing was recommended in this work directory.
-        ApplyError: where they are to go cannot be read, reached or written.
+        InputError: the work directory has no recommendation.
+        ApplyError: the destination cannot be read, reached or written.
     """
     if not options.quotas_file and not options.bootstrap:
         raise ApplyError("no target is given: use --quotas-file FILE, --bootstrap-server HOST:PORT, or both")
@@ -79,12 +78,12 @@ def _to_file(path: Path, ramp: Ramp, *, dry_run: bool) -> list[str]:
 
 
 def _merged(current: Quotas, wanted: Quotas) -> Quotas:
-    """An entity keeps its limits that nothing is recommended for."""
+    """Add the limits in force for keys without a recommendation."""
     return {entity: {**current.get(entity, {}), **values} for entity, values in wanted.items()}
 
 
 def _edited(text: str, current: Quotas, wanted: Quotas) -> str:
-    """The file's text with the changes; comments and order stay where its form allows."""
+    """Return the file's text with the changes; comments and order stay if its form allows it."""
     merged = _merged(current, wanted)
     try:
         document, _, _ = Document.read(text.splitlines(keepends=True))
@@ -95,7 +94,7 @@ def _edited(text: str, current: Quotas, wanted: Quotas) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    """Whole or not at all: a proxy that watches the file reads it at any moment."""
+    """Replace the file atomically: a proxy that watches it may read it at any moment."""
     mode = path.stat().st_mode & 0o7777 if path.exists() else 0o644
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

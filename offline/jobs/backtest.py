@@ -19,7 +19,7 @@ from offline.options import BacktestOptions
 from offline.session import cores
 from offline.store import Store, Writer
 from offline.transforms.backtest import RAW, raw_outcomes
-from offline.transforms.backtest_task import NOBODY, Limiters, Plan, compile_for
+from offline.transforms.backtest_task import NO_ID, Limiters, Plan, compile_for
 from offline.transforms.candidates import ladder
 from offline.transforms.demand import charged
 from offline.transforms.division import chunks_of, places_of
@@ -104,7 +104,7 @@ def _ranked(source: Store, engine: EngineOptions) -> DataFrame:
 
 def _of_scope(rows: DataFrame, engine: EngineOptions) -> DataFrame:
     """One budget over all brokers makes them one."""
-    return rows.withColumn("broker", F.lit(NOBODY)) if engine.scope == "gateway" else rows
+    return rows.withColumn("broker", F.lit(NO_ID)) if engine.scope == "gateway" else rows
 
 
 def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
@@ -120,7 +120,7 @@ def _limiters(rows: DataFrame, entities: DataFrame, heavy: int) -> DataFrame:
         *_KEY,
         "requests",
         (F.row_number().over(by_broker) - 1).alias("limiter"),
-        F.when(F.col("rank") <= heavy, F.col("rank")).otherwise(NOBODY).alias("heavy"),
+        F.when(F.col("rank") <= heavy, F.col("rank")).otherwise(NO_ID).alias("heavy"),
     ).cache()
 
 
@@ -173,7 +173,7 @@ def _write(writer: Writer, raw: DataFrame, numbered: DataFrame) -> None:
     outcomes = raw.filter(F.col("kind") == "outcome").select("limiter", "quota", *numbers)
     writer.table("outcomes", outcomes.join(keys, on="limiter", how="inner"))
     names = (
-        numbered.filter(F.col("heavy") != NOBODY)
+        numbered.filter(F.col("heavy") != NO_ID)
         .select(
             F.col("heavy").alias("limiter"),
             (F.col("direction") == "fetch").alias("consumes"),

@@ -127,7 +127,7 @@ class MeasuredLoads:
         self._candidates = candidates
 
     def alone(self) -> list[float]:
-        """The peak with each candidate as the default and nobody's override."""
+        """The peak with each candidate as the default, without overrides."""
         found = {row["quota"]: row["peak_10s"] for row in self._alone.collect()}
         return [found.get(quota, 0.0) for quota in self._candidates]
 

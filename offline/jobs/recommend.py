@@ -125,7 +125,7 @@ def _inputs(goal: Goal, source: Store, seconds: DataFrame) -> _Inputs:
 
 
 def _direction(given: _Inputs, direction: str, found: _Found) -> None:
-    """Add what is recommended in one direction, if there is anybody in it."""
+    """Add the recommendations for one direction, if it has clients."""
     goal, span, gateway = given.goal, given.span, given.scope == "gateway"
     of_way = F.col("direction") == direction
     before = given.recorded.filter(of_way)

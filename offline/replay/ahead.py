@@ -1,4 +1,4 @@
-"""Frames that are made while nothing is due: making one may take milliseconds, which its request would be late by."""
+"""Encodes frames ahead, while no request is due: encoding takes up to milliseconds, and would make its request late."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ __all__ = ["FRAMES_MAX", "Ahead"]
 
 FRAMES_MAX: Final = 500
 BYTES_MAX: Final = 64 * 1024 * 1024
-_TURN_US: Final = 1000  # then whoever has answered is looked at
-_SPARE_US: Final = 2000  # about what one frame takes
+_TURN_US: Final = 1000  # the longest time between two checks for responses
+_SPARE_US: Final = 2000  # about the time for one frame
 
 
 class Ahead:
-    """The next frames of a plan; requests take them in order."""
+    """The encoded next frames of a plan; requests take them in order."""
 
     def __init__(self, sends: Sequence[Planned], encoder: Encoder, now_us: Callable[[], int]) -> None:
         self._sends = sends
@@ -29,7 +29,7 @@ class Ahead:
         return len(self._ready)
 
     def take(self, place: int) -> Frame | None:
-        """The frame of the request at `place`: the next one, made now if it was not; None: nothing is left of it."""
+        """Return the frame of the request at `place`, the next one; None if nothing is left of it."""
         if not self._ready:
             return self._encoder.encode(self._sends[place].request, place)
         frame = self._ready.popleft()
@@ -37,7 +37,7 @@ class Ahead:
         return frame
 
     def make(self, place: int, until_us: int) -> bool:
-        """Make some of those from `place` on, while there is time; True: there is time for more of them."""
+        """Encode frames from `place` on until a time; returns whether there is time for more."""
         turn_us = self._now_us() + _TURN_US
         while True:
             at = place + len(self._ready)

@@ -61,7 +61,7 @@ class Driver:
             with suppress(TimeoutError):
                 async with asyncio.timeout(linger_seconds):
                     await self._over.wait()
-                    while any(lane.unsent_bytes for lane in self._lanes):  # noqa: ASYNC110 - nobody tells
+                    while any(lane.unsent_bytes for lane in self._lanes):  # noqa: ASYNC110 - there is no event
                         await asyncio.sleep(_FLUSH_SECONDS)
         finally:
             await self._end()

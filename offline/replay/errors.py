@@ -1,20 +1,20 @@
-"""What a replay can fail with; each is one line for whoever ran it, and exit code 2.
+"""Errors of a replay; each is one line on standard error, with exit code 2.
 
 ReplayError
-    CaptureError    what was to be read can not be: it names the file
-    TargetError     the target can not be reached, or refuses what is needed
+    CaptureError    a capture cannot be read; the message names the file
+    TargetError     the target cannot be reached, or refuses a request
 """
 
 __all__ = ["CaptureError", "ReplayError", "TargetError"]
 
 
 class ReplayError(Exception):
-    """A failure that its message explains."""
+    """Base of a replay's errors."""
 
 
 class CaptureError(ReplayError):
-    """What was to be read can not be."""
+    """A capture cannot be read."""
 
 
 class TargetError(ReplayError):
-    """The target can not be reached, or refuses what is needed."""
+    """The target cannot be reached, or refuses a request."""

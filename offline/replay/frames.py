@@ -1,13 +1,13 @@
-"""One recorded request -> the bytes that are sent for it: its own where they were kept (`kept`), or made up.
+"""One recorded request -> the frame to send: its recorded bytes if they were captured (`kept`), or synthetic ones.
 
     Produce     the same bytes and records to each partition: batches of zeros with a valid checksum
     Fetch       the same bytes from each partition, from its beginning, without a session and without waiting; not from
-                those that brought nothing, since a broker gives a whole batch to whoever asks for a byte
-    others      a ping of the same size: Metadata of no topics where the answer was below 512 bytes, Metadata of all
-                topics where it was above 4 KiB, ApiVersions in between
+                partitions that brought nothing, since a broker returns a whole batch even if one byte is asked for
+    others      a ping of similar size: Metadata of no topics if the response was below 512 bytes, Metadata of all
+                topics if it was above 4 KiB, ApiVersions in between
 
-A request with several partitions stays one request; `shares` says what goes where, and what is left out. Client ids are
-the recorded ones, so that the same quotas apply; principals are not, since nobody has their secrets.
+A request with several partitions stays one request; `shares` assigns partitions, and says which are left out. Client
+ids are the recorded ones, so that the same quotas apply; principals are not, since their secrets are not known.
 """
 
 from typing import Final, NamedTuple
@@ -23,12 +23,14 @@ __all__ = ["Encoder", "Frame"]
 
 _SMALL_ANSWER_BYTES: Final = 512
 _LARGE_ANSWER_BYTES: Final = 4096
-_BATCH_BYTES_MAX: Final = 1_000_000  # of one that nobody recorded: what a topic takes by default, nearly
+_BATCH_BYTES_MAX: Final = (
+    1_000_000  # of a synthetic batch: a little below a topic's default max.message.bytes
+)
 _INT32_MAX: Final = 0x7FFFFFFF
 
 
 class Frame(NamedTuple):
-    """What is sent, and how its answer is read; no answer is owed where `answered` is False."""
+    """A request's bytes, and how its response is read; if `answered` is False, it has none."""
 
     data: bytes
     api_key: int
@@ -37,11 +39,11 @@ class Frame(NamedTuple):
 
 
 class Encoder:
-    """Makes frames.
+    """Encodes frames.
 
     Args:
-        acks: of a Produce that was answered; one that was not asked for no answer.
-        now_ms: what records are stamped with.
+        acks: the acks of a Produce whose recorded request had a response; 0 for others.
+        now_ms: the timestamp of records.
     """
 
     def __init__(self, placement: Placement, acks: int, now_ms: int) -> None:
@@ -53,11 +55,11 @@ class Encoder:
 
     @property
     def left_out(self) -> LeftOut:
-        """What found no place at the target."""
+        """The requests and partitions without a place at the target."""
         return self._shares.left_out
 
     def encode(self, row: Recorded, correlation_id: int) -> Frame | None:
-        """Make the frame of a request; None where nothing is left of it."""
+        """Encode a request's frame; None if nothing is left of it."""
         if row.frame and row.api_key != PRODUCE:
             low, high = self._placement.ranges.get(row.api_key, (0, -1))
             if low <= row.api_version <= high:

@@ -1,14 +1,14 @@
-"""Requests that were kept whole -> what is sent for them (`protocol.capture.FRAME`).
+"""Recorded frames -> the frames to send for them (`protocol.capture.FRAME`).
 
-A Produce keeps its records: they are taken out, freed of what ties them to a producer that is long gone (its id, epoch,
-sequence and transaction, KIP-98), and written into a request for the target's partitions. A checksum is linear in what
-it sums, so it is put right from the few bytes that change, however large the batch is.
+A Produce keeps its records: they are taken out, the fields of their former producer (id, epoch, sequence and
+transaction, KIP-98) are cleared, and they are written into a request for the target's partitions. A CRC is linear, so
+it is corrected from the few changed bytes, however large the batch is.
 
-Of the others those are sent as they were that only ask any broker: whoever joined a group, committed or changed
-something would fail or do harm a second time, and becomes a ping as without a frame. So does what asks a partition's
-leader (ListOffsets, OffsetForLeaderEpoch: the recorded one may lead nothing there) or names topics by the recorded
-cluster's ids. Metadata would create the topics that it asks for, so it is told not to; what can not be told that
-(before version 4) is a ping too. Versions are the recorded ones.
+Other requests are sent as recorded only if they just read, from any broker: joining a group, committing or altering
+again would fail or do harm, so such a request becomes a ping, as without a frame. The same applies to requests to a
+partition's leader (ListOffsets, OffsetForLeaderEpoch: the recorded broker may lead nothing there), and to those with
+the recorded cluster's topic ids. Metadata would auto-create the topics that it asks for, so that is switched off;
+Metadata before version 4, which has no such field, becomes a ping. Versions are the recorded ones.
 """
 
 import struct
@@ -39,19 +39,19 @@ _TOPIC_IDS_SINCE: Final = 13
 _TRANSACTIONS_SINCE: Final = 3
 _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT, _PRODUCER_AT, _COUNT_AT = 16, 17, 21, 43, 57
 _MAGIC: Final = 2
-_NO_TRANSACTION: Final = 0xFFCF  # neither of a transaction nor its marker
+_NO_TRANSACTION: Final = 0xFFCF  # mask that clears the bits for transactional and control batches
 _NO_PRODUCER: Final = struct.pack(">qhi", -1, -1, -1)
 
 
 class KeptProduce(NamedTuple):
-    """What a kept Produce asked for; records in the order of its topics and partitions."""
+    """The acks and records of a recorded Produce; records in the order of its topics and partitions."""
 
     acks: int
     records: list[tuple[int, bytes]]
 
 
 def asked_again(frame: bytes, api_key: int, version: int, correlation_id: int) -> bytes | None:
-    """The request under another number, as far as it only asks; None where it does not, or can not be read."""
+    """Return the request with another correlation id if it only reads; otherwise, or if it is malformed, None."""
     if api_key not in _ASKING or (api_key == api.OFFSET_FETCH and version >= _OFFSET_FETCH_IDS_SINCE):
         return None
     out = bytearray(frame)
@@ -68,7 +68,7 @@ def asked_again(frame: bytes, api_key: int, version: int, correlation_id: int) -
 
 
 def _flag_of_metadata(frame: bytes, version: int) -> int | None:
-    """Where a Metadata says whether its topics are to be created; None: nowhere, or it names topics by id."""
+    """Return the offset of a Metadata's allow_auto_topic_creation; None without it, or if topics are named by id."""
     end = len(frame)
     pos = body_start(frame, 0, end, api.METADATA, version)
     if version < _METADATA_FLAG_SINCE or pos is None:
@@ -88,7 +88,7 @@ def _flag_of_metadata(frame: bytes, version: int) -> int | None:
 
 
 def read_produce(frame: bytes) -> KeptProduce | None:
-    """Take the records out; None where they are not as they should be."""
+    """Read acks and records; None if the request is malformed."""
     try:
         return _read(frame)
     except (WireError, struct.error):
@@ -120,7 +120,7 @@ def _read(frame: bytes) -> KeptProduce | None:
 
 
 def freed(batch: bytes) -> bytes | None:
-    """The batch as one of no producer in particular; None where it is no batch of magic 2."""
+    """Return the batch without its producer's fields; None if it is not a batch of magic 2."""
     if len(batch) < _COUNT_AT + 4 or batch[_MAGIC_AT] != _MAGIC:
         return None
     out = bytearray(batch)

@@ -101,7 +101,7 @@ class Lane(asyncio.Protocol):
             start += size
         del buffer[:start]
         if buffer and not self._owed and self.transport is not None:
-            self.transport.abort()  # nobody asked for that
+            self.transport.abort()  # a response without a request
         if self._finished:
             self.finish()
 

@@ -57,7 +57,7 @@ def svg(draw: Callable[[Axes], None], *, title: str, size: tuple[float, float] =
 
 
 def demand(direction: Direction) -> Callable[[Axes], None]:
-    """Bytes/s over time: the heaviest clients stacked, everybody else above them."""
+    """Bytes/s over time: the heaviest clients stacked, all others above them."""
 
     def draw(axes: Axes) -> None:
         shown = direction.heavy[:_SHOWN]

@@ -16,10 +16,10 @@ from quotas.backtest import Outcome, backtest
 from quotas.options import EngineOptions
 from quotas.recording import RecordingBuilder, recording_of
 
-__all__ = ["NOBODY", "Group", "Limiters", "Plan", "Row", "Task", "compile_for"]
+__all__ = ["NO_ID", "Group", "Limiters", "Plan", "Row", "Task", "compile_for"]
 
 LOAD_SECONDS: Final = 3600  # in one row
-NOBODY: Final = -1
+NO_ID: Final = -1
 
 Group = list[npt.NDArray[np.int64]]  # the columns of some rows of one limiter
 Row = tuple[str, int, bool, bool, int, float, list[int], int, float]
@@ -31,7 +31,7 @@ class Limiters:
     """What tasks have to know of limiters, by number.
 
     Attributes:
-        broker: whose load it is; consumes: fetch. heavy: the number of the heavy entity it belongs to, or NOBODY.
+        broker: whose load it is; consumes: fetch. heavy: the number of the heavy entity it belongs to, or NO_ID.
         chunks: in how many parts its candidates are divided.
     """
 
@@ -92,7 +92,7 @@ class Task:
         yield [self._row(limiter, outcome, builder.end_us) for outcome in found.each]
         whose = (consumes, int(self._limiters.broker[limiter]))
         heavy = int(self._limiters.heavy[limiter])
-        if heavy != NOBODY:  # has a load of its own
+        if heavy != NO_ID:  # has a load of its own
             yield from self._loads(whose, heavy, limits, found.load)
             return
         if whose != self._whose:
@@ -104,12 +104,12 @@ class Task:
     def rest(self) -> Iterator[list[Row]]:
         """The last load that was added up, and what this task has done."""
         yield from self._added_up()
-        yield [("task", NOBODY, False, False, NOBODY, 0.0, [self._decided], 0, self._spent_s)]
+        yield [("task", NO_ID, False, False, NO_ID, 0.0, [self._decided], 0, self._spent_s)]
 
     def _added_up(self) -> Iterator[list[Row]]:
         if self._whose is not None:
             candidates = self._plan.candidates(consumes=self._whose[0])
-            yield from self._loads(self._whose, NOBODY, candidates, self._load)
+            yield from self._loads(self._whose, NO_ID, candidates, self._load)
 
     def _loads(
         self, whose: tuple[bool, int], heavy: int, limits: Sequence[float], load: Loads
@@ -122,7 +122,7 @@ class Task:
                 (
                     "load",
                     heavy,
-                    heavy != NOBODY,
+                    heavy != NO_ID,
                     consumes,
                     broker,
                     limit,
@@ -150,7 +150,7 @@ class Task:
             outcome.bytes_late,
             max(0, (outcome.end_us - end_us) // 1000),
         ]
-        return ("outcome", limiter, False, False, NOBODY, outcome.limit, numbers, 0, 0.0)
+        return ("outcome", limiter, False, False, NO_ID, outcome.limit, numbers, 0, 0.0)
 
 
 def compile_for(engine: EngineOptions) -> None:

@@ -1,9 +1,10 @@
-"""Requests -> what clients ask for: by second, its peaks, percentiles, concurrency and shape over the day.
+"""Requests -> clients' demand: by second, with peaks, percentiles, concurrency and the shape over the day.
 
 Skew. A client with half of the traffic has half of the requests, but no more seconds than any other. So the first step
-counts by connection and second: Spark adds up within each task before it shuffles, and what is shuffled is spread by
-connection as by a salt. All that follows works on seconds: one client's are at most the recording's seconds times its
-brokers, and no task has more to do for the heaviest client than for the lightest that is always there.
+counts by connection and second: Spark adds up within each task before it shuffles, and the shuffled rows are
+distributed by connection, as by a salt. All later steps work on seconds: one client has at most the recording's
+seconds times its brokers, so no task has more work for the heaviest client than for the lightest one that is always
+active.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,11 +36,11 @@ _PEAKS: Final = (1, 10, 60)
 
 
 def charged(requests: DataFrame, *, emptied: bool = False) -> DataFrame:
-    """The requests that a byte quota counts, with their size and the second that they count in.
+    """Select the requests that a byte quota counts, with their size and their second.
 
     Args:
-        emptied: also Fetches that no broker has answered. They moved nothing, so they are no demand; but the pauses
-            that they were told have to be known to whoever takes them out.
+        emptied: with Fetches that no broker has answered. They moved nothing, so they are no demand; but their throttle
+            times are needed where recorded pauses are taken out.
     """
     produce = F.col("api_key") == PRODUCE
     fetch = F.col("api_key") == FETCH
@@ -64,7 +65,7 @@ def charged(requests: DataFrame, *, emptied: bool = False) -> DataFrame:
 
 
 def recorded(processes_ms: Iterable[tuple[int, int]]) -> list[Interval]:
-    """The seconds that some process has recorded, from the first and last time of each: two captures may lie apart.
+    """The recorded intervals in seconds, from the first and last time of each process: captures may have gaps.
 
     >>> recorded([(1_000, 3_999), (2_500, 5_000), (90_000, 90_000)])
     [(1, 6), (90, 91)]
@@ -80,7 +81,7 @@ def recorded(processes_ms: Iterable[tuple[int, int]]) -> list[Interval]:
 
 
 def length_s(intervals: Iterable[Interval]) -> int:
-    """How many seconds they are.
+    """The total length of intervals, in seconds.
 
     >>> length_s([(1, 6), (90, 91)])
     6
@@ -127,14 +128,14 @@ def per_second(rows: DataFrame, end_s: int) -> DataFrame:
 
 
 def _covered_us(second: Column) -> Column:
-    """How much of this second a request was with the broker."""
+    """The part of this second for which a request was at the broker, in microseconds."""
     begins_us = F.greatest(F.col("at_us"), second * _SECOND_US)
     ends_us = F.least(F.col("at_us") + F.col("service_us"), (second + 1) * _SECOND_US)
     return F.greatest(ends_us - begins_us, F.lit(0))
 
 
 def _further_seconds(rows: DataFrame, end_s: int) -> DataFrame:
-    """The seconds that a request covers beside the one that it counts in."""
+    """The further seconds that a request covers."""
     first = F.floor(F.col("at_us") / _SECOND_US)
     last = F.floor((F.col("at_us") + F.greatest("service_us", F.lit(0))) / _SECOND_US)
     long = rows.filter(last > first).withColumnRenamed("second", "counted")

@@ -1,8 +1,8 @@
 """Captured rows -> requests: one time for all processes, one number for each connection, one quota entity.
 
-`wall_ms` may step and each process has a monotonic clock of its own; so a request's time is that of the monotonic
-clock plus one offset for the whole process, the one between its two clocks for most of its rows. Steps of the wall
-clock are found by the same comparison.
+`wall_ms` may step, and each process has its own monotonic clock; so a request's time is the monotonic clock's plus one
+offset for the whole process, which is the difference of both clocks for most of its rows. Steps of the wall clock are
+found by the same comparison.
 """
 
 from functools import reduce
@@ -27,8 +27,8 @@ __all__ = [
 
 CONNECTION_BITS: Final = 40
 _SECOND_US: Final = 1_000_000
-ANONYMOUS: Final = "ANONYMOUS"  # Kafka's name of a user who has not authenticated: no user to a quota
-# What a service time cannot be: whoever waits longer has been closed long ago, and demand looks at every second.
+ANONYMOUS: Final = "ANONYMOUS"  # Kafka's principal of an unauthenticated connection: no user for a quota
+# The largest valid service time: a connection that waits longer was closed, and demand iterates over every second.
 SERVICE_US_MAX: Final = 86_400_000_000
 _FLAT: Final = tuple(column.name for column in CAPTURE if column.name != "partitions")
 _IMPOSSIBLE: Final = (
