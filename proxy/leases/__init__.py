@@ -1,12 +1,12 @@
-"""Leases of followers' quotas between processes (KIP-73 over several proxies): their bytes, and both ends of them.
+"""Leases of followers' quotas between processes (KIP-73 over several proxies): protocol, holder and client.
 
-    messages    requests, answers, refusals <-> bytes: pure
-    frames      length and signature around them
-    holder      the port that answers
-    client      asks once a period, and keeps the followers' limits true
-    sharing     what of it a process has by its configuration
+    messages    requests, responses, refusals <-> bytes: pure
+    frames      length and signature around a message
+    holder      the lease holder's port
+    client      asks once a period, and updates the followers' limits
+    sharing     the client and the holder that the configuration asks for
 
-Who gets what is decided in `quotas.leases`.
+Shares are computed in `quotas.leases`.
 """
 
 from proxy.leases.client import LeaseClient

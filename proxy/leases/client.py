@@ -1,8 +1,9 @@
-"""Asks the lease holder, and keeps the followers' limits true (`quotas.lease_peer` decides what they are).
+"""The client of the lease holder: asks for leases and updates the followers' limits (`quotas.lease_peer` computes
+them).
 
-One connection, one request at a time, one a period or as soon as more is wanted; an answer that does not come within a
-period is given up with its connection, so that it can never be taken later. As long as the holder is away nothing is
-done but to ask again: leases end by themselves.
+It has one connection and one request at a time, one in each period or as soon as more is wanted. If no response arrives
+within a period, the connection is closed, so that a late response can never be taken. While the holder is unreachable
+the client only retries: leases end by themselves.
 """
 
 import asyncio
@@ -35,15 +36,15 @@ class LeaseClient:
     """One process's connection to the holder.
 
     Args:
-        peer: what may be used.
-        quotas: whose followers' limits follow from it.
-        holder: where the holder is.
-        changed: called when any limit differs: whoever waits is to be asked again.
-        brokers: those that stand behind this process: it knows their quotas best, and tells them.
+        peer: this process's leases.
+        quotas: the quotas whose followers' limits are updated.
+        holder: the holder's address.
+        changed: called when a limit has changed, so that waiting requests are decided again.
+        brokers: the brokers behind this process, whose quotas it reports to the holder.
 
     Attributes:
         holder: as above; may be set at any time.
-        problem: why there is no lease from the holder now; "" when there is one.
+        problem: why there is no lease now; "" with a lease.
     """
 
     def __init__(
@@ -70,10 +71,10 @@ class LeaseClient:
         self._secret = b""
         self._connected_to: Address | None = None
         self.problem = "the holder has not been asked yet"
-        self._leased: bool | None = None  # as was logged last
+        self._leased: bool | None = None  # the state that was logged last
 
     async def run(self) -> None:
-        """Ask for ever; the application cancels it."""
+        """Run until the application cancels it."""
         try:
             while True:
                 await self.step()
@@ -82,12 +83,12 @@ class LeaseClient:
             self.close()
 
     async def step(self) -> None:
-        """Look at what is wanted, ask if it is time, and set the limits."""
+        """Compute the wishes, send a request if it is due, and set the limits."""
         now_ms = self._now_ms()
         wishes = [
             wish
             for wish in self._demands.wishes(self._followed(now_ms), now_ms)
-            # Of whom nothing is wanted and nothing is to be said, the least share is meant by saying nothing.
+            # A follower without a wish and without a quota to report is left out, which means the least share.
             if wish.wanted or wish.quota == inf or wish.follower in self._brokers
         ]
         if self._peer.due(wishes, now_ms):
@@ -126,7 +127,7 @@ class LeaseClient:
         self._report(problem)
 
     def _report(self, problem: str) -> None:
-        """One line when the holder is lost or refuses, and one when there are leases again."""
+        """Log one line when the holder is lost or refuses, and one when there are leases again."""
         self._stats.lease_holder_reachable = not problem
         learning = "" if self._peer.holding else "the holder does not know yet what it may lend"
         self.problem = problem or learning
@@ -146,7 +147,7 @@ class LeaseClient:
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         streams = self._streams
-        # Reset while nobody read: uvloop has an error of its own for writing then.
+        # Reset between two reads: uvloop raises its own error for a write then.
         if streams is not None and (self._connected_to != self.holder or streams[1].is_closing()):
             self.close()
         if self._streams is None:
@@ -157,7 +158,7 @@ class LeaseClient:
         return self._streams
 
     def close(self) -> None:
-        """End the connection; the next request makes a new one."""
+        """Close the connection; the next request opens a new one."""
         streams, self._streams = self._streams, None
         if streams is not None:
             with suppress(OSError):

@@ -1,10 +1,10 @@
 """A message on a connection: its length, a signature, itself.
 
     length u32 of what follows, at most FRAME_BYTES_MAX
-    HMAC-SHA256 of the message, keyed with the shared secret; without one, with no bytes: it finds broken messages only
+    HMAC-SHA256 of the message, keyed with the shared secret; without a secret, with an empty key, as a checksum only
 
-An answer names the run and the number of its request, and a number is never used twice: what was signed once can not
-be said again. Nothing is hidden: rates and brokers' ids are no secret.
+A response has the run and the number of its request, and a number is never used twice: a signed message cannot be
+replayed. Messages are not encrypted: rates and broker ids are not secret.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ _SECRET_BYTES_MAX: Final = 64 * 1024
 
 
 def write_frame(message: bytes, secret: bytes) -> bytes:
-    """Sign a message, and put its length before it."""
+    """Return the frame of a message: length, signature, message."""
     signature = hmac.digest(secret, message, hashlib.sha256)
     return (len(signature) + len(message)).to_bytes(4) + signature + message
 
@@ -33,7 +33,7 @@ async def read_frame(reader: asyncio.StreamReader, secret: bytes) -> bytes:
     """Read the next message.
 
     Raises:
-        MessageError: what comes is none, or is not signed with this secret.
+        MessageError: the frame is malformed, or not signed with this secret.
         OSError, asyncio.IncompleteReadError: the connection has ended.
     """
     length = int.from_bytes(await reader.readexactly(4))
@@ -47,10 +47,10 @@ async def read_frame(reader: asyncio.StreamReader, secret: bytes) -> bytes:
 
 
 async def read_secret(path: Path | None) -> bytes:
-    """Read the shared secret, anew for every connection; no file is no secret.
+    """Read the shared secret, for every connection again; without a file there is none.
 
     Raises:
-        OSError: it can not be read, or holds nothing.
+        OSError: the file cannot be read, or is empty.
     """
     if path is None:
         return b""

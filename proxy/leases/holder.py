@@ -1,10 +1,10 @@
 """The lease holder's port: asyncio streams around `quotas.leases`.
 
-It may share the event loop with the traffic, so everything is bounded: connections, the bytes of a message, the time it
-may take to come, how often one connection is answered. Where there are too many connections the oldest one gives way
-that was never answered, so idle ones keep no peer out. Whoever is not understood or not known gets one sentence why,
-and is closed and counted. What it knows is not kept anywhere: a holder that was started again asks nobody, and waits
-until all leases are over.
+The holder may share the event loop with traffic, so everything is bounded: connections, the bytes of a message, the
+time for its arrival, and the rate of responses on one connection. If there are too many connections, the oldest one
+without a response is closed, so idle connections keep no peer out. A malformed or refused request gets one sentence
+with the reason; the connection is closed and counted. The holder stores nothing on disk: after a restart it waits
+until all leases have ended.
 """
 
 import asyncio
@@ -24,22 +24,22 @@ from quotas.leases import LeaseBook, LeaseRefusedError
 
 __all__ = ["LeaseHolder"]
 
-_CONNECTIONS_A_PEER: Final = 2  # a new one, and one that is not known to be dead yet
-_CONNECTIONS_MORE: Final = 8  # of whom we do not know yet
+_CONNECTIONS_A_PEER: Final = 2  # a new one, and an old one whose end is not noticed yet
+_CONNECTIONS_MORE: Final = 8  # connections without a request yet
 _REQUEST_SECONDS_MAX: Final = 5.0
 _ANSWER_SECONDS_MAX: Final = 5.0
-_GAP_SECONDS: Final = 0.02  # before the next request of one connection is read
+_GAP_SECONDS: Final = 0.02  # between two requests of one connection
 
 logger = logging.getLogger(__name__)
 
 
 class LeaseHolder:
-    """Answers peers.
+    """Serves peers.
 
     Args:
-        quota_of: a follower's quota as this process itself knows it.
-        secret_file: what requests are signed with; None: they are not.
-        stats: where requests are counted, by what came of them.
+        quota_of: returns a follower's quota as this process knows it.
+        secret_file: the file with the shared secret; None: requests are not signed.
+        stats: counts requests by their result.
     """
 
     def __init__(
@@ -58,19 +58,19 @@ class LeaseHolder:
         self._now_ms = now_ms
         self._secret_file = secret_file
         self._stats = stats
-        # Between two requests of a peer lies a period.
+        # A peer sends one request in a period.
         self._request_seconds_max = request_seconds_max + terms.period_ms / 1000
         self._connections_max = _CONNECTIONS_A_PEER * len(terms.peers) + _CONNECTIONS_MORE
-        # In the order in which they came, and whether they were ever answered.
+        # By arrival, with whether the connection has had a response.
         self._writers: dict[asyncio.StreamWriter, bool] = {}
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     async def start(self, bind: Address) -> None:
-        """Bind the port and answer, in the background, until `close`.
+        """Bind the port and serve, in the background, until `close`.
 
         Raises:
-            StartError: the port can not be bound, or the secret not be read.
+            StartError: the port cannot be bound, or the secret cannot be read.
         """
         try:
             await read_secret(self._secret_file)

@@ -1,6 +1,6 @@
-"""Requests and answers about leases <-> bytes; pure.
+"""Requests and responses about leases <-> bytes; pure.
 
-Everything is big-endian, and a message is three fields and what its kind holds:
+All numbers are big-endian. A message has three fields and the content of its kind:
 
     magic "SLLE"  version u8 = 1  kind u8
     1 request     name (u8 length, UTF-8), run u64, number u64, taken u64, digest of the terms u32,
@@ -9,8 +9,8 @@ Everything is big-endian, and a message is three fields and what its kind holds:
                   count u16, then of each follower: id i32, quota f64, share f64, hold_ms u32
     3 refusal     text (u16 length, UTF-8)
 
-There is one version. Another one is refused in words, so peers are upgraded after the holder or before it, and have
-equal shares meanwhile. Who is allowed to say what is not known here.
+There is one version. Another one is refused with a message, so peers may be upgraded before or after the holder, and
+have equal shares meanwhile. Permissions are not checked here.
 """
 
 import math
@@ -48,20 +48,20 @@ U64_MAX: Final = 2**64 - 1
 
 
 class MessageError(Exception):
-    """Bytes that are no message, with the place at which they go wrong."""
+    """Malformed bytes, with the offset of the error."""
 
 
 class RefusalError(Exception):
-    """The holder has refused, in these words."""
+    """The holder has refused the request; the message is the holder's."""
 
 
 def digest(terms: LeaseTerms) -> int:
-    """Give a number that differs where the terms differ; the order of the names does not matter."""
+    """Return a checksum of the terms; the order of names does not matter."""
     return zlib.crc32("\n".join([*sorted(terms.peers), str(terms.lease_ms)]).encode())
 
 
 def write_request(request: LeaseRequest, terms: LeaseTerms) -> bytes:
-    """Write a request."""
+    """Encode a request."""
     name = request.name.encode()
     wishes = request.wishes
     head = _HEAD.pack(_MAGIC, _VERSION, _REQUEST) + bytes((len(name),)) + name
@@ -70,7 +70,7 @@ def write_request(request: LeaseRequest, terms: LeaseTerms) -> bytes:
 
 
 def read_request(message: bytes) -> tuple[LeaseRequest, int]:
-    """Read a request, and the digest of the terms that its sender knows.
+    """Decode a request, and the digest of its sender's terms.
 
     Raises:
         MessageError: it is malformed.
@@ -91,14 +91,14 @@ def read_request(message: bytes) -> tuple[LeaseRequest, int]:
 
 
 def write_answer(answer: LeaseAnswer) -> bytes:
-    """Write an answer."""
+    """Encode a response."""
     head = _HEAD.pack(_MAGIC, _VERSION, _ANSWER)
     head += _SAYS.pack(answer.run, answer.number, answer.holder, answer.learning, len(answer.grants))
     return head + b"".join(_GRANT.pack(*grant) for grant in answer.grants)
 
 
 def read_answer(message: bytes) -> LeaseAnswer:
-    """Read an answer.
+    """Decode a response.
 
     Raises:
         MessageError: it is malformed.
@@ -112,7 +112,7 @@ def read_answer(message: bytes) -> LeaseAnswer:
     at = _entries(message, at + _SAYS.size, count, _GRANT)
     grants = []
     for follower, quota, share, hold_ms in _GRANT.iter_unpack(message[at:]):
-        # Written so that it is false of what is not a number.
+        # In this form the comparison is false for NaN.
         if follower < 0 or not (0 <= quota < math.inf and 0 < share <= 1):
             raise MessageError(f"follower {follower}: quota {quota}, share {share}")
         grants.append(Grant(follower, quota, share, hold_ms))
@@ -120,7 +120,7 @@ def read_answer(message: bytes) -> LeaseAnswer:
 
 
 def write_refusal(problem: str) -> bytes:
-    """Write why there is no answer."""
+    """Encode a refusal."""
     text = problem.encode()[:_REFUSAL_BYTES_MAX]
     return _HEAD.pack(_MAGIC, _VERSION, _REFUSAL) + struct.pack(">H", len(text)) + text
 

@@ -1,4 +1,4 @@
-"""One process's part in the leases, made from its configuration: a client, a holder, both, or neither."""
+"""The lease client and the lease holder of one process, as configured: either, both, or none."""
 
 import secrets
 from collections.abc import Callable
@@ -16,15 +16,15 @@ __all__ = ["LeaseSharing"]
 
 
 class LeaseSharing:
-    """Everything about leases that the application starts and stops.
+    """The application's interface to leases.
 
     Args:
-        quotas: whose followers' limits are shared.
+        quotas: the quotas whose followers' limits are shared.
         now_ms: the clock of the quotas.
-        changed: called when any limit differs.
+        changed: called when a limit has changed.
 
     Attributes:
-        view: what /metrics shows; None where nothing is shared.
+        view: the figures for /metrics; None if no quota is shared.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class LeaseSharing:
         if not options.peers:
             return
         terms = options.terms
-        run = secrets.randbits(63)  # another life of this process must not be taken for this one
+        run = secrets.randbits(63)  # distinguishes this run of the process from earlier ones
         peer = book = None
         if config.replicates and options.holder is not None:
             peer = quotas.shares = LeasePeer(terms, options.name, run, now_ms())
@@ -60,26 +60,26 @@ class LeaseSharing:
         self.view = LeaseView(peer, book, quotas, stats, now_ms)
 
     async def start(self) -> None:
-        """Bind the holder's port, where this is the holder.
+        """Bind the holder's port, if this process is the holder.
 
         Raises:
-            StartError: it can not be bound.
+            StartError: the port cannot be bound.
         """
         if self._holder is not None and self._bind is not None:
             await self._holder.start(self._bind)
 
     async def run(self) -> None:
-        """Ask the holder for ever, where brokers replicate through this process."""
+        """Run the client, if brokers replicate through this process, until it is cancelled."""
         if self._client is not None:
             await self._client.run()
 
     def configure(self, config: Config) -> None:
-        """Take what a reload changed: where the holder is."""
+        """Apply a reload: the holder's address."""
         if self._client is not None and config.leases.holder is not None:
             self._client.holder = config.leases.holder
 
     async def close(self) -> None:
-        """Stop answering."""
+        """Stop serving."""
         if self._holder is not None:
             await self._holder.close()
 

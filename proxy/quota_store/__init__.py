@@ -1,10 +1,13 @@
-"""Sluice's own quotas: the file, the definitions in memory, and the answers to the quota API (KIP-546).
+"""The quota API (KIP-546): the quotas file, the definitions in memory, and responses to Describe- and
+AlterClientQuotas.
 
-pace        loops that leave the processor to the event loop
-store       the file and the definitions that came from it; blocks
-permissions who may ask
-answers     a request's frame → an answer's
-desk        the one thread that does all this, and the event loop's side of it
+    pace            loops in a thread that yield the processor to the event loop
+    store           the file and its definitions; blocks
+    permissions     which principals may describe and alter quotas
+    answers         a request's frame → the response's frame
+    advice          messages of refused alterations
+    audit           the audit log
+    desk            the thread for all this, and its interface on the event loop
 """
 
 from proxy.quota_store.desk import QuotaDesk

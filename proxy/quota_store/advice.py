@@ -1,6 +1,6 @@
-"""What a refused alteration says: what is missing, and what to write into which file.
+"""Messages of refused alterations: what is missing, and what to write into which file.
 
-Texts only. The advice for a principal names no path, since a client without rights reads it.
+The message for a principal names no path, since a client without rights reads it.
 """
 
 import json
@@ -32,9 +32,9 @@ def not_writable(path: Path, error: OSError) -> str:
 
 
 def not_named(user: str, key: str) -> str:
-    """Return how this user may come to be named by `alter_principals` or `describe_principals`.
+    """Return how this user can get into `alter_principals` or `describe_principals`.
 
-    A client that has not logged in is never advised to name ANONYMOUS: that would be every client.
+    An unauthenticated client is never advised to add ANONYMOUS: that would be every client.
     """
     if user in ("", ANONYMOUS):
         return (

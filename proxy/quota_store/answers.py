@@ -1,13 +1,13 @@
-"""A quota request's frame → its answer's, with Kafka's error codes (KIP-546; kafka-quotas.md §6).
+"""A quota request's frame → its response's frame, with Kafka's error codes (KIP-546; kafka-quotas.md §6).
 
     0    done                              42   INVALID_REQUEST: Kafka's own checks
     31   CLUSTER_AUTHORIZATION_FAILED      56   KAFKA_STORAGE_ERROR: the file could not be changed; says why
-    35   UNSUPPORTED_VERSION: an entity type that nobody knows
+    35   UNSUPPORTED_VERSION: an unknown entity type
 
-Where the file can not be changed, every entity that would have been is answered so. Blocks: see `desk`.
+If the file cannot be changed, every entity that would have been altered has that error. This module blocks: see `desk`.
 
-All of 50,000 quotas are an answer of 6 MB, asked for by 20 bytes. So answers to the same question are one object in
-memory as long as any of them is waiting to be read, unless the quotas have changed meanwhile.
+50,000 quotas are a response of 6 MB to a request of 20 bytes. So equal requests share one response in memory as long as
+any client has yet to read it, unless the quotas have changed meanwhile.
 """
 
 import logging
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):
-    """A frame, and under which name it is counted; `altered`: the quotas are no longer what they were."""
+    """A response frame, and the name for its counter; `altered`: whether quotas have changed."""
 
     frame: bytearray | Shared
     result: str
@@ -50,23 +50,23 @@ class Answer(NamedTuple):
 
 
 class Described(bytearray):
-    """The frame of an answer that several connections may be owed; unlike others it can be referred to weakly."""
+    """A response frame that several connections may share; unlike `bytes` it supports weak references."""
 
 
 Unread = WeakValueDictionary[object, Described]
-"""Answers that are not written yet, by the question and the quotas' version."""
+"""Responses that are not written yet, by request and version of the quotas."""
 
 
 def answer(
     store: QuotaStore, permissions: Permissions, question: Question, unread: Unread | None = None
 ) -> Answer:
-    """Answer one request.
+    """Make the response to one request.
 
     Args:
-        unread: the caller keeps it between calls.
+        unread: the shared responses; the caller keeps it between calls.
 
     Raises:
-        WireError: its fields are not what its version has.
+        WireError: the request is malformed.
     """
     if question.api_key == DESCRIBE_CLIENT_QUOTAS:
         return _describe(store, permissions, question, Unread() if unread is None else unread)
@@ -107,7 +107,7 @@ def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> A
     alterations = list(paced(request))
     if not permissions.may_alter(question):
         problem, advice = _unauthorized(question, "alter_principals")
-        # The advice stands with the first entity alone: there may be a million in one request.
+        # The message is only in the first entity's result: there may be a million in one request.
         texts = chain((f"{problem} {advice}",), repeat(problem))
         code = CLUSTER_AUTHORIZATION_FAILED
         refusals = ((parts, code, text) for (parts, _), text in zip(paced(alterations), texts, strict=False))
@@ -140,7 +140,7 @@ def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> A
 
 
 def _unauthorized(question: Question, key: str) -> tuple[str, str]:
-    """Return why this principal may not, and what would change that."""
+    """Return why this principal has no permission, and how to get it."""
     who = question.user[:_PRINCIPAL_CHARACTERS_MAX]
     return f"Cluster authorization failed: {who!r} is not in [quotas] {key}.", not_named(who, key)
 

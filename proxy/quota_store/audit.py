@@ -26,12 +26,12 @@ logger = logging.getLogger(AUDIT)
 
 
 def audit(question: Question, outcome: Outcome, entries: int) -> None:
-    """Log what a request has changed.
+    """Log the changes of a request.
 
     Args:
-        question: says by whom, and from where.
-        outcome: what has changed.
-        entries: how many entities have quotas now.
+        question: the request, with principal and address.
+        outcome: the changes.
+        entries: the number of entities with quotas after it.
     """
     who = {"principal": question.user, "address": question.peer}
     for entity, after in paced(islice(outcome.changes.items(), LINES_MAX)):
@@ -44,7 +44,7 @@ def audit(question: Question, outcome: Outcome, entries: int) -> None:
 
 
 def _entity(entity: Entity) -> str:
-    """Return an entity in Kafka's words.
+    """Return an entity in Kafka's notation.
 
     >>> _entity(Entity("ann", "a b"))
     "user 'ann', client-id 'a b'"
@@ -55,7 +55,7 @@ def _entity(entity: Entity) -> str:
 
 
 def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    """Return each limit that differs.
+    """Return the text of all changed limits.
 
     >>> _change({"producer_byte_rate": 5, "request_percentage": 1}, {"producer_byte_rate": 7})
     'producer_byte_rate: 5 -> 7, request_percentage: 1.0 -> none'

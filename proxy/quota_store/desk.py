@@ -1,12 +1,12 @@
-"""The event loop's side of the quota store: one thread does everything that reads, alters or describes quotas.
+"""The event loop's interface to the quota store: one thread reads, alters and describes quotas.
 
-One thread, so alterations are serialised and nothing there needs a lock. It is given one client's request at a time;
-so the operator's file and the brokers' quotas (`read`, `mirror`) wait for one request at most, however many there are.
+With one thread, alterations are serialised and need no lock. The thread gets one client's request at a time, so the
+operator's file and the brokers' quotas (`read`, `mirror`) wait for at most one request.
 
-The other requests wait on the loop, in an `AddressQueue`: at most REQUESTS_MAX, BYTES_MAX bytes, and of one address
-ADDRESS_BYTES_MAX, where each counts as 64 KiB at least. Over that a connection of the address with most is ended
-(`quota_requests_max`), and a client that connects again asks again. Each connection has one request under way at a
-time, and what it has waiting goes with it.
+The other requests wait on the loop, in an `AddressQueue`: at most REQUESTS_MAX, BYTES_MAX bytes, and ADDRESS_BYTES_MAX
+of one address, where each request counts as at least 64 KiB. Beyond that, a connection of the address with the most is
+closed (`quota_requests_max`), and its client can reconnect and ask again. Each connection has one request under way at
+a time; when it closes, its waiting request is removed.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Request:
-    """A client's request, told apart from others by its identity."""
+    """A client's request; requests are compared by identity."""
 
     __slots__ = ("answered", "question")
 
@@ -52,12 +52,12 @@ class _Request:
 
 
 class QuotaDesk:
-    """Takes requests on the loop, and has them answered away from it.
+    """Takes requests on the loop, and has the thread make the responses.
 
     Args:
-        loop: the loop that asks and is told.
-        store: the quotas; from now on the desk's thread alone uses it.
-        altered: called on the loop when the quotas have changed, before who changed them is answered.
+        loop: the event loop, on which all callbacks are called.
+        store: the quotas; from now on only this object's thread uses it.
+        altered: called on the loop when quotas have changed, before the response to the alteration.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class QuotaDesk:
 
     @property
     def seen(self) -> Signature:
-        """The quotas file as it was last read or written by us."""
+        """The signature of the quotas file when it was last read or written here."""
         return self._store.seen
 
     def ask(self, question: Question, answered: Answered) -> Callable[[], None]:
-        """Have a request answered; `answered` is called on the loop, later.
+        """Queue a request; `answered` is called on the loop with its response.
 
-        Give what takes the request back: if it has not begun, it never will, and `answered` is not called.
+        Returns a function that cancels the request: unless the thread has begun it, `answered` is not called.
         """
         request = _Request(question, answered)
         for dropped in self._waiting.add(question.address, len(question.frame), request):
@@ -98,26 +98,26 @@ class QuotaDesk:
         return partial(self._waiting.discard, request)
 
     async def read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
-        """Take new settings and read the file if it has changed.
+        """Apply new settings and read the file if it has changed.
 
-        Returns: the quotas, how many entities' have changed, and warnings of those without effect.
+        Returns: the quotas, the number of changed entities, and warnings about quotas without effect.
 
         Raises:
-            ConfigError: the file can not be read, or a definition can not be; everything is as it was.
+            ConfigError: the file cannot be read, or a definition is invalid; nothing has changed.
         """
         found = await self._loop.run_in_executor(self._thread, self._read, settings)
         self._permissions = _permissions(settings)
         return found
 
     async def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
-        """Have the quotas be those of the brokers; tell whether anything differed."""
+        """Replace the quotas by the brokers'; returns whether any differed."""
         differs = await self._loop.run_in_executor(self._thread, self._store.mirror, entries)
         if differs:
             self._altered()
         return differs
 
     def close(self) -> None:
-        """Take no more; what is being written is written to its end."""
+        """Stop taking requests; the thread finishes what it is writing."""
         self._waiting.clear()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -127,7 +127,7 @@ class QuotaDesk:
         return definitions, self._store.version - before, unenforced(paced(definitions.entries()))
 
     def _begin(self) -> None:
-        """Give the thread the next request, if it has none."""
+        """Give the thread the next request, unless it has one."""
         if self._busy:
             return
         request = self._waiting.next()

@@ -1,13 +1,11 @@
-"""Loops in a thread that leave the processor to the event loop.
+"""Loops in a thread that yield the processor to the event loop.
 
-Threads of one Python process take turns: whoever computes is asked to let go after 5 ms
-(`sys.getswitchinterval`), and each time the event loop comes back from a system call it may have to wait so long.
-A loop over 100,000 quotas would slow every relayed frame down. So it works for a millisecond and then sleeps for
-one, during which the event loop has the processor for itself, and a frame waits for a millisecond at most.
+A computing thread of a Python process releases the interpreter only after 5 ms (`sys.getswitchinterval`), and the event
+loop may have to wait that long after each of its system calls. A loop over 100,000 quotas would delay every relayed
+frame. So such a loop works for a millisecond and then sleeps for one; a frame waits for at most a millisecond.
 
-Rejected: a shorter switch interval (it makes the event loop's every turn dearer, for good), a helper process (what
-it has read has to be unpacked here, in one go of 100 ms), doing it on the event loop in slices (the same slices,
-between frames that are waiting).
+Rejected: a shorter switch interval (permanently more expensive for the event loop), a helper process (unpacking its
+result would take 100 ms at once), slices on the event loop (the same delays, between waiting frames).
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +22,7 @@ _ITEMS_A_LOOK: Final = 16
 
 
 def paced(items: Iterable[T]) -> Iterator[T]:
-    """Give the items one by one, with pauses."""
+    """Yield the items, with pauses."""
     until = monotonic_ns() + _WORK_NS
     for index, item in enumerate(items):
         yield item
@@ -34,6 +32,6 @@ def paced(items: Iterable[T]) -> Iterator[T]:
 
 
 def spent(items: list[T]) -> Iterator[T]:
-    """Give the items one by one with pauses, and let go of each: freeing 10,000 at once is a pause for everybody."""
+    """Yield and remove the items, with pauses: freeing 10,000 at once would stop all threads."""
     items.reverse()
     return (items.pop() for _ in paced(range(len(items))))

@@ -1,9 +1,9 @@
-"""Who may ask for quotas and alter them (`[quotas] alter_principals`, `describe_principals`).
+"""Permissions to describe and alter quotas (`[quotas] alter_principals`, `describe_principals`).
 
-Kafka asks its authorizer for DescribeConfigs and AlterConfigs on the cluster, and where none runs, everybody has
-both. Sluice does not see the brokers' ACLs, so it has two lists instead. To alter is for those who are named, and for
-whoever comes unauthenticated through a listener that only this machine reaches. To describe is for everybody unless
-the list says otherwise, since a tool that alters describes first, and quotas are no secret in a cluster without ACLs.
+Kafka's authorizer decides on DescribeConfigs and AlterConfigs of the cluster; without an authorizer both are allowed.
+Sluice does not know the brokers' ACLs, so it has two lists. The listed principals may alter quotas, and so may
+unauthenticated clients of a listener that only this machine can reach. Any client may describe quotas by default, since
+tools describe before they alter, and quotas are not secret in a cluster without ACLs.
 """
 
 from dataclasses import dataclass
@@ -11,26 +11,26 @@ from typing import Final
 
 from proxy.channel import Question
 
-__all__ = ["EVERYBODY", "Permissions"]
+__all__ = ["ANY_PRINCIPAL", "Permissions"]
 
-EVERYBODY: Final = "*"
+ANY_PRINCIPAL: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """Two lists of principals; "*" in one is everybody."""
+    """Two lists of principals; "*" in a list is any principal, also an unauthenticated one."""
 
     alter: frozenset[str] = frozenset()
-    describe: frozenset[str] = frozenset((EVERYBODY,))
+    describe: frozenset[str] = frozenset((ANY_PRINCIPAL,))
 
     def may_alter(self, question: Question) -> bool:
-        """Whether who asks may alter quotas."""
+        """Whether the requesting client may alter quotas."""
         return question.trusted or _named(question.user, self.alter)
 
     def may_describe(self, question: Question) -> bool:
-        """Whether who asks may see quotas; who may alter them may."""
+        """Whether the requesting client may describe quotas; the permission to alter includes it."""
         return self.may_alter(question) or _named(question.user, self.describe)
 
 
 def _named(user: str, principals: frozenset[str]) -> bool:
-    return EVERYBODY in principals or (user != "" and user in principals)
+    return ANY_PRINCIPAL in principals or (user != "" and user in principals)

@@ -1,12 +1,13 @@
-"""The quotas file and what it says, in memory: read when it has changed, altered text and disk first (KIP-546).
+"""The quotas file and its definitions in memory: read again when it changes; an alteration is written first (KIP-546).
 
-An alteration is checked, put into the text, and the new text replaces the file; then the definitions in force are
-changed, one entity after another. Who asks is answered after that, so what was acknowledged survives a kill. What
-others have written meanwhile is read before anything is altered, so it is not lost; a file that is just being
-written is waited for.
+An alteration is validated and edited into the text, and the new text replaces the file; then the definitions in force
+are changed, one entity after another. The response follows after that, so an acknowledged alteration survives a kill.
+Changes of the file by others are read before an alteration, so they are not lost; if the file is just being written,
+the alteration waits.
 
-One object of definitions lives as long as the process: a re-read file changes what differs. Its reader on the event
-loop finds each entity as it was or as it is. Everything here blocks and belongs to one thread (`desk`).
+One `Definitions` object lives as long as the process: reading the file again changes the entities that differ. The
+event loop reads each entity either before or after its change. Everything here blocks and belongs to one thread
+(`desk`).
 """
 
 import logging
@@ -34,7 +35,7 @@ __all__ = ["QuotaStore", "StoreError"]
 
 T = TypeVar("T")
 
-_REST_SECONDS: Final = 0.2  # a file that was the same for so long is not being written
+_REST_SECONDS: Final = 0.2  # a file without a change for this time is complete
 _REST_SECONDS_MAX: Final = 2.0
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ _GIVEN: Final = "The entity was given on the command line (--quota), which takes
 
 
 class StoreError(Exception):
-    """Why the quotas cannot be altered now; they are as they were."""
+    """The quotas cannot be altered; nothing has changed."""
 
 
 class QuotaStore:
@@ -52,15 +53,15 @@ class QuotaStore:
 
     Args:
         settings: `[quotas]`.
-        quota_text: `[[quota]]` tables from the command line; they beat those of the file, and are not altered.
-        config_path: the configuration file, for errors that say what to write into it; None without one.
+        quota_text: `[[quota]]` tables from the command line; they override the file's, and cannot be altered.
+        config_path: the configuration file, for error messages; None without one.
 
     Attributes:
-        definitions: those in force; the same object for ever.
-        seen: the file as it was last read or written here.
+        definitions: the definitions in force, always the same object.
+        seen: the file's signature when it was last read or written here.
 
     Raises:
-        ConfigError: the file can not be read, or a definition can not be.
+        ConfigError: the file cannot be read, or a definition is invalid.
     """
 
     def __init__(
@@ -69,27 +70,27 @@ class QuotaStore:
         self._config_path = config_path
         self._path: Path | None = None
         self._document: Document | None = Document()
-        self._form = ""  # why the text can not be edited, where it can not
+        self._form = ""  # why the text cannot be edited; "" if it can
         self._given: Mapping[Entity, Mapping[str, float]] = dict(given_quotas(quota_text).entries())
         self.definitions = Definitions(static=static_quotas(settings))
         self.seen = Signature()
         for entity, values in self._given.items():
             self.definitions.put(entity, values)
-        self._differ = 0  # how many entities were ever changed
-        self._alone = True  # there is no event loop yet, and nobody to leave the processor to
+        self._differ = 0  # the number of changes of entities so far
+        self._alone = True  # no event loop is running yet, so loops need no pauses
         self.read(settings)
         self._alone = False
 
     @property
     def version(self) -> int:
-        """Grows with every entity that changes."""
+        """A number that grows with every changed entity."""
         return self._differ
 
     def read(self, settings: QuotaSettings) -> Definitions:
-        """Take new settings, and read the file if it is another one or has changed.
+        """Apply new settings, and read the file if it is another one or has changed.
 
         Raises:
-            ConfigError: the file can not be read, or a definition can not be; everything is as it was.
+            ConfigError: the file cannot be read, or a definition is invalid; nothing has changed.
         """
         static = static_quotas(settings)
         if settings.file is None:
@@ -102,10 +103,10 @@ class QuotaStore:
         return self.definitions
 
     def alter(self, alterations: Iterable[Alteration], *, validate_only: bool) -> Outcome:
-        """Alter quotas; when this returns they are on the disk and in force.
+        """Alter quotas; at the return they are on the disk and in force.
 
         Raises:
-            StoreError: nothing could be altered, and nothing was.
+            StoreError: the file cannot be altered; nothing has changed.
         """
         if self._path is None:
             raise StoreError(no_quotas_file(self._config_path))
@@ -121,9 +122,9 @@ class QuotaStore:
         return outcome
 
     def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
-        """Have the quotas be those of the brokers; tell whether anything differed.
+        """Replace the quotas by the brokers'; returns whether any differed.
 
-        What can not be here (a key or a kind of entity that a newer Kafka has) is left out, and no more than that.
+        Keys and entity types that are unknown here (of a newer Kafka) are left out.
         """
         found = Definitions()
         left_out = 0
@@ -155,7 +156,7 @@ class QuotaStore:
         self._apply(outcome.changes.items())
 
     def _without_given(self, outcome: Outcome) -> Outcome:
-        """Refuse entities of the command line's: what it says would beat what the file is made to say."""
+        """Refuse entities with quotas on the command line: these would override the altered file."""
         refused = {entity for entity in self._given if entity in outcome.changes}
         if not refused:
             return outcome
@@ -167,7 +168,7 @@ class QuotaStore:
         return Outcome(results, changes, outcome.before)
 
     def _catch_up(self, path: Path) -> None:
-        """Read what others have written, when they have finished."""
+        """Read a file that others have changed, once it is complete."""
         now = signature(path)
         if now == self.seen:
             return
@@ -211,13 +212,13 @@ class QuotaStore:
                 return document, changed, self._gone(changed) if self._document is None else gone
         except FormError as error:
             self._form = str(error)
-        # TOML in another form: nobody keeps 100,000 entities so, and all that comes out is compared.
+        # TOML in another form, which is not used for 100,000 entities: all entities are compared.
         with open_text(path, FILE_BYTES_MAX) as file:
             found = parse(file.read())
         return None, found, self._gone(found)
 
     def _gone(self, found: Definitions) -> list[str]:
-        """Which entities are not defined any more, where there is no text to compare with."""
+        """The removed entities, if there is no previous text to compare with."""
         known = self._pace(self.definitions.entries())
         return [code(*entity) for entity, _ in known if entity not in found]
 
@@ -227,7 +228,7 @@ class QuotaStore:
         self._apply([(entity, {}) for entity, _ in self._pace(self.definitions.entries())])
 
     def _apply(self, changes: Iterable[Change]) -> None:
-        """Have the definitions say what the file says, except where the command line says otherwise."""
+        """Set the definitions to the file's, overridden by the command line's."""
         for entity, values in self._pace(changes):
             if entity not in self._given and values != self.definitions.values(entity):
                 self.definitions.put(entity, values)
