@@ -1,6 +1,6 @@
-"""The metric families of clients and topics: rows that `series` has chosen, as Prometheus wants them (KIP-13).
+"""The metric families of clients and topics, from the rows that `series` has chosen (KIP-13).
 
-`metrics` calls this at the end of a scrape; docs/metrics.md says what each of them means.
+`metrics` calls this at the end of a scrape; docs/metrics.md describes each family.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ TOPIC_LABELS: Final = ("type", "topic")
 
 
 def of_clients(rows: Sequence[Row], others: Sequence[Row]) -> Iterator[Metric]:
-    """What bytes and throttles every client has."""
+    """The families of bytes and throttles, for each client."""
     text = "Bytes of requests (Produce) or responses (Fetch) that the quota counts"
     yield _of_rows("sluice_client_bytes", text, "bytes", rows)
     every = (*rows, *others)
@@ -58,7 +58,7 @@ def of_clients(rows: Sequence[Row], others: Sequence[Row]) -> Iterator[Metric]:
 
 
 def of_mutations(rows: Sequence[Row], cluster_tokens: float | None) -> Iterator[Metric]:
-    """What is left to those that create and delete topics."""
+    """The families of partition mutations, for each client with some."""
     made = CounterMetricFamily(
         "sluice_client_mutations", "Partitions created, added and deleted", labels=CLIENT_LABELS[1:]
     )
@@ -88,7 +88,7 @@ def of_mutations(rows: Sequence[Row], cluster_tokens: float | None) -> Iterator[
 
 
 def of_requests(rows: Sequence[Row]) -> Iterator[Metric]:
-    """The time of those that have a request quota."""
+    """The families of request time, for each client with a request quota."""
     spent = CounterMetricFamily(
         "sluice_client_request_seconds", "Time that requests kept brokers busy", labels=CLIENT_LABELS[1:]
     )
@@ -112,7 +112,7 @@ def of_requests(rows: Sequence[Row]) -> Iterator[Metric]:
 
 
 def of_topics(rows: Sequence[Row]) -> Iterator[Metric]:
-    """What topics with quotas have."""
+    """The families of topics with quotas."""
     for name, text, field, per in (
         (
             "bytes",

@@ -132,8 +132,8 @@ def look(paths: Iterable[Path]) -> tuple[Signature, ...]:
 def locked(path: Path) -> Iterator[None]:
     """Keep other Sluice processes from replacing files of the same directory meanwhile.
 
-    The directory is locked, since the file itself is replaced. Editors and file systems without locks do not know
-    of it, so whoever replaces a file still looks whether it has changed.
+    The directory is locked, since the file itself is replaced. Editors, and file systems without locks, ignore the
+    lock, so callers still check whether a file has changed before they replace it.
 
     Raises:
         OSError: the directory cannot be opened, or is locked for too long.
@@ -171,7 +171,7 @@ def replace(path: Path, pieces: Iterable[str], bytes_max: int) -> Signature:
     """
     target = path.resolve(strict=True)
     before = target.stat()
-    # A rename asks nobody for the file's own permission, so its owner's wish is asked for here; root may write all.
+    # A rename does not need the permission to write the file, so this checks it; root may write all files.
     if not before.st_mode & _WRITABLE or not os.access(target, os.W_OK):
         raise PermissionError(f"{target} is read-only")
     # One name, so that what a killed process left behind does not pile up.

@@ -1,6 +1,7 @@
-"""What /metrics shows of leases: what this process may use of followers' quotas, and how the lease holder is (KIP-73).
+"""The figures of leases for /metrics: this process's shares of followers' quotas, and the lease holder's state
+(KIP-73).
 
-It is plain data: `proxy.metrics` writes it.
+`proxy.metrics` writes the text.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,12 +16,12 @@ __all__ = ["LeaseView"]
 
 
 class LeaseView:
-    """Looks at both ends of the leases.
+    """The figures of the peer and of the holder.
 
     Args:
-        peer: this process's own leases; None where no broker replicates through it.
-        book: those of all; None where another process holds them.
-        now_ms: shares are shown as they are when they are asked for.
+        peer: this process's own leases; None if no broker replicates through it.
+        book: the leases of all peers; None if another process is the holder.
+        now_ms: the clock, for the shares at the time of the scrape.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class LeaseView:
         self._now_ms = now_ms
 
     def families(self) -> Iterator[Family]:
-        """Give the metrics."""
+        """Return the metrics."""
         now_ms = self._now_ms()
         if self._peer is not None:
             yield from self._of_peer(self._peer, now_ms)

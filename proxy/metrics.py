@@ -1,12 +1,10 @@
-"""`Stats` and the quotas engine's views for Prometheus, under names that begin with `sluice_`.
+"""/metrics: `Stats` and the quota engine's views in Prometheus' format, under names that begin with `sluice_`.
 
-KIP-13's per-client byte rate and throttle time are there for every client id, with what Kafka does not tell
-beside them; docs/metrics.md maps each name to Kafka's MBean, and a test compares that document with what is
-collected here. A scrape is three steps, so that it does not hold up traffic: `ClientSeries` looks through the
-clients in portions, a snapshot of the counters is taken, and `render` writes the text, which may run in a
-thread. What clients and topics have is made in `client_families`, what the process counts in `stats_families`;
-nothing else knows Prometheus. It keeps its own registry, since the default one is shared with whatever else is
-imported.
+KIP-13's byte rate and throttle time per client id are there, with further figures; docs/metrics.md maps each name to
+Kafka's MBean, and a test compares that document with this module. A scrape has three steps, so that it does not delay
+traffic: `ClientSeries` iterates over the clients in portions, a snapshot of the counters is taken, and `render` writes
+the text, possibly in a thread. The families of clients and topics are in `client_families`, those of the process in
+`stats_families`. The registry is separate from the default one, which other imported packages may use.
 """
 
 import sys
@@ -30,30 +28,30 @@ SMALL_SHARE: Final = 8  # one in so many of all series is for mutations, as many
 
 
 class Quotas(Protocol):
-    """What is asked of the quotas engine."""
+    """The quota engine, as far as metrics need it."""
 
     @property
     def enforcing(self) -> bool:
-        """Tell whether quotas are enforced."""
+        """Whether quotas are enforced."""
 
     def views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Give every client in each direction."""
+        """Yield a view for each client and direction."""
 
     def mutation_views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Give every client that has asked for partition mutations."""
+        """Yield a view for each client with partition mutations."""
 
     def topic_views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Give every topic that a quota limits, in each direction."""
+        """Yield a view for each topic with a quota, by direction."""
 
     def request_views(self, now_ms: int) -> Iterable[QuotaView]:
-        """Give every client whose requests are measured."""
+        """Yield a view for each client whose request time is measured."""
 
     def cluster_tokens(self, now_ms: int) -> float | None:
-        """Give the partition mutations left for all clients together; None where nothing limits them."""
+        """Return the partition mutations left for all clients together; None if they are unlimited."""
 
 
 class Snapshot(NamedTuple):
-    """Everything one scrape shows, taken at one time; nothing in it changes any more."""
+    """All figures of one scrape, taken at one time; immutable."""
 
     families: tuple[Metric, ...]
 
@@ -64,11 +62,11 @@ class Metrics:
     Args:
         stats: the data path's counters.
         quotas: the quotas engine.
-        series_max: a bound on the series of all clients together.
-        version: of Sluice, for `sluice_build_info`.
-        replication: what brokers replicate through this process; None where they do not.
-        leases: how followers' quotas are shared with other processes; None where they are not.
-        others: give more metrics.
+        series_max: the bound of the series of all clients together.
+        version: Sluice's version, for `sluice_build_info`.
+        replication: the figures of replication; None without it.
+        leases: the figures of leases; None without them.
+        others: functions that return further metrics.
     """
 
     def __init__(
@@ -87,7 +85,7 @@ class Metrics:
         self._now_ms = 0
         self._stats = stats
         self._quotas = quotas
-        # What few do, and what is no client's bytes, must not compete with clients' bytes for a series.
+        # Mutations, request times and topics must not compete with clients' bytes for series.
         share = series_max // SMALL_SHARE
         self._series = ClientSeries(series_max - 3 * share)
         self._topics = ClientSeries(share)
@@ -99,9 +97,9 @@ class Metrics:
         ProcessCollector(registry=self._process)
 
     def portions(self, now_ms: int) -> Iterator[None]:
-        """Look through the clients; whoever iterates may let others run between two portions.
+        """Iterate over the clients; the caller may let other tasks run between two portions.
 
-        One scrape at a time: the caller sees to it.
+        The caller ensures that there is one scrape at a time.
         """
         for series, views in (
             (self._series, self._quotas.views),
@@ -123,7 +121,7 @@ class Metrics:
         self._cluster_tokens = self._quotas.cluster_tokens(now_ms)
 
     def snapshot(self) -> Snapshot:
-        """Take the counters as they are, with the clients that `portions` looked through."""
+        """Take a snapshot of the counters, with the clients that `portions` has visited."""
         rows, mutations, requests = self._series.rows(), self._mutations.rows(), self._requests.rows()
         families = (
             *of_clients(rows, (*mutations, *requests)),
@@ -138,7 +136,7 @@ class Metrics:
         return Snapshot(families)
 
     def render(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
-        """Write a snapshot in the format the scraper accepts.
+        """Render a snapshot in a format that the scraper accepts.
 
         Returns: the body and its content type.
         """
@@ -176,7 +174,7 @@ class Metrics:
 
 
 class _Fixed(Collector):
-    """A collector of metrics that were made before."""
+    """A collector of prepared metrics."""
 
     def __init__(self, families: Sequence[Metric]) -> None:
         self._families = families

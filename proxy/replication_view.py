@@ -1,8 +1,10 @@
-"""What /metrics shows of replication: rates, lag, bytes by partition, and when a moving replica will be done (KIP-73).
+"""The figures of replication for /metrics: rates, lag, bytes by partition, and the time until a replica is in sync
+(KIP-73).
 
-The proposal's four figures, and two that it leaves to arithmetic by hand. A lag is counted in records, as offsets are;
-so a time to finish is lag over how fast it fell lately, and infinite where it does not fall: the throttle is below
-what is written (the proposal's SumReplicaLag that stops reducing). It is plain data: `proxy.metrics` writes it.
+These are the proposal's four figures, and two that it leaves to the operator's arithmetic. A lag is a number of
+records; so the time to finish is the lag divided by its recent decrease per second, and infinite if it does not
+decrease: the throttle is below the write rate (the proposal's SumReplicaLag that stops reducing). `proxy.metrics`
+writes the text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +17,7 @@ from quotas.replication import ReplicationQuotas
 __all__ = ["Family", "ReplicationView"]
 
 _PORTION: Final = 2000
-# How far back the speed of a replica is measured, and the least that tells anything.
+# The interval over which the speed of a replica is measured, and the shortest usable one.
 _BASE_MS_MAX: Final = 30_000
 _BASE_MS_MIN: Final = 500
 
@@ -34,10 +36,10 @@ class Family(NamedTuple):
 
 
 class ReplicationView:
-    """Looks through what is followed, a portion at a time, and keeps what was seen for the next look.
+    """Visits all replicas in portions, and stores their offsets for the next scrape.
 
     Args:
-        series_max: how many partitions get a series of their own; the rest is summed a broker.
+        series_max: the number of partitions with series of their own; the rest is summed by broker.
     """
 
     def __init__(self, quotas: ReplicationQuotas, stats: Stats, series_max: int) -> None:
@@ -49,7 +51,7 @@ class ReplicationView:
         self._behind: list[tuple[int, _Key, float | None]] = []
 
     def portions(self, now_ms: int) -> Iterator[None]:
-        """Look through everything that is followed; whoever iterates may let others run between two portions."""
+        """Iterate over all replicas; the caller may let other tasks run between two portions."""
         lags: dict[int, int] = {}
         behind: dict[_Key, tuple[int, _Key, float | None]] = {}
         bases: dict[_Key, tuple[int, int, int]] = {}
@@ -77,7 +79,7 @@ class ReplicationView:
         self._behind = sorted(behind.values(), reverse=True, key=lambda row: row[0])[: self._series_max]
 
     def families(self, now_ms: int) -> list[Family]:
-        """Give the metrics, with what `portions` saw."""
+        """Return the metrics, with the replicas that `portions` has visited."""
         rates = [((side, str(broker)), rate) for side, broker, rate in self._quotas.rates()]
         sides = ("side", "broker")
         place = ("broker", "topic", "partition")
@@ -174,7 +176,7 @@ class ReplicationView:
         return str(follower), label(name), str(partition)
 
     def _bytes(self) -> list[tuple[Labels, float]]:
-        """The first partitions have series of their own, so that no series ever falls."""
+        """Assign series to the first partitions permanently, so that no series ever decreases."""
         rows: dict[Labels, float] = {}
         rest: dict[int, int] = {}
         for place, (key, size) in enumerate(self._quotas.bytes_in.items()):
@@ -189,7 +191,7 @@ class ReplicationView:
 def _finish_seconds(
     base: tuple[int, int, int], now_ms: int, offset: int, high_watermark: int
 ) -> float | None:
-    """How long a lag lasts; None where it was seen for too short a time to say.
+    """The time in seconds until a lag is gone; None if it was observed for too short a time.
 
     >>> _finish_seconds((0, 0, 1000), 2000, 300, 1100)  # 150 records/s come, 50 are written: 800 / 100
     8.0

@@ -1,9 +1,9 @@
-"""Which clients get metric series of their own: the heaviest; the rest are summed as `<other>`.
+"""Chooses the clients with metric series of their own: the heaviest; the rest is summed as `<other>`.
 
-Pure, and fed in portions, so that 200,000 clients can be looked through without holding up the event loop.
-Prometheus takes a counter that falls for a restart, and then counts its whole value again: so the sums of
-`<other>` never fall, and a client that has a series keeps it until another has moved twice as much. KIP-13
-asks for metrics per client id and sets no bound; Kafka's brokers have none. Nothing here knows Prometheus.
+Pure, and fed in portions, so that 200,000 clients can be visited without blocking the event loop. Prometheus
+interprets a decreasing counter as a restart, and counts its whole value again: so the sums of `<other>` never
+decrease, and a client keeps its series until another has moved twice as much. KIP-13 asks for metrics per client id
+without a bound; Kafka's brokers have none.
 """
 
 import heapq
@@ -17,13 +17,13 @@ from quotas.engine import QuotaView
 
 OTHER: Final = "<other>"
 LABEL_CHARACTERS_MAX: Final = 200  # a client id may have 32,767
-PORTION: Final = 200  # clients looked through at a time: about a millisecond
+PORTION: Final = 200  # clients visited at a time: about a millisecond
 STAY: Final = 2  # how many times heavier another client must be to take a series over
 
 
 @dataclass(slots=True)
 class Totals:
-    """What is counted of one client: these never fall, as Prometheus sees them."""
+    """The counters of one client, which never decrease for Prometheus."""
 
     bytes: int = 0
     throttle_ms: int = 0
@@ -32,7 +32,7 @@ class Totals:
     would_throttled: int = 0
 
     def add(self, other: "Totals", sign: int = 1) -> None:
-        """Add another's counts, or take them away."""
+        """Add or subtract another client's counts."""
         for name in _TOTALS:
             setattr(self, name, getattr(self, name) + sign * getattr(other, name))
 
@@ -45,7 +45,7 @@ Identity = tuple[str, str, str]  # type, user, client id
 
 @dataclass(slots=True)
 class Row:
-    """One client and direction as /metrics shows it; `quota` None where nothing limits it."""
+    """One client and direction as /metrics shows it; `quota` is None for unlimited."""
 
     type: str
     user: str
@@ -57,9 +57,9 @@ class Row:
     tokens: float | None = None  # of partition mutations
 
     def absorb(self, other: "Row") -> None:
-        """Take in the same client at another broker.
+        """Add the figures of the same client at another broker.
 
-        The quota holds at each broker by itself, so the rate shown beside it is that of the busiest one.
+        The quota applies at each broker separately, so the rate shown with it is the busiest broker's.
         """
         self.byte_rate = max(self.byte_rate, other.byte_rate)
         self.debt_bytes += other.debt_bytes
@@ -67,10 +67,10 @@ class Row:
 
 
 class ClientSeries:
-    """Chooses the rows of one scrape after another.
+    """Chooses the rows of each scrape.
 
-    A scrape sees all clients twice, in portions: `begin`, `weigh` them, `choose`, `take` them, `rows`.
-    The same client may be seen several times, as once for each broker: all of it goes to one row.
+    A scrape visits all clients twice, in portions: `begin`, `weigh` them, `choose`, `take` them, `rows`.
+    A client may be visited several times, as once for each broker: all of its figures go to one row.
     """
 
     def __init__(self, series_max: int) -> None:
@@ -78,18 +78,18 @@ class ClientSeries:
         self._rows_max = max(0, series_max // SERIES_PER_ROW - 2)
         self._named: set[Identity] = set()
         self._before: set[Identity] = set()
-        self._carried: dict[str, Totals] = {}  # type -> what keeps the rest from falling
+        self._carried: dict[str, Totals] = {}  # type -> amount that keeps `<other>` from decreasing
         self._reported: dict[str, Totals] = {}
         self._heap: list[tuple[int, Identity]] = []
         self._rows: dict[Identity, Row] = {}
         self._rest: dict[str, Row] = {}
 
     def begin(self) -> None:
-        """Start a scrape; one that was left half way is forgotten."""
+        """Start a scrape, and discard an unfinished one."""
         self._heap, self._rows, self._rest = [], {}, {}
 
     def weigh(self, views: Iterable[QuotaView]) -> None:
-        """Look through some of the clients for the heaviest."""
+        """Visit a portion of the clients to find the heaviest."""
         if not self._rows_max:
             return
         for view in views:
@@ -103,11 +103,11 @@ class ClientSeries:
                 heapq.heapreplace(self._heap, entry)
 
     def choose(self) -> None:
-        """Settle who gets a row: all were weighed."""
+        """Choose the clients with a row of their own, after all were weighed."""
         self._before, self._named = self._named, {identity for _, identity in self._heap}
 
     def take(self, views: Iterable[QuotaView]) -> None:
-        """Look through some of the clients and take their figures."""
+        """Visit a portion of the clients and add up their figures."""
         for view in views:
             identity = _identity(view)
             row = _row(view, identity)
@@ -139,7 +139,7 @@ class ClientSeries:
         below.totals.add(row.totals)
 
     def _keep_rising(self, row: Row) -> None:
-        """Whoever left the rest, for a series of its own or for good, leaves there what it had counted."""
+        """Keep in `<other>` the counts of clients that have left it, for a row of their own or by expiry."""
         carried = self._carried.setdefault(row.type, Totals())
         reported = self._reported.setdefault(row.type, Totals())
         row.totals.add(carried)
@@ -164,7 +164,7 @@ def label(text: str) -> str:
 
 
 def portions(views: Iterable[QuotaView]) -> Iterator[list[QuotaView]]:
-    """Cut views into lists that are looked through in about a millisecond each."""
+    """Cut views into lists for about a millisecond's work each."""
     remaining = iter(views)
     while portion := list(islice(remaining, PORTION)):
         yield portion

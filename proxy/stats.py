@@ -1,7 +1,6 @@
-"""What the data path counts: plain integers, incremented where the thing happens.
+"""The counters of the process: plain integers, incremented where the event happens.
 
-No KIP asks for most of these; the per-client quota figures of KIP-13 are kept by `quotas.engine`, where they are
-decided. This module does not know Prometheus: `proxy.metrics` reads these numbers when somebody asks.
+The per-client quota figures of KIP-13 are in `quotas.engine`. `proxy.metrics` reads these counters at a scrape.
 """
 
 from collections import Counter
@@ -101,7 +100,7 @@ class Stats:
         self.connections: Counter[str] = Counter()  # open now, by listener name
         self.connections_total: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()  # cause: connections_max, connection_rate, descriptors, ...
-        self.connections_would_refuse = 0  # over their address's rate, and let in because nothing is enforced
+        self.connections_would_refuse = 0  # over their address's rate, and accepted without enforcement
         self.connections_waiting = 0  # over their address's rate, to be closed when their time is over
         self.connections_throttled = 0  # muted before their first request: their user creates too many
         self.connections_would_throttle = 0
@@ -109,7 +108,7 @@ class Stats:
         self.certificate_reloads: Counter[str] = Counter()  # "ok", "refused"
         self.handshakes: Counter[str] = Counter()  # TLS handshakes that succeeded: "client", "broker"
         self.handshake_us_total = 0  # time they took on the event loop
-        self.errors: Counter[str] = Counter()  # cause of a connection's end that was nobody's wish
+        self.errors: Counter[str] = Counter()  # the cause of a connection's unexpected end
         # By API key; the last one counts every unknown key.
         self.requests: list[int] = [0] * (API_KEYS_MAX + 1)
         # By mechanism and result: known, unknown (its principal can not be read in passing), failed.
@@ -129,13 +128,13 @@ class Stats:
         self.fetches_answered = 0  # Fetches answered here, that no broker saw
         self.session_translations = 0
         self.topics_rejected: Counter[str] = Counter()  # over the mutation quota and never forwarded, by API
-        self.topics_would_reject: Counter[str] = Counter()  # forwarded only because nothing is enforced
-        self.topic_bytes_uncharged = 0  # of topics that are named by an id nobody knows, or as none can be
+        self.topics_would_reject: Counter[str] = Counter()  # forwarded without enforcement
+        self.topic_bytes_uncharged = 0  # of topics with an unknown id or an invalid name
         self.topic_lookups = 0  # Metadata requests of our own, for the sizes of topics
         self.replicas_left_out = 0  # times a throttled replica was left out of a Fetch
         self.replica_fetches_answered = 0  # Fetches of followers that had nothing left to ask for
         self.replication_unknown_versions: Counter[str] = Counter()  # Fetches that passed unthrottled
-        self.replicas_passed_unasked = 0  # new ones: nobody could tell in time
+        self.replicas_passed_unasked = 0  # new ones, before it was known whether they are throttled
         self.replication_unmirrored = 0  # Fetches that passed unthrottled: too many replicas to remember
         self.unnamed_brokers = 0  # times a broker without a port was left out of an answer
         self.pipe_fallbacks = 0

@@ -1,4 +1,4 @@
-"""What the process and its captures count (`proxy.stats`), for Prometheus; `metrics` puts it beside the clients'."""
+"""The metric families of the process and of captures, from `proxy.stats`; `metrics` adds those of the clients."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -14,7 +14,7 @@ UNKNOWN_API: Final = "unknown"
 
 
 def of_proxy(stats: Stats) -> Iterator[Metric]:
-    """What the process counts."""
+    """The families of the process."""
     yield _gauge("sluice_connections", "Client connections open now", stats.connections, "listener")
     yield _counter(
         "sluice_connections_opened", "Client connections accepted", stats.connections_total, "listener"
@@ -161,7 +161,7 @@ def of_proxy(stats: Stats) -> Iterator[Metric]:
 
 
 def of_captures(captures: Mapping[str, CaptureStats]) -> Iterator[Metric]:
-    """What is written of the traffic, for each kind of file."""
+    """The families of captures, by kind of file."""
     if not captures:
         return
     kind = ("kind",)

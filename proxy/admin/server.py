@@ -3,7 +3,7 @@
 It shares the event loop with the traffic, so everything is bounded: connections, the bytes of a head, the time a
 request may take to arrive and an answer to be taken, the bytes of all answers that are not taken yet. A newcomer is
 always let in: where there are too many connections, one of the address that has most of them gives way, an idle one
-first, then one that does not take its answer. So whoever holds connections keeps no probe out.
+first, then one that does not read its response. So idle connections keep no probe out.
 
 A page on the internet can have a browser ask this port, under a name of its own that leads here (DNS rebinding). So
 only requests for an IP address, `localhost`, the host that is bound, or one of `admin.hosts` are answered. What the

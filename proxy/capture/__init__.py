@@ -1,10 +1,10 @@
-"""Capture: what passes, one row a request, as Parquet files in a directory (issue 7); docs/capture.md tells users.
+"""Capture: one row for each request, as Parquet files in a directory (docs/capture.md).
 
     channels ──► Recorder (the loop's) ──► queue ──► Writer (a thread of its own) ──► Table ──► files in a Directory
 
-Traffic never waits for any of it: the queue is bounded, and what does not fit, or cannot be written, is dropped and
-counted. The rows are made in `proxy.channel.captured`; what a row is, is `protocol.capture`. pyarrow is imported by
-`tables` alone, and only where capture is configured.
+Traffic never waits for capture: the queue is bounded, and rows that do not fit, or cannot be written, are dropped and
+counted. Rows are made in `proxy.channel.captured`; their columns are in `protocol.capture`. pyarrow is imported by
+`tables` only, and only if capture is configured.
 """
 
 from proxy.capture.capture import Capture, require_pyarrow, start

@@ -1,4 +1,4 @@
-"""Starting and stopping capture: what the application holds."""
+"""Starts and stops capture; the application's interface."""
 
 import asyncio
 import logging
@@ -43,19 +43,19 @@ class Capture:
         self._stats = stats
 
     def flush(self) -> None:
-        """Hand over what there is: called every second, so that rows do not wait for a batch to be full."""
+        """Hand over the current batch. Called every second, so that rows do not wait for a full batch."""
         self.recorder.full()
 
     def close(self) -> None:
-        """Hand over what there is, for the last time; on the loop, as all that hands over."""
+        """Hand over the last batch; called on the event loop."""
         self.recorder.full()
         self.recorder.queue.put(None)
 
     def wait(self, hurried: Callable[[], bool]) -> None:
-        """Wait until all is written; blocks. What cannot be written in time is dropped.
+        """Wait until all rows are written; blocks. Rows that cannot be written in time are dropped.
 
         Args:
-            hurried: whether somebody wants the process to end at once.
+            hurried: whether the process has to end at once.
         """
         thread = self._writer.thread
         began = monotonic()
@@ -90,11 +90,11 @@ def start(
     loop: asyncio.AbstractEventLoop,
     now_ms: Callable[[], int],
 ) -> Capture | None:
-    """Start to capture, where that is configured.
+    """Start capture, if it is configured.
 
     Raises:
         ConfigError: pyarrow is missing.
-        StartError: the directory can not be used.
+        StartError: the directory cannot be used.
     """
     if options.directory is None:
         return None
@@ -138,10 +138,10 @@ def start(
 
 
 def require_pyarrow() -> None:
-    """See that Parquet can be written.
+    """Check that Parquet can be written.
 
     Raises:
-        ConfigError: it can not.
+        ConfigError: it cannot.
     """
     try:
         import pyarrow.parquet  # noqa: F401 - only whether it is there

@@ -1,13 +1,13 @@
-"""The directory that captures are written to: names, whose file is whose, and how much of the disk they may use.
+"""The directory of captures: names of files, locks on unfinished ones, and the bound of their total size.
 
-A file is written under a name that nobody reads, and renamed when it is whole and on the disk. Its writer holds a lock
-on it meanwhile, so that another process can tell what is being written from what a killed one has left behind: the
-latter is removed at start. Several processes may share a directory; each keeps the sum of all finished files within
-`bytes_max`, oldest first, and the newest file stays whatever its size.
+A file is written under a temporary name, and renamed when it is complete and on the disk. Its writer holds a lock on
+it meanwhile, so that another process can distinguish a file in use from one that a killed process has left behind,
+which is removed at start. Several processes may share a directory; each keeps the sum of all finished files within
+`bytes_max` by removing the oldest first; the newest file always stays.
 
-A file's age is its time of modification, and clocks are set back: what is later than the file that was finished just
-now is of before that, and counts as oldest. Only regular files are ours; one that can not be removed stays, counts,
-and keeps no other from being removed.
+A file's age is its time of modification, and clocks may be set back: a file with a later time than the one that was
+just finished counts as the oldest. Only regular files belong to captures; one that cannot be removed stays and counts,
+and does not prevent others from being removed.
 """
 
 import fcntl
@@ -27,15 +27,15 @@ from proxy.logs import event
 
 __all__ = ["Directory", "Finished"]
 
-_MODE: Final = 0o640  # principals and addresses are nobody else's business
-# Files that other processes finish meanwhile may be later by so much.
+_MODE: Final = 0o640  # captures have principals and addresses
+# Files that other processes finish meanwhile may be later by this time.
 _LATER_NS_MAX: Final = 5_000_000_000
 
 logger = logging.getLogger(__name__)
 
 
 class Finished(NamedTuple):
-    """A file that is whole."""
+    """A finished file."""
 
     path: Path
     size: int
@@ -56,13 +56,15 @@ class Directory:
         self.bytes_max = bytes_max
         self._prefix = prefix
         self._suffix = suffix
-        self._stuck: set[str] = set()  # that can not be removed, and it was said
+        self._stuck: set[str] = set()  # files that cannot be removed, which was logged
 
     def prepare(self) -> int:
-        """Make it, see that it can be written, and remove what a killed process left; returns how many files.
+        """Create the directory, check that it can be written to, and remove files of killed processes.
+
+        Returns: the number of removed files.
 
         Raises:
-            StartError: it can not be used.
+            StartError: the directory cannot be used.
         """
         try:
             self.path.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -78,7 +80,7 @@ class Directory:
         """Open a new unfinished file, locked.
 
         Raises:
-            OSError: it can not be made.
+            OSError: it cannot be created.
         """
         path = self.path / f"{self._prefix}{name}{self._suffix}{UNFINISHED_SUFFIX}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
@@ -87,10 +89,10 @@ class Directory:
         return path, os.fdopen(descriptor, "wb")
 
     def finish(self, path: Path, file: BinaryIO) -> Path:
-        """Bring it to the disk and give it its name.
+        """Flush a file to the disk and rename it to its final name.
 
         Raises:
-            OSError: it can not be; nothing of that name is there then.
+            OSError: it failed; there is no file of the final name then.
         """
         file.flush()
         os.fsync(file.fileno())
@@ -106,7 +108,7 @@ class Directory:
         return final
 
     def finished(self) -> list[Finished]:
-        """Every whole file, by age as the clock had it."""
+        """All finished files, by time of modification."""
         found = []
         for path in self._named(self._suffix):
             with suppress(OSError):  # another process was quicker
@@ -116,10 +118,10 @@ class Directory:
         return sorted(found, key=lambda file: (file.modified_ns, file.path.name))
 
     def make_room(self, newest: Path | None = None) -> list[Finished]:
-        """Remove the oldest files until the rest is within `bytes_max`; returns those that stay, oldest first.
+        """Remove the oldest files until the rest is within `bytes_max`; returns the remaining ones, oldest first.
 
         Args:
-            newest: was finished just now, and stays; None: the one that seems to be the newest.
+            newest: the file that was just finished, and stays; None: the one with the latest time.
         """
         files = self.finished()
         now_ns = max([file.modified_ns for file in files if file.path == newest], default=0)
@@ -135,7 +137,7 @@ class Directory:
         return staying + files[-1:]
 
     def _removed(self, path: Path) -> bool:
-        """Remove a file, if that can be done."""
+        """Remove a file, if possible."""
         try:
             path.unlink(missing_ok=True)  # another process may have been quicker
         except OSError as error:
@@ -160,7 +162,7 @@ class Directory:
 
 
 def _removed_if_left(path: Path) -> bool:
-    """Remove an unfinished file unless somebody is writing it; what can not be removed is no reason not to start."""
+    """Remove an unfinished file unless it is locked by its writer; a failure does not prevent the start."""
     try:
         if not stat.S_ISREG(path.lstat().st_mode):
             return False
@@ -170,9 +172,9 @@ def _removed_if_left(path: Path) -> bool:
             path.unlink()
         finally:
             os.close(descriptor)
-    except (BlockingIOError, FileNotFoundError):  # somebody writes it, or has finished or removed it
+    except (BlockingIOError, FileNotFoundError):  # it is being written, or was finished or removed
         return False
-    except OSError as error:  # without locks nobody can tell what is being written
+    except OSError as error:  # without locks, files in use cannot be distinguished
         event(
             logger,
             logging.WARNING,

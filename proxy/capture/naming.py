@@ -1,9 +1,9 @@
-"""Has topics' names found out before rows that have only ids are written (KIP-516): waits a little, and not for ever.
+"""Resolves topic ids to names before rows are written (KIP-516), with a bounded wait.
 
-Every id without a name is asked for with every batch it is in, for it may be of a topic that was just made, or the
-cluster could not be asked; how often that becomes a question is `quotas.topic_names`'s business. Waiting is another
-matter: only for ids that were not waited for lately, only while no rows pile up, and after it was in vain not again for
-a while. So whoever names topics that are not there costs others nothing but names in their rows.
+Every batch asks for its ids without a name, since a topic may be new, or the cluster may have been unreachable;
+`quotas.topic_names` bounds the requests to the cluster. The writer waits only for ids that it has not waited for
+lately, only while no rows pile up, and not again for a while after a wait without a result. So requests for topics
+that do not exist cost other clients at most the names in their rows.
 """
 
 import time
@@ -21,7 +21,7 @@ _SECONDS_MAX: Final = 2.0
 _STEP_SECONDS: Final = 0.05
 _VAIN_SECONDS: Final = 30.0
 _WAITED_MAX: Final = 10_000
-# More batches than these wait: the writer is behind already.
+# With more waiting batches than these the writer is behind, and does not wait for names.
 _BACKLOG_MAX: Final = 4
 
 Ask = Callable[[Collection[bytes]], None]
@@ -29,17 +29,17 @@ Ask = Callable[[Collection[bytes]], None]
 
 
 class Topics(Protocol):
-    """What is known of topics' ids."""
+    """The known names of topic ids."""
 
     def known(self, topic_id: bytes) -> str | None:
         """A topic's name."""
 
 
 class Naming:
-    """Finds names of topics.
+    """Resolves topic ids.
 
     Args:
-        waiting: how many batches wait to be written.
+        waiting: returns the number of batches that wait to be written.
     """
 
     def __init__(self, topics: Topics, ask: Ask, waiting: Callable[[], int]) -> None:
@@ -50,7 +50,7 @@ class Naming:
         self._not_before = 0.0
 
     def find(self, batch: Batch) -> None:
-        """Have names asked for that are not known, and give the answer a moment, where that is worth while."""
+        """Ask for unknown names, and wait a moment for the result if that is worthwhile."""
         missing = unnamed(batch, self._topics.known)
         if not missing:
             return

@@ -6,14 +6,14 @@
     replication_options, lease_options: replication, and its quotas over several processes (KIP-73)
     reassignment_options the section of reassignments (KIP-435)
     capture_options     the section of capture
-    environment         SLUICE_ADMIN__BIND and its like
+    environment         variables such as SLUICE_ADMIN__BIND
     parser, checks, effects  tables -> Config: pure
-    disk                what cannot be written
+    disk                warnings about directories that cannot be written to
     loader              reads the file
-    changes             what a reload may apply
-    definitions         what the quotas engine takes
+    changes             the changes that a reload applies
+    definitions         options and definitions of the quota engine
 
-KIP-13's static settings are keys of `[quotas]`; what any setting does is not known here.
+KIP-13's static settings are keys of `[quotas]`. The effect of a setting is implemented elsewhere.
 """
 
 from proxy.config.capture_options import CaptureOptions

@@ -1,4 +1,4 @@
-"""`[capture]`: what passes, recorded row by row (issue 7)."""
+"""`[capture]`: the recording of requests, one row each."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -37,16 +37,16 @@ class CaptureOptions:
     )
 
     def check(self) -> None:
-        """See that the bounds agree.
+        """Check that the bounds are consistent.
 
         Raises:
-            ConfigError: they do not.
+            ConfigError: they are not.
         """
         if self.max_bytes < self.rotate_bytes:
             problem = f"must be at least rotate_bytes, {self.rotate_bytes}: one file can be that large"
             raise ConfigError("capture.max_bytes", problem, self.max_bytes)
 
     def warnings(self) -> Iterator[str]:
-        """Say what has no effect."""
+        """Yield warnings about keys without effect."""
         if self.directory is None and self != CaptureOptions():
             yield "capture: nothing is captured without capture.directory"

@@ -1,4 +1,4 @@
-"""What changed between two configurations, and what of it applies without a restart."""
+"""The differences of two configurations, and which of them apply without a restart."""
 
 from dataclasses import Field, dataclass, fields, replace
 from typing import Final
@@ -25,8 +25,8 @@ class Changes:
     """Key paths whose values differ.
 
     Args:
-        live: those that apply now.
-        restart: those that need a restart; until then the old values hold.
+        live: the keys that apply now.
+        restart: the keys that need a restart; until then their old values apply.
     """
 
     live: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class Changes:
 
 
 def compare(old: Config, new: Config) -> Changes:
-    """Name the keys that differ, in the order of the documentation."""
+    """Return the changed keys, in the order of the documentation."""
     live: list[str] = []
     restart: list[str] = []
     for name in SECTIONS:
@@ -46,12 +46,12 @@ def compare(old: Config, new: Config) -> Changes:
 
 
 def merge_live(old: Config, new: Config) -> Config:
-    """Give the configuration that runs after a reload: the new one's live keys, and the old one's others."""
+    """Return the configuration after a reload: the new one's live keys, and the old one's other keys."""
     merged = new
     for name in SECTIONS:
         before = getattr(old, name)
         kept = {field.name: getattr(before, field.name) for field in fields(before) if not _is_live(field)}
-        # Not written out by hand for each section, so that a new key cannot be forgotten here.
+        # For all sections alike, so that no new key can be missed here.
         merged = replace(merged, **{name: replace(getattr(merged, name), **kept)})
     return replace(merged, listeners=old.listeners)
 

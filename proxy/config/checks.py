@@ -1,7 +1,7 @@
-"""What several keys must agree on: ports that overlap, ports that do not exist, a proxy in front of itself.
+"""Checks of several keys together: overlapping ports, ports that do not exist, a proxy in front of itself.
 
-What can never work is a ConfigError; what is legal and probably not meant is a warning, which the caller
-logs.
+A configuration that cannot work is a ConfigError; one that is valid but probably a mistake is a warning, which the
+caller logs.
 """
 
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class PortRange(NamedTuple):
     path: str
 
     def overlaps(self, other: "PortRange") -> bool:
-        """Tell whether the two claim a port in common, a wildcard meeting every host."""
+        """Whether both claim the same port; a wildcard address overlaps with every host."""
         if self.host != other.host and self.host not in _ANY and other.host not in _ANY:
             return False
         return self.first <= other.last and other.first <= self.last
@@ -40,7 +40,7 @@ def check(config: Config) -> list[str]:
     Returns: warnings, one line each.
 
     Raises:
-        ConfigError: something that cannot work.
+        ConfigError: the configuration cannot work.
     """
     _check_login(config.cluster)
     _check_names(config)
@@ -60,7 +60,7 @@ def check(config: Config) -> list[str]:
 
 
 def _check_login(cluster: ClusterOptions) -> None:
-    """Half an identity is a mistake."""
+    """A certificate without its key, or a key without its certificate, is an error."""
     if cluster.sasl_mechanism:
         if not cluster.username:
             raise ConfigError("cluster.username", "is needed with sasl_mechanism")
@@ -105,7 +105,7 @@ def _check_burst(config: Config) -> None:
 
 
 def _check_sources(path: str, listener: ListenerOptions) -> None:
-    """Whoever may write the header may call himself what he likes, so it must be said who."""
+    """The PROXY header names the client's address, so the networks that may send it must be configured."""
     if listener.proxy_protocol and not listener.proxy_protocol_sources:
         raise ConfigError(
             f"{path}.proxy_protocol_sources", "must be the networks whose PROXY headers are trusted"
@@ -118,7 +118,7 @@ def bound_ports(config: Config) -> Iterator[PortRange]:
     """Return the ports that a process with this configuration binds, by key."""
     for index, listener in enumerate(config.listeners):
         path, bind, first = f"listeners[{index}]", listener.bind, listener.first_broker_port
-        if not listener.replicates:  # no broker asks for just any other
+        if not listener.replicates:  # brokers need no bootstrap port
             yield PortRange(bind, listener.bootstrap_port, listener.bootstrap_port, f"{path}.bootstrap_port")
         if not listener.sidecar:
             yield PortRange(bind, first, first + listener.broker_id_max, f"{path}.first_broker_port")

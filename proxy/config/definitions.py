@@ -1,7 +1,7 @@
-"""Quota settings -> what the quotas engine takes: its options, and the definitions.
+"""Quota settings -> the quota engine's options and definitions.
 
-A `[[quota]]` entry beats a static setting of the same client id or default, as dynamic beats static in Kafka;
-one from the command line beats one from the file.
+A `[[quota]]` entry overrides a static setting of the same client id or default, as dynamic overrides static in Kafka;
+an entry of the command line overrides one of the file.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ CLIENTS_SHARE: Final = 3  # eighths of the budget for kept bytes that clients' n
 
 
 def engine_options(config: Config) -> EngineOptions:
-    """Give the engine's options."""
+    """Return the engine's options."""
     quotas = config.quotas
     return EngineOptions(
         policy=quotas.policy,
@@ -45,14 +45,14 @@ def engine_options(config: Config) -> EngineOptions:
 
 
 def read_definitions(quotas: QuotaSettings, quota_text: str = "") -> Definitions:
-    """Read the quotas file, if there is one, and put everything else that limits a client beside it.
+    """Read the quotas file, if there is one, and add static settings and the command line's entries.
 
     Args:
-        quotas: names the file and holds the static settings.
+        quotas: the path of the file and the static settings.
         quota_text: `[[quota]]` tables from the command line.
 
     Raises:
-        ConfigError: the file cannot be read, or a definition cannot be.
+        ConfigError: the file cannot be read, or a definition is invalid.
     """
     static = static_quotas(quotas)
     if quotas.file is None:
@@ -65,7 +65,7 @@ def read_definitions(quotas: QuotaSettings, quota_text: str = "") -> Definitions
 
 
 def static_quotas(quotas: QuotaSettings) -> StaticQuotas:
-    """Give KIP-13's own settings."""
+    """Return KIP-13's static settings."""
     return StaticQuotas(
         producer_default=quotas.producer_default,
         producer_override=quotas.producer_override,
@@ -75,16 +75,18 @@ def static_quotas(quotas: QuotaSettings) -> StaticQuotas:
 
 
 def given_quotas(quota_text: str) -> Definitions:
-    """Read the `[[quota]]` tables from the command line.
+    """Parse the `[[quota]]` tables from the command line.
 
     Raises:
-        ConfigError: a definition cannot be.
+        ConfigError: a definition is invalid.
     """
     return _parse("--quota", quota_text, StaticQuotas())
 
 
 def unenforced(entries: Iterable[tuple[Entity, Mapping[str, float]]]) -> list[str]:
-    """Name the limits that do nothing, or not what their names seem to say; bounded."""
+    """Return a bounded number of warnings about limits without effect, or with another effect than their name
+    suggests.
+    """
     found: list[str] = []
     for entity, _ in entries:
         warning = entity_warning(entity)

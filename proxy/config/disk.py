@@ -1,6 +1,6 @@
-"""Places on the disk that the configuration names, and that this process cannot write to: one warning for each.
+"""Configured paths that this process cannot write to: one warning for each.
 
-Looked at once, at start and by `sluice check`. Nothing is created or written.
+They are checked at start and by `sluice check`. Nothing is created or written.
 """
 
 import os
@@ -13,7 +13,7 @@ __all__ = ["unwritable"]
 
 
 def unwritable(config: Config) -> Iterator[str]:
-    """Say which places cannot be written to, and what that costs."""
+    """Yield a warning for each path that cannot be written to, with the consequence."""
     state = config.state.directory
     if state is not None and (problem := _problem(state)):
         yield (
@@ -33,7 +33,7 @@ def unwritable(config: Config) -> Iterator[str]:
 
 
 def _problem(directory: Path) -> str:
-    """Return why files cannot be created in a directory, or the directory itself; "" where they can."""
+    """Return why files, or the directory itself, cannot be created; "" if they can."""
     place = directory
     while not os.path.lexists(place) and place != place.parent:
         place = place.parent

@@ -1,6 +1,6 @@
-"""What is legal and does nothing, or something else than was meant: one warning for each. Pure.
+"""Keys that are valid and have no effect, or probably another one than intended: one warning for each. Pure.
 
-What can never work is an error (`checks`); what cannot be written on the disk is found by `disk`.
+A configuration that cannot work is an error (`checks`); paths that cannot be written to are found by `disk`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,9 +17,9 @@ _TYPE: Final = "User:"
 
 
 def without_effect(config: Config) -> Iterator[str]:
-    """Say which keys do nothing, or not what they seem to say.
+    """Yield warnings about keys without effect, or with another effect than their name suggests.
 
-    A lease holder without a listener needs `[replication]`: the quota that it lends stands there.
+    A lease holder without a listener needs `[replication]`, which has the quota that it lends.
     """
     if not config.replicates and config.leases.bind is None and config.replication != ReplicationSettings():
         yield 'replication: has no effect without a listener of kind "replication"'
@@ -27,7 +27,7 @@ def without_effect(config: Config) -> Iterator[str]:
 
 
 def entity_warning(entity: Entity) -> str:
-    """Return what is wrong with the name of an entity that has quotas; "" where nothing is."""
+    """Return the problem of an entity's name; "" if it has none."""
     if isinstance(entity.ip, str) and ip_name(entity.ip) is None:
         return f"quota of ip {entity.ip!r} has no effect: it is no IP address"
     for part in ("client_id", "user", "topic"):

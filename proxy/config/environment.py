@@ -1,9 +1,8 @@
-"""Environment variables over the file: `SLUICE_ADMIN__BIND`, `SLUICE_LISTENERS__0__BIND`.
+"""Environment variables that override the file: `SLUICE_ADMIN__BIND`, `SLUICE_LISTENERS__0__BIND`.
 
-Two underscores separate the steps of a key's path. A variable without two underscores is never ours:
-Kubernetes gives every container `SLUICE_PORT` and `SLUICE_SERVICE_HOST` when a Service is named sluice.
-Values are texts; the readers take numbers out of them. Which keys exist is not known here: the parser refuses
-the others, and names the variable.
+Two underscores separate the parts of a key's path. A variable without two underscores is not a setting: Kubernetes
+sets `SLUICE_PORT` and `SLUICE_SERVICE_HOST` in every container when a Service is named sluice. Values are strings; the
+readers parse numbers. The parser refuses unknown keys, with the name of the variable.
 """
 
 from collections.abc import Mapping
@@ -15,18 +14,18 @@ from proxy.errors import ConfigError
 
 PREFIX: Final = "SLUICE_"
 SEPARATOR: Final = "__"
-LISTS: Final = ("listeners",)  # the keys that hold a list of tables
+LISTS: Final = ("listeners",)  # the keys that are lists of tables
 
 Tables = dict[str, object]
 
 
 def variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Pick the variables that override something."""
+    """Select the variables that override a key."""
     return {name: text for name, text in environ.items() if name.startswith(PREFIX) and SEPARATOR in name}
 
 
 def steps(name: str) -> tuple[str, ...]:
-    """Give the path of the key a variable overrides.
+    """Return the path of the key that a variable overrides.
 
     >>> steps("SLUICE_LISTENERS__0__BIND")
     ('listeners', '0', 'bind')
@@ -35,7 +34,7 @@ def steps(name: str) -> tuple[str, ...]:
 
 
 def key_path(path: tuple[str, ...]) -> str:
-    """Write a path as errors do.
+    """Format a path for error messages.
 
     >>> key_path(("listeners", "0", "bind"))
     'listeners[0].bind'
@@ -47,9 +46,9 @@ def key_path(path: tuple[str, ...]) -> str:
 
 
 def override(tables: Mapping[str, object], environ: Mapping[str, str]) -> tuple[Tables, dict[str, str]]:
-    """Put the environment's values into a copy of the tables.
+    """Merge the environment's values into a copy of the tables.
 
-    Returns: the new tables, and for each key path that was set the variable that set it.
+    Returns: the new tables, and for each overridden key path its variable.
     """
     changed: Tables = deepcopy(dict(tables))
     origins: dict[str, str] = {}
@@ -64,7 +63,7 @@ def override(tables: Mapping[str, object], environ: Mapping[str, str]) -> tuple[
 
 
 def merge(tables: Mapping[str, object], more: Mapping[str, object]) -> Tables:
-    """Lay tables over others: tables are merged, every other value and every list is replaced."""
+    """Override tables by others: tables are merged, every other value and every list is replaced."""
     merged: Tables = dict(tables)
     for name, value in more.items():
         below = merged.get(name)

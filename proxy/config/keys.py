@@ -1,7 +1,7 @@
-"""What is known of one configuration key, kept beside the field it fills.
+"""The description of one configuration key, stored in the metadata of its field.
 
-Each field of the option classes carries a `Key` in its metadata. The parser, the comparison that decides what
-applies live, and the test of docs/configuration.md read that one description: no second list can fall behind.
+Each field of the option classes has a `Key` in its metadata. The parser, the comparison at a reload, and the test of
+docs/configuration.md use this one description.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from dataclasses import Field, dataclass
 from typing import Final
 
 Reader = Callable[[str, object], object]
-"""(Key path, what TOML or the environment holds) -> the option's value, or ConfigError."""
+"""(Key path, value of TOML or the environment) -> the option's value, or ConfigError."""
 
 METADATA: Final = "sluice.key"
 
@@ -36,11 +36,11 @@ class Key:
 def key(
     read: Reader, kind: str, *, unit: str = "", live: bool = False, default: str = ""
 ) -> Mapping[str, object]:
-    """Make the metadata of one option's field."""
+    """Create the metadata of one option's field."""
     return {METADATA: Key(read, kind, unit, live, default)}
 
 
 def key_of(field: Field[object]) -> Key | None:
-    """Give the key that fills this field; None when no key does."""
+    """Return the key of this field; None if it has none."""
     found = field.metadata.get(METADATA)
     return found if isinstance(found, Key) else None

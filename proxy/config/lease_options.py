@@ -1,7 +1,7 @@
-"""`[leases]`: how several processes share the quota of a follower that fetches through all of them (KIP-73).
+"""`[leases]`: the sharing of a follower's quota among the processes that it fetches through (KIP-73).
 
-Without `peers` the section is off, and this process has the whole of every follower's quota to itself. What the shares
-are, `quotas.leases` decides.
+Without `peers` the section has no effect, and this process uses the whole quota of every follower. Shares are computed
+in `quotas.leases`.
 """
 
 from collections.abc import Iterator
@@ -67,7 +67,7 @@ class LeaseOptions:
 
     @property
     def terms(self) -> LeaseTerms:
-        """What all peers have agreed on."""
+        """The terms that are common to all peers."""
         return LeaseTerms(self.peers, int(self.seconds * 1000))
 
     def check(self, *, replicates: bool) -> None:
@@ -77,7 +77,7 @@ class LeaseOptions:
             replicates: whether brokers replicate through this process.
 
         Raises:
-            ConfigError: something that cannot work.
+            ConfigError: the configuration cannot work.
         """
         if not self.peers:
             for name in ("name", "holder", "bind", "secret_file"):
@@ -92,7 +92,7 @@ class LeaseOptions:
             raise ConfigError("leases.name", "is not one of leases.peers", self.name)
 
     def warnings(self, *, replicates: bool, policy: str) -> Iterator[str]:
-        """Say what is legal and probably not meant."""
+        """Yield warnings about valid keys that are probably mistakes."""
         if not self.peers:
             return
         if not replicates and self.bind is None:

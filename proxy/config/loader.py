@@ -1,4 +1,4 @@
-"""Reads the configuration file. The only part of `proxy.config` that touches the disk; `parser` judges."""
+"""Reads the configuration file and the quotas file; `parser` validates them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,19 +27,19 @@ def load(
 
     Args:
         path: the TOML file; None for none.
-        environ: the whole environment; what is not Sluice's is left alone.
-        overrides: tables as TOML would give them.
+        environ: the whole environment; other programs' variables are ignored.
+        overrides: the command line's settings, as TOML tables.
         quota_text: `[[quota]]` tables from the command line, beside those of the quotas file.
 
     Raises:
-        ConfigError: with the key path and the value; or with the file, when it cannot be read or is no TOML.
+        ConfigError: with the key path and the value; or with the file, if it cannot be read or is not TOML.
     """
     absolute = None if path is None else path.absolute()
     return reload(Source(absolute, variables(environ), dict(overrides or {}), quota_text))
 
 
 def reload(source: Source) -> Config:
-    """Read a configuration again from where it came."""
+    """Read a configuration again from its source."""
     if source.path is None:
         return parse({}, source, Path.cwd())
     try:
@@ -51,7 +51,7 @@ def reload(source: Source) -> Config:
 
 
 def read_quotas_text(path: Path) -> str:
-    """Read the quotas file; where there is none, the error says how to begin one.
+    """Read the quotas file; if it does not exist, the error says how to create one.
 
     Raises:
         ConfigError: as `read_text`.
@@ -63,7 +63,7 @@ def read_quotas_text(path: Path) -> str:
 
 
 def begun(path: Path) -> str:
-    """Return how to begin a quotas file that does not exist; "" where it does.
+    """Return how to create a quotas file that does not exist; "" if it exists.
 
     >>> begun(Path("/nowhere/quotas.toml"))
     '; an empty file is enough to begin with: touch /nowhere/quotas.toml'
@@ -72,10 +72,10 @@ def begun(path: Path) -> str:
 
 
 def read_text(path: Path, bytes_max: int = FILE_BYTES_MAX) -> str:
-    """Read a whole text file of bounded size.
+    """Read a text file of bounded size.
 
     Raises:
-        ConfigError: it is not there, no regular file, too large, or not UTF-8.
+        ConfigError: it does not exist, is not a regular file, is too large, or is not UTF-8.
     """
     try:
         return read(path, bytes_max).decode("utf-8")

@@ -1,4 +1,4 @@
-"""The options of one proxy, frozen: what `proxy.config.parser` makes and everything else reads.
+"""The frozen options of one proxy: made by `proxy.config.parser`, read by all other packages.
 
 Each field carries its key (see `proxy.config.keys`); its name is the key's name. The tables of TLS are in
 `proxy.config.tls_options`. Those of replication, leases, reassignments and capture are in `replication_options`,
@@ -105,17 +105,17 @@ class ListenerOptions:
 
     @property
     def replicates(self) -> bool:
-        """True when brokers connect: it is their inter-broker listener (KIP-73)."""
+        """Whether this is an inter-broker listener, to which brokers connect (KIP-73)."""
         return self.kind == "replication"
 
     @property
     def sidecar(self) -> bool:
-        """True when the brokers advertise Sluice themselves: addresses in answers stay as they are."""
+        """Whether the brokers advertise Sluice's address themselves, so that addresses in responses stay unchanged."""
         return bool(self.upstreams)
 
     @property
     def loopback(self) -> bool:
-        """True when only this machine reaches the ports."""
+        """Whether the ports are reachable from this machine only."""
         try:
             return ip_address(self.bind).is_loopback
         except ValueError:
@@ -127,11 +127,11 @@ class ListenerOptions:
         return tuple(self.upstreams) if self.upstreams else tuple(range(self.broker_id_max + 1))
 
     def broker_port(self, broker_id: int) -> int:
-        """Give the port that is bound for a broker."""
+        """Return the port that is bound for a broker."""
         return self.first_broker_port + broker_id
 
     def advertised_broker(self, broker_id: int) -> Address | None:
-        """Give the address clients are to see for a broker; None when it has no port."""
+        """Return the address of a broker that clients see; None if it has no port."""
         if not 0 <= broker_id <= self.broker_id_max:
             return None
         return Address(self.advertised_host, self.advertised_first_broker_port + broker_id)
@@ -336,9 +336,9 @@ class Source:
     """Where a configuration was read, so that it can be read again.
 
     Args:
-        path: the file; None when the command line says everything.
-        environ: the variables that override (`SLUICE_ADMIN__BIND`), and no others.
-        overrides: what the command line set: tables as TOML would give them. They beat the environment.
+        path: the file; None without one.
+        environ: the overriding variables only (`SLUICE_ADMIN__BIND`).
+        overrides: the command line's settings, as TOML tables. They override the environment.
         quota_text: `[[quota]]` tables from the command line, in the quotas file's format.
     """
 
@@ -350,7 +350,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything that was configured. `warnings` are for the log at start: legal, and probably not meant."""
+    """The whole configuration. `warnings` are logged at start: valid settings that are probably mistakes."""
 
     cluster: ClusterOptions = field(default_factory=ClusterOptions)
     listeners: tuple[ListenerOptions, ...] = ()
@@ -372,8 +372,8 @@ class Config:
         return any(listener.replicates for listener in self.listeners)
 
     def trusts(self, listener: ListenerOptions) -> bool:
-        """Whether whoever reaches this listener unauthenticated may alter quotas: only this machine's users do.
+        """Whether unauthenticated clients of this listener may alter quotas: those of this machine may.
 
-        Behind the PROXY protocol stands a balancer that takes connections from elsewhere.
+        With the PROXY protocol they may not, since the load balancer takes connections from other machines.
         """
         return listener.loopback and not listener.proxy_protocol and not self.cluster.sasl_mechanism

@@ -1,8 +1,8 @@
-"""Tables, as TOML gives them -> Config. Pure: no file is read here, and no name is resolved.
+"""TOML tables -> Config. Pure: no file is read here, and no name is resolved.
 
-Every key is known by the field it fills; an unknown one is an error with a guess at what was meant, and a key
-of Kafka's clients that has no place here says why. Values are read one by one; what they must agree on is checked
-last (`proxy.config.checks`).
+Every key belongs to a field. An unknown key is an error with the most similar key; for a key of Kafka's clients that is
+not supported here, the error says why. Values are read one by one, and checked against each other at the end
+(`proxy.config.checks`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,15 +61,15 @@ REFUSED: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def parse(tables: Mapping[str, object], source: Source, base: Path) -> Config:
-    """Make the configuration from the file's tables and what overrides them.
+    """Make the configuration from the file's tables and their overrides.
 
     Args:
         tables: the parsed TOML.
-        source: carries the environment and the command line's tables, in the order in which they win.
+        source: the environment and the command line's tables; the latter override the former.
         base: the directory that paths in the configuration are relative to.
 
     Raises:
-        ConfigError: the first key that is wrong.
+        ConfigError: the first invalid key.
     """
     changed, origins = override(tables, source.environ)
     changed = merge(changed, source.overrides)
@@ -178,7 +178,7 @@ def _listener(path: str, table: object, base: Path) -> ListenerOptions:
 
 
 def _cluster(cluster: ClusterOptions, listeners: Sequence[ListenerOptions]) -> ClusterOptions:
-    """A sidecar needs no `bootstrap`: the brokers it stands in front of are the way to the cluster."""
+    """Fill in `bootstrap` of a sidecar: the brokers behind it are the way to the cluster."""
     if cluster.bootstrap:
         return cluster
     if not all(listener.sidecar for listener in listeners):
@@ -195,7 +195,7 @@ def _held(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
 
 
 def _journaled(settings: ReassignmentSettings, base: Path, state: Path | None) -> ReassignmentSettings:
-    """What is under way must survive: the journal has a place of its own, or one beside the other state."""
+    """Fill in the journal's directory: reassignments under way must survive a restart."""
     journal = _under(base, settings.journal)
     if settings.batches and journal is None:
         if state is None:
@@ -206,14 +206,16 @@ def _journaled(settings: ReassignmentSettings, base: Path, state: Path | None) -
 
 
 def _sourced(quotas: QuotaSettings, table: Tables) -> QuotaSettings:
-    """Brokers enforce their own quotas, so whoever mirrors them observes unless told otherwise, and needs no file."""
+    """Fill in the mode: brokers enforce their own quotas, so a mirror of them only observes by default, without a
+    file.
+    """
     if quotas.source == "file":
         return quotas
     return replace(quotas, file=None, mode=quotas.mode if "mode" in table else "observe")
 
 
 def _twice(quotas: QuotaSettings, file: Path | None) -> list[str]:
-    """What is legal with the brokers' own quotas, and probably not meant."""
+    """The warnings about settings that are probably mistakes with the brokers' own quotas."""
     if quotas.source == "file":
         return []
     found = ['quotas.file: has no effect with source = "cluster"'] if file is not None else []

@@ -1,7 +1,7 @@
-"""Readers of single values: what TOML or the environment holds -> the option's value, or a ConfigError.
+"""Readers of single values: a value of TOML or the environment -> the option's value, or a ConfigError.
 
-A text that holds a number is taken for the number, since the environment knows only text. What several keys
-must agree on is not seen here but in `proxy.config.checks`.
+A string with a number is read as the number, since environment variables are strings. Several keys together are checked
+in `proxy.config.checks`.
 """
 
 import ipaddress
@@ -35,14 +35,14 @@ class Address(NamedTuple):
 
 
 def text(path: str, value: object) -> str:
-    """Read a text that is not empty."""
+    """Read a non-empty string."""
     if not isinstance(value, str) or not value.strip():
         raise ConfigError(path, "must be a string that is not empty", value)
     return value
 
 
 def secret(path: str, value: object) -> str:
-    """Read a text that no message ever shows."""
+    """Read a secret string, which no message ever shows."""
     if not isinstance(value, str) or not value:
         raise ConfigError(path, "must be a string that is not empty")
     return value
@@ -58,7 +58,7 @@ def boolean(path: str, value: object) -> bool:
 
 
 def choice(*names: str, unbuilt: Mapping[str, str] = MappingProxyType({})) -> Callable[[str, object], str]:
-    """Make a reader of one of these names; `unbuilt`: names of what is not built yet, and what to say."""
+    """Make a reader of one of these names; `unbuilt`: names that are not supported yet, with their messages."""
 
     def read(path: str, value: object) -> str:
         if isinstance(value, str):
@@ -217,7 +217,7 @@ def upstreams(path: str, value: object) -> Mapping[int, Address]:
 
 
 def file_path(path: str, value: object) -> Path:
-    """Read a path; whoever knows where the configuration file lies makes it absolute."""
+    """Read a path; the parser makes it absolute, relative to the configuration file."""
     found = text(path, value)
     if "\0" in found:
         raise ConfigError(path, "must not contain a NUL character", value)
@@ -230,7 +230,7 @@ def optional_file_path(path: str, value: object) -> Path | None:
 
 
 def principals(path: str, value: object) -> tuple[str, ...]:
-    """Read principals' names: a list, or one text with commas; "*" is everybody."""
+    """Read principals' names: a list, or one string with commas; "*" is any principal."""
     parts: list[object] = list(value.split(",")) if isinstance(value, str) and value else []
     if isinstance(value, list):
         parts = value

@@ -59,12 +59,12 @@ class ReassignmentSettings:
 
     @property
     def batches(self) -> bool:
-        """Whether reassignments are taken over at all."""
+        """Whether reassignments are carried out in batches."""
         return self.mode == "batch"
 
     @property
     def limits(self) -> BatchLimits:
-        """What the planner is told."""
+        """The planner's limits."""
         return BatchLimits(
             parallel_replica_count=self.parallel_replica_count,
             parallel_partition_count=self.parallel_partition_count,

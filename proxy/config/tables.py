@@ -44,7 +44,7 @@ def build(
 def refuse_unknown(
     table: Mapping[str, object], known: Sequence[str], path: str, refused: Mapping[str, str]
 ) -> None:
-    """Raise ConfigError for the first key that nobody knows."""
+    """Raise ConfigError for the first unknown key."""
     for name, value in table.items():
         if name in known:
             continue

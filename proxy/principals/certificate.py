@@ -4,7 +4,7 @@ Kafka's principal of a certificate is `X500Principal.getName()`: RFC 2253, the l
 standard library gives the subject with other names and without the types that Java's form depends on, so it is
 taken from the bytes (X.690, X.680). Java's own class is the judge in tests/oracle.
 
-Not checked here: signature, time, trust. The TLS library has done that before anybody asks for a name.
+Signature, validity and trust are not checked here: the TLS library has done so in the handshake.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ class CertificateError(ValueError):
 
 
 def subject(certificate: bytes) -> str:
-    """Write the subject's name as `X500Principal.getName()` does; "" where the certificate names nobody."""
+    """Return the subject's name as `X500Principal.getName()` formats it; "" if the certificate has none."""
     names = _fields(certificate)[4]
     relative = [_relative(certificate, name) for name in _items(certificate, names, _SEQUENCE)]
     return ",".join(reversed(relative))
