@@ -1,15 +1,15 @@
 """The captured row as data: its columns, their types and units, and the version of this layout.
 
-One row a request, payloads never: the proxy writes such rows as Parquet, `offline` reads them. From this table
-the proxy makes pyarrow's schema and `offline` Spark's; types are named as Arrow names them. The file says which
-version of the layout it has, under `SCHEMA_KEY` in its metadata; a reader refuses what it does not know.
+There is one row for each request, without payloads: the proxy writes rows as Parquet, `offline` reads them. The proxy
+derives pyarrow's schema from this table and `offline` Spark's; types have Arrow's names. A file has the version of its
+layout under `SCHEMA_KEY` in its metadata; a reader refuses unknown versions.
 
 A request's place is (process, connection, seq): requests of a connection are numbered as they came, whatever the
 order of rows. `mono_us` orders what one process has seen and measures intervals; `wall_ms` says when it was, and may
 step. Both are of when the request was handled: when its header had been read, or the mute or hold before it was over;
 it had come `delay_ms` earlier.
 
-It knows no Parquet, and not how the numbers are come by.
+Parquet is written in `proxy.capture`; the numbers come from `proxy.channel`.
 """
 
 from typing import Final, NamedTuple
@@ -37,7 +37,7 @@ FILE_PREFIX: Final = "capture-"
 FILE_SUFFIX: Final = ".parquet"
 UNFINISHED_SUFFIX: Final = ".inprogress"
 
-# In place of a number that is not there: no answer, no broker asked, records not counted.
+# In place of a missing number: no response, no broker asked, records not counted.
 NONE: Final = -1
 
 
@@ -57,7 +57,7 @@ PARTITION_FIELDS: Final = (
     Column("records", "int32", "how many; -1 where not known"),
 )
 
-# Nothing is null: what is not there is -1 or "".
+# No value is null: a missing one is -1 or "".
 COLUMNS: Final = (
     Column("wall_ms", "int64", "UTC, ms since 1970"),
     Column("mono_us", "int64", "the process's monotonic clock, us"),
@@ -85,7 +85,7 @@ COLUMNS: Final = (
     Column("partitions", "list<struct>", "Produce and Fetch: bytes and records by topic and partition"),
 )
 
-# Beside them where frames are captured: whoever does not ask for it need not know.
+# An additional column if frames are captured.
 FRAME: Final = Column(
     "frame", "binary", "the whole request with its length prefix; empty where it was not kept"
 )

@@ -1,30 +1,29 @@
-"""What can be wrong with a peer's bytes: one exception a way.
+"""Errors in a peer's bytes.
 
 WireError
-    TruncatedError        the bytes end before the field does
-    MalformedFieldError   a length, count or number that cannot be, or text that is not UTF-8
-    OversizedError        a part that must be kept whole is larger than the limit, or an array or a tag section longer
-    UnknownVersionError   the layout of this version is not known here
+    TruncatedError        the bytes end before the field does MalformedFieldError   an invalid length, count or number,
+    or text that is not UTF-8 OversizedError        a part that must be buffered exceeds its limit, or an array or tag
+    section has too many elements UnknownVersionError   the layout of this version is not known
 
-Nothing in `protocol` raises anything else on a peer's bytes; any other exception from here is a bug of ours.
+`protocol` raises no other exception on a peer's bytes; any other one is a bug.
 """
 
 
 class WireError(ValueError):
-    """A peer's bytes are not what the protocol says; the connection they came on cannot go on."""
+    """A peer's bytes violate the protocol; its connection must be closed."""
 
 
 class TruncatedError(WireError):
-    """The bytes end before the field does: an error in a whole frame, a reason to wait in a part of one."""
+    """The bytes end before the field does: an error in a complete frame; for a part of one, more bytes are needed."""
 
 
 class MalformedFieldError(WireError):
-    """A length, count or number that cannot be, or text that is not UTF-8."""
+    """An invalid length, count or number, or text that is not UTF-8."""
 
 
 class OversizedError(WireError):
-    """A part that must be kept whole is larger than the limit, or has more elements than any reader takes."""
+    """A part that must be buffered exceeds its limit, or has too many elements."""
 
 
 class UnknownVersionError(WireError):
-    """The layout of this version is not known here, so nothing in it can be found."""
+    """The layout of this version is not known."""

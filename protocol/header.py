@@ -1,12 +1,12 @@
-"""A request's header, read from the first bytes of its frame, and the start of an answer's body.
+"""A request's header, read from the first bytes of its frame, and the start of a response's body.
 
 Versions 1 and 2 of the request header are alike up to the client id, which stays a two-byte-length string
 even in version 2; version 2 adds a tag section (KIP-482). Version 0, without a client id, was
-ControlledShutdown's alone. An answer's header is the correlation id, and a tag section when the version is
-flexible; ApiVersions never has the section, so that a client can read the answer before it knows what the
+ControlledShutdown's alone. A response's header is the correlation id, and a tag section when the version is
+flexible; ApiVersions never has the section, so that a client can read the response before it knows what the
 broker speaks.
 
-Positions are those of the four-byte length prefix. Nothing here decides who the client is.
+Positions are those of the four-byte length prefix. Identifying the client is the channel's task.
 """
 
 from struct import Struct
@@ -21,7 +21,7 @@ REQUEST_HEAD: Final = Struct(">ihhih")
 # Frame length, correlation id.
 RESPONSE_HEAD: Final = Struct(">ii")
 
-# Kafka's headers have no tags yet; a client that marks its requests has room for a few.
+# Kafka's headers have no tags yet; a few are accepted.
 HEADER_TAGS_MAX: Final = 16
 HEADER_TAGS_BYTES_MAX: Final = 4096
 
@@ -68,7 +68,7 @@ def body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> i
 
 
 def response_body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> int:
-    """Where the body of the answer whose prefix is at `pos` begins.
+    """Where the body of the response whose prefix is at `pos` begins.
 
     Raises:
         TruncatedError: `end` comes before that.
@@ -86,7 +86,7 @@ def skip_header_tags(buf: Buffer, pos: int, end: int) -> int:
 
     Raises:
         TruncatedError: `end` comes before that.
-        OversizedError: there are more tags, or more bytes of them, than a header has use for.
+        OversizedError: there are too many tags, or too many bytes of them.
     """
     if pos < end and not buf[pos]:
         return pos + 1

@@ -1,11 +1,11 @@
-"""Work over thousands of things in portions, between which its caller may do something else.
+"""Work on thousands of items in portions, so that the caller can do other work between them.
 
     def told(self, replicas: dict[Key, Replica]) -> Portions[int]:
         yield from each(replicas.items(), self._tell)  # which is given a list of so many of them
         return 1
 
-The caller iterates, a portion in each turn of its loop, and takes what is returned in the end. Few things are one
-portion, and need no second turn. What is gone through may not be changed by others meanwhile.
+The caller iterates, one portion in each turn of its event loop, and uses the value returned at the end. A small number
+of items is one portion. The collection must not be changed by others meanwhile.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 __all__ = ["PORTION", "Portions", "each", "emptied", "taken"]
 
-# A replica costs up to 10 us with all that is done about it in one turn.
+# A replica costs up to 10 us in one turn.
 PORTION: Final = 400
 
 K = TypeVar("K")
@@ -26,7 +26,7 @@ Portions: TypeAlias = Generator[None, None, R]
 
 
 def each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[None]:
-    """Have the work done on all, so many at a time."""
+    """Call the work with portions of all items."""
     iterator = iter(items)
     while portion := list(islice(iterator, PORTION)):
         work(portion)
@@ -35,7 +35,7 @@ def each(items: Iterable[T], work: Callable[[list[T]], object]) -> Portions[None
 
 
 def taken(items: dict[K, V], work: Callable[[list[tuple[K, V]]], object]) -> Portions[None]:
-    """Take all away, the last ones first, and have the work done on them: to free thousands at once takes long."""
+    """Remove all items, the last ones first, and call the work with them: freeing thousands at once takes long."""
     while items:
         portion = [items.popitem() for _ in range(min(PORTION, len(items)))]
         work(portion)
@@ -44,7 +44,7 @@ def taken(items: dict[K, V], work: Callable[[list[tuple[K, V]]], object]) -> Por
 
 
 def emptied(items: dict[Any, Any] | list[Any]) -> Portions[None]:
-    """Take all away."""
+    """Remove all items."""
     if isinstance(items, dict):
         yield from taken(items, _nothing)
         return
@@ -56,4 +56,4 @@ def emptied(items: dict[Any, Any] | list[Any]) -> Portions[None]:
 
 
 def _nothing(_portion: object) -> None:
-    """Nothing is done with what is taken away."""
+    """Do nothing with removed items."""

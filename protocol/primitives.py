@@ -1,10 +1,10 @@
 """Kafka's primitive types on a buffer: numbers, strings, arrays' counts and tag sections (KIP-482).
 
-Readers take `(buf, pos, end)` and give the value and the position after it; `end` is where the bytes that may
-be looked at end, which in a shared buffer is before the buffer does. They raise TruncatedError at `end`, so
-that a caller who holds only part of a frame can wait for more. Writers give bytes.
+Readers take `(buf, pos, end)` and return the value and the position after it; `end` is the end of the readable bytes,
+which in a shared buffer is before the buffer's end. They raise TruncatedError at `end`, so that a caller with a part of
+a frame can wait for more bytes. Writers return bytes.
 
-It knows no message, and copies nothing but the strings it is asked for.
+Only strings that are returned are copied. Messages are in `protocol.messages`.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _INT32: Final = Struct(">i").unpack_from
 
 # Kafka's strings carry an int16 length; compact ones could carry more, but no Kafka class writes more.
 _STRING_MAX: Final = 32767
-# What Kafka's own readers take (since 4.4): no array has more elements, and no section more tagged fields.
+# The bounds of Kafka's own readers (since 4.4) for elements of an array and fields of a tag section.
 ELEMENTS_MAX: Final = 1_000_000
 TAGS_MAX: Final = 10_000
 

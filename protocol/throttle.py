@@ -1,10 +1,10 @@
-"""Where throttle_time_ms lies in an answer, and the larger of two written there (KIP-219).
+"""Where throttle_time_ms lies in a response, and the larger of two written there (KIP-219).
 
 Nearly always it is the body's first field. Produce, ApiVersions and the four delegation token APIs put it
-last, before the tag section of flexible versions, so what comes before it has to be walked; OffsetDelete puts
-it after an error code. Some APIs have none: there the client is muted all the same and cannot be told.
+last, before the tag section of flexible versions, so the fields before it must be walked; OffsetDelete has it after an
+error code. Some APIs have none: their clients are muted without a throttle time in the response.
 
-It does not say how long anybody is to wait, and whether a version's client obeys is not its business either.
+The throttle time itself is decided by the quota engine.
 """
 
 from struct import Struct
@@ -24,15 +24,15 @@ from protocol.api import (
 from protocol.header import response_body_start
 from protocol.primitives import Buffer, count, int16, skip, skip_bytes, skip_string, skip_tags
 
-# The answer of this version has no throttle time.
+# The response of this version has no throttle time.
 NONE: Final = -1
-# It lies behind fields of varying length: `locate` walks them.
+# The field follows fields of variable length: `locate` walks them.
 LAST: Final = -2
 
 _INT32: Final = Struct(">i")
 _UNSUPPORTED_VERSION: Final = 35
 
-# The first version that has the field, where that is not 0.
+# The first version with the field, if it is not 0.
 _SINCE: Final[dict[int, int]] = {
     0: 1, 1: 1, 2: 2, 3: 3, 8: 3, 9: 3, 10: 1, 11: 2, 12: 1,
     13: 1, 14: 1, 15: 1, 16: 1, 18: 1, 19: 2, 20: 1, 23: 2,
@@ -46,7 +46,7 @@ _OFFSET: Final[dict[int, int]] = {OFFSET_DELETE: 2, RENEW_DELEGATION_TOKEN: 10, 
 
 
 def position(api_key: int, version: int) -> int:
-    """The offset in the body of the answer, or LAST, or NONE."""
+    """The offset in the body of the response, or LAST, or NONE."""
     if version > MAX_VERSION.get(api_key, -1) or api_key in _WITHOUT or version < _SINCE.get(api_key, 0):
         return NONE
     if api_key in _LAST:
@@ -83,9 +83,7 @@ def locate(frame: Buffer, api_key: int, version: int) -> int:
 
 
 def patch(frame: bytearray | memoryview, api_key: int, version: int, throttle_ms: int) -> bool:
-    """Write the larger of the broker's throttle time and ours into a whole frame; False when it has no such
-    field.
-    """
+    """Write the larger of both throttle times into a complete frame; False without such a field."""
     pos = locate(frame, api_key, version)
     if pos == NONE:
         return False
@@ -95,7 +93,7 @@ def patch(frame: bytearray | memoryview, api_key: int, version: int, throttle_ms
 
 
 def skip_produce_responses(buf: Buffer, pos: int, end: int, version: int) -> int:
-    """The position after a Produce answer's array of topics, which is that of the throttle time since version
+    """The position after a Produce response's array of topics, which is that of the throttle time since version
     1.
     """
     compact = flexible(PRODUCE, version)
@@ -108,7 +106,7 @@ def skip_produce_responses(buf: Buffer, pos: int, end: int, version: int) -> int
         for _ in range(partitions):
             pos = skip(pos, fixed, end)
             if version >= 8:
-                # No record errors, no message, no tags: how an answer without an error ends, in three bytes.
+                # No record errors, no message, no tags: how a response without an error ends, in three bytes.
                 if compact and pos + 3 <= end and buf[pos] == 1 and not buf[pos + 1] and not buf[pos + 2]:
                     pos += 3
                     continue

@@ -136,7 +136,7 @@ class Stats:
         self.replication_unknown_versions: Counter[str] = Counter()  # Fetches that passed unthrottled
         self.replicas_passed_unasked = 0  # new ones, before it was known whether they are throttled
         self.replication_unmirrored = 0  # Fetches that passed unthrottled: too many replicas to remember
-        self.unnamed_brokers = 0  # times a broker without a port was left out of an answer
+        self.unnamed_brokers = 0  # times a broker without a port was left out of a response
         self.pipe_fallbacks = 0
         # Result: described, altered, refused, failed, malformed.
         self.quota_requests: Counter[str] = Counter()

@@ -35,7 +35,7 @@ class _Channel:
     came_us: int
     group_ms: int | None
     left: int = 0  # bytes of a Fetch that are still to come
-    answer: int = -1  # bytes of the answer that is due; -1 = a request is
+    answer: int = -1  # bytes of the response that is due; -1 = a request is
 
 
 def decisions_of_the_engine(recording: Recording, limit: float, options: EngineOptions) -> list[Decided]:
@@ -98,7 +98,7 @@ class _Client:
         return self._next(channel, free_us, muted_us)
 
     def _fetch(self, channel: _Channel, at_us: int) -> int | None:
-        """A Fetch or its answer comes; when the channel's next event is."""
+        """A Fetch or its response comes; when the channel's next event is."""
         recording, now_ms = self._recording, at_us // 1000
         if channel.answer >= 0:
             size, channel.answer = channel.answer, -1

@@ -49,7 +49,7 @@ DUE_US: Final = 0  # when its next event is
 CAME_US: Final = 1  # when the request under way first came
 WAITED_MS: Final = 2  # how long it was made to wait
 LEFT: Final = 3  # bytes of a Fetch that are still to come; 0 = none was forwarded yet
-ANSWER: Final = 4  # one more than the bytes of the answer that is due; 0 = a request is
+ANSWER: Final = 4  # one more than the bytes of the response that is due; 0 = a request is
 REQUEST: Final = 5  # its number
 CAP_MS: Final = 6  # the longest mute
 MUTED_US: Final = 7  # until when it is muted

@@ -104,7 +104,7 @@ def _pass(ring: Ints, marks: Ints, limit: float, safe: float, size: int, now_ms:
 
 @inlined
 def fetch(ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, now_ms: int) -> int:
-    """`SampledThrottle.fetch`: the throttle time of an empty answer, 0 = forwarded."""
+    """`SampledThrottle.fetch`: the throttle time of an empty response, 0 = forwarded."""
     if turn[ADMITTED] >= 0:
         marks[IN_FLIGHT] -= turn[ADMITTED]
         turn[ADMITTED] = -1
@@ -144,7 +144,7 @@ def fetch_max_bytes(
 
 @inlined
 def fetched(ring: Ints, marks: Ints, turn: Ints, limit: float, safe: float, size: int, now_ms: int) -> int:
-    """`SampledThrottle.fetched`: the throttle time of this answer."""
+    """`SampledThrottle.fetched`: the throttle time of this response."""
     if turn[ADMITTED] >= 0:
         marks[IN_FLIGHT] -= turn[ADMITTED]
         turn[ADMITTED] = -1

@@ -103,7 +103,7 @@ class Engine:
         self.requests = RequestQuotas(self)
         self.topics = TopicQuotas(self)
         self.connections = UserConnections(self)
-        # Whether requests and answers have to be walked through: nothing else of topics' quotas is asked per frame.
+        # Whether requests and responses have to be walked through: nothing else of topics' quotas is asked per frame.
         self.charges_produced_topics = self.charges_fetched_topics = False
         self._see_topics()
 

@@ -6,14 +6,14 @@ A recording holds, for each channel (connection) its requests in the order in wh
 - A channel's first request comes when it was recorded, however the others fare.
 - A request is *done* when it has passed and its recorded service time is over, and its channel is *free* when it is
   done and its mute is over (KIP-219: the client obeys, or its next request is not read). A Produce's mute begins when
-  it passes, a Fetch's when its answer does. The recording's own holds and mutes are taken out in the same way.
+  it passes, a Fetch's when its response does. The recording's own holds and mutes are taken out in the same way.
 - Think time: a client that sent its next request after that had waited for it, and waits as long again: next request
   at free + (recorded next - recorded free). One that had sent it before (pipelining) sends it as long after this one
   as it did, and it is read when the mute is over: max(came + (recorded next - recorded came), passed, mute's end).
 - A held Produce asks again when it was told to; its client waits. One that would be refused is sent again until it
-  passes, so a hold has no end here. A Fetch that is answered empty is sent again when
-  the mute is over, with nothing else in between; one whose answer was cut (max_bytes, KAFKA-9677) fetches what is left
-  in further requests, which the broker answers at once: the data is there. A broker gives at least one batch.
+  passes, so a hold has no end here. A Fetch that is answered empty is sent again when the mute is over, with nothing
+  else in between; one whose response was cut (max_bytes, KAFKA-9677) fetches what is left in further requests, which
+  the broker answers at once: the data is there. A broker gives at least one batch.
 - `schedule` weighs a Fetch before it is forwarded by what the channel's last one brought. What a channel fetched before
   the recording is not known: its first Fetch is weighed by what it brings itself. Taken for unknown, the first Fetches
   of a recording would wait for each other at any quota.
@@ -96,7 +96,7 @@ def recording_of(
 
     >>> made = recording_of(connection=np.array([7, 7, 7]), at_us=np.array([0, 500, 2500]), sizes=np.array([9, 9, 9]),
     ...     service_us=np.array([1000, 1000, 1000]), consumes=False)
-    >>> made.gap_us.tolist()  # sent 500 us after the first one and before its answer; then 1000 us after an answer
+    >>> made.gap_us.tolist()  # sent 500 us after the first one and before its response; then 1000 us after a response
     [-501, 1000, 0]
     """
     assert len(connection), "a recording has a request"
@@ -130,7 +130,7 @@ class RecordingBuilder:
         self._first_us: list[Ints] = []
         self._group_ms: list[Ints] = []
         self._last: Ints | None = None  # connection, came, done, free, and whether it was throttled
-        self.end_us = 0  # when the last answer came
+        self.end_us = 0  # when the last response came
 
     def __len__(self) -> int:
         return self._rows
@@ -195,7 +195,7 @@ class RecordingBuilder:
         think_us: Ints = np.maximum(came_us[1:] - free_us[:-1], 0)
         if self._consumes:  # one Fetch is with a broker at a time: an overlap is a matter of clocks
             return think_us
-        # When a request came that waited behind a mute is not known: it counts as one that waited for the answer.
+        # When a request came that waited behind a mute is not known: it counts as one that waited for the response.
         pipelined = (came_us[1:] < done_us[:-1]) & ~(behind[1:] & (throttled[:-1] > 0))
         return np.where(pipelined, ~np.maximum(came_us[1:] - came_us[:-1], 0), think_us)
 
@@ -234,5 +234,5 @@ def _joined(pieces: list[npt.NDArray[N]]) -> npt.NDArray[N]:
 
 
 def _small(values: Ints) -> Numbers:
-    """Frames and service times fit into 32 bits: half an hour is longer than any request. -1 stays: no answer."""
+    """Frames and service times fit into 32 bits: half an hour is longer than any request. -1 stays: no response."""
     return np.clip(values, -1, _INT32_MAX).astype(np.int32)

@@ -1,16 +1,16 @@
 """Policy `kip13`: Kafka's own arithmetic for one identity (KIP-13, KIP-219; kafka-quotas.md §1.1-1.6).
 
-Produce is paid afterwards: it passes, is recorded, and what is over is the throttle time of its answer. Fetch is
+Produce is paid afterwards: it passes, is recorded, and what is over is the throttle time of its response. Fetch is
 admitted beforehand: if it would go over, it is answered empty "as if a non-empty response were returned".
 
 A connection made while its client is over the quota has its first Produce held for the time that is left, at most the
 longest mute: Kafka lets it pass, so that a new connection for each request is a way round (`new_connections`).
 
 Where Kafka's order cannot be kept: Kafka weighs a Fetch when its data is ready and throws the data away if it is too
-much. A proxy weighs it before it is forwarded, with this channel's last answer standing for the next one; Fetches with
-the broker count as recorded. What was forwarded is delivered, even if it turns out larger: then that answer carries the
-throttle time. A Fetch whose channel closes counts as delivered. And a batch larger than the whole window passes once
-the window is empty: Kafka refuses it for ever (§1.5). Mutes are capped, which Kafka's are not.
+much. A proxy weighs it before it is forwarded, with this channel's last response standing for the next one; Fetches
+with the broker count as recorded. What was forwarded is delivered, even if it turns out larger: then that response
+carries the throttle time. A Fetch whose channel closes counts as delivered. And a batch larger than the whole window
+passes once the window is empty: Kafka refuses it for ever (§1.5). Mutes are capped, which Kafka's are not.
 """
 
 from typing import Final
@@ -206,7 +206,7 @@ class SampledThrottle:
         return Decision(throttle_ms=min(throttle_ms, self._mute_ms_max), reason="over quota")
 
     def fetch(self, turn: Turn, now_ms: int) -> Decision:
-        """Admission control: throttle as if the last answer were returned again (KIP-219), else forward."""
+        """Admission control: throttle as if the last response were returned again (KIP-219), else forward."""
         if turn.admitted >= 0:
             self._release_fetch(turn)
         if self._fetching:

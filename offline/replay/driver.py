@@ -44,7 +44,7 @@ class Driver:
         self._room = Room(self._lanes)
         self._ahead = Ahead(plan.sends, encoder, self._now_us)
         self._connects: set[asyncio.Task[None]] = set()
-        self._unsettled = 0  # requests that wait for their connection or their answer
+        self._unsettled = 0  # requests that wait for their connection or their response
         self._all_sent = False
         self._over = asyncio.Event()  # everything is sent, and nothing is owed
         self._ending = False
@@ -74,7 +74,7 @@ class Driver:
             self._settled()
 
     def answered(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
-        """An answer is here; `head` is its beginning, which is all of a small one."""
+        """A response is here; `head` is its beginning, which is all of a small one."""
         samples = self.samples
         samples.latency_us[place] = max(0, self._now_us() - self._sends[place].due_us)
         samples.response_bytes[place] = size - 4
@@ -82,7 +82,7 @@ class Driver:
         self._settled()
 
     def lost(self, place: int) -> None:
-        """No answer will come; at the end, because this process waits no longer."""
+        """No response will come; at the end, because this process waits no longer."""
         if not self._ending:
             self.samples.latency_us[place] = LOST
             self._settled()

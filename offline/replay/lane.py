@@ -16,7 +16,7 @@ __all__ = ["UNANSWERED_MAX", "UNSENT_BYTES_MAX", "Lane", "Room"]
 
 UNANSWERED_MAX: Final = 10_000  # on one connection
 UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024  # of all connections together
-_HEAD_BYTES: Final = 65_536  # what is looked at of an answer
+_HEAD_BYTES: Final = 65_536  # what is looked at of a response
 _RECOUNT_US: Final = 10_000
 
 
@@ -27,10 +27,10 @@ class Owner(Protocol):
         """It was written to the connection."""
 
     def answered(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
-        """An answer is here; `head` is its beginning, which is all of a small one."""
+        """A response is here; `head` is its beginning, which is all of a small one."""
 
     def lost(self, place: int) -> None:
-        """It was written, and no answer will come."""
+        """It was written, and no response will come."""
 
     def never_sent(self, place: int) -> None:
         """The connection that it waited for is none."""

@@ -1,6 +1,6 @@
 """What a replay has measured, as one value that JSON can hold: counts, rates, percentiles, and what was recorded.
 
-Latencies are in ms from the moment a request was due, ranked over all that wanted an answer: one that never came, or
+Latencies are in ms from the moment a request was due, ranked over all that wanted a response: one that never came, or
 was never asked for by lack of room or of a connection, is longer than any. A percentile that falls on such a request
 is None. Beside them stands what the recording says of those that were answered: the broker's time and what the quotas
 kept it waiting, so a difference is the target's, the proxy's, or the quotas'.
@@ -42,7 +42,7 @@ class Point(NamedTuple):
     Attributes:
         start_s, seconds: when it begins, from the first request on, and how long it is.
         due, answered: requests/s that were due in it, and those of them that were answered.
-        p50_ms, p99_ms: their latency; None where it is endless, and where nothing wanted an answer.
+        p50_ms, p99_ms: their latency; None where it is endless, and where nothing wanted a response.
     """
 
     start_s: float
@@ -127,7 +127,7 @@ def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dic
 
 
 def _fetched(plan: Plan, samples: Samples, answered: Sequence[int]) -> dict[str, int]:
-    """Bytes of the answers to Fetches, now and when they were recorded.
+    """Bytes of the responses to Fetches, now and when they were recorded.
 
     They differ where the target's batches do: a broker answers with one whole batch, however few bytes are asked for.
     """

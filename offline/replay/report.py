@@ -114,7 +114,7 @@ def _throttles(result: Mapping[str, Any]) -> str:
 
 
 def _bytes(result: Mapping[str, Any]) -> str:
-    """Bytes of the requests that were answered, and of their answers."""
+    """Bytes of the requests that were answered, and of their responses."""
     rows = ["<tr><th></th><th>requests</th><th>sent</th><th>received</th></tr>"]
     for name, found in (("all", result), *result["apis"].items()):
         then = found["recorded"]

@@ -5,7 +5,7 @@ NOT_REACHED --- due, no room ---------------------------> DROPPED
             --- due, and there never was a connection --> NEVER_SENT
             --- given to a connection, asks for nothing > SILENT
             --- given to a connection ------------------> UNANSWERED
-UNANSWERED  --- its answer is here ---------------------> its latency, 0 or more
+UNANSWERED  --- its response is here ---------------------> its latency, 0 or more
             --- the connection ended -------------------> LOST
 """
 
@@ -45,7 +45,7 @@ class Samples:
 
     Attributes:
         sent_as: the API that was sent, which need not be the one that was recorded.
-        wanted: 0 where no answer was asked for.
+        wanted: 0 where no response was asked for.
     """
 
     def __init__(self, count: int) -> None:
@@ -60,5 +60,5 @@ class Samples:
         self.connect_errors = 0
 
     def endless(self, place: int) -> bool:
-        """Whether an answer was asked for, and is longer in coming than any that came."""
+        """Whether a response was asked for, and is longer in coming than any that came."""
         return bool(self.wanted[place]) and self.latency_us[place] in NEVER_ANSWERED

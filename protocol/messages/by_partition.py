@@ -1,4 +1,4 @@
-"""Topics, each with its partitions: the shape that requests and answers about partitions have in compact versions.
+"""Topics, each with its partitions: the shape that requests and responses about partitions have in compact versions.
 
 What stands of a partition behind its index is the caller's to read; tags are skipped.
 """
@@ -11,7 +11,7 @@ from protocol.primitives import Buffer, count, int32, skip_tags, string
 
 __all__ = ["PARTITIONS_MAX", "Partition", "check_ended", "read_partitions"]
 
-# Of one message. With three replicas each that is more than 8 MiB of an answer; six bytes are enough for one that says
+# Of one message. With three replicas each that is more than 8 MiB of a response; six bytes are enough for one that says
 # nothing, of which 4 MiB took 4 s to read and 107 MB to keep.
 PARTITIONS_MAX: Final = 250_000
 

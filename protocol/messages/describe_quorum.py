@@ -1,7 +1,7 @@
-"""DescribeQuorum answers 0-2 without the addresses at which voters listen (KIP-595, KIP-853).
+"""DescribeQuorum responses 0-2 without the addresses at which voters listen (KIP-595, KIP-853).
 
 No controller is behind Sluice, so there is no address to tell instead: the nodes stay, their listeners go. Replicas'
-states are passed over. Before version 2 an answer names no address.
+states are passed over. Before version 2 a response names no address.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ _REPLICA_BYTES: Final = 4 + 16 + 8 + 8 + 8  # id, directory's id, log end offset
 
 
 def without_addresses(frame: bytes, version: int) -> bytes:
-    """A whole answer of a version that may name addresses.
+    """A whole response of a version that may name addresses.
 
     Raises:
         WireError: it is none.

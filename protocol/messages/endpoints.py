@@ -1,10 +1,10 @@
-"""NodeEndpoints: the brokers' addresses that end Produce, Fetch and share answers (KIP-951, KIP-932).
+"""NodeEndpoints: the brokers' addresses that end Produce, Fetch and share responses (KIP-951, KIP-932).
 
-An entry is node id, host, port, rack and a tag section. In Produce and Fetch answers the array is tag 0 of
-the body's tag section, in share answers it stands just before that section.
+An entry is node id, host, port, rack and a tag section. In Produce and Fetch responses the array is tag 0 of
+the body's tag section, in share responses it stands just before that section.
 
 Where the frame's length was sent on long ago, the new bytes have to be exactly as many as the old: shorter
-ones are filled up with a tagged field nobody knows, which every client must ignore (KIP-482), longer ones
+ones are filled up with an unknown tagged field, which every client must ignore (KIP-482), longer ones
 lose their racks, and if that is not enough the endpoints are left out: then a client asks for metadata, as it
 did before KIP-951.
 """

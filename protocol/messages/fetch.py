@@ -1,4 +1,4 @@
-"""Fetch requests and the empty answer to one (KIP-74, KIP-219, KIP-227).
+"""Fetch requests and the empty response to one (KIP-74, KIP-219, KIP-227).
 
 A request's scalars lie at fixed offsets before its topics, so a header's worth of bytes is enough to judge
 it. The topics themselves are cut into raw partition entries, which stay bytes: what a partition holds is the
@@ -82,7 +82,7 @@ def read_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFie
 
 
 def _read_old_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFields | None:
-    """Before version 7 there are no sessions, before 3 no limit on the answer as a whole."""
+    """Before version 7 there are no sessions, before 3 no limit on the response as a whole."""
     if body_pos + _scalars_size(version) > end:
         return None
     if version >= 3:

@@ -7,14 +7,14 @@ how much the client is ahead, and the changes the broker is still to hear of. Th
 forwarded takes the broker's epoch and all of them. From then on nothing but the difference is left, until the
 session ends.
 
-Where the state cannot be kept, the session is ended instead, by an answer with session id 0, or by letting
+Where the state cannot be kept, the session is ended instead, by a response with session id 0, or by letting
 the broker refuse the epoch: clients then begin a new one with a full fetch. It never guesses.
 
 What is kept counts in bytes. Where there is no room, sessions unused for a while go first, then those of the
 address that keeps most, unless that is the one who asks. A partition with a long tag section, a name that no topic can
 have, or a request with more partitions than known consumers have is never kept.
 
-Kafka adds and updates what a request names first, then forgets (FetchSession.update). It answers nobody: see
+Kafka first adds and updates the partitions of a request, then forgets (FetchSession.update). Responses are made in
 `protocol.messages.fetch.empty_response`.
 """
 
@@ -62,7 +62,7 @@ _INT32 = Struct(">i")
 
 
 class _Session:
-    """What the client has said and the broker not heard."""
+    """The changes of a session that the client has sent and the broker has not received."""
 
     __slots__ = ("address", "ahead", "forgotten", "kept_bytes", "partitions", "used_ms", "version")
 
@@ -78,7 +78,7 @@ class _Session:
         self.forgotten: dict[TopicPartition, None] = {}
 
     def merge(self, partitions: dict[TopicPartition, bytes], forgotten: list[TopicPartition]) -> None:
-        """Put a later request's changes on top: one request must do what the two would have done."""
+        """Merge a later request's changes: one request must have the effect of both."""
         # Thousands at once, while others wait: whatever can be is done of all of them in one step.
         for key in self.forgotten.keys() & partitions.keys():
             del self.forgotten[key]
@@ -91,12 +91,12 @@ class _Session:
         self.kept_bytes += sum(map(len, self.partitions.values()))
 
     def told(self) -> None:
-        """The broker hears of all changes now."""
+        """Clear the changes: they are sent to the broker now."""
         self.partitions, self.forgotten = {}, {}
         self.kept_bytes = SESSION_BYTES
 
     def too_large(self) -> bool:
-        """Whether it is more than is kept of one session, or than can be told at once."""
+        """Whether the changes exceed the bound of one session, or of one request."""
         return (
             self.kept_bytes > SESSION_BYTES_MAX or len(self.partitions) + len(self.forgotten) > PARTITIONS_MAX
         )
@@ -106,7 +106,7 @@ class _Session:
 
 
 def _kept_bytes(changes: Mapping[TopicPartition, object]) -> int:
-    """What changes take in memory, but for the partitions' entries."""
+    """The memory of changes in bytes, without the partitions' entries."""
     return CHANGE_BYTES * len(changes) + sum([len(topic) for topic, _ in changes])
 
 
@@ -121,7 +121,7 @@ class _Share:
 
 
 def must_forward(fields: FetchFields) -> bool:
-    """Whether only the broker may answer: it has to hear that a session ends, or it keeps a slot for it."""
+    """Whether the request must be forwarded: the broker must learn that a session ends, or it keeps a slot for it."""
     return fields.session_epoch == FINAL_EPOCH and fields.session_id != 0
 
 
@@ -137,10 +137,10 @@ def _may_be_kept(partitions: dict[TopicPartition, bytes], forgotten: list[TopicP
 
 
 class SessionTable:
-    """The sessions that were answered locally, by broker and session id.
+    """The sessions with local responses, by broker and session id.
 
     Attributes:
-        kept_bytes: what all of them take in memory, at most `bytes_max`.
+        kept_bytes: the memory of all sessions in bytes, at most `bytes_max`.
     """
 
     __slots__ = ("_bytes_max", "_max", "_sessions", "_shares", "kept_bytes")
@@ -176,13 +176,13 @@ class SessionTable:
         now_ms: int,
         address: str = "",
     ) -> int:
-        """Take note of a whole request that the broker will not see.
+        """Register a complete request that the broker will not see.
 
         Args:
-            address: the client's, for whom what is kept counts.
+            address: the client's address, to which the memory is attributed.
 
         Returns:
-            The session id of the empty answer. For an incremental request that is its own; for a full one, or
+            The session id of the empty response. For an incremental request that is its own; for a full one, or
             one without a session, 0, as Kafka answers when it throttles them. It is 0 as well when no more
             can be kept; the client then begins a new session.
 
@@ -225,7 +225,7 @@ class SessionTable:
         version: int,
         now_ms: int,
     ) -> bytes | None:
-        """The whole request as the broker is to see it, scalars at their places; None to pass it untouched.
+        """Return the complete request to send to the broker; None to forward it unchanged.
 
         Raises:
             WireError: the request is malformed; its session is left as it was.
@@ -264,11 +264,11 @@ class SessionTable:
         return out
 
     def broker_error(self, broker: Hashable, session_id: int) -> None:
-        """The broker refused the session (70, 71, any error of the whole answer) or answered with another id."""
+        """The broker refused the session (70, 71, any error of the whole response) or answered with another id."""
         self._drop((broker, session_id))
 
     def expire(self, now_ms: int) -> int:
-        """Forget sessions that were not used for a while; how many. Call it about once a second."""
+        """Remove sessions that were not used for a while; returns their number. Call it about once a second."""
         forgotten = 0
         while forgotten < _EXPIRE_AT_ONCE and self._forget_idle(now_ms):
             forgotten += 1

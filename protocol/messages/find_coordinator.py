@@ -76,7 +76,7 @@ def _answer(
 ) -> tuple[int, bytes]:
     """The error code, and node id, host and port as bytes."""
     address: tuple[str, int] | None = (host or "", port)
-    # An answer with an error names nobody: node -1, no host, port -1.
+    # A response with an error has no node: node -1, no host, port -1.
     if not error or node_id >= 0:
         address = address_map(node_id, host or "", port)
         if address is None:

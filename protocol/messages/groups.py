@@ -3,7 +3,7 @@
 Some clients send heartbeats on the connection they fetch on. A mute on such a connection has to end well
 before the coordinator gives the member up, so all that is needed of a group request is that time. JoinGroup
 alone names it; in the newer protocols it is the brokers' own setting, never below the default here unless
-somebody asked for it.
+a client asked for it.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
 """Metadata: our addresses in the array of brokers (KIP-4, KIP-36 racks).
 
-The array comes before the topics, so only the head of an answer is read and replaced; topics and partitions,
+The array comes before the topics, so only the head of a response is read and replaced; topics and partitions,
 which can be megabytes, pass untouched. They name brokers by id alone. Brokers whose address may not be named
 are left out of the array; clients then treat partitions they lead as leaderless and ask again.
 """
@@ -29,7 +29,7 @@ _RACK_SINCE: Final = 1
 
 
 def rewrite_head(frame: bytes, version: int, address_map: AddressMap) -> tuple[int, bytes]:
-    """The head of an answer through the array of brokers; `frame` may be cut off behind any byte.
+    """The head of a response through the array of brokers; `frame` may be cut off behind any byte.
 
     Returns:
         How many of the original bytes are replaced, and the bytes that replace them, with the frame's new length; 0 and

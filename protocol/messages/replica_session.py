@@ -48,7 +48,7 @@ _INT32 = Struct(">i")
 class ReplicaSession:
     """Both sessions of one connection between a follower and a leader.
 
-    For each request: `take` it; then either `answer_locally`, or `forward` and, when the answer's head is here,
+    For each request: `take` it; then either `answer_locally`, or `forward` and, when the response's head is here,
     `answered`. A request of thousands of replicas is taken and forwarded in portions (`protocol.portions`); whatever
     ends in the midst of one, the session ends with it.
 
@@ -56,7 +56,7 @@ class ReplicaSession:
         replicas: what the follower wants, in its order.
         full: whether the request taken last names everything, so that all of it has to be answered.
         added, removed: partitions that the request taken last has added to the follower's session, or removed.
-        session_id: the follower's; 0 before its first answer.
+        session_id: the follower's; 0 before its first response.
     """
 
     __slots__ = (
@@ -161,7 +161,7 @@ class ReplicaSession:
         return join_request(frame, scalars, body_pos, version, epoch, named, forgotten)
 
     def answered(self, error_code: int, session_id: int) -> tuple[int, int]:
-        """Take the head of the leader's answer; gives the error and session id that the follower is to see."""
+        """Take the head of the leader's response; gives the error and session id that the follower is to see."""
         if error_code:
             if self.full or error_code not in (UNKNOWN_SESSION, WRONG_EPOCH):
                 self._forget_leader()
@@ -180,7 +180,7 @@ class ReplicaSession:
         return 0, self.session_id
 
     def answer_locally(self) -> int:
-        """The leader is not to see this request; gives the session id of the empty answer.
+        """The leader is not to see this request; gives the session id of the empty response.
 
         What changed stays to be told.
         """

@@ -1,5 +1,5 @@
-"""SaslHandshake 0-1 and SaslAuthenticate 0-2: which mechanism, where the token lies, what the broker thought of it
-(KIP-43, KIP-152, KIP-368).
+"""SaslHandshake 0-1 and SaslAuthenticate 0-2: the mechanism, the position of the token, the broker's response (KIP-43,
+KIP-152, KIP-368).
 
 Requests are read for the mechanism's name and the place of the token; answers for the error code, the place of
 the broker's own token and the session's lifetime. A token is never copied here: `sasl_tokens` reads the name
@@ -24,12 +24,12 @@ _LIFETIME_SINCE: Final = 1
 
 
 class Verdict(NamedTuple):
-    """A broker's answer to a token.
+    """A broker's response to a token.
 
     Attributes:
-        error_code: 0 where the broker goes on or is content.
-        start, stop: where its own token lies in the buffer; empty where they are equal.
-        session_lifetime_ms: after how long the client has to authenticate again (KIP-368); 0 = never.
+        error_code: 0 for success, or for the next step of the exchange.
+        start, stop: the position of the broker's token in the buffer; equal if it is empty.
+        session_lifetime_ms: the time after which the client must authenticate again (KIP-368); 0 = never.
     """
 
     error_code: int
@@ -47,7 +47,7 @@ def mechanism(buf: Buffer, pos: int, end: int) -> str:
 
 
 def handshake_error(buf: Buffer, pos: int, end: int) -> int:
-    """The error code of the SaslHandshake answer whose length prefix is at `pos`."""
+    """The error code of the SaslHandshake response whose length prefix is at `pos`."""
     return int16(buf, response_body_start(buf, pos, end, SASL_HANDSHAKE, 0), end)
 
 
@@ -60,7 +60,7 @@ def token_span(buf: Buffer, pos: int, end: int, version: int) -> tuple[int, int]
 
 
 def verdict(buf: Buffer, pos: int, end: int, version: int) -> Verdict:
-    """The whole SaslAuthenticate answer whose length prefix is at `pos`."""
+    """The whole SaslAuthenticate response whose length prefix is at `pos`."""
     compact = flexible(SASL_AUTHENTICATE, version)
     pos = response_body_start(buf, pos, end, SASL_AUTHENTICATE, version)
     error_code = int16(buf, pos, end)

@@ -1,9 +1,9 @@
 """The name in a SASL token: PLAIN (RFC 4616), SCRAM's first message (RFC 5802), OAUTHBEARER (RFC 7628).
 
-Of a token that Kafka's own servers accept, the name is the one that they find (`tests/oracle` asks them). What they
-refuse may name anybody here: nothing is verified, that is the broker's work, and its refusal is heard. So nothing is
-asked of a token but what leads to the name, and each reading takes one pass of C code, whatever the token holds. What
-does not lead to a name, or to one that is too long, is None, never an error.
+For a token that Kafka's own servers accept, the name is the one that they find (`tests/oracle` compares). A token that
+they refuse may have any name here: the broker verifies tokens, and the channel sees its refusal. So only the parts that
+lead to the name are checked, and each function takes one pass of C code, whatever the token holds. A token without a
+name, or with one that is too long, gives None, never an error.
 
 No secret is copied: patterns run over the buffer the token lies in and take out the name alone. Of a JWT the
 payload is decoded, its signature never; all of it is forgotten when the function ends.
@@ -28,10 +28,10 @@ from typing import Final
 
 __all__ = ["DELEGATION_TOKEN", "bearer_name", "plain_name", "scram_name"]
 
-# What `scram_name` gives for a delegation token (KIP-48): its id stands where a name would, its owner is not told.
+# The result of `scram_name` for a delegation token (KIP-48): it has its id in place of a name, and not its owner.
 DELEGATION_TOKEN: Final = "\0delegation token"
 
-# Kafka sets no bound to names; a token of a megabyte shall not become a key of ours.
+# Kafka has no bound for names; a token of a megabyte must not become a key.
 NAME_BYTES_MAX: Final = 1024
 # Of base64. JSON of that size is read in 2 ms at worst.
 _PAYLOAD_BYTES_MAX: Final = 64 * 1024

@@ -1,4 +1,4 @@
-"""The answers of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: read topic by topic, and made
+"""The responses of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: read topic by topic, and made
 for topics that were never forwarded (KIP-599).
 
 A rejected topic gets error 89 and Kafka's own message where the version has one. Answers are matched to the
@@ -70,7 +70,7 @@ class TopicAnswer(NamedTuple):
 
 
 class MutationAnswer(NamedTuple):
-    """A whole answer; `throttle_at` is -1 where the version has no throttle time."""
+    """A whole response; `throttle_at` is -1 where the version has no throttle time."""
 
     throttle_at: int
     topics: tuple[TopicAnswer, ...]
@@ -79,7 +79,7 @@ class MutationAnswer(NamedTuple):
 
 
 def read_answer(frame: Buffer, api_key: int, version: int) -> MutationAnswer:
-    """Read a whole answer.
+    """Read a whole response.
 
     Raises:
         WireError: it is none.
@@ -125,7 +125,7 @@ def _rejected(api_key: int, version: int) -> bytes:
 def local_answer(
     topics: Iterable[TopicMutation], api_key: int, version: int, correlation_id: int, throttle_ms: int
 ) -> bytes:
-    """The whole answer to a request none of whose topics was forwarded."""
+    """The whole response to a request none of whose topics was forwarded."""
     compact = flexible(api_key, version)
     rest = _rejected(api_key, version)
     if version >= _ID_SINCE.get(api_key, version + 1):
@@ -142,7 +142,7 @@ def local_answer(
 def matched(answer: MutationAnswer, topics: Sequence[TopicMutation]) -> list[TopicAnswer | None]:
     """What became of each of these topics; None for one that the broker says nothing about.
 
-    A topic that is named twice is answered once, and the first of them gets the answer.
+    A topic that is named twice is answered once, and the first of them gets the response.
     """
     by_name: defaultdict[str, deque[TopicAnswer]] = defaultdict(deque)
     by_id: defaultdict[bytes, deque[TopicAnswer]] = defaultdict(deque)
@@ -157,8 +157,8 @@ def matched(answer: MutationAnswer, topics: Sequence[TopicMutation]) -> list[Top
 def read_merged(
     frame: bytes, api_key: int, version: int, topics: Sequence[TopicMutation], rejected: frozenset[int]
 ) -> tuple[int, list[TopicAnswer | None], bytes]:
-    """Where a whole answer's throttle time lies, -1 for nowhere; what became of each of these topics, as `matched` says
-    it; and the answer with what it does not know, those at the places `rejected`.
+    """Where a whole response's throttle time lies, -1 for nowhere; what became of each of these topics, as `matched`
+    says it; and the response with what it does not know, those at the places `rejected`.
 
     Raises:
         WireError: it is none.
@@ -178,7 +178,7 @@ def read_merged(
 def merged_answer(
     frame: Buffer, answer: MutationAnswer, entries: Iterable[TopicAnswer | bytes | None], *, compact: bool
 ) -> bytes:
-    """A broker's answer with other entries: its own, and bytes made here, in the order given.
+    """A broker's response with other entries: its own, and bytes made here, in the order given.
 
     What of the broker's own is not among them comes last, so that nothing it says is lost.
     """

@@ -1,7 +1,7 @@
 """CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: what they ask for, topic by topic (KIP-599).
 
 A request is walked to each topic's name or id, the number of partitions it names, and where its bytes begin
-and end; so topics can be taken out of it while every other byte stays as the client wrote it. The answers are
+and end; so topics can be taken out of it while every other byte stays as the client wrote it. The responses are
 in `topic_mutation_answers`. Nothing here judges: what a topic counts is up to the caller.
 
 Version notes: flexible since CreateTopics 5, CreatePartitions 2, DeleteTopics 4; validate_only since
@@ -72,7 +72,7 @@ class TopicMutation(NamedTuple):
 
     @property
     def key(self) -> tuple[str | None, bytes]:
-        """What an answer's entry is matched by."""
+        """What a response's entry is matched by."""
         return self.name, self.topic_id
 
 

@@ -1,6 +1,6 @@
 """The read-only HTTP port: /metrics /healthz /readyz, and two pages for humans.
 
-    http      bytes <-> requests and answers
+    http      bytes <-> requests and responses
     pages     the pages' text: pure
     clients   /clients: pure too
     site      which page shows what

@@ -40,7 +40,7 @@ _Identity = tuple[str, str, str]
 
 
 class Clients:
-    """One answer in the making: `look` through all clients, `add` up those that were chosen, then `page` or `text`."""
+    """One response: `look` at all clients, `add` up the chosen ones, then `page` or `text`."""
 
     def __init__(self) -> None:
         self._known = 0

@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as a read-only port needs: the head of a GET or HEAD, and an answer.
+"""As much of HTTP/1.1 as a read-only port needs: the head of a GET or HEAD, and a response.
 
 No body is ever read: a request that announces one is refused and its connection closed. Unknown headers are
 passed over.
@@ -25,7 +25,7 @@ REASONS: Final = {
 
 
 class Page(NamedTuple):
-    """An answer: status, content type and body."""
+    """A response: status, content type and body."""
 
     status: int
     content_type: str
@@ -82,7 +82,7 @@ def parse(head: bytes) -> Request:
 
 
 def write(page: Page, *, head_only: bool, close: bool) -> bytes:
-    """Write an answer."""
+    """Write a response."""
     head = (
         f"HTTP/1.1 {page.status} {REASONS[page.status]}\r\n"
         f"Content-Type: {page.content_type}\r\n"

@@ -1,7 +1,7 @@
 """The read-only HTTP port: asyncio streams around `proxy.admin.http`.
 
 It shares the event loop with the traffic, so everything is bounded: connections, the bytes of a head, the time a
-request may take to arrive and an answer to be taken, the bytes of all answers that are not taken yet. A newcomer is
+request may take to arrive and a response to be taken, the bytes of all answers that are not taken yet. A newcomer is
 always let in: where there are too many connections, one of the address that has most of them gives way, an idle one
 first, then one that does not read its response. So idle connections keep no probe out.
 
@@ -36,7 +36,7 @@ class Stage(IntEnum):
     """What is waited for on a connection; the lowest gives way first."""
 
     IDLE = 0  # a request
-    SENDING = 1  # that the client takes its answer
+    SENDING = 1  # that the client takes its response
     WORKING = 2  # a page
 
 
@@ -46,7 +46,7 @@ class Visit:
     Attributes:
         host: its client's.
         since: when the stage began.
-        unsent: bytes of the answer that is not taken yet.
+        unsent: bytes of the response that is not taken yet.
         task: what answers it.
     """
 
@@ -118,7 +118,7 @@ class AdminServer:
             self._give_way(self._visits.values())
         self._visits[writer] = visit
         visit.task = asyncio.current_task()
-        writer.transport.set_write_buffer_limits(high=0)  # an answer is taken when all of it is
+        writer.transport.set_write_buffer_limits(high=0)  # a response is taken when all of it is
         try:
             while await self._answer(reader, visit):
                 pass

@@ -1,7 +1,7 @@
 """The event loop's end of capture: connections get their number here, rows their batch, batches their place in a queue.
 
 Which connections are captured is decided once for each, by a hash of its number in this run: all of a connection's
-requests or none, so that what a client did after an answer is always there to be seen.
+requests or none, so that what a client did after a response is always there to be seen.
 
 What waits is bounded by its weight (`proxy.channel.capture_rows`), and frames by their bytes as well: those of requests
 that were not answered yet wait too.
