@@ -1,8 +1,8 @@
 """Recorded frames -> the frames to send for them (`protocol.capture.FRAME`).
 
-A Produce keeps its records: they are taken out, the fields of their former producer (id, epoch, sequence and
-transaction, KIP-98) are cleared, and they are written into a request for the target's partitions. A CRC is linear, so
-it is corrected from the few changed bytes, however large the batch is.
+A Produce keeps its records: they are taken out, freed of what ties them to a producer that is long gone (its id, epoch,
+sequence and transaction, KIP-98), and written into a request for the target's partitions. A checksum is linear in what
+it sums, so it is put right from the few bytes that change, however large the batch is.
 
 Other requests are sent as recorded only if they just read, from any broker: joining a group, committing or altering
 again would fail or do harm, so such a request becomes a ping, as without a frame. The same applies to requests to a

@@ -172,7 +172,7 @@ def _removed_if_left(path: Path) -> bool:
             path.unlink()
         finally:
             os.close(descriptor)
-    except (BlockingIOError, FileNotFoundError):  # it is being written, or was finished or removed
+    except (BlockingIOError, FileNotFoundError):  # somebody writes it, or has finished or removed it
         return False
     except OSError as error:  # without locks, files in use cannot be distinguished
         event(

@@ -60,7 +60,7 @@ def check(config: Config) -> list[str]:
 
 
 def _check_login(cluster: ClusterOptions) -> None:
-    """A certificate without its key, or a key without its certificate, is an error."""
+    """Half an identity is a mistake."""
     if cluster.sasl_mechanism:
         if not cluster.username:
             raise ConfigError("cluster.username", "is needed with sasl_mechanism")
