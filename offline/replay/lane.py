@@ -1,6 +1,6 @@
-"""One connection of a replay, and the room that all of them have for what has not left yet.
+"""One connection of a replay, and the bound of the unsent bytes of all connections.
 
-A lane is opened ahead of its first request, again when it was lost, and closed with its last request's answer: a
+A connection is opened before its first request, again when it was lost, and closed at its last request's response: a
 recording of many short connections has few at a time, and so has its replay.
 """
 
@@ -21,19 +21,19 @@ _RECOUNT_US: Final = 10_000
 
 
 class Owner(Protocol):
-    """Who hears what becomes of a lane's requests, by their places in the plan."""
+    """Receives the results of a connection's requests, by their index in the plan."""
 
     def given(self, place: int, frame: Frame) -> None:
-        """It was written to the connection."""
+        """The request was written to the connection."""
 
     def answered(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
-        """A response is here; `head` is its beginning, which is all of a small one."""
+        """The response has arrived; `head` is its beginning, which is all of a small one."""
 
     def lost(self, place: int) -> None:
-        """It was written, and no response will come."""
+        """The request was written, and no response will come."""
 
     def never_sent(self, place: int) -> None:
-        """The connection that it waited for is none."""
+        """The request was not written: its connection could not be opened."""
 
 
 class Lane(asyncio.Protocol):
@@ -129,19 +129,19 @@ class Lane(asyncio.Protocol):
 
 
 class Room:
-    """How many bytes may still be given to lanes, all together.
+    """The bound of the unsent bytes of all connections.
 
-    What has left is not told, so bytes are only added up; the lanes are asked when that seems too many, and not again
-    for a while where it is.
+    Transports do not report sent bytes, so bytes are only added up; connections are asked when the sum exceeds the
+    bound, and not again for a while if it really does.
     """
 
     def __init__(self, lanes: Iterable[Lane]) -> None:
         self._lanes = lanes
-        self._most = 0  # bytes that are unsent, at most
+        self._most = 0  # an upper bound of the unsent bytes
         self._full_until_us = 0
 
     def take(self, size: int, now_us: int) -> bool:
-        """Whether so many bytes more may be given, as is then done."""
+        """Reserve bytes, if there is room; returns whether there is."""
         if now_us < self._full_until_us:
             return False
         if self._most + size > UNSENT_BYTES_MAX:
