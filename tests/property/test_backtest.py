@@ -78,7 +78,7 @@ def test_every_decision_is_the_engines(policy: str, consumes: bool, data: st.Dat
 
 @given(channels=CHANNELS, consumes=st.booleans(), limit=LIMITS)
 @settings(max_examples=60, deadline=None)
-def test_totals_are_those_of_the_decisions(
+def test_totals_agree_with_the_decisions(
     channels: list[list[tuple[int, int, int]]], consumes: bool, limit: float
 ) -> None:
     made = recording(channels, consumes, [0])

@@ -171,7 +171,7 @@ def test_attacker_sends_about_as_much_as_the_owner_loses(policy: Policy) -> None
 
 
 @POLICIES
-def test_new_connections_of_the_name_get_their_turn_among_those_that_announce(policy: Policy) -> None:
+def test_new_connections_of_the_client_pass_among_doubtful_ones(policy: Policy) -> None:
     world = world_of(policy)
     victim, newcomers = Victim(world, 50_000, pause_ms=50), Newcomers(world)
     world.at(0, victim)

@@ -78,7 +78,7 @@ def every(step_ms: int, seconds: int) -> deque[int]:
 
 
 @pytest.mark.parametrize(("idle", "longest_ms"), [(50, 50), (128, 250), (200, 1000), (400, 1500)])
-def test_busy_consumer_beside_idle_ones_gets_what_it_wants(idle: int, longest_ms: int) -> None:
+def test_busy_consumer_beside_idle_ones_gets_its_rate(idle: int, longest_ms: int) -> None:
     # It wants 16 kB every 100 ms, 8 % of the quota. With the idle ones asking again at once, 200 left it 4 % of that.
     seconds = 30
     world = world_of("schedule", consumes=True)

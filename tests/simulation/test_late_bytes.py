@@ -123,7 +123,7 @@ class Late:
 
 
 @pytest.mark.parametrize(("count", "size"), [(20, 20 * MB), (60, 5 * MB)])
-def test_kip13_mutes_those_that_announce_much_for_each_other(count: int, size: int) -> None:
+def test_kip13_mutes_doubtful_channels_for_each_other(count: int, size: int) -> None:
     world = world_of("kip13")
     for number in range(count):
         each = Connection(world)
@@ -174,7 +174,7 @@ class Newcomer:
 
 @pytest.mark.parametrize(("staying", "size", "every_ms"), [(4, MB, 1000), (20, 100_000, 250)])
 @pytest.mark.parametrize("policy", ["schedule", "kip13"])
-def test_new_connections_get_in_beside_those_that_use_the_quota_up(
+def test_new_connections_pass_beside_saturating_ones(
     policy: Policy, staying: int, size: int, every_ms: int
 ) -> None:
     world = world_of(policy)

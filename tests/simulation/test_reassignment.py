@@ -182,7 +182,7 @@ class Reassigning(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("completion", ["added", "targets", "added, and targets where it shrinks"])
-def test_moves_end_at_their_target_whatever_happens(completion: Completion) -> None:
+def test_moves_end_at_their_target_after_any_failures(completion: Completion) -> None:
     class Machine(Reassigning):
         pass
 

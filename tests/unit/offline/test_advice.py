@@ -34,7 +34,7 @@ def test_a_network_that_is_too_slow_has_no_throttle_and_says_so() -> None:
 @pytest.mark.parametrize(
     ("seconds", "clients", "grade"), [(600, 100, "low"), (7200, 100, "medium"), (10 * 86_400, 100, "high")]
 )
-def test_confidence_grows_with_what_was_recorded(seconds: int, clients: int, grade: str) -> None:
+def test_confidence_grows_with_the_recorded_time(seconds: int, clients: int, grade: str) -> None:
     assert confidence(seconds=seconds, clients=clients).startswith(grade)
 
 
@@ -88,7 +88,7 @@ def test_a_short_ladder_has_both_ends() -> None:
     assert high == rounded(1.1 * 2 * peaks[-1])
 
 
-def test_ladder_of_nobody_is_empty() -> None:
+def test_ladder_without_clients_is_empty() -> None:
     assert ladder([], 0.0, 20) == []
 
 
@@ -121,7 +121,7 @@ def said(limit: Limits, goal: Goal, *, gateway: bool = False) -> list[Line]:
     return direction_lines("produce", [1e6, 4e6], limit, waits, 12e6, 3600, goal, gateway=gateway)
 
 
-def test_lines_tell_reason_effect_and_who_is_held() -> None:
+def test_lines_have_reason_effect_and_throttled_clients() -> None:
     hog = Override(*HOG, 1, 1, 2, "capacity")
     default, override = said(limited(overrides=(hog,), throttled=(HOG,)), Goal(capacity_in=10e6))
     assert (default.kind, default.key, default.value) == ("default", "producer_byte_rate", 1e6)
@@ -149,7 +149,7 @@ _GOAL = (
 
 
 @pytest.mark.parametrize(("bound", "reason"), [("need", _NEED), ("request", _REQUEST), ("goal", _GOAL)])
-def test_the_default_says_what_bound_it(bound: Bound, reason: str) -> None:
+def test_the_default_has_its_bound_as_reason(bound: Bound, reason: str) -> None:
     found = limited(bound, default=1)
     assert said(found, Goal())[0].reason == f"{reason}; no capacity was stated"
     assert said(found, Goal(capacity_in=20e6))[0].reason == reason
@@ -162,19 +162,19 @@ def test_a_default_says_how_many_have_an_override() -> None:
     )
 
 
-def test_what_the_next_quota_is_is_said_only_where_it_is_another_one() -> None:
+def test_next_quota_is_reported_only_if_it_differs() -> None:
     reason = said(limited(), Goal(headroom=1.0, capacity_in=20e6))[0].reason
     assert reason == "bound by need: the smallest quota tried that throttles none of 9 clients is 1.0 MB/s"
 
 
-def test_clients_that_need_more_than_was_tried_are_said_beside_the_default() -> None:
+def test_clients_that_need_more_than_any_candidate_are_reported_with_the_default() -> None:
     reason = said(limited("request", default=1, beyond=1), Goal(capacity_in=20e6))[0].reason
     assert reason.endswith(
         "; 1 client needs more than any quota tried, with headroom; try larger ones with --produce-quotas"
     )
 
 
-def test_a_default_at_the_end_of_the_ladder_says_what_to_do() -> None:
+def test_a_default_at_the_end_of_the_ladder_has_advice() -> None:
     (default,) = said(limited("ladder", beyond=2), Goal())
     assert default.reason == (
         "bound by the ladder: the largest quota tried, and 2 clients need more, with headroom; try larger ones with "
@@ -182,7 +182,7 @@ def test_a_default_at_the_end_of_the_ladder_says_what_to_do() -> None:
     )
 
 
-def test_a_default_that_capacity_bound_says_what_it_would_be() -> None:
+def test_a_default_bound_by_capacity_has_its_value_without_it() -> None:
     (default,) = said(limited("capacity"), Goal(capacity_in=10e6))
     assert default.reason == (
         "bound by capacity: only this keeps every broker within 10.0 MB/s; by the clients' needs it would be 4.0 MB/s"
@@ -213,19 +213,19 @@ _LADDER = (
         ),
     ],
 )
-def test_an_override_says_what_bound_it(override: Override, reason: str) -> None:
+def test_an_override_has_its_bound_as_reason(override: Override, reason: str) -> None:
     line = said(limited(overrides=(override,)), Goal(capacity_in=10e6))[1]
     within = " every broker within 10.0 MB/s" if override.bound == "capacity" else ""
     assert line.reason == f"bound by {reason}{within}"
 
 
-def test_one_budget_for_all_brokers_is_said() -> None:
+def test_one_budget_for_all_brokers_is_reported() -> None:
     (default,) = said(limited("capacity"), Goal(capacity_in=10e6), gateway=True)
     assert "only this keeps all brokers together within 10.0 MB/s" in default.reason
     assert default.effect.endswith("all brokers together 12.0 MB/s before, 9.0 MB/s after")
 
 
-def test_clients_beyond_the_share_are_counted_without_those_that_have_an_override() -> None:
+def test_clients_beyond_the_share_are_counted_without_clients_with_an_override() -> None:
     throttled = (HOG, ("", "b"), ("", "c"))
     limit = limited(overrides=(Override(*HOG, 1, 1, 2, "capacity"),), throttled=throttled, allowed=1)
     assert said(limit, Goal(capacity_in=1e7))[0].effect.startswith(
@@ -267,7 +267,7 @@ def test_a_quotas_file_has_the_default_and_each_override_once(by: By, user: str,
     }
 
 
-def test_what_a_sample_does_not_tell_is_no_recommendation() -> None:
+def test_a_sample_gives_no_recommendation_for_limits() -> None:
     keys = {"default": "producer_byte_rate", "mutation": "partition_mutations_rate"}
     lines = [sampled_line(kind, key, Goal(sample=0.1), "low") for kind, key in keys.items()]
     assert elsewhere(lines) == []

@@ -71,14 +71,14 @@ def test_a_dry_run_shows_each_limit_and_changes_nothing(
     assert file.read_text() == before
 
 
-def test_a_file_that_is_not_there_is_said_to_be_new(work: Path, tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_as_new(work: Path, tmp_path: Path) -> None:
     options = ApplyOptions(quotas_file=str(tmp_path / "nope.toml"))
     assert apply.run(options, str(work))[1] == (
         f"{tmp_path / 'nope.toml'} (a new file: a proxy reads it if [quotas] file names it): changed 2 limits"
     )
 
 
-def test_what_goes_into_no_quotas_file_is_named(work: Path, file: Path) -> None:
+def test_recommendations_outside_the_quotas_file_are_named(work: Path, file: Path) -> None:
     settings = work / "recommend" / "settings.json"
     elsewhere = {"elsewhere": ["partition_mutations_rate = 0.1", "partition_mutations_burst = 2"]}
     settings.write_text(json.dumps(json.loads(settings.read_text()) | elsewhere))
@@ -97,7 +97,7 @@ def test_a_recommendation_from_another_backtest_is_refused(work: Path, file: Pat
     assert file.read_text() == before
 
 
-def test_what_is_not_recommended_stays(work: Path, file: Path) -> None:
+def test_limit_without_a_recommendation_stays(work: Path, file: Path) -> None:
     before = file.read_text()
     options = ApplyOptions(quotas_file=str(file))
     assert apply.run(options, str(work))[:2] == [MADE_FOR, f"{file}: changed 2 limits"]
@@ -141,11 +141,11 @@ def test_a_file_that_is_no_quotas_file_is_left_alone(work: Path, file: Path) -> 
     assert file.read_text() == "what is this"
 
 
-def test_nowhere_to_go_is_said(work: Path) -> None:
+def test_missing_destination_is_an_error(work: Path) -> None:
     with pytest.raises(ApplyError, match="no target is given: use --quotas-file FILE, --bootstrap-server"):
         apply.run(ApplyOptions(), str(work))
 
 
-def test_a_scheme_that_nobody_knows_is_said() -> None:
+def test_unknown_scheme_is_an_error() -> None:
     with pytest.raises(InputError, match="floppy://a/recommend cannot be reached"):
         apply.run(ApplyOptions(quotas_file="f"), "floppy://a")

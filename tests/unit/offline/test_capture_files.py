@@ -18,7 +18,7 @@ def problem(path: Path) -> str:
     return next(look([str(path)])).problem
 
 
-def test_a_whole_capture_is_good(tmp_path: Path) -> None:
+def test_a_complete_capture_has_no_problem(tmp_path: Path) -> None:
     rows = write_capture(tmp_path, [CLIENT], 2)
     (name,) = files_of([str(tmp_path)])
     assert list(look([name])) == [(name, rows, "")]
@@ -53,7 +53,7 @@ def test_foreign_parquet_is_no_capture(tmp_path: Path) -> None:
     assert problem(tmp_path / "x.parquet").startswith("is Parquet, and no capture")
 
 
-def test_an_older_version_of_the_layout_is_said(tmp_path: Path) -> None:
+def test_an_older_version_of_the_layout_is_reported(tmp_path: Path) -> None:
     schema = arrow_schema().with_metadata({SCHEMA_KEY: "0"})
     pq.write_table(schema.empty_table(), tmp_path / "x.parquet")
     assert problem(tmp_path / "x.parquet") == "was written by an older version of the layout (0; this is 1)"

@@ -85,7 +85,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         (["demand", "--input", "work", "--output", "file"], "file is a file, not a directory"),
     ],
 )
-def test_mistyped_input_is_told_before_spark_starts(
+def test_mistyped_input_is_reported_before_spark_starts(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,

@@ -64,14 +64,14 @@ def test_a_client_with_an_override_does_not_count_against_the_default() -> None:
     assert (CANDIDATES[found.default], found.bound) == (2e6, "need")
 
 
-def test_the_outlier_gets_what_it_needs_where_nothing_forbids_it() -> None:
+def test_the_outlier_gets_its_need_without_a_capacity() -> None:
     found = advised()
     assert overrides(found) == [("hog", 16e6, "need")]
     assert found.throttled == ()
     assert found.peak == 9 * 2e6 + 15e6
 
 
-def test_capacity_holds_the_outlier_and_nobody_else() -> None:
+def test_capacity_limits_only_the_outlier() -> None:
     # 18 MB/s are the small ones'; 18 + 8 <= 27 < 18 + 15
     found = advised(capacity_in=27e6)
     assert CANDIDATES[found.default] == 2e6
@@ -95,7 +95,7 @@ def test_capacity_below_the_demand_lowers_the_default_and_says_so() -> None:
     assert found.fits
 
 
-def test_capacity_that_nothing_keeps_to_is_said() -> None:
+def test_capacity_below_every_candidate_is_reported() -> None:
     found = advised(capacity_in=5e6)
     assert not found.fits
     assert found.default == 0
@@ -111,7 +111,7 @@ def test_a_client_that_needs_more_than_every_candidate_is_throttled() -> None:
     assert found.throttled == (("", "hog"),)
 
 
-def test_where_clients_need_more_than_was_tried_the_ladder_is_what_bound_it() -> None:
+def test_default_of_clients_that_need_more_than_any_candidate_is_bound_by_the_ladder() -> None:
     needs = [Need("", f"more-{number}", len(CANDIDATES)) for number in range(9)]
     loads = InMemory([flat(9 * candidate) for candidate in CANDIDATES], {})
     found = limits(CANDIDATES, needs, loads, Goal(throttled_share=0.1), "produce")
@@ -226,7 +226,7 @@ def heaviest(names: list[tuple[str, str]], by: By, **goal: int) -> Limits:
         ),
     ],
 )
-def test_who_cannot_be_named_gets_no_override_and_takes_nobodys_place(
+def test_client_that_cannot_be_named_gets_no_override_and_takes_no_place(
     by: By, nameless: list[tuple[str, str]]
 ) -> None:
     named = {"user": ("zoe", ""), "client-id": ("", "zoe"), "user-client-id": ("zoe", "zoe")}[by]
@@ -240,7 +240,7 @@ def test_where_no_override_was_asked_for_names_do_not_matter() -> None:
     assert heaviest([("", "")], "client-id", overrides=0).nameless == ()
 
 
-def test_who_needs_more_than_was_tried_is_not_said_to_be_held_by_the_brokers() -> None:
+def test_client_that_needs_more_than_any_candidate_is_not_bound_by_capacity() -> None:
     """The default is the largest candidate already, and so is all that an override could be."""
     needs, loads = fleet(9, len(CANDIDATES))
     found = limits(
@@ -262,7 +262,7 @@ def test_an_outlier_that_the_default_is_enough_for_is_counted_with_the_others() 
     assert (found.bound, found.counted, found.overrides) == ("request", 4, ())
 
 
-def test_the_size_of_a_request_binds_where_the_headroom_is_what_reaches_it() -> None:
+def test_the_size_of_a_request_is_the_bound_if_the_headroom_reaches_it() -> None:
     """1.1 x 95 kB/s = 104.5 kB/s."""
     rates = [1000.0, 95_000.0, 150_000.0]
     loads = InMemory([flat(3000.0) for _ in rates], {})

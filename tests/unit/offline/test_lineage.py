@@ -32,7 +32,7 @@ def work() -> Work:
     return work
 
 
-def test_what_was_made_from_what_is_there_is_read(work: Work) -> None:
+def test_result_of_the_present_runs_is_read(work: Work) -> None:
     work.check("recommend")
 
 
@@ -63,7 +63,7 @@ def test_the_same_stage_or_a_later_one_is_nothing_that_it_was_made_from(work: Wo
     work.check("demand")
 
 
-def test_what_is_not_there_contradicts_nothing(work: Work) -> None:
+def test_missing_stage_is_no_contradiction(work: Work) -> None:
     """Stages may lie in different directories."""
     del work.marks["ingest"]
     work.check("recommend")

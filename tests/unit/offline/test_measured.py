@@ -5,7 +5,7 @@ import numpy as np
 from offline.jobs.measured import Effects, Span, needs_of
 
 
-def test_the_tolerance_is_a_share_of_what_was_recorded_and_not_of_the_gaps() -> None:
+def test_the_tolerance_is_a_share_of_the_recorded_time_without_gaps() -> None:
     effects = Effects([("", "a")], np.array([[5000, 900, 0]]), np.zeros((1, 3), np.int64))
     # An hour each on Monday and on Thursday: 7.2 s of two hours may be waited, not 263 s of three days.
     apart = Span(start_s=0, seconds=3 * 86_400 + 3600, recorded=7200, requests=10)

@@ -26,7 +26,7 @@ def summed(*rows: tuple[int, int, int]) -> list[tuple[int, ...]]:
     return [tuple(row.values()) for row in found.to_pylist()]
 
 
-def test_a_connection_in_order_is_one_line_whatever_the_order_of_rows() -> None:
+def test_a_connection_in_order_is_one_line_in_any_order_of_rows() -> None:
     assert summed((1, 2, 30), (2, 0, 5), (1, 0, 10), (1, 1, 10)) == [
         (1, 0, 2, 10, 30, False),
         (2, 0, 0, 5, 5, False),
@@ -50,7 +50,7 @@ def test_connections_are_whole_wherever_batches_end() -> None:
         assert all(not one & other for one, other in combinations(last, 2))
 
 
-def test_of_rows_there_twice_one_stays_and_the_other_is_said() -> None:
+def test_of_duplicate_rows_one_stays_and_the_other_is_reported() -> None:
     rows = [(1, 0, 1), (1, 0, 1), (1, 0, 1), (1, 1, 5), (2, 0, 9), (2, 1, 3), (2, 2, 10)]
     found = _find(pa.Table.from_batches([batch(rows)])).to_pylist()
     assert [(row["row"], row["problem"][:19]) for row in found] == [

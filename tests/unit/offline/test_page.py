@@ -84,7 +84,7 @@ def test_one_budget_for_all_brokers_is_not_any_one_brokers() -> None:
     assert text.count("all brokers together") >= 4
 
 
-def test_a_name_that_begins_like_nobodys_is_in_the_legend() -> None:
+def test_a_name_that_begins_with_an_underscore_is_in_the_legend() -> None:
     way = report(name="_internal").directions[0]
     assert "_internal" in svg(demand(way), title="demand")
 

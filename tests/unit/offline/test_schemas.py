@@ -29,5 +29,5 @@ def test_no_table_has_a_column_twice() -> None:
         assert len(set(columns_of(table))) == len(columns_of(table))
 
 
-def test_ddl_is_what_spark_reads() -> None:
+def test_ddl_is_read_by_spark() -> None:
     assert ddl(TABLES["demand/mutations"]) == "user string, client_id string, second bigint, mutations bigint"

@@ -23,7 +23,7 @@ def test_full_portions_take_a_turn_each(count: int, turns: int) -> None:
 
 
 @pytest.mark.parametrize("make", [list, dict.fromkeys])
-def test_what_is_emptied_goes_a_portion_a_turn(make: type, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_collection_is_emptied_in_portions(make: type, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(portions, "PORTION", 3)
     items = make(range(7))
     left = [len(items) for _ in emptied(items)]

@@ -98,7 +98,7 @@ def test_item_larger_than_all_that_may_wait_is_dropped() -> None:
     assert (len(queue), queue.bytes) == (0, 0)
 
 
-def test_what_is_forgotten_is_not_served() -> None:
+def test_removed_item_is_not_served() -> None:
     queue = made()
     for item in ("a1", "a2", "b1"):
         queue.add(item[0], 1, item)
@@ -120,7 +120,7 @@ def test_nothing_is_kept_of_addresses_without_items() -> None:
     assert not queue._address_of
 
 
-def test_weights_are_those_of_a_count_from_the_beginning() -> None:
+def test_weights_equal_a_full_recount() -> None:
     draw = random.Random(14)
     queue = AddressQueue[int](50 * PLACE, 50, 20 * PLACE)
     waiting: dict[int, tuple[str, int]] = {}

@@ -9,7 +9,7 @@ def test_ready_says_why_not() -> None:
     assert pages.ready("\udce4").status == 503
 
 
-def test_health_is_ok_while_it_can_be_said() -> None:
+def test_health_page_says_ok() -> None:
     assert pages.health() == Page(200, pages.TEXT, b"ok\n")
 
 

@@ -138,7 +138,7 @@ async def test_client_that_sends_nothing_more_is_closed_in_time() -> None:
     assert pipe.closed
 
 
-async def test_client_that_closes_mid_request_is_nobodys_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_client_that_closes_mid_request_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
     pipe = await serve(made(), b"GET / HT")
     assert pipe.closed
     assert not caplog.records
@@ -197,7 +197,7 @@ async def test_address_with_most_connections_gives_way(idle: Idle, monkeypatch: 
     assert [pipe.closed for pipe in idle.pipes] == [False, True, False, False]
 
 
-async def test_idle_connection_gives_way_before_one_that_is_served(
+async def test_idle_connection_is_closed_before_a_served_one(
     idle: Idle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)

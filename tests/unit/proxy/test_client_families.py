@@ -18,7 +18,7 @@ def test_time_of_requests_is_in_seconds_and_percent() -> None:
     ]
 
 
-def test_what_is_unlimited_has_no_quota() -> None:
+def test_unlimited_client_has_no_quota() -> None:
     families = [*of_clients([row("Fetch")], []), *of_requests([row("Request")]), *of_topics([row("Fetch")])]
     named = {family.name for family in families if family.samples}
     assert not {name for name in named if "quota" in name}

@@ -22,7 +22,7 @@ def written(path: Path, *, frames: bool = False) -> Path:
     return path
 
 
-def test_inspect_says_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_shows_the_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path / "capture-p-000001.parquet")
     (tmp_path / "capture-p-000002.parquet.inprogress").write_bytes(bytes(2000))
     assert cli.main(["capture", "inspect", str(tmp_path)]) == 0
@@ -33,13 +33,13 @@ def test_inspect_says_what_there_is(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "capture-p-000002.parquet.inprogress: 2.0 kB, not finished" in found
 
 
-def test_inspect_counts_whole_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_counts_complete_requests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path / "capture-p-000001.parquet", frames=True)
     assert cli.main(["capture", "inspect", str(tmp_path / "capture-p-000001.parquet")]) == 0
     assert "2 rows of 1 connection, 1 whole request" in capsys.readouterr().out
 
 
-def test_inspect_names_what_can_not_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_names_unreadable_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = written(tmp_path / "capture-p-000001.parquet")
     path.write_bytes(path.read_bytes()[:-20])
     assert cli.main(["capture", "inspect", str(tmp_path)]) == 1

@@ -57,11 +57,11 @@ items:
 
 
 @pytest.mark.parametrize("form", ["toml", "json"])
-def test_what_is_written_is_read(form: str) -> None:
+def test_written_text_is_read_again(form: str) -> None:
     assert read(write(JIKKOUS | MORE, form), form) == JIKKOUS | MORE
 
 
-def test_what_jikkou_has_room_for_is_read_again() -> None:
+def test_jikkou_text_is_read_again() -> None:
     assert read(write(JIKKOUS | MORE, "jikkou"), "jikkou") == JIKKOUS
 
 
@@ -77,7 +77,7 @@ def test_documented_jikkou_resources_are_read() -> None:
     }
 
 
-def test_what_jikkou_has_no_room_for_is_named() -> None:
+def test_quota_without_a_jikkou_form_is_named() -> None:
     assert list(jikkou_loses(JIKKOUS)) == []
     assert list(jikkou_loses(MORE)) == [
         "user <default>, client id 'c' is left out: jikkou has no such quota type",

@@ -17,7 +17,7 @@ def entry(fields: str) -> str:
     return f'{{"version":1,"partitions":[{fields}]}}'
 
 
-def test_file_is_read_with_and_without_what_may_be_missing(tmp_path: Path) -> None:
+def test_file_is_read_with_and_without_optional_parts(tmp_path: Path) -> None:
     text = (
         '{"partitions":[{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","/d"]},'
         '{"topic":"u","partition":3,"replicas":[2],"comment":"ignored"}]}'

@@ -53,7 +53,7 @@ def test_keys_without_a_directory_are_warned_of() -> None:
     assert parsed(directory="c", sample=0.5).warnings == ()
 
 
-def test_check_says_what_is_captured() -> None:
+def test_check_shows_the_capture_options() -> None:
     lines = list(capture(parsed(directory="c", sample=0.25, frames="keep")))
     assert lines == [
         "capture: 25% of the connections to /etc/sluice/c, requests with payload kept",

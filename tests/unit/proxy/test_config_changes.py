@@ -40,7 +40,7 @@ def test_changed_listener_is_named_by_its_key() -> None:
     assert changes == Changes((), ("listeners[0].name", "listeners[0].broker_id_max"))
 
 
-def test_merge_takes_what_is_live_and_keeps_the_rest() -> None:
+def test_merge_takes_live_keys_and_keeps_the_others() -> None:
     old = made('[limits]\nidle_seconds = 5\n[log]\nformat = "text"')
     new = made(
         '[limits]\nidle_seconds = 7\n[log]\nformat = "json"\nlevel = "error"\n'

@@ -70,7 +70,7 @@ def test_contradiction_is_refused_with_both_keys(text: str, message: str) -> Non
     assert str(caught.value).startswith(message)
 
 
-def test_bootstrap_that_is_a_port_of_ours_is_refused() -> None:
+def test_bootstrap_at_sluices_own_port_is_refused() -> None:
     tables = tomllib.loads('[cluster]\nbootstrap = "localhost:19090"\n[[listeners]]\n')
     with pytest.raises(ConfigError, match=r"^cluster\.bootstrap: is the address of Sluice itself"):
         parse(tables, Source(), Path("/"))
@@ -85,7 +85,7 @@ def test_bootstrap_that_is_a_port_of_ours_is_refused() -> None:
         '[[listeners]]\nupstreams = { 1 = "127.0.0.1:9092" }',
     ],
 )
-def test_what_does_not_meet_is_taken(text: str) -> None:
+def test_ports_without_overlap_are_valid(text: str) -> None:
     assert made(text).warnings == ()
 
 
@@ -107,7 +107,7 @@ def test_what_does_not_meet_is_taken(text: str) -> None:
         ),
     ],
 )
-def test_only_who_is_on_this_machine_may_alter_quotas_unnamed(
+def test_only_local_clients_may_alter_quotas_unauthenticated(
     listener: str, cluster: str, trusted: bool
 ) -> None:
     config = made(f"{cluster}[[listeners]]\n{listener}")

@@ -47,7 +47,7 @@ def test_partition_mutations_are_the_settings(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["none", "default", "refuse"])
-def test_what_holds_for_unknown_users_is_the_setting(tmp_path: Path, value: str) -> None:
+def test_unknown_users_is_the_setting(tmp_path: Path, value: str) -> None:
     assert engine_options(made(tmp_path, "")).unknown_users == "none"
     assert engine_options(made(tmp_path, f'[quotas]\nunknown_users = "{value}"')).unknown_users == value
 
@@ -136,7 +136,7 @@ def test_limits_without_effect_are_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_names_that_do_not_mean_what_they_seem_to_are_named(part: str, name: str, said: str) -> None:
+def test_misleading_names_are_reported(part: str, name: str, said: str) -> None:
     (warning,) = unenforced([(Entity(**{part: name}), {})])
     assert said in warning
 

@@ -87,7 +87,7 @@ def test_every_key_is_documented_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("path", list(keys()))
-def test_row_says_what_the_code_does(path: str) -> None:
+def test_row_agrees_with_the_code(path: str) -> None:
     field, key = keys()[path]
     kind, unit, default, _, applies, meaning = rows()[path]
     assert kind == key.kind

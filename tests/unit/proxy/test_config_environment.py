@@ -29,7 +29,7 @@ def test_variable_names_a_key(name: str, path: str) -> None:
     assert key_path(steps(name)) == path
 
 
-def test_override_sets_and_tells_who_set_it() -> None:
+def test_override_sets_a_value_and_names_its_variable() -> None:
     tables: dict[str, object] = {"admin": {"bind": "old"}, "listeners": [{"bind": "old", "name": "n"}]}
     changed, origins = override(tables, {"SLUICE_LISTENERS__0__BIND": "new", "SLUICE_LOG__LEVEL": "debug"})
     assert changed == {

@@ -63,7 +63,7 @@ def test_paths_are_relative_to_the_file() -> None:
     assert config.state.directory == Path("/var/lib/sluice")
 
 
-def test_broker_ports_and_what_is_advertised() -> None:
+def test_broker_ports_and_advertised_addresses() -> None:
     listener = made(SMALL + "broker_id_max = 2\nadvertised_first_broker_port = 30000").listeners[0]
     assert listener.broker_ids == (0, 1, 2)
     assert listener.broker_port(2) == 19102
@@ -127,7 +127,7 @@ def test_unknown_table_is_named_without_its_content() -> None:
     assert refused(SMALL + '[quotaz]\nx = "y"\n') == "quotaz: unknown table; did you mean 'quotas'?"
 
 
-def test_security_protocol_follows_from_what_is_set() -> None:
+def test_security_protocol_follows_from_tls_and_sasl() -> None:
     message = refused('[cluster]\nbootstrap = "a:1"\nsecurity_protocol = "SASL_SSL"\n[[listeners]]')
     assert message.startswith("cluster.security_protocol: it follows from sasl_mechanism and tls")
 
@@ -193,7 +193,7 @@ def test_replication_rate_that_is_none_is_refused(rate: str) -> None:
     assert refused(SMALL + f"[replication]\nleader_rate = {rate}").startswith("replication.leader_rate")
 
 
-def test_what_has_no_effect_on_replication_is_said() -> None:
+def test_key_without_effect_on_replication_is_reported() -> None:
     text = '[replication]\nfollower_rate = "4M"\nfollower_throttled_replicas = { a = "*" }'
     assert [warning.partition(":")[0] for warning in made(REPLICATES + text).warnings] == [
         "replication.follower_throttled_replicas",
@@ -239,7 +239,7 @@ def test_leases_that_can_not_be_are_refused(keys: str, message: str) -> None:
     assert refused(SHARED + keys).startswith(message)
 
 
-def test_what_is_not_meant_with_leases_is_said() -> None:
+def test_probable_mistake_with_leases_is_reported() -> None:
     names = 'peers = ["a", "b"]\nname = "a"\nholder = "h:1"\n'
     (warning,) = made(SHARED + names + '[replication]\npolicy = "kip73"').warnings
     assert warning.startswith("leases: with replication.policy kip73 shares hold on an average")

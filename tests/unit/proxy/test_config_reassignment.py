@@ -15,7 +15,7 @@ def configured(**tables: object) -> Config:
     return parse({**BARE, **tables}, Source(), BASE)
 
 
-def test_reassignments_pass_unless_told_otherwise() -> None:
+def test_reassignments_pass_by_default() -> None:
     assert not configured().reassignment.batches
 
 

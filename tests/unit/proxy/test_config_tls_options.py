@@ -67,11 +67,11 @@ def test_key_is_in_the_certificates_file_by_default() -> None:
         ('client_ca_file = "ca.pem"\nclient_auth = "none"', "none"),
     ],
 )
-def test_who_names_an_authority_wants_certificates_from_it(keys: str, auth: str) -> None:
+def test_authority_requires_client_certificates(keys: str, auth: str) -> None:
     assert listener_tls(TLS + keys).client_auth == auth
 
 
-def test_empty_table_trusts_what_the_system_trusts() -> None:
+def test_empty_table_uses_the_systems_authorities() -> None:
     found = cluster_tls("")
     assert found == ClusterTls()
     assert found.files == ()
@@ -111,5 +111,5 @@ def test_networks_are_a_list_or_a_text_with_commas() -> None:
         (LISTENER + "proxy_protocol_sources = []", "listeners[0].proxy_protocol_sources: must be 1 to 1000"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together_is_refused_with_its_key(text: str, message: str) -> None:
+def test_contradicting_keys_are_refused(text: str, message: str) -> None:
     assert refused(text if text.startswith("[cluster]\n") else CLUSTER + text).startswith(message)

@@ -13,7 +13,7 @@ from tests.support.no_files import KINDS, put
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_file_is_an_error_at_once(tmp_path: Path, kind: str) -> None:
+def test_anything_but_a_regular_file_is_an_error_at_once(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "a"
     put(path, kind)
     before = len(list(Path("/proc/self/fd").iterdir()))
@@ -101,7 +101,7 @@ def test_signature_sees_a_change_that_keeps_size_and_time(tmp_path: Path) -> Non
     assert signature(path) != before
 
 
-def test_replaced_file_is_whole_and_keeps_its_mode(tmp_path: Path) -> None:
+def test_replaced_file_is_complete_and_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
     path.chmod(0o640)
@@ -153,7 +153,7 @@ def test_failure_half_way_leaves_the_old_file_alone(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_a_killed_process_left_behind_is_no_obstacle(tmp_path: Path) -> None:
+def test_file_of_a_killed_process_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text("old")
     (tmp_path / ".a.new").write_text("half")

@@ -221,7 +221,7 @@ def test_any_client_id_can_be_written(client_id: str) -> None:
     assert len(samples(text)["sluice_client_bytes_total"]) == 1
 
 
-def test_data_path_is_told() -> None:
+def test_metrics_of_the_data_path() -> None:
     stats = Stats()
     stats.connections["clients"] = 3
     stats.connections_total["clients"] = 9
@@ -254,7 +254,7 @@ def test_data_path_is_told() -> None:
     assert found["sluice_reloads_total"] == {("refused",): 1}
 
 
-def test_replication_is_told() -> None:
+def test_metrics_of_replication() -> None:
     stats = Stats()
     stats.replicas_left_out = 7
     found = samples(written(stats, Quotas()))
@@ -267,7 +267,7 @@ def test_replication_is_told() -> None:
     assert found["sluice_replicas_left_out_total"] == {(): 7}
 
 
-def test_replica_has_one_series_whatever_happened_to_it() -> None:
+def test_replica_has_one_series_in_every_case() -> None:
     """A topic was made again under its name; a follower has connected anew, and the old connection is still there."""
     quotas = ReplicationQuotas(ReplicationOptions())
     again = bytes(15) + b"1"
@@ -286,7 +286,7 @@ def test_replica_has_one_series_whatever_happened_to_it() -> None:
     assert rows["sluice_replication_lag"] == [(("3",), 100)]
 
 
-def test_leases_are_told() -> None:
+def test_metrics_of_leases() -> None:
     found = samples(written(Stats(), Quotas()))
     assert found["sluice_lease_share"] == {("3",): 0.5}
     assert found["sluice_lease_byte_rate"] == {("3",): 500}
@@ -311,7 +311,7 @@ def test_latency_buckets_add_up() -> None:
     assert found["sluice_added_latency_seconds_sum"][()] == pytest.approx(0.060026)
 
 
-def test_process_is_told() -> None:
+def test_metrics_of_the_process() -> None:
     found = samples(written(Stats(), Quotas(enforcing=False)))
     assert found["sluice_enforcing"] == {(): 0}
     assert next(iter(found["sluice_build_info"]))[1] == "1.2.3"

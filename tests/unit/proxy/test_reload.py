@@ -77,7 +77,7 @@ def test_watch_waits_until_a_change_has_come_to_rest() -> None:
     assert [watch.see(now) for now in (OLD, NEW, NEWER, NEWER, NEWER)] == [False, False, False, True, False]
 
 
-def test_watch_passes_over_what_came_back() -> None:
+def test_watch_ignores_a_restored_file() -> None:
     watch = Watch(OLD)
     assert [watch.see(now) for now in (NEW, OLD, OLD)] == [False, False, False]
     assert not watch.settling
@@ -89,7 +89,7 @@ def test_watch_tells_that_something_is_changing() -> None:
     assert watch.settling
 
 
-def test_watch_passes_over_what_we_have_written_ourselves() -> None:
+def test_watch_ignores_files_written_by_sluice() -> None:
     watch = Watch(OLD + OLD)
     for _ in range(3):
         watch.known(OLD + NEW, NEW[0])
@@ -97,7 +97,7 @@ def test_watch_passes_over_what_we_have_written_ourselves() -> None:
     assert [watch.see(now) for now in (OLD + NEWER, OLD + NEWER)] == [False, True]
 
 
-def test_watch_does_not_take_missing_files_for_our_own() -> None:
+def test_watch_reports_files_that_are_missing() -> None:
     watch = Watch(NEW)
     watch.known(OLD, Signature())
     assert [watch.see(OLD), watch.see(OLD)] == [False, True]
@@ -119,9 +119,7 @@ async def test_changed_quotas_file_applies_once(site: Site, caplog: pytest.LogCa
     assert lines(caplog) == [("configuration reloaded", fields)]
 
 
-async def test_reload_counts_the_entities_whose_quotas_changed(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_reload_counts_changed_entities(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     kept = '[[quota]]\nclient_id = "kept"\nproducer_byte_rate = 1\n'
     site.quotas_file.write_text(QUOTA.format(1) + kept)
@@ -140,9 +138,7 @@ async def test_reload_counts_the_entities_whose_quotas_changed(
     assert said == [("none", 1, 2), ("quotas.mode", 2, 2), ("none", 0, 2)]
 
 
-async def test_changed_configuration_applies_what_is_live(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_changed_configuration_applies_live_keys(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     site.config_file.write_text(
         SMALL

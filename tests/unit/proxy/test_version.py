@@ -7,7 +7,7 @@ import pytest
 from proxy import version
 
 
-def test_installed_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_version_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(version, "version", lambda name: f"{name}-1.2.3")
     assert version.sluice_version() == "kafka-sluice-1.2.3"
 

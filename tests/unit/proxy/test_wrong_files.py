@@ -58,7 +58,7 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
 
 @pytest.mark.parametrize("kind", WRONG)
 @pytest.mark.parametrize("which", ["config_file", "quotas_file"])
-async def test_reload_refuses_it_and_keeps_what_was_in_force(
+async def test_reload_refuses_it_and_keeps_the_old_configuration(
     site: Site, which: str, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     wrong(getattr(site, which), kind)
@@ -119,7 +119,7 @@ READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", READERS)
-def test_what_is_no_file_is_said_to_be_none(tmp_path: Path, name: str, kind: str) -> None:
+def test_anything_but_a_regular_file_is_reported(tmp_path: Path, name: str, kind: str) -> None:
     read, error = READERS[name]
     put(tmp_path / "file", kind)
     with pytest.raises(error, match=KINDS[kind]):
@@ -184,7 +184,7 @@ async def test_path_that_can_not_be_is_refused_at_reload(site: Site) -> None:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "endless"])
-def test_broker_map_is_written_whatever_stands_in_its_way(tmp_path: Path, kind: str) -> None:
+def test_broker_map_replaces_any_old_file(tmp_path: Path, kind: str) -> None:
     put(tmp_path / "brokers.tmp", kind)
     put(tmp_path / "brokers.json", kind)
     file = MapFile(tmp_path, Stats())

@@ -130,7 +130,7 @@ def test_ip_has_its_own_key(ip: str | None) -> None:
     assert outcome.changes == {Entity(ip=ip or DEFAULT): {"connection_creation_rate": 5.0}}
 
 
-def test_nearly_whole_values_are_whole() -> None:
+def test_nearly_integral_values_are_valid() -> None:
     # Kafka allows for a part of 1e-6 that its clients' arithmetic may have left.
     assert alter(Definitions(), [(USER, [("producer_byte_rate", 1000.0000005)])]).changes == {
         Entity("ann"): {"producer_byte_rate": 1000.0}
@@ -140,7 +140,7 @@ def test_nearly_whole_values_are_whole() -> None:
 SET = Definitions({Entity("ann"): {"producer_byte_rate": 1000.0, "request_percentage": 50.0}})
 
 
-def test_ops_change_and_remove_what_they_name() -> None:
+def test_ops_change_and_remove_their_keys() -> None:
     ops: list[tuple[str, float | None]] = [("producer_byte_rate", None), ("consumer_byte_rate", 5.0)]
     outcome = alter(SET, [(USER, ops)])
     assert outcome.changes == {Entity("ann"): {"request_percentage": 50.0, "consumer_byte_rate": 5.0}}
@@ -150,7 +150,7 @@ def test_ops_change_and_remove_what_they_name() -> None:
 @pytest.mark.parametrize(
     "ops", [[], [("producer_byte_rate", 1000.0)], [("consumer_byte_rate", None)], [("unknown", None)]]
 )
-def test_what_changes_nothing_succeeds(ops: list[tuple[str, float | None]]) -> None:
+def test_alteration_without_a_change_succeeds(ops: list[tuple[str, float | None]]) -> None:
     assert alter(SET, [(USER, ops)]) == ([(USER, "")], {}, {})
 
 

@@ -36,7 +36,7 @@ def test_waits_are_counted_once_a_request() -> None:
     assert outcome.end_us == 5 * MB  # muted until then
 
 
-def test_what_passes_after_the_end_is_late() -> None:
+def test_bytes_after_the_end_are_late() -> None:
     (outcome,) = backtest(every_second(5, 6 * MB), [2e6], EngineOptions(), start_s=0, seconds=5).each
     assert outcome.bytes_late == 6 * MB
 
@@ -92,7 +92,7 @@ def test_first_fetches_that_bring_more_than_the_burst_wait() -> None:
     assert (outcome.throttled, outcome.idle_ms) == (4, 0)  # half a second of quota each
 
 
-def test_waits_for_what_idle_fetches_might_bring_are_told_apart() -> None:
+def test_waits_for_idle_fetches_are_counted_separately() -> None:
     # They share a quarter of the burst of 2 MB (test_schedule.py): 53 are with the broker when all of it is reached.
     options = EngineOptions(policy="schedule")
     (outcome,) = backtest(at_once(56, 50, 250_000), [2e6], options, start_s=0, seconds=1).each

@@ -69,7 +69,7 @@ def test_refill_ends_at_the_burst() -> None:
     assert tokens.tokens(60_000) == 100
 
 
-def test_what_is_given_back_ends_at_the_burst_too() -> None:
+def test_returned_tokens_are_capped_at_the_burst() -> None:
     tokens = bucket()
     tokens.record(30, 0)
     tokens.record(-20, 0)

@@ -61,7 +61,7 @@ def test_held_request_is_counted_once_with_the_time_it_was_held() -> None:
 
 
 @pytest.mark.parametrize("policy", ["kip13", "schedule"])
-def test_observing_lets_everything_pass_and_counts_what_would_have_been(policy: Policy) -> None:
+def test_observe_admits_everything_and_counts_throttles(policy: Policy) -> None:
     throttle = produce_of(engine(policy=policy, mode="observe"))
     turn = throttle.turn()
     for now_ms in range(0, 10_000, 100):
@@ -135,7 +135,7 @@ def test_bytes_that_are_given_back_are_no_negative_rate() -> None:
     assert throttle.byte_rate(12_000) == 0
 
 
-def test_client_whose_definition_is_removed_gives_its_place_back() -> None:
+def test_client_with_a_removed_definition_detaches() -> None:
     running = engine(policy="schedule")
     throttle = produce_of(running)
     first, held = throttle.turn(), throttle.turn()

@@ -12,7 +12,7 @@ def client() -> ClientQuota:
     return Engine(EngineOptions(), Definitions({Entity(client_id=DEFAULT): LIMITS})).client("u", "a", 1)
 
 
-def test_what_few_clients_need_is_made_when_it_is_asked_for() -> None:
+def test_rare_throttles_are_created_at_their_first_use() -> None:
     quota = client()
     before = quota.measured
     made = quota.requests

@@ -69,7 +69,7 @@ def test_rate_holds_at_each_broker_or_over_all() -> None:
     assert admitted(over_all, HOME, 100, broker=1) + admitted(over_all, HOME, 100, broker=2) == 50
 
 
-def test_observed_is_told_and_let_in() -> None:
+def test_observed_connection_is_accepted_and_counted() -> None:
     found, _ = rates(mode="observe")
     assert admitted(found, HOME, 51) == 51
     assert found.connect(HOME, 1, 0) == Verdict(would_wait_ms=200)

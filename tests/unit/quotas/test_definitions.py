@@ -102,7 +102,7 @@ def test_static_settings_of_kip_13_hold_where_no_entry_does() -> None:
     assert ask(produce({(None, DEFAULT): 3e6}, static), "", "x")[0] == 3e6
 
 
-def test_named_client_is_told_from_the_many() -> None:
+def test_client_with_an_entry_is_recognised() -> None:
     definitions = produce({(None, DEFAULT): 1, (None, "a"): 2, ("u", DEFAULT): 3})
     assert definitions.names(PRODUCER_BYTE_RATE, "", "a")
     assert not definitions.names(PRODUCER_BYTE_RATE, "", "b")
@@ -117,7 +117,7 @@ def test_definitions_are_compared_by_value() -> None:
     assert produce({}) != 5
 
 
-def test_definitions_copy_what_they_are_given() -> None:
+def test_definitions_copy_their_arguments() -> None:
     values: dict[str, float] = {PRODUCER_BYTE_RATE: 1}
     definitions = Definitions({Entity(None, "a"): values})
     values[PRODUCER_BYTE_RATE] = 2

@@ -58,7 +58,7 @@ def test_reading_tells_every_entity_once() -> None:
     assert (len(changed), gone) == (0, [])
 
 
-def test_reading_again_tells_what_differs() -> None:
+def test_reading_again_returns_differences() -> None:
     new = FILE.replace("12.5", "13.0") + '[[quota]]\nip = "::1"\nconnection_creation_rate = 5\n'
     new = new.replace('"a" ', '"c" ')
     _, changed, gone = Document.read(new.splitlines(keepends=True), document(FILE))

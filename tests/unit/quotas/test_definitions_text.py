@@ -40,7 +40,7 @@ def test_nothing_else_may_stand_in_front(text: str) -> None:
         "",
     ],
 )
-def test_table_says_what_toml_says(lines: str) -> None:
+def test_table_agrees_with_toml(lines: str) -> None:
     block = f"[[quota]]\n{lines}"
     assert table(block) == tomllib.loads(block)["quota"][0]
 
@@ -62,7 +62,7 @@ def test_table_says_what_toml_says(lines: str) -> None:
         f"[[quota]]\nproducer_byte_rate = {'9' * 5000}\n",
     ],
 )
-def test_what_is_not_one_table_is_none(block: str) -> None:
+def test_anything_but_one_table_is_none(block: str) -> None:
     assert table(block) is None
 
 

@@ -107,7 +107,7 @@ def test_observing_begins_and_ends_live() -> None:
     assert throttle.produce(turns[1], MB, 30).throttle_ms == 500  # nobody owes what passed meanwhile
 
 
-def test_switch_turns_enforcement_off_and_on_whatever_the_mode() -> None:
+def test_switch_turns_enforcement_off_and_on_in_any_mode() -> None:
     quotas = engine()
     quotas.switch(on=False)
     assert not enforcing(quotas)
@@ -121,7 +121,7 @@ def test_switch_turns_enforcement_off_and_on_whatever_the_mode() -> None:
     assert not enforcing(quotas)
 
 
-def test_scope_stays_what_it_was_at_the_start() -> None:
+def test_scope_cannot_be_changed() -> None:
     quotas = engine(scope="broker")
     quotas.update(replace(quotas.options, scope="gateway"), quotas.definitions, 0)
     assert quotas.options.scope == "broker"
@@ -210,7 +210,7 @@ def test_expiry_looks_at_a_bounded_number_of_clients() -> None:
     assert quotas.expire(EXPIRE_MS) == 5
 
 
-def test_views_show_what_was_counted_and_the_quota_in_force() -> None:
+def test_views_show_counts_and_the_quota_in_force() -> None:
     quotas = engine()
     client = quotas.client("", "a", 1)
     client.produce.produce(client.produce.turn(), 22 * MB, 0)
@@ -257,7 +257,7 @@ def test_views_may_be_taken_while_clients_come_and_go() -> None:
     assert len(list(views)) == 1
 
 
-def test_limiter_of_nobody_is_dropped() -> None:
+def test_limiter_without_throttles_is_removed() -> None:
     quotas = engine()
     throttle = quotas.client("", "a", 1).produce
     turn = throttle.turn()

@@ -104,7 +104,7 @@ def test_clients_beyond_the_bytes_share_one_budget() -> None:
     assert names == ["a", "b", OTHER, OTHER]
 
 
-def test_client_id_that_is_too_long_is_not_told_apart() -> None:
+def test_too_long_client_id_counts_as_other() -> None:
     quotas = engine()
     long = quotas.client("u", LONG, 1)
     assert (long.user, long.client_id) == ("u", OTHER)
@@ -117,7 +117,7 @@ def test_long_client_id_that_an_entry_names_keeps_its_quota() -> None:
     assert quotas.client("u", LONG, 1).client_id == LONG
 
 
-def test_new_client_displaces_one_that_is_gone_for_a_while() -> None:
+def test_new_client_displaces_an_idle_one() -> None:
     quotas = engine(client_ids_max=2)
     use(quotas, "gone")
     use(quotas, "gone too")

@@ -125,7 +125,7 @@ def test_filters_that_kafka_refuses(components: list[Component], text: str) -> N
     assert not refused.value.unsupported
 
 
-def test_unknown_type_is_told_from_a_wrong_request() -> None:
+def test_unknown_type_differs_from_an_invalid_request() -> None:
     with pytest.raises(FilterError, match="Unsupported entity type group") as refused:
         filter_of([("group", EXACT, "a")], strict=False)
     assert refused.value.unsupported

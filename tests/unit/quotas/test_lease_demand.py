@@ -34,15 +34,15 @@ def spend(demands: Demands, rate: Rate, since_ms: int, until_ms: int, per_second
     return found
 
 
-def test_who_is_not_held_back_wants_twice_what_came() -> None:
+def test_follower_that_is_not_held_back_wants_twice_its_rate() -> None:
     assert spend(Demands(), Rate(), 0, 5000, 1_000_000, False) == 2_000_000
 
 
-def test_who_is_held_back_and_uses_what_it_has_wants_everything() -> None:
+def test_follower_that_is_held_back_and_uses_its_share_wants_the_quota() -> None:
     assert spend(Demands(), Rate(limit=3_000_000.0), 0, 3000, 2_900_000, True) == Q
 
 
-def test_who_is_held_back_and_gets_nothing_wants_everything_at_once() -> None:
+def test_follower_that_is_held_back_and_gets_nothing_wants_the_quota_at_once() -> None:
     rate = Rate(limit=40_000.0, held_ms=0)  # the least share
     assert wanted(Demands(), rate, 0) == Q
 
@@ -73,7 +73,7 @@ def test_load_that_stops_is_forgotten_within_a_second() -> None:
     assert spend(demands, rate, 3000, 4200, 0, False) == 0
 
 
-def test_follower_without_a_quota_wants_what_came() -> None:
+def test_follower_without_a_quota_wants_its_rate() -> None:
     demands, rate = Demands(), Rate(limit=None, held_ms=0)
     wanted(demands, rate, 0, None)
     rate.total = 1_000_000

@@ -49,7 +49,7 @@ def learned(wishes: tuple[Wish, ...] = NOTHING) -> tuple[LeaseBook, Side, Side, 
     return book, sides[0], sides[1], sides[2]
 
 
-def test_nobody_gets_a_lease_before_one_lease_is_over() -> None:
+def test_no_peer_gets_a_lease_before_one_lease_is_over() -> None:
     book = LeaseBook(TERMS, 99)
     side = Side(book, "a", 1)
     assert side.talk(EVERYTHING, 0) == TERMS.least  # it was just started
@@ -59,7 +59,7 @@ def test_nobody_gets_a_lease_before_one_lease_is_over() -> None:
     assert side.peer.holding
 
 
-def test_one_with_all_the_load_has_all_but_what_is_never_lent() -> None:
+def test_peer_with_all_the_load_gets_all_but_the_least_shares() -> None:
     _, a, _, _ = learned()
     assert a.talk(EVERYTHING, LEARNED) == pytest.approx(1 - 2 * 0.02 / 3)  # 98.7 %
     assert a.peer.rate(F, Q, True, LEARNED) == pytest.approx(2_960_000)
@@ -80,7 +80,7 @@ def test_shares_are_filled_from_below() -> None:
     assert book.present(LEARNED) == 3
 
 
-def test_what_is_borrowed_is_given_only_after_it_was_given_back() -> None:
+def test_share_is_granted_only_after_it_was_returned() -> None:
     _, a, b, _ = learned()
     a.talk(EVERYTHING, LEARNED)
     assert b.talk(EVERYTHING, LEARNED) == pytest.approx(TERMS.least)
@@ -92,7 +92,7 @@ def test_what_is_borrowed_is_given_only_after_it_was_given_back() -> None:
     assert b.talk(EVERYTHING, LEARNED + 1200) == pytest.approx((1 - TERMS.least) / 2)
 
 
-def test_lease_ends_by_itself_and_what_was_borrowed_ends_first() -> None:
+def test_lease_ends_by_itself_and_a_borrowed_share_ends_first() -> None:
     _, a, b, c = learned()
     answer = a.ask(EVERYTHING, LEARNED + 700)
     a.peer.take(answer, LEARNED + 900)
@@ -144,7 +144,7 @@ def test_restarted_peer_uses_the_least_until_its_promise_is_over() -> None:
     assert refused.value.cause == "twice"
 
 
-def test_peer_and_holder_restarted_together_do_not_meet_what_was_borrowed() -> None:
+def test_peer_and_holder_restarted_together_do_not_exceed_the_quota() -> None:
     _, a, _, _ = learned()
     a.talk(EVERYTHING, LEARNED)
     anew = LeaseBook(TERMS, 100)

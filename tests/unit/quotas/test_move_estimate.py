@@ -26,7 +26,7 @@ def test_proposals_figures() -> None:
     ]
 
 
-def test_what_is_written_meanwhile_slows_the_move() -> None:
+def test_writes_slow_the_move() -> None:
     moved = estimate(cluster(rate=1 * MB), {("t", 0): (1, 3)}, brokers=3)
     assert moved.seconds(2 * MB) == 50  # 50 MB / (2 - 1) MB/s
     assert moved.bytes_in_max == 4 * MB

@@ -31,7 +31,7 @@ def test_nothing_is_limited_without_a_quota() -> None:
     assert not quotas.client("u", "a", 1).mutations.limits(0)
 
 
-def test_identity_has_one_bucket_whatever_the_broker_and_the_scope() -> None:
+def test_identity_has_one_bucket_for_all_brokers_in_any_scope() -> None:
     quotas = engine({Entity(client_id="a"): 2})
     first, second = (quotas.client("u", "a", broker).mutations for broker in (1, 2))
     assert first.take(30, 0)
@@ -79,7 +79,7 @@ def test_tighter_identity_takes_nothing_from_all_clients() -> None:
     assert quotas.cluster_tokens(0) == 989  # 100 · 10 windows - 11
 
 
-def test_what_came_to_nothing_is_given_back_to_both() -> None:
+def test_failed_mutations_are_returned_to_both_buckets() -> None:
     quotas = engine({Entity(client_id="a"): 2}, partition_mutations_rate=100.0)
     throttle = quotas.client("", "a", 1).mutations
     throttle.record(30, 0)
@@ -87,7 +87,7 @@ def test_what_came_to_nothing_is_given_back_to_both() -> None:
     assert (left(throttle), quotas.cluster_tokens(0)) == (20, 1000)
 
 
-def test_changed_quota_applies_to_what_was_taken() -> None:
+def test_changed_quota_applies_to_taken_tokens() -> None:
     quotas = engine({Entity(client_id="a"): 2})
     throttle = quotas.client("", "a", 1).mutations
     throttle.record(40, 0)
@@ -166,7 +166,7 @@ def test_bucket_ends_with_its_last_client_but_not_in_debt() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"partition_mutations_rate": 0.0}, {"partition_mutations_burst": -1.0}], ids=str
 )
-def test_options_that_cannot_be_are_our_fault(wrong: dict[str, float]) -> None:
+def test_invalid_options_are_an_assertion_error(wrong: dict[str, float]) -> None:
     with pytest.raises(AssertionError):
         options(**wrong)
 

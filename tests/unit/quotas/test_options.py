@@ -12,11 +12,11 @@ def test_defaults_are_kafkas_window_and_the_design_bounds() -> None:
     assert (options.burst_seconds, options.hold_seconds_max, options.mute_seconds_max) == (1, 15, 20)
 
 
-def test_window_of_one_sample_is_our_own_fault() -> None:
+def test_window_of_one_sample_is_an_assertion_error() -> None:
     with pytest.raises(AssertionError, match="two samples"):
         EngineOptions(window_samples=1)
 
 
-def test_mute_of_nothing_is_our_own_fault() -> None:
+def test_mute_of_0_is_an_assertion_error() -> None:
     with pytest.raises(AssertionError, match="throttles nobody"):
         EngineOptions(mute_seconds_max=0)

@@ -8,7 +8,7 @@ CURRENT = {A: {"x": 1.0, "y": 2.0}, B: {"x": 3.0}}
 WANTED = {C: {"z": 5.0}, A: {"x": 1.0, "y": 4.0}}
 
 
-def test_differences_are_those_of_named_entities() -> None:
+def test_differences_are_limited_to_the_files_entities() -> None:
     assert differences(CURRENT, WANTED, prune=False) == [
         Difference(C, "z", None, 5.0),
         Difference(A, "y", 2.0, 4.0),
@@ -19,7 +19,7 @@ def test_entity_has_exactly_the_limits_that_are_wanted() -> None:
     assert differences(CURRENT, {A: {"x": 1.0}}, prune=False) == [Difference(A, "y", 2.0, None)]
 
 
-def test_prune_removes_what_is_not_named() -> None:
+def test_prune_removes_other_entities() -> None:
     assert differences(CURRENT, WANTED, prune=True)[-1] == Difference(B, "x", 3.0, None)
 
 

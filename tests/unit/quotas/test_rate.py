@@ -75,7 +75,7 @@ def test_window_is_a_sawtooth_at_first_and_the_elapsed_time_later() -> None:
     assert window.window_ms(10_500) == 10_500
 
 
-def test_sample_that_overlaps_the_window_is_kept_whole() -> None:
+def test_sample_that_overlaps_the_window_counts_completely() -> None:
     # Since Kafka 3.8 (commit 862ea12c): emptied when its *last* record is N samples old, not its first.
     window = rate()
     window.record(100, 0)
@@ -118,7 +118,7 @@ def test_bytes_that_are_only_expected_count_without_a_record() -> None:
     assert window.total == 4000
 
 
-def test_left_is_what_the_window_still_allows() -> None:
+def test_left_is_the_rest_of_the_window() -> None:
     window = rate()
     window.record(4000, 0)
     assert window.left(500, 0) == 1000
@@ -137,7 +137,7 @@ def test_empty_in_says_when_nothing_counts_any_more() -> None:
     assert window.empty_in_ms(20_000) == 0
 
 
-def test_window_of_one_sample_is_our_own_fault() -> None:
+def test_window_of_one_sample_is_an_assertion_error() -> None:
     with pytest.raises(AssertionError):
         SampledRate(samples=1, sample_ms=1000)
     with pytest.raises(AssertionError):

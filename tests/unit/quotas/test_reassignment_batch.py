@@ -69,7 +69,7 @@ def test_replica_movements_are_bounded_over_all_partitions() -> None:
     assert [len(step.adds) for step in batch.steps] == [2, 2]
 
 
-def test_step_adds_no_more_than_a_whole_batch_may() -> None:
+def test_step_adds_at_most_a_batch() -> None:
     pairs = [(Move("t", 0, (1, 2, 3), (1, 10, 11)), settled((1, 2, 3)))]
     limits = BatchLimits(parallel_replica_count=2, max_concurrent_replica_movements=1)
     assert [step.adds for step in batch_of(pairs, limits).steps] == [(10,)]
@@ -126,7 +126,7 @@ def test_finished_and_deleted_partitions_are_named() -> None:
     assert (batch.finished, batch.gone, batch.steps) == ((key(0),), (key(1),), ())
 
 
-def test_rounds_are_counted_only_where_somebody_else_began() -> None:
+def test_rounds_are_counted_only_if_another_step_began() -> None:
     pairs = [follower_move(number) for number in range(2)]
     limits = BatchLimits(parallel_partition_count=1)
     batch = batch_of(pairs, limits)
@@ -135,7 +135,7 @@ def test_rounds_are_counted_only_where_somebody_else_began() -> None:
     assert batch_of(pairs, limits, in_flight, {key(1): 1}).waited == {key(1): 1}
 
 
-def test_who_has_waited_longest_is_first_among_equals() -> None:
+def test_longest_wait_is_first_among_equals() -> None:
     pairs = [follower_move(number) for number in range(3)]
     limits = BatchLimits(parallel_partition_count=1)
     assert begun(batch_of(pairs, limits, waited={key(1): 2, key(2): 3})) == [2]
@@ -166,7 +166,7 @@ def test_limit_below_one_is_refused(name: str) -> None:
         BatchLimits(**{name: 0})
 
 
-def test_plan_looks_at_what_begins_and_not_at_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_of_a_plan_depends_on_beginning_steps_only(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else 10,000 partitions would take minutes: each batch begins two of them."""
     looks = 0
     lacks = Room.lacks

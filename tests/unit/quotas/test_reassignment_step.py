@@ -68,7 +68,7 @@ def test_example_two_replicas_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("replica_count", [5, 6, 100])
-def test_example_all_at_once_is_what_kafka_does(replica_count: int) -> None:
+def test_example_all_at_once_agrees_with_kafka(replica_count: int) -> None:
     assert walk(EXAMPLE, replica_count) == [
         ((0, 1, 2, 3, 4), (0, 1, 2, 3, 4), (1, 2, 3, 4, 0), (5, 6, 7, 8, 9), (5, 6, 7, 8, 9), 5)
     ]
@@ -119,7 +119,7 @@ def test_defect_4_first_step_exceeds_the_limit_to_reach_min_isr() -> None:
     assert 0 not in step.drops
 
 
-def test_defect_4_repair_drops_nobody_who_is_in_sync_and_adds_nobody_dead() -> None:
+def test_defect_4_repair_drops_no_replica_in_sync_and_adds_no_dead_one() -> None:
     now = partition((0, 1, 2), isr=(0,), min_isr=2)
     step = one_step(Move("t", 0, (0, 1, 2), (3, 4, 5)), now, dead=(1, 2, 3), count=1)
     # The dead would block Kafka 3.8 to 4.1: what is left is in sync, and no less than min ISR.
@@ -153,7 +153,7 @@ def test_defect_8_a_dead_target_is_a_reason_and_not_a_silent_wait() -> None:
 # Order of leaving, order of joining.
 
 
-def test_dead_leave_first_then_those_behind_and_the_leader_last() -> None:
+def test_dead_replicas_are_dropped_first_then_lagging_ones_and_the_leader_last() -> None:
     move = Move("t", 0, (0, 1, 2, 3), (4, 5, 6, 7))
     assert one_step(move, partition((0, 1, 2, 3), isr=(0, 1, 2)), dead=(3,)).drops == (3,)
     assert one_step(move, partition((0, 1, 2, 3), isr=(0, 1, 3))).drops == (2,)
@@ -275,13 +275,13 @@ def test_shrinking_drops_the_lost_first() -> None:
 # What an executor asks of a step under way.
 
 
-def test_cancel_is_safe_while_enough_are_in_sync_without_what_was_added() -> None:
+def test_cancel_is_safe_while_enough_are_in_sync_without_the_added_replicas() -> None:
     step = one_step(Move("t", 0, (0, 1, 2), (3, 1, 2)), partition((0, 1, 2), min_isr=2))
     assert step.may_be_cancelled(PartitionNow((3, 1, 2, 0), (0, 1, 3), 0, (3,), (0,), 2))
     assert not step.may_be_cancelled(PartitionNow((3, 1, 2, 0), (0, 3), 0, (3,), (0,), 2))
 
 
-def test_step_is_blocked_by_what_is_lost_and_not_by_what_is_slow() -> None:
+def test_step_is_blocked_by_lost_brokers_and_not_by_slow_ones() -> None:
     step = one_step(Move("t", 0, (0, 1, 2), (3, 1, 2)), partition((0, 1, 2)))
     under_way = PartitionNow((3, 1, 2, 0), (0, 1, 2), 0, (3,), (0,), 1)
     assert step.blocked_by(under_way, frozenset({3})) == (3,)

@@ -17,7 +17,7 @@ def test_oldest_entry_makes_room() -> None:
     assert len(recent) == 2
 
 
-def test_what_is_forgotten_is_gone() -> None:
+def test_removed_key_is_missing() -> None:
     recent = Recent[str, int](entries_max=2, keep_ms=1000)
     recent.put("a", 1, 0)
     recent.forget(("a", "b"))

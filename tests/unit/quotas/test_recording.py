@@ -49,7 +49,7 @@ def test_recorded_mute_and_hold_are_no_think_time() -> None:
     assert made.gap_us.tolist() == [200_000, 0]  # it came at 2.2 s, and had been told to wait until 2 s
 
 
-def test_a_request_behind_a_mute_counts_as_one_that_waited_for_the_answer() -> None:
+def test_a_request_behind_a_mute_counts_as_not_pipelined() -> None:
     made = recording_of(
         connection=ints(1, 1),
         at_us=ints(0, 2_000_000),

@@ -44,7 +44,7 @@ def test_share_changes_the_limit_and_says_so() -> None:
     assert not quotas.share(101)
 
 
-def test_lease_ends_where_bytes_are_granted_without_anybody_saying_so() -> None:
+def test_lease_ends_by_time_alone_where_bytes_are_granted() -> None:
     quotas, peer = shared()
     rate = quotas.follower(FOLLOWER, 0)
     give(peer, 0.75, 4000, 100)
@@ -66,7 +66,7 @@ def test_changed_quota_holds_with_the_next_grant() -> None:
     assert rate.limit == 750_000
 
 
-def test_who_got_less_than_it_asked_for_was_held_back() -> None:
+def test_follower_with_a_smaller_grant_is_held_back() -> None:
     quotas, _ = shared()
     rate = quotas.follower(FOLLOWER, 0)
     quotas.share_out(1).grant(Claim(Reservation((rate,))), 400_000, 10)
@@ -75,7 +75,7 @@ def test_who_got_less_than_it_asked_for_was_held_back() -> None:
     assert rate.held_ms == 20
 
 
-def test_without_other_processes_the_whole_quota_is_there() -> None:
+def test_without_other_processes_the_quota_is_not_shared() -> None:
     quotas = ReplicationQuotas(ReplicationOptions())
     quotas.limit(BrokerLimits(), BrokerLimits(default=4 * MB))
     rate = quotas.follower(FOLLOWER, 0)
@@ -100,7 +100,7 @@ class Followed:
         return {self._topic}
 
 
-def test_names_that_nobody_replicates_any_more_are_forgotten() -> None:
+def test_names_of_topics_without_replicas_are_removed() -> None:
     quotas = ReplicationQuotas(ReplicationOptions())
     kept = bytes(16)
     quotas.links.add(Followed(kept))

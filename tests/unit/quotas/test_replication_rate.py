@@ -68,7 +68,7 @@ def test_windows_of_zero_let_one_fetch_through_as_kafka_does() -> None:
     assert rate.grant(1, MB, 1000) == 0
 
 
-def test_pace_gives_back_what_did_not_come() -> None:
+def test_paced_rate_returns_bytes_that_did_not_arrive() -> None:
     rate = PacedRate(MB, 0)
     granted = rate.grant(16_384, MB, 0)
     assert granted == 250_000  # a quarter of a second
@@ -97,7 +97,7 @@ def test_pace_lets_a_batch_larger_than_its_bucket_through_alone() -> None:
     assert rate.grant(MB, MB, 0) == 0  # something is under way
 
 
-def test_pace_forgets_what_in_sync_replicas_took_beyond_ten_seconds() -> None:
+def test_paced_rate_bounds_the_debt_of_in_sync_replicas() -> None:
     rate = PacedRate(1000, 0)
     for now_ms in range(100):
         rate.record(1000, now_ms)  # 100 s of quota

@@ -42,7 +42,7 @@ def test_cap_is_the_length_of_one_window() -> None:
     assert throttle(window_seconds=2.5, window_samples=4).record(10_000_000, 0) == 2500
 
 
-def test_requests_sent_together_lengthen_the_mute_up_to_the_whole_debt() -> None:
+def test_pipelined_requests_extend_the_mute_up_to_the_debt() -> None:
     requests = throttle()
     # 125 ms in 10 s: 12.5 - 10 = 2.5 s of debt.
     assert [
@@ -100,7 +100,7 @@ def test_scope_says_whether_brokers_count_together(scope: str, elsewhere: int) -
     assert quotas.client("u", "a", 2).requests.record(0, 1) == elsewhere
 
 
-def test_changed_quota_counts_from_the_next_request_on_and_keeps_what_was_recorded() -> None:
+def test_changed_quota_applies_from_the_next_request_and_keeps_recorded_time() -> None:
     quotas = engine(ANYBODY)
     requests = quotas.client("u", "a", 1).requests
     assert requests.record(90_000, 0) == 0
@@ -114,7 +114,7 @@ def test_changed_quota_counts_from_the_next_request_on_and_keeps_what_was_record
     assert not len(quotas.requests)
 
 
-def test_changed_windows_keep_what_was_recorded() -> None:
+def test_changed_windows_keep_recorded_time() -> None:
     quotas = engine(ANYBODY)
     requests = quotas.client("u", "a", 1).requests
     assert requests.record(90_000, 0) == 0
@@ -133,7 +133,7 @@ def test_nothing_is_counted_while_everything_passes_unseen() -> None:
     assert requests.record(0, 0) == 0
 
 
-def test_observed_throttle_is_told_apart() -> None:
+def test_observed_throttle_is_counted_separately() -> None:
     requests = throttle(mode="observe")
     assert not requests.enforcing
     requests.told(requests.record(500_000, 0))
@@ -156,7 +156,7 @@ def test_limiter_goes_with_its_last_client() -> None:
     assert not len(quotas.requests)
 
 
-def test_client_whose_requests_are_measured_is_kept_for_an_hour() -> None:
+def test_client_with_measured_requests_expires_after_an_hour() -> None:
     quotas = engine(ANYBODY)
     requests = quotas.client("u", "a", 1).requests
     requests.record(5, 0)

@@ -142,7 +142,7 @@ def test_fetch_with_the_broker_counts_as_recorded() -> None:
     assert throttle.fetch(second, 1) is ADMITTED
 
 
-def test_fetch_whose_channel_closes_counts_as_delivered() -> None:
+def test_fetch_of_a_closed_channel_counts_as_delivered() -> None:
     throttle, first, second = sampled(), Turn(), Turn()
     for turn in (first, second):
         turn.expected = 11 * MB
@@ -172,7 +172,7 @@ def test_batch_larger_than_the_window_arrives_once_the_window_is_empty() -> None
     assert all(10_000 <= later - earlier <= 21_000 for earlier, later in pairwise(arrived))
 
 
-def test_fetch_may_ask_for_what_is_left_of_the_window() -> None:
+def test_fetch_may_ask_for_the_rest_of_the_window() -> None:
     throttle, turn = sampled(), Turn()
     throttle.fetch(turn, 0)
     assert throttle.fetch_max_bytes(turn, 55 * MB, 0) == 20 * MB  # KAFKA-9677: 10 · T
@@ -182,7 +182,7 @@ def test_fetch_may_ask_for_what_is_left_of_the_window() -> None:
     assert throttle.fetch_max_bytes(turn, 55 * MB, 0) == 5 * MB
 
 
-def test_fetch_may_ask_for_twice_what_came_last() -> None:
+def test_fetch_may_ask_for_twice_its_last_response() -> None:
     throttle, turn = sampled(), Turn()
     turn.expected = MB
     throttle.fetch(turn, 0)
@@ -197,7 +197,7 @@ def test_fetch_may_always_ask_for_one_byte() -> None:
     assert throttle.fetch_max_bytes(turn, 55 * MB, 0) == 1
 
 
-def test_first_fetches_of_many_channels_do_not_all_take_the_whole_window() -> None:
+def test_first_fetches_of_many_channels_share_the_window() -> None:
     throttle = sampled()
     turns = [Turn() for _ in range(20)]
     granted = 0
@@ -207,7 +207,7 @@ def test_first_fetches_of_many_channels_do_not_all_take_the_whole_window() -> No
     assert granted <= 20 * MB + len(turns)
 
 
-def test_lowered_quota_is_enforced_against_what_was_recorded() -> None:
+def test_lowered_quota_applies_to_recorded_bytes() -> None:
     throttle, turn = sampled(), Turn()
     throttle.produce(turn, 20 * MB, 0)
     throttle.configure(LIMIT / 4, EngineOptions(mute_seconds_max=60), 0)
@@ -221,7 +221,7 @@ def test_changed_windows_keep_the_recorded_bytes() -> None:
     assert throttle.produce(turn, 0, 0).throttle_ms == 5000  # 20 MB / 2 MB/s - 5 s
 
 
-def test_debt_is_what_the_window_holds_beyond_its_quota() -> None:
+def test_debt_is_the_windows_excess() -> None:
     throttle, turn = sampled(), Turn()
     throttle.produce(turn, 21 * MB, 0)
     assert throttle.debt_bytes(0) == MB

@@ -53,7 +53,7 @@ def test_any_text_is_read_without_an_exception(text: str) -> None:
     assert found.every or len(found.pairs) + len(problems) <= len(text.split(","))
 
 
-def test_sides_are_told_apart() -> None:
+def test_directions_have_separate_lists() -> None:
     lists = ThrottledReplicas(
         leaders={"t": parse_replicas("0:1")[0]}, followers={"t": parse_replicas("0:3")[0]}
     )

@@ -55,5 +55,5 @@ def test_text_within_the_bounds_is_read(text: str) -> None:
     assert list(loads(text)) == ["a"]
 
 
-def test_what_was_read_can_be_shown() -> None:
+def test_parsed_values_can_be_shown() -> None:
     assert shown(loads("a" + ".b" * 30 + " = 1")).startswith("{'a': {'b': {")

@@ -27,7 +27,7 @@ def wait_ms(quotas: Engine, topic: str, size: int, now_ms: int = 0, broker: int 
     return 0 if found is None else found[1]
 
 
-def test_topic_over_its_quota_mutes_for_what_is_over() -> None:
+def test_topic_over_its_quota_mutes_for_the_excess() -> None:
     quotas = engine("t")
     assert [wait_ms(quotas, "t", size) for size in (10_000, 2000, 1000)] == [0, 2000, 3000]
 
@@ -89,7 +89,7 @@ def test_mute_is_capped_and_the_debt_stays() -> None:
     assert wait_ms(quotas, "t", 1, now_ms=5000) == 3001
 
 
-def test_observe_counts_what_would_have_been() -> None:
+def test_observe_counts_throttles_that_are_not_enforced() -> None:
     quotas = engine("t", options=EngineOptions(mode="observe"))
     assert [wait_ms(quotas, "t", 12_000), quotas.charges_produced_topics] == [0, True]
     (view,) = quotas.topic_views(0)

@@ -8,7 +8,7 @@ def test_turn_begins_with_nothing_held_and_nothing_admitted() -> None:
     assert (turn.limiter, turn.held_since_ms, turn.admitted, turn.queued) == (None, -1, -1, False)
 
 
-def test_turn_forgets_its_place_but_not_what_a_fetch_brings() -> None:
+def test_turn_forgets_its_place_and_keeps_the_size_of_the_last_fetch() -> None:
     turn = Turn()
     turn.tag, turn.queued, turn.held_since_ms, turn.expected, turn.passed = 7, True, 5, 1000, True
     turn.forget()

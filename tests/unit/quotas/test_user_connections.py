@@ -62,7 +62,7 @@ def test_debt_is_bounded() -> None:
     assert waits(quotas, "u", 1, now_ms=10_000) == [51_000]
 
 
-def test_observe_counts_and_lets_everybody_go_on() -> None:
+def test_observe_counts_and_mutes_no_user() -> None:
     quotas = engine({"u": 1}, mode="observe")
     before = STATS.connections_would_throttle
     assert waits(quotas, "u", 15)[-1] == 0
@@ -88,7 +88,7 @@ def test_switched_off_counts_nothing() -> None:
     assert len(quotas.connections) == 0
 
 
-def test_users_whose_bucket_is_full_are_forgotten() -> None:
+def test_users_with_a_full_bucket_are_removed() -> None:
     quotas = engine({DEFAULT: 1})
     for number in range(5):
         waits(quotas, f"u{number}", 1)

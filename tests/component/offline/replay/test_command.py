@@ -116,7 +116,7 @@ def test_nothing_asked_for_an_answer(
     assert (code, found["requests"]["sent"]) == expected
 
 
-def test_nothing_answered_is_told_by_the_code(tmp_path: Path, replay: Replay) -> None:
+def test_exit_code_reports_that_no_request_had_a_response(tmp_path: Path, replay: Replay) -> None:
     code, found = replay(free_port(), capture(tmp_path, 5))
     assert (code, found["requests"]["never_connected"]) == (3, 5)
 
@@ -154,7 +154,7 @@ def test_stopped_replay_reports_its_results_so_far(
         ("capture-p-000001.parquet/x", "Not a dir"),
     ],
 )
-def test_report_that_can_not_be_written_is_told_before(
+def test_unwritable_report_is_reported_before_the_start(
     tmp_path: Path, echo: int, replay: Replay, name: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _ = replay(echo, capture(tmp_path, 3), "--html", str(tmp_path / name))

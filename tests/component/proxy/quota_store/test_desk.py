@@ -113,7 +113,7 @@ async def test_malformed_request_is_given_back_as_the_peers_error(office: Office
     assert office.stats.quota_requests == {"malformed": 1}
 
 
-async def test_bug_of_ours_ends_one_request(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_exception_ends_one_request(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise AssertionError("broken")
 

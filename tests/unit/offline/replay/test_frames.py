@@ -51,7 +51,7 @@ def test_partition_goes_where_its_broker_leads_one() -> None:
     ] == [1]
 
 
-def test_what_nobody_leads_is_left_out_and_counted() -> None:
+def test_partition_without_a_leader_is_left_out_and_counted() -> None:
     made = encoder()
     assert made.encode(recorded(partitions=(Part("b", 0, 10, 1),)), 5) is None
     assert (made.left_out.partitions, made.left_out.bytes) == (1, 10)
@@ -67,7 +67,7 @@ def test_what_nobody_leads_is_left_out_and_counted() -> None:
         (2, 9, [(1, 1000)], (1, 9)),
     ],
 )
-def test_what_was_summed_goes_to_the_topics_other_partitions(
+def test_summed_partitions_go_to_the_topics_other_partitions(
     broker: int, rest: int, expected: list[tuple[int, int]], left_out: tuple[int, int]
 ) -> None:
     made = encoder()
@@ -77,7 +77,7 @@ def test_what_was_summed_goes_to_the_topics_other_partitions(
     assert (made.left_out.partitions, made.left_out.bytes) == left_out
 
 
-def test_what_was_summed_of_a_fetch_is_asked_for_whatever_its_size() -> None:
+def test_summed_part_of_a_fetch_is_asked_for_at_any_size() -> None:
     parts = (Part("a", 0, 1000, -1), Part("", -1, 3_000_000, -1))
     (asked,) = body(encoder().encode(recorded(api_key=FETCH, partitions=parts), 5)).topics
     assert [(entry.partition, entry.partition_max_bytes) for entry in asked.partitions] == [
@@ -101,7 +101,7 @@ def test_partitions_that_fall_together_are_added_up() -> None:
     assert made.left_out.partitions == 0
 
 
-def test_what_falls_together_beyond_a_batch_is_counted() -> None:
+def test_bytes_beyond_one_batch_are_counted() -> None:
     made = encoder()
     parts = tuple(Part("a", index, 600_000, 7) for index in (0, 4))
     (topic,) = body(made.encode(recorded(partitions=parts), 5)).topic_data
@@ -109,7 +109,7 @@ def test_what_falls_together_beyond_a_batch_is_counted() -> None:
     assert (made.left_out.partitions, made.left_out.bytes) == (1, 600_000)
 
 
-def test_fetch_leaves_out_what_brought_nothing() -> None:
+def test_fetch_leaves_out_partitions_that_brought_nothing() -> None:
     made = encoder()
     parts = (Part("a", 0, 0, -1), Part("a", 2, 700, -1), Part("b", 0, 0, -1))
     message = body(made.encode(recorded(api_key=FETCH, request_bytes=300, partitions=parts), 5))

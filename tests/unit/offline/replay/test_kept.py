@@ -43,7 +43,7 @@ def test_batch_is_freed_and_stays_valid(size: int, compression: int) -> None:
     assert [record.value for record in parsed] == [bytes(range(256)) * size, b"second"]
 
 
-def test_what_is_no_batch_is_made_up() -> None:
+def test_invalid_batch_is_replaced_by_a_synthetic_one() -> None:
     assert kept.freed(b"\0" * 60) is None
     assert kept.freed(frames.filler(100)) is None
 
@@ -134,7 +134,7 @@ def test_kept_metadata_creates_no_topics(version: int) -> None:
         (9, metadata(9)[:30]),
     ],
 )
-def test_metadata_that_can_not_be_told_so_is_a_ping(version: int, frame: bytes) -> None:
+def test_metadata_without_a_flag_for_auto_creation_is_a_ping(version: int, frame: bytes) -> None:
     made = encoder()
     made._placement.ranges = {METADATA: (0, 13)}
     found = made.encode(recorded(api_key=METADATA, api_version=version, frame=frame, response_bytes=60), 5)

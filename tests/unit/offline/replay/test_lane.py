@@ -31,7 +31,7 @@ def test_room_is_of_all_connections_together(monkeypatch: pytest.MonkeyPatch) ->
     assert not shared.take(1, 0)
 
 
-def test_what_has_left_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sent_bytes_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = Holding(), Holding()
     shared = room(monkeypatch, one, two)
     for _ in range(50):  # of 60 bytes each, which are gone at once

@@ -116,7 +116,7 @@ def test_a_curve_has_a_gap_where_nothing_is_known() -> None:
     assert requests.count("M") == 2
 
 
-def test_fetches_that_brought_more_than_was_recorded_are_said() -> None:
+def test_fetches_that_brought_more_than_recorded_are_reported() -> None:
     rows = [recorded(seq=seq, api_key=FETCH, response_bytes=1000) for seq in range(3)]
     planned = plan([*rows, recorded(seq=3, api_key=METADATA, response_bytes=10)], 1.0)
     samples = Samples(4)
@@ -179,7 +179,7 @@ def test_target_that_stalls_shows_in_the_tail() -> None:
     assert result(planned, samples, 1.0, LeftOut())["requests"]["sent"] == 199
 
 
-def test_what_nothing_was_left_of_is_in_no_percentile() -> None:
+def test_request_without_remaining_partitions_is_in_no_percentile() -> None:
     planned = plan([recorded(seq=seq) for seq in range(2)], 1.0)
     samples = Samples(2)
     samples.latency_us[0], samples.latency_us[1] = 1000, LEFT_OUT
@@ -187,7 +187,7 @@ def test_what_nothing_was_left_of_is_in_no_percentile() -> None:
     assert (found["latency_ms"]["max"], found["requests"]["nothing_left_of"]) == (1.0, 1)
 
 
-def test_what_wanted_no_answer_is_in_no_percentile() -> None:
+def test_request_without_a_response_is_in_no_percentile() -> None:
     planned = plan([recorded(seq=seq) for seq in range(2)], 1.0)
     samples = Samples(2)
     samples.latency_us[0], samples.latency_us[1] = NEVER_SENT, SILENT
@@ -196,7 +196,7 @@ def test_what_wanted_no_answer_is_in_no_percentile() -> None:
     assert (found["latency_ms"], found["apis"], found["requests"]["sent"]) == (None, {}, 1)
 
 
-def test_apis_are_named_by_what_was_sent() -> None:
+def test_apis_are_named_by_the_sent_request() -> None:
     planned = plan([recorded(api_key=11), recorded(seq=1, api_key=METADATA)], 1.0)
     samples = Samples(2)
     for place in range(2):

@@ -114,7 +114,7 @@ def test_broker_that_has_not_heard_of_its_topic_is_asked_again() -> None:
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize(("errors", "shown"), [((29,), 29), ((3,) * 10_000, 3)])
-def test_first_offset_that_is_not_told_ends_it(
+def test_missing_first_offset_is_an_error(
     errors: tuple[int, ...], shown: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(prepare, "_LEADER_SECONDS_MAX", 0.05)

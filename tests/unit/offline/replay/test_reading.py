@@ -44,7 +44,7 @@ def test_rows_are_read_in_order_of_the_files(tmp_path: Path) -> None:
         ("empty", "no capture-\\*.parquet there"),
     ],
 )
-def test_what_is_not_there_is_named(tmp_path: Path, name: str, problem: str) -> None:
+def test_missing_path_is_named(tmp_path: Path, name: str, problem: str) -> None:
     (tmp_path / "capture-p-1.parquet.inprogress").write_bytes(b"")
     (tmp_path / "empty").mkdir()
     with pytest.raises(CaptureError, match=f"{name}.*{problem}"):

@@ -7,7 +7,7 @@ from protocol.api import FETCH, HEARTBEAT
 from tests.unit.offline.replay.rows import recorded
 
 
-def test_recording_says_what_is_needed() -> None:
+def test_recording_lists_the_needed_topics() -> None:
     found = wanted(
         [
             recorded(broker=3, partitions=(Part("a", 1, 10, 1), Part("", -1, 5, -1))),
@@ -20,7 +20,7 @@ def test_recording_says_what_is_needed() -> None:
     assert (found.fetched, found.brokers) == ({("b", 0, 1): 70}, {1, 3})
 
 
-def test_what_brought_nothing_is_not_needed() -> None:
+def test_partition_that_brought_nothing_is_not_needed() -> None:
     found = wanted([recorded(api_key=FETCH, partitions=(Part("a", 0, 0, -1),))])
     assert (found.leaders, found.fetched) == ({}, {})
 

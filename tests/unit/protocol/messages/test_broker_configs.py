@@ -48,7 +48,7 @@ def shown(version: int, frame: bytes) -> list[tuple[str, str | None, bool, list[
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_addresses_are_told_as_secrets_are(version: int) -> None:
+def test_addresses_are_marked_as_sensitive(version: int) -> None:
     before = answer(version, {"a": "b", "advertised.listeners": "PLAINTEXT://10.0.0.1:9092", "c": None})
     after = without_addresses(before, version)
     assert b"10.0.0.1" not in after

@@ -97,7 +97,7 @@ def test_more_records_than_a_row_can_hold_are_not_counted(kind: Walks, version: 
 
 
 @pytest.mark.parametrize(("kind", "version"), [(CapturedProduceWalk, 8), (CapturedFetchWalk, 11)])
-def test_nothing_is_believed_of_a_frame_whose_lengths_are_wrong(kind: Walks, version: int) -> None:
+def test_frame_with_wrong_lengths_gives_no_rows(kind: Walks, version: int) -> None:
     frame = bytearray(whole(kind, version, {"a": [100], "b": [100]}))
     at = frame.rindex((100).to_bytes(4, "big"))
     frame[at : at + 4] = (0x7FFFFFFF).to_bytes(4, "big")
@@ -129,14 +129,14 @@ def test_large_rest_is_summed_unless_all_is_asked_for(kind: Walks) -> None:
     assert (rest[0], rest[1], rest[3], 0 < fields < 100) == (OTHER_TOPICS, UNCOUNTED, UNCOUNTED, True)
 
 
-def test_small_rest_is_walked_whatever_is_asked_for() -> None:
+def test_small_rest_is_always_walked() -> None:
     frame = produce_to(12, {"a": [20_000, 3_000]})
     walk = CapturedProduceWalk(12, len(frame) - 4, whole=False)
     relay(walk, frame, (4096,), None)
     assert [entry[1] for entry in walk.found] == [0, 1]
 
 
-def test_rest_that_is_walked_for_topics_is_told_apart() -> None:
+def test_rest_that_is_walked_for_topics_is_separate() -> None:
     frame = produce_to(12, {"a": [20_000, 30_000]})
     walk = CapturedProduceWalk(12, len(frame) - 4, {}, whole=False)
     relay(walk, frame, (4096,), None)

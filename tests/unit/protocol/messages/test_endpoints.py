@@ -41,7 +41,7 @@ def test_other_tags_and_bytes_behind_stay() -> None:
     assert endpoints.fit_tags(section, 0, len(section), ours) == rewritten
 
 
-def test_array_that_names_nobody_any_more_is_not_written() -> None:
+def test_array_without_brokers_is_not_written() -> None:
     section = bytes.fromhex("02 00 0f") + ARRAY + bytes.fromhex("05 01 aa")
     assert endpoints.rewrite_tags(section, 0, len(section), nobody) == bytes.fromhex("01 05 01 aa")
 

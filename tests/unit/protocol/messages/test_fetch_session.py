@@ -192,7 +192,7 @@ def test_more_bytes_than_a_session_may_have_end_it(monkeypatch: pytest.MonkeyPat
     assert table.kept_bytes == 0
 
 
-def test_table_counts_what_it_keeps() -> None:
+def test_table_counts_its_memory() -> None:
     table = SessionTable(10)
     answered(table, request(5, named(1)))
     assert table.kept_bytes == SESSION_BYTES + NAMED_BYTES

@@ -45,6 +45,6 @@ def test_each_of_a_batch_is_judged_by_itself() -> None:
     )
 
 
-def test_error_names_nobody_and_stays() -> None:
+def test_error_has_no_node_and_stays() -> None:
     frame = framed("00000007 00000000 000e ffff ffffffff 0000 ffffffff")
     assert rewrite(frame, 1, ours) == frame

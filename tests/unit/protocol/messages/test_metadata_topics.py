@@ -40,7 +40,7 @@ def test_topics_and_sizes_of_an_answer() -> None:
         read_sizes(frame[:-1], 1, most=1)  # before what is wrong with the last one is seen
 
 
-def test_old_request_creates_what_it_names_and_all_topics_are_none() -> None:
+def test_old_request_creates_its_topics_and_a_request_for_all_creates_none() -> None:
     named, every = bytes.fromhex("00000001 0001 61"), bytes(4)
     assert read_request(named, 0, 1) == (("a",), True, -1)
     assert read_request(every, 0, 0) == ((), False, -1)

@@ -18,7 +18,7 @@ BODY = 14 + len("a")
 
 @pytest.mark.parametrize("version", range(9, 14))
 @pytest.mark.parametrize("size", [61, 125, 126, 127, 128, 16_381, 16_382, 16_383, 50_000, 3_000_000])
-def test_plain_produce_is_found_what_a_walk_finds(version: int, size: int) -> None:
+def test_plain_produce_gives_the_same_as_a_walk(version: int, size: int) -> None:
     frame = with_one_batch(version, size, 7)
     walked = noted(CapturedProduceWalk, version, frame)
     plain = PlainProduce()
@@ -40,7 +40,7 @@ def test_plain_produce_that_begins_otherwise_than_the_last_is_learned() -> None:
     assert plain.found(produce_to(12, {"b": [100, 100]}), BODY, 300, 300, 12) is None
 
 
-def test_what_is_not_plain_is_left_to_the_walk() -> None:
+def test_other_produce_is_left_to_the_walk() -> None:
     transactional = bytearray(with_one_batch(9, 100, 7))
     transactional[16] = 2
     old_magic = with_batches(produce_to(12, {"a": [100]}), 100, batch(9, 100, magic=1))

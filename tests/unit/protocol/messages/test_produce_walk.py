@@ -30,7 +30,7 @@ def test_topic_measures_all_of_its_part(version: int, size: int) -> None:
 
 
 @pytest.mark.parametrize("version", [3, 9])
-def test_topics_are_told_apart(version: int) -> None:
+def test_topics_are_measured_separately(version: int) -> None:
     one = measured(produce_to(version, {"a": [1000]}), version)[b"a"]
     found = measured(produce_to(version, {"a": [1000], "b": [1000, 1000], "c": []}), version)
     assert list(found) == [b"a", b"b", b"c"]

@@ -43,7 +43,7 @@ def test_entries_are_put_into_the_requests_order() -> None:
     assert merged == answered("00000009 00000005 00000002 0001 61 0003 0001 62 0000")
 
 
-def test_what_nobody_asked_for_comes_last_and_is_not_lost() -> None:
+def test_unrequested_topic_comes_last_and_is_not_lost() -> None:
     found = read_answer(DELETED_1, DELETE_TOPICS, 1)
     made = rejection(topic("x"), DELETE_TOPICS, 1)
     merged = merged_answer(DELETED_1, found, [made, None], compact=False)

@@ -21,7 +21,7 @@ def finished(directory: Directory, name: str, size: int, age: int = 0) -> Path:
     return final
 
 
-def test_file_has_its_name_when_it_is_whole(tmp_path: Path) -> None:
+def test_file_has_its_name_when_it_is_complete(tmp_path: Path) -> None:
     directory = Directory(tmp_path, 1000)
     path, file = directory.create("p-000001")
     file.write(b"x")
@@ -31,11 +31,11 @@ def test_file_has_its_name_when_it_is_whole(tmp_path: Path) -> None:
     assert [entry.path.name for entry in directory.finished()] == ["capture-p-000001.parquet"]
 
 
-def test_file_is_nobody_elses_business(tmp_path: Path) -> None:
+def test_file_is_not_readable_by_others(tmp_path: Path) -> None:
     assert finished(Directory(tmp_path, 1000), "p-1", 1).stat().st_mode & 0o007 == 0
 
 
-def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_only_files_of_killed_processes_are_removed(tmp_path: Path) -> None:
     directory = Directory(tmp_path, 1000)
     whole = finished(directory, "p-000001", 10)
     (tmp_path / "capture-dead-000001.parquet.inprogress").write_bytes(b"half")
@@ -59,7 +59,7 @@ def test_oldest_files_make_room(tmp_path: Path) -> None:
     assert directory.make_room() == directory.finished()
 
 
-def test_newest_file_stays_whatever_its_size(tmp_path: Path) -> None:
+def test_newest_file_stays_at_any_size(tmp_path: Path) -> None:
     directory = Directory(tmp_path, 50)
     finished(directory, "p-0", 100, age=1)
     assert [file.size for file in directory.make_room()] == [100]
@@ -86,7 +86,7 @@ def test_file_that_another_process_finishes_a_moment_later_is_not_old(tmp_path: 
     assert [file.path for file in directory.make_room(own)] == [other, own]
 
 
-def test_what_can_not_be_removed_stays_and_nothing_else(
+def test_only_a_file_that_cannot_be_removed_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     directory = Directory(tmp_path, 250)
@@ -108,7 +108,7 @@ def test_what_can_not_be_removed_stays_and_nothing_else(
 
 
 @pytest.mark.parametrize("number", [errno.ENOTSUP, errno.ENOLCK, errno.ENOENT, errno.EAGAIN])
-def test_unfinished_file_that_can_not_be_told_apart_is_left_alone(
+def test_unfinished_file_stays_without_file_locks(
     tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(_descriptor: int, _operation: int) -> None:

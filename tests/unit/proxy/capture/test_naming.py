@@ -75,7 +75,7 @@ def test_id_without_a_name_is_asked_for_with_every_batch_and_waited_for_once(wor
     assert world.asked == [{topic_id(1)}] * 3
 
 
-def test_ids_that_nobody_knows_hold_up_few_batches(world: World) -> None:
+def test_unknown_ids_delay_few_batches(world: World) -> None:
     waited = 0.0
     for number in range(100):
         waited += world.find(number)
@@ -96,7 +96,7 @@ def test_rows_that_pile_up_end_the_wait(world: World) -> None:
     assert world.asked[-1] == {topic_id(2)}
 
 
-def test_what_was_waited_for_is_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_that_were_waited_for_are_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_WAITED_MAX", 2)
     world.find(1, 2, 3)
     assert len(world.naming._waited) == 2

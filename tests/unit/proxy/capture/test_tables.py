@@ -63,7 +63,7 @@ def test_rows_of_several_clients_keep_apart() -> None:
     assert [entry["ip"] for entry in found] == ["10.0.0.1", "::1", "10.0.0.1"]
 
 
-def test_what_is_not_there_is_minus_one() -> None:
+def test_missing_number_is_minus_one() -> None:
     unanswered = row()
     unanswered[Row.RESPONSE_BYTES], unanswered[Row.UPSTREAM_NS] = -1, -1000
     (found,) = converted(unanswered)

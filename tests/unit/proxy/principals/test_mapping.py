@@ -44,7 +44,7 @@ def test_documented_examples(subject: str, name: str) -> None:
         ("RULE:(.*)/x$1/", "abc", "xabcx"),  # Java replaces the empty match behind the whole one too
     ],
 )
-def test_what_a_rule_makes_of_a_subject(rules: str, subject: str, name: str) -> None:
+def test_rule_maps_a_subject(rules: str, subject: str, name: str) -> None:
     assert MappingRules(rules).name(subject) == name
 
 
@@ -68,6 +68,6 @@ def test_rule_must_match_the_whole_subject() -> None:
         "RULE:^CN=(.*?),OU=ServiceUsers.*$/LU", "", "RULE:(/x/", "RULE:a/${who}/", "DEFAULT," * 101,
     ],
 )  # fmt: skip
-def test_what_is_no_rule_is_refused(rules: str) -> None:
+def test_invalid_rule_is_refused(rules: str) -> None:
     with pytest.raises(RuleError):
         MappingRules(rules)

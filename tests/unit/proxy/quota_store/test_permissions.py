@@ -11,13 +11,13 @@ def asked(user: str, *, trusted: bool = False) -> Question:
     return Question(ALTER_CLIENT_QUOTAS, 0, 1, b"", 0, user, trusted)
 
 
-def test_by_default_nobody_may_alter_and_everybody_may_describe() -> None:
+def test_by_default_any_client_may_describe_and_none_may_alter() -> None:
     assert not Permissions().may_alter(asked("ann"))
     assert Permissions().may_describe(asked("ann"))
     assert Permissions().may_describe(asked(""))
 
 
-def test_whoever_is_trusted_may_do_both() -> None:
+def test_trusted_client_may_describe_and_alter() -> None:
     nobody = Permissions(frozenset(), frozenset())
     assert nobody.may_alter(asked("ANONYMOUS", trusted=True))
     assert nobody.may_describe(asked("ANONYMOUS", trusted=True))
@@ -30,5 +30,5 @@ def test_named_principals_may_alter_and_so_describe(user: str, may: bool) -> Non
     assert permissions.may_describe(asked(user)) == may
 
 
-def test_star_is_everybody() -> None:
+def test_star_is_any_principal() -> None:
     assert Permissions(frozenset("*")).may_alter(asked(""))

@@ -90,7 +90,7 @@ def test_valid_entities_are_altered_beside_wrong_ones(path: Path) -> None:
     assert B not in kept.definitions
 
 
-def test_what_changes_nothing_writes_nothing(path: Path) -> None:
+def test_alteration_without_a_change_writes_nothing(path: Path) -> None:
     kept = store(path)
     before = signature(path)
     assert alter(kept, rate("a", 1000.0), rate("b", None)) == ["", ""]
@@ -104,7 +104,7 @@ def test_entity_is_gone_with_its_last_limit(path: Path) -> None:
     assert A not in kept.definitions
 
 
-def test_what_others_wrote_meanwhile_is_not_lost(path: Path) -> None:
+def test_changes_by_others_are_not_lost(path: Path) -> None:
     kept = store(path)
     edit(path, FILE + '[[quota]]\nuser = "ann"\nproducer_byte_rate = 9\n')
     alter(kept, rate("a", None))
@@ -112,7 +112,7 @@ def test_what_others_wrote_meanwhile_is_not_lost(path: Path) -> None:
     assert kept.definitions.values(Entity("ann")) == {RATE: 9}
 
 
-def test_what_others_wrote_half_is_left_alone(path: Path) -> None:
+def test_unfinished_change_by_others_is_not_read(path: Path) -> None:
     kept = store(path)
     half = FILE + '[[quota]]\nuser = "ann"\nproducer_'
     edit(path, half)
@@ -173,7 +173,7 @@ def test_without_a_file_there_is_nothing_to_alter() -> None:
     assert kept.definitions.values(B) == {RATE: 7}
 
 
-def test_without_a_file_the_error_says_what_to_write_into_which_file() -> None:
+def test_without_a_file_the_error_has_advice_for_the_configuration() -> None:
     kept = QuotaStore(QuotaSettings(), config_path=Path("/etc/sluice/sluice.toml"))
     with pytest.raises(StoreError) as caught:
         alter(kept, rate("a", 5.0))
@@ -274,7 +274,7 @@ def test_link_is_followed_and_stays(path: Path) -> None:
     assert kept.read(QuotaSettings(file=link)).values(A) == {RATE: 77}
 
 
-def test_mirror_has_what_the_brokers_have_and_no_more() -> None:
+def test_mirror_has_exactly_the_brokers_quotas() -> None:
     kept = store(None, GIVEN)
     ann = [("user", "ann")]
     assert kept.mirror([(ann, {RATE: 5.0}), ([("client-id", None)], {"request_percentage": 1.5})])
@@ -285,7 +285,7 @@ def test_mirror_has_what_the_brokers_have_and_no_more() -> None:
     assert dict(kept.definitions.entries()) == {B: {RATE: 7}, Entity("ann"): {RATE: 6}}
 
 
-def test_mirror_leaves_out_what_it_does_not_know() -> None:
+def test_mirror_leaves_out_unknown_keys_and_entities() -> None:
     kept = store(None)
     kept.mirror(
         [([("group", "g")], {RATE: 5.0}), ([("user", "u")], {"new_key": 5.0}), ([("user", "v")], {RATE: 5.0})]
