@@ -1,7 +1,7 @@
-"""`sluice-offline STAGE`: arguments to options, one line an error, exit codes; no logic.
+"""`sluice-offline STAGE`: arguments to options, one line for an error, exit codes; no logic.
 
-Stages run in this order, each by itself or all of them by `run`; a work directory holds what they make. Exit codes are
-those of `commandline.exit_codes`; where something fails, standard error says why in one line.
+Stages run in this order, separately or all by `run`; their results are in a work directory. Exit codes are those of
+`commandline.exit_codes`; an error is one line on standard error.
 """
 
 import argparse
@@ -46,7 +46,7 @@ _STAGES: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit code."""
+    """Run a command; returns its exit code."""
     return run_quietly(lambda: _run(arguments))
 
 
@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_replay(commands: "argparse._SubParsersAction[Parser]") -> None:
-    """Replay has its own arguments, and knows no Spark."""
+    """Add `replay`, which has its own arguments and does not need Spark."""
     if importlib.util.find_spec("offline.replay") is not None:
         replay = importlib.import_module("offline.replay")
         replay.add_parser(commands).set_defaults(work=replay.main)
@@ -102,7 +102,7 @@ def _run_stages(options: argparse.Namespace) -> int:
     except ImportError as error:
         raise _not_installed(error) from error
     names = list(_STAGES)[:5] if options.stage == "run" else [options.stage]
-    # What is wrong with arguments and directories is told at once: Spark takes ten seconds to start.
+    # Errors in arguments and directories are reported before Spark starts, which takes ten seconds.
     if names[0] == "ingest":
         preflight.check_captures(options.input or (), options.kafka, options.topic)
     else:
@@ -124,7 +124,7 @@ def _run_stages(options: argparse.Namespace) -> int:
 
 
 def _source(options: argparse.Namespace) -> str:
-    """The work directory that a stage reads: of captures it is the one that they are brought to."""
+    """The work directory that a stage reads; for a stage that reads captures, the one that it writes."""
     directories = [] if options.stage in ("ingest", "run") else options.input or []
     found: str = (directories or [options.output])[0]
     if not found:

@@ -1,9 +1,9 @@
-"""The only SparkSession: the running interpreter, loopback, and quiet.
+"""The only SparkSession: with the running interpreter, on loopback, with little output.
 
 Of what Java and Spark print only errors are shown, unless `verbose` asks for all of it.
-PySpark would take whatever `python3` is on the PATH for its workers, and another one has other packages. In local mode
-nothing listens outside of this machine. On a cluster our packages are sent along, so its workers need only
-pyarrow, numpy and numba.
+By default PySpark's workers use any `python3` on the PATH, which may lack packages; so they use this interpreter. In
+local mode nothing listens outside of this machine. On a cluster Sluice's packages are sent along, so its workers need
+only pyarrow, numpy and numba.
 """
 
 import os
@@ -35,7 +35,7 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
     _check_java()
     local = options.master == "local" or options.master.startswith("local[")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # Python workers are started by the JVM, which knows nothing of this interpreter's path.
+    # Python workers are started by the JVM, which does not know this interpreter's path.
     paths = [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
     if local:
@@ -60,7 +60,7 @@ def spark_session(options: SparkOptions) -> Iterator[SparkSession]:
 
 
 def cores(spark: SparkSession) -> int:
-    """How many tasks run at once."""
+    """The number of tasks that run at once."""
     return max(1, int(spark.sparkContext.defaultParallelism))
 
 
@@ -103,7 +103,7 @@ def _check_java() -> None:
 
 
 def _packed(directory: Path) -> Path:
-    """Our packages in an archive; workers fetch it when they begin, so it has to stay as long as Spark runs."""
+    """Write Sluice's packages to an archive; workers fetch it at their start, so it must stay as long as Spark runs."""
     archive = directory / "sluice-offline.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         for package in _PACKAGES:

@@ -1,9 +1,9 @@
-"""What a quota would have done to recorded requests: the fast path of the offline pipeline.
+"""The effect of candidate quotas on recorded requests: the compiled path of the offline pipeline.
 
-The same engine code as the proxy's decides in `backtest_engine`; here a compiled second form of it does, the one
-permitted second form of a rule, which agrees with it decision for decision (tests/property/test_backtest.py) and is a
-hundred times as fast. The closed loop is `recording`'s. One identity, one broker and one direction at a time: that is
-what shares a limiter. It reads no files and knows no Spark.
+`backtest_engine` runs the proxy's own engine; this module runs its compiled form, the only permitted second form of a
+rule, which makes the same decisions (tests/property/test_backtest.py) a hundred times as fast. The closed loop is
+described in `recording`. A call is for one identity, broker and direction, which share a limiter. Files and Spark are
+not used here.
 """
 
 from collections.abc import Sequence
@@ -22,19 +22,19 @@ __all__ = ["Decided", "Outcome", "Outcomes", "backtest", "decisions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one candidate would have done.
+    """The effect of one candidate.
 
     Attributes:
         limit: the candidate, in bytes/s.
-        requests: of the recording; each is decided.
-        decisions: questions to the throttle; a held Produce and an emptied Fetch ask more than once.
-        throttled: requests that had to wait, held or muted.
-        throttle_ms: how long, altogether.
-        idle_ms: of that, for what Fetches that waited at their brokers might have brought: the quota was not used up.
-        throttle_ms_p99: of all requests, nearest rank.
-        throttle_ms_max: the longest.
-        bytes_delayed: of requests that had to wait.
-        bytes_late: that passed after the last second asked for.
+        requests: the number of requests in the recording.
+        decisions: the calls of the throttle; a held Produce and an emptied Fetch need more than one.
+        throttled: the number of requests that had to wait, held or muted.
+        throttle_ms: their total wait.
+        idle_ms: the part of it for bytes that Fetches at their brokers might have brought: the quota was not used up.
+        throttle_ms_p99: the 99th percentile over all requests, nearest rank.
+        throttle_ms_max: the longest wait.
+        bytes_delayed: the bytes of requests that had to wait.
+        bytes_late: the bytes that passed after the last requested second.
         end_us: when the last channel was free again.
     """
 
@@ -62,7 +62,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """One decision: when, for which channel; a hold, or a throttle time, and the bytes that it was about."""
+    """One decision: time, channel, hold or throttle time, and bytes."""
 
     at_us: int
     channel: int
@@ -79,9 +79,9 @@ def backtest(
     Args:
         recording: one identity's requests.
         limits: the candidates, in bytes/s, each above 0.
-        options: policy, windows, burst and bounds; whether they enforce does not matter.
+        options: policy, windows, burst and bounds; the mode has no effect.
         start_s: the first second of the load.
-        seconds: how many there are.
+        seconds: the number of seconds of the load.
 
     >>> from quotas.recording import recording_of
     >>> second = np.arange(4) * 1_000_000
@@ -99,7 +99,7 @@ def backtest(
 
 
 def decisions(recording: Recording, limit: float, options: EngineOptions, *, most: int) -> list[Decided]:
-    """The first decisions at one limit, at most so many: for comparison with the engine's."""
+    """Return the first decisions at one limit, at most `most`, for comparison with the engine's."""
     out, _, trace = _run(recording, [limit], options, 0, 0, most)
     return [Decided(*row) for row in trace[0, : out[0, compiled_loop.TRACED]].tolist()]
 

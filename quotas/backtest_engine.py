@@ -1,7 +1,7 @@
-"""The engine that the proxy runs, over recorded requests: the reference of `backtest`, a hundred times as slow.
+"""The proxy's own engine over recorded requests: the reference for `backtest`, a hundred times as slow.
 
-The same `Engine`, `Throttle` and `Turn` objects in the same closed loop (`recording`); what is compiled must decide as
-this does. It is also how a single client's throttling can be followed by hand.
+It runs the same `Engine`, `Throttle` and `Turn` objects in the same closed loop (`recording`); the compiled form must
+make the same decisions. It can also be used to follow a single client's throttling step by step.
 """
 
 import heapq
@@ -39,7 +39,7 @@ class _Channel:
 
 
 def decisions_of_the_engine(recording: Recording, limit: float, options: EngineOptions) -> list[Decided]:
-    """Every decision of the engine on this recording, in the order of time."""
+    """Return all decisions of the engine on this recording, in the order of time."""
     return _Client(recording, limit, options).run()
 
 
@@ -47,7 +47,7 @@ class _Client:
     """One client's channels at one broker."""
 
     def __init__(self, recording: Recording, limit: float, options: EngineOptions) -> None:
-        # A request that is refused comes again: what waits longer than the longest hold is the client (`recording`).
+        # A refused request is sent again: beyond the longest hold, the client waits (`recording`).
         options = replace(options, hold_seconds_max=_HOLD_SECONDS_UNBOUNDED)
         self._scheduled = options.policy == "schedule"
         static = StaticQuotas(producer_default=limit, consumer_default=limit)
@@ -60,7 +60,7 @@ class _Client:
         self._channels = [self._channel(number) for number in range(recording.channels)]
 
     def run(self) -> list[Decided]:
-        """Let every channel send everything it sent."""
+        """Repeat all requests of all channels."""
         heap = [(channel.came_us, channel.number) for channel in self._channels]
         heapq.heapify(heap)
         step = self._fetch if self._recording.consumes else self._produce
@@ -84,7 +84,7 @@ class _Client:
         return _Channel(number, turn, int(offsets[number]), int(offsets[number + 1]), first_us, group_ms)
 
     def _produce(self, channel: _Channel, at_us: int) -> int | None:
-        """A Produce comes, or asks again; when the channel's next event is."""
+        """Handle the arrival or retry of a Produce; returns the time of the channel's next event."""
         recording, now_ms = self._recording, at_us // 1000
         size = int(recording.sizes[channel.request])
         decision = self._throttle.produce(channel.turn, size, now_ms)
@@ -98,7 +98,7 @@ class _Client:
         return self._next(channel, free_us, muted_us)
 
     def _fetch(self, channel: _Channel, at_us: int) -> int | None:
-        """A Fetch or its response comes; when the channel's next event is."""
+        """Handle a Fetch or its response; returns the time of the channel's next event."""
         recording, now_ms = self._recording, at_us // 1000
         if channel.answer >= 0:
             size, channel.answer = channel.answer, -1

@@ -1,11 +1,11 @@
-"""How the backtest's second form of the quota rules is compiled: numba, kept on disk between processes.
+"""Compiles the backtest's form of the quota rules with numba, cached on disk between processes.
 
-Only `backtest` and what it is made of import this module: the proxy needs neither numba nor numpy. No fast mathematics:
-a decision must be the same to the last bit as the engine's (tests/property/test_backtest.py). What is compiled
-allocates nothing: its callers do.
+Only `backtest` and its modules import this one: the proxy needs neither numba nor numpy. Fast mathematics is off: a
+decision must be bit for bit the engine's (tests/property/test_backtest.py). Compiled functions allocate nothing; their
+callers do.
 
-One function is `kept`, and all that it calls is compiled into it. Keeping those too would make it two to seven times as
-slow: what numba takes from the disk it can call, and no longer inline.
+One function is `kept`, and all functions that it calls are compiled into it. Caching those too would make it two to
+seven times as slow: numba can call functions from its cache, but not inline them.
 """
 
 import hashlib
@@ -32,19 +32,19 @@ _OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "_nrt"
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Have numba compile a function with the one that calls it: what is not called for every decision."""
+    """Compile a function together with its caller; for functions that are not called for every decision."""
     return _made(function)
 
 
 def inlined(function: Callable[P, R]) -> Callable[P, R]:
-    """The same, and put it where it is called: a call hands over five words for each array."""
+    """The same, but inlined at each call, since a call passes five words for each array."""
     return _made(function, forceinline=True)
 
 
 def kept(function: Callable[P, R]) -> Callable[P, R]:
-    """Have numba compile a function at its first call, or take what an earlier process has compiled."""
+    """Compile a function at its first call, or load it from the cache of an earlier process."""
     made: Any = _made(function, cache=True)
-    # By itself numba looks at this function's file alone, and would take what was made of other rules.
+    # By default numba checks this function's file only, and would load code that was compiled from other rules.
     made._cache._cache_file._source_stamp = _sources()
     return made  # type: ignore[no-any-return]  # numba has no types
 

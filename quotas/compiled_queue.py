@@ -1,4 +1,4 @@
-"""`fair_queue.FairQueue` once more, for the backtest alone: places of one identity's channels, on arrays.
+"""`fair_queue.FairQueue` on arrays, for the backtest only: the places of one identity's channels.
 
 The one permitted second form of a rule, held to the first by tests/property/test_backtest.py; what it means stands in
 `fair_queue`. `places[3, channels]` has the columns tag, size and channel, in order of tags; `queue` the scalars;

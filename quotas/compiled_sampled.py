@@ -1,4 +1,4 @@
-"""The `kip13` policy once more, for the backtest alone: `rate.SampledRate` and `sampled.SampledThrottle` on arrays.
+"""Policy `kip13` on arrays, for the backtest only: `rate.SampledRate` and `sampled.SampledThrottle`.
 
 The one permitted second form of a rule. It is the same arithmetic in the same order, so that every decision is the
 engine's to the millisecond; tests/property/test_backtest.py holds the two together. What the rules mean, and why they
@@ -30,10 +30,10 @@ OLDEST_MS: Final = 3
 PURGE_AT_MS: Final = 4
 TOTAL: Final = 5
 IN_FLIGHT: Final = 6
-GUESS: Final = 7  # what a Fetch of a channel without history is taken for
+GUESS: Final = 7  # the estimate for a Fetch of a channel without history
 SAMPLE_MS: Final = 8
 MUTE_MS_MAX: Final = 9
-HOLDS: Final = 10  # whether the first Produce of a connection waits where its client is over the quota
+HOLDS: Final = 10  # whether a connection's first Produce waits while its client exceeds the quota
 HELD: Final = 11  # bytes of the first requests of new connections that wait
 MARK_FIELDS: Final = 12
 

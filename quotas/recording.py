@@ -19,8 +19,8 @@ A recording holds, for each channel (connection) its requests in the order in wh
   of a recording would wait for each other at any quota.
 - A Fetch that was answered empty when it was recorded is not demand: it is left out, and its delay with it.
 
-What it does not know: data that piles up meanwhile and makes the next requests larger; that a mute for one direction
-keeps the other one waiting on the same channel; and retries of clients that have lost patience. It knows no rule.
+Not modelled: data that accumulates meanwhile and makes the next requests larger; the effect of one direction's mute on
+the other direction of the same channel; and retries after clients' timeouts. Quota rules are not in this module.
 """
 
 from dataclasses import dataclass
@@ -46,10 +46,10 @@ class Recording:
 
     Attributes:
         offsets: channel c has the requests offsets[c] .. offsets[c + 1] - 1.
-        first_us: when each channel's first request came.
-        group_ms: each channel's session timeout where it carries a group's requests, else 0: bounds mutes.
+        first_us: the arrival of each channel's first request.
+        group_ms: each channel's session timeout if it has a group's requests, else 0: bounds mutes.
         sizes: bytes, as the quota counts them.
-        service_us: how long the broker took.
+        service_us: the broker's time.
         gap_us: think time until the next request; of a pipelined one ~g, with g the time between the two.
         consumes: whether these are Fetches.
     """
@@ -67,7 +67,7 @@ class Recording:
 
     @property
     def channels(self) -> int:
-        """How many connections there were."""
+        """The number of connections."""
         return len(self.first_us)
 
 

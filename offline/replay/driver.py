@@ -1,11 +1,11 @@
-"""Keeps the schedule: every recorded connection is one again, all of them on one core, open loop.
+"""Runs the plan: one connection for each recorded connection, all on one core, open loop.
 
-A request leaves when it is due, whatever has come back, and its latency counts from then: a target that stalls, or a
-replay that is late, is not hidden by the requests it kept back. Nothing waits for a throttle time. What can not leave
-for lack of room (`lane.UNANSWERED_MAX`, `lane.UNSENT_BYTES_MAX`) is dropped and counted.
+A request is sent when it is due, independently of responses, and its latency counts from then: so a stalling target, or
+a late replay, is visible in the latencies. Throttle times are not obeyed. A request without room
+(`lane.UNANSWERED_MAX`, `lane.UNSENT_BYTES_MAX`) is dropped and counted.
 
-How late a request was is read when its frame is made and it is given to its connection. The loop sends what it was
-given at its next turn, so no turn is longer than `_TURN_US` and one frame.
+A request's lateness is measured when its frame is made and given to its connection. The event loop sends it in its next
+turn, so a turn is at most `_TURN_US` and one frame long.
 """
 
 import asyncio
@@ -23,11 +23,11 @@ from offline.replay.schedule import Plan
 
 __all__ = ["Driver"]
 
-_AHEAD_US: Final = 200_000  # a connection is opened so long before its first request
+_AHEAD_US: Final = 200_000  # the time between a connection's opening and its first request
 _TURN_US: Final = 1000
 _CONNECT_SECONDS: Final = 10.0
-_FLUSH_SECONDS: Final = 0.01  # between two looks at what has not left
-_CLOSE_SECONDS: Final = 0.05  # what was aborted is closed in the loop's next turns
+_FLUSH_SECONDS: Final = 0.01  # between two checks for unsent bytes
+_CLOSE_SECONDS: Final = 0.05  # for the loop to close aborted connections
 
 
 class Driver:
@@ -51,7 +51,7 @@ class Driver:
         self._began_ns = 0
 
     async def run(self, linger_seconds: float) -> None:
-        """Send everything when it is due, then wait for what is owed, so long at most; may be cancelled."""
+        """Send all requests when they are due, then wait a bounded time for responses; may be cancelled."""
         self._began_ns = time.monotonic_ns() + _AHEAD_US * 1000
         try:
             await self._keep_schedule()
@@ -74,7 +74,7 @@ class Driver:
             self._settled()
 
     def answered(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
-        """A response is here; `head` is its beginning, which is all of a small one."""
+        """The response has arrived; `head` is its beginning, which is all of a small one."""
         samples = self.samples
         samples.latency_us[place] = max(0, self._now_us() - self._sends[place].due_us)
         samples.response_bytes[place] = size - 4
@@ -88,7 +88,7 @@ class Driver:
             self._settled()
 
     def never_sent(self, place: int) -> None:
-        """There is no connection for it."""
+        """The request's connection could not be opened."""
         self.samples.latency_us[place] = NEVER_SENT
         self._settled()
 
@@ -115,12 +115,12 @@ class Driver:
                 next_us = sends[place].due_us
                 if opened < len(opens):
                     next_us = min(next_us, opens[opened][0] - _AHEAD_US)
-                # Frames can be made in the time that is left, a few between two looks at what has come.
+                # Frames are encoded in the remaining time, a few between two checks for responses.
                 more = self._ahead.make(place, next_us)
                 await asyncio.sleep(0 if more else max(0, next_us - self._now_us()) / 1e6)
 
     def _send(self, place: int) -> int:
-        """Give a request to its connection; gives the time when that was done."""
+        """Give a request to its connection; returns the time afterwards."""
         planned = self._sends[place]
         lane = self._lanes[planned.connection]
         frame = self._ahead.take(place)
@@ -142,7 +142,7 @@ class Driver:
         return now_us
 
     def _opens(self) -> list[tuple[int, int]]:
-        """When each connection is first needed."""
+        """The time of each connection's first request."""
         first: dict[int, int] = {}
         for planned in self._sends:
             first.setdefault(planned.connection, planned.due_us)
@@ -167,7 +167,7 @@ class Driver:
             lane.lose()
 
     async def _end(self) -> None:
-        """End all connections; what they still owe stays unanswered."""
+        """Close all connections; requests without a response stay unanswered."""
         self._ending = True
         connects = list(self._connects)
         for task in connects:

@@ -1,9 +1,9 @@
-"""What a replay has measured, as one value that JSON can hold: counts, rates, percentiles, and what was recorded.
+"""The result of a replay, as one JSON value: counts, rates, percentiles, and the recorded figures.
 
-Latencies are in ms from the moment a request was due, ranked over all that wanted a response: one that never came, or
-was never asked for by lack of room or of a connection, is longer than any. A percentile that falls on such a request
-is None. Beside them stands what the recording says of those that were answered: the broker's time and what the quotas
-kept it waiting, so a difference is the target's, the proxy's, or the quotas'.
+Latencies are in ms from the time at which a request was due, ranked over all requests with a response: a response that
+never came, or whose request was not sent for lack of room or of a connection, counts as infinitely late. A percentile
+at such a request is None. For the requests with a response the recorded figures are there too: the broker's time and
+the delay by quotas, so a difference is due to the target, the proxy, or the quotas.
 """
 
 from collections import Counter
@@ -30,8 +30,8 @@ __all__ = ["RESULT_VERSION", "Point", "Spread", "percentile", "result", "series"
 RESULT_VERSION: Final = 3
 _SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
 _POINTS_MAX: Final = 600
-_LARGER: Final = 1.1  # times what was recorded; fields around the records differ by a little
-_INTERVAL_S_MIN: Final = 0.1  # of a replay that is over at once
+_LARGER: Final = 1.1  # times the recorded bytes; fields around the records differ slightly
+_INTERVAL_S_MIN: Final = 0.1  # for a very short replay
 
 Spread = dict[str, float | None]
 
@@ -40,9 +40,9 @@ class Point(NamedTuple):
     """An interval of the replay.
 
     Attributes:
-        start_s, seconds: when it begins, from the first request on, and how long it is.
-        due, answered: requests/s that were due in it, and those of them that were answered.
-        p50_ms, p99_ms: their latency; None where it is endless, and where nothing wanted a response.
+        start_s, seconds: its start, from the first request on, and its length.
+        due, answered: requests/s that were due in it, and those of them with a response.
+        p50_ms, p99_ms: their latency; None if it is infinite, or no request has a response.
     """
 
     start_s: float
@@ -67,7 +67,7 @@ def percentile(ordered: Sequence[float], share: float, endless: int = 0) -> floa
 
 
 def _spread(values: Iterable[float], endless: int = 0) -> Spread | None:
-    """Percentiles, largest and mean; None altogether where there is nothing, each where it is endless."""
+    """Percentiles, maximum and mean; None without values; each is None if it is infinite."""
     ordered = sorted(values)
     if not ordered and not endless:
         return None
@@ -81,7 +81,7 @@ def _spread(values: Iterable[float], endless: int = 0) -> Spread | None:
 
 
 def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dict[str, Any]:
-    """Sum everything up."""
+    """Compute the result of a replay."""
     latency = samples.latency_us
     became = Counter(min(value, 0) for value in latency)
     answered = [place for place, value in enumerate(latency) if value >= 0]
@@ -129,7 +129,7 @@ def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dic
 def _fetched(plan: Plan, samples: Samples, answered: Sequence[int]) -> dict[str, int]:
     """Bytes of the responses to Fetches, now and when they were recorded.
 
-    They differ where the target's batches do: a broker answers with one whole batch, however few bytes are asked for.
+    They differ if the target's batches do: a broker responds with at least one whole batch.
     """
     pairs = [
         (samples.response_bytes[place], max(plan.sends[place].request.response_bytes, 0))
@@ -145,7 +145,7 @@ def _fetched(plan: Plan, samples: Samples, answered: Sequence[int]) -> dict[str,
 
 
 def _apis(plan: Plan, samples: Samples) -> dict[str, Any]:
-    """The same by the API that was sent, with the recorded one where it was another."""
+    """The same by the API of the sent request, with the recorded API if it differs."""
     by_name: dict[str, list[int]] = {}
     for place, planned in enumerate(plan.sends):
         if samples.latency_us[place] >= 0 or samples.endless(place):
@@ -180,7 +180,7 @@ def _throttled(times: Sequence[int]) -> dict[str, Any]:
 
 
 def _recorded(plan: Plan, places: Sequence[int]) -> dict[str, Any]:
-    """What the recording says of the requests that were answered this time."""
+    """The recorded figures of the requests with a response in this replay."""
     rows = [plan.sends[place].request for place in places]
     return {
         "upstream_ms": _spread(row.upstream_us / 1000 for row in rows if row.upstream_us >= 0),

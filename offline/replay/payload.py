@@ -1,8 +1,8 @@
-"""Record batches of a wanted size, made up: uncompressed, valid, and all zeros (KIP-98, magic 2).
+"""Synthetic record batches of a given size: uncompressed, valid, and all zeros (KIP-98, magic 2).
 
-A batch has as many records as was recorded, as far as they fit and `RECORDS_MAX` allows; the last one takes what is
-left over. A batch cannot be smaller than its header and one record without value. Keys are empty, not null, which
-topics that are compacted refuse. Batches are kept for the next that is alike, up to `KEPT_BYTES_MAX`.
+A batch has the recorded number of records, if they fit and up to `RECORDS_MAX`; the last one takes the rest of the
+bytes. The smallest batch is its header and one record without a value. Keys are empty, not null, which compacted topics
+refuse. Batches are cached up to `KEPT_BYTES_MAX`.
 """
 
 import struct
@@ -52,7 +52,7 @@ def _fitting(offset: int, size: int) -> int:
 
 
 class Batches:
-    """Made-up batches; those used last are at hand."""
+    """Synthetic batches, with a cache of the last used ones."""
 
     def __init__(self) -> None:
         self.bytes = 0
@@ -73,10 +73,10 @@ class Batches:
 
 
 def batch(size: int, records: int, timestamp_ms: int) -> bytes:
-    """Make a batch of `size` bytes, or one less where lengths do not come out even.
+    """Make a batch of `size` bytes, or one byte less if the lengths of fields do not allow it.
 
     Args:
-        records: how many, where they fit; below 1: one.
+        records: the number of records, if they fit; below 1: one.
     """
     room = max(size, BATCH_BYTES_MIN) - _HEADER.size
     count = max(1, min(records, RECORDS_MAX, room // _RECORD_BYTES_MIN))

@@ -1,7 +1,7 @@
-"""A replay's two pictures, as SVG text: requests per second and latency, both over time.
+"""A replay's two charts, as SVG text: requests per second and latency over time.
 
-Axes go from 0 to a round number above the highest value, so nothing is cut off. Numbers are written out, and the space
-beside the axis is as wide as the longest one.
+Axes go from 0 to a round number above the highest value. Numbers are written without exponents, and the margin beside
+the axis is as wide as the longest one.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What a replay asks of its own process: as many open files as it may have, and to be told when it is to stop."""
+"""Settings of the replay's own process: the limit of open files, and signals that stop it."""
 
 import asyncio
 import resource
@@ -13,7 +13,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def raise_open_files() -> None:
-    """Every connection is a file, and 1024 is what many systems begin with."""
+    """Raise the limit of open files: every connection is a file, and many systems' default is 1024."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(OSError, ValueError):  # macOS refuses its own "unlimited"
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -21,7 +21,7 @@ def raise_open_files() -> None:
 
 @contextmanager
 def stopping(stop: Callable[[], object]) -> Iterator[list[int]]:
-    """Have Ctrl-C and SIGTERM call `stop`; gives the list that they are noted in. What they did before is put back."""
+    """Call `stop` at Ctrl-C and SIGTERM in this block; yields the list of received signals."""
     loop = asyncio.get_running_loop()
     caught: list[int] = []
 

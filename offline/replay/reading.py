@@ -1,7 +1,8 @@
-"""Capture files -> recorded requests. Rows as `protocol.capture` names them; a wrong file or row is named, and why.
+"""Capture files -> recorded requests. Columns as in `protocol.capture`; an invalid file or row is named with the
+reason.
 
-All requests are held at once, with their frames where those were kept: sorting them by their times needs them all. So
-what they take is counted, and a capture that is too large is refused while it is read.
+All requests are in memory at once, with their captured frames: sorting by time needs them all. So their memory is
+counted, and a capture that is too large is refused while it is read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from protocol.capture import (
 __all__ = ["HELD_BYTES_MAX", "capture_files", "read"]
 
 HELD_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
-_ROW_BYTES: Final = 800  # what a row takes about, without its partitions and frame
+_ROW_BYTES: Final = 800  # the approximate memory of a row, without its partitions and frame
 _PART_BYTES: Final = 200
 _ROWS_AT_ONCE: Final = 10_000
 _FRAMES_AT_ONCE: Final = 100  # of 2 MiB each at most
@@ -33,7 +34,7 @@ _BYTES_MAX: Final = 0x7FFFFFFF  # of one request or partition, as Kafka's frames
 
 
 def capture_files(paths: Sequence[Path]) -> list[Path]:
-    """All files of rows that are named, or lie in directories that are named.
+    """Return all capture files among the paths, and in directories among them.
 
     Raises:
         CaptureError: there is none, or one is not finished.
@@ -59,10 +60,10 @@ def capture_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def read(files: Sequence[Path]) -> list[Recorded]:
-    """Read them all.
+    """Read all files.
 
     Raises:
-        CaptureError: one can not be read, or there are no rows, or too many.
+        CaptureError: a file cannot be read, or there are no rows, or too many.
     """
     rows: list[Recorded] = []
     held = 0
@@ -99,7 +100,7 @@ def _rows(path: Path) -> Iterator[Recorded]:
                 plain = batch.drop_columns([FRAME.name]) if kept else batch
                 for at, row in enumerate(plain.to_pylist()):
                     number += 1
-                    # One by one, or a batch's frames would be there twice.
+                    # One by one, so that a batch's frames are not in memory twice.
                     yield _recorded(row, b"" if frames is None else frames[at].as_py())
     except (pa.ArrowException, OSError) as error:
         raise CaptureError(
@@ -114,10 +115,10 @@ def _first_line(error: Exception) -> str:
 
 
 def _recorded(row: Mapping[str, Any], frame: object) -> Recorded:
-    """Make a request of a row.
+    """Convert a row to a request.
 
     Raises:
-        TypeError, ValueError: it is none.
+        TypeError, ValueError: the row is invalid.
     """
     for name, value in row.items():
         if value is None:

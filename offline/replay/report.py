@@ -78,12 +78,12 @@ def _rows(figures: Sequence[tuple[str, object]]) -> str:
 
 
 def shown(value: float | None) -> str:
-    """A time in ms; None: longer than was waited for."""
+    """Format a time in ms; None: no response in time."""
     return "no answer" if value is None else f"{value:g}"
 
 
 def _spread(name: str, count: object, spread: Mapping[str, float | None] | None, kind: str = "") -> str:
-    """One row; of the kind `then` where it is the recording's."""
+    """One row of the table; of the kind `then` for recorded figures."""
     values = "".join(f"<td>{shown(spread[column]) if spread else '–'}</td>" for column in _COLUMNS)
     return f'<tr class="{kind}"><td>{html.escape(name)}</td><td>{count}</td>{values}</tr>'
 
@@ -114,7 +114,7 @@ def _throttles(result: Mapping[str, Any]) -> str:
 
 
 def _bytes(result: Mapping[str, Any]) -> str:
-    """Bytes of the requests that were answered, and of their responses."""
+    """The bytes of requests with a response, and of the responses."""
     rows = ["<tr><th></th><th>requests</th><th>sent</th><th>received</th></tr>"]
     for name, found in (("all", result), *result["apis"].items()):
         then = found["recorded"]
@@ -129,7 +129,7 @@ def _bytes(result: Mapping[str, Any]) -> str:
 
 
 def fetched_more(result: Mapping[str, Any]) -> str:
-    """A sentence where Fetches brought clearly more bytes than were recorded; "" where not."""
+    """A sentence if Fetches brought clearly more bytes than recorded; else ""."""
     found = result["fetched"]
     if found["bytes"] <= _MORE * found["recorded_bytes"]:
         return ""

@@ -1,4 +1,4 @@
-"""What became of each request of a plan, by its place in it.
+"""The state of each request of a plan, by its index.
 
 NOT_REACHED --- due, no room ---------------------------> DROPPED
             --- due, nothing left to send --------------> LEFT_OUT
@@ -41,11 +41,11 @@ NEVER_ANSWERED: Final = frozenset((UNANSWERED, LOST, DROPPED, NEVER_SENT))
 
 
 class Samples:
-    """What is measured of each, times in us.
+    """The measurements of all requests, times in us.
 
     Attributes:
-        sent_as: the API that was sent, which need not be the one that was recorded.
-        wanted: 0 where no response was asked for.
+        sent_as: the API of the sent request, which may differ from the recorded one.
+        wanted: 0 for a request without a response.
     """
 
     def __init__(self, count: int) -> None:
@@ -60,5 +60,5 @@ class Samples:
         self.connect_errors = 0
 
     def endless(self, place: int) -> bool:
-        """Whether a response was asked for, and is longer in coming than any that came."""
+        """Whether a request should have had a response and has none."""
         return bool(self.wanted[place]) and self.latency_us[place] in NEVER_ANSWERED

@@ -1,11 +1,11 @@
-"""Recorded requests -> what is sent when, and on which connection. Pure: no clock, no socket, no file.
+"""Recorded requests -> a plan of times and connections. Pure: no clock, no socket, no file.
 
-A request is due when it had first come, at the recorded speed or a multiple of it: `mono_us` less its `delay_ms`, since
-what the quotas of then did to it is not the client's doing. Processes have clocks of their own, which the wall time of
-their first rows relates. Each recorded connection is one connection again, and sends in its recorded order, whatever
-rounding and upper bounds did to the times.
+A request is due when it had first arrived, at the recorded speed or a multiple of it: `mono_us` less its `delay_ms`,
+since delays by the recorded quotas are not part of the client's demand. Processes have separate clocks, which are
+related by the wall time of their first rows. Each recorded connection is one connection again, and keeps its order of
+requests even where rounding has changed their times.
 
-What is not sent again: SASL exchanges, of whose tokens nothing is kept.
+SASL exchanges are not sent again: their tokens are not captured.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ _NOT_SENT: Final = frozenset((SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 
 class Part(NamedTuple):
-    """What a Produce or a Fetch had of one partition."""
+    """The part of a Produce or Fetch for one partition."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class Part(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """One captured request; fields as in `protocol.capture`. `frame` is the request itself, where it was kept."""
+    """One captured request; fields as in `protocol.capture`. `frame` is the request itself, if it was captured."""
 
     wall_ms: int
     mono_us: int
@@ -57,12 +57,12 @@ class Planned(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is to be done.
+    """The requests to send.
 
     Attributes:
         sends: in the order of their times.
-        brokers: by number of a connection, which recorded broker it went to; -1: any.
-        left_out: requests that can not be sent again.
+        brokers: the recorded broker of each connection; -1: any.
+        left_out: the number of requests that cannot be sent again.
     """
 
     sends: list[Planned]
@@ -79,7 +79,7 @@ def plan(recorded: Iterable[Recorded], speed: float, seconds: float = 0.0) -> Pl
     """Plan to send all requests, `speed` times as fast as they came.
 
     Args:
-        seconds: of recorded time; what came later is left out; 0: all.
+        seconds: the recorded time to use; later requests are left out; 0: all.
     """
     requests = sorted(recorded, key=lambda row: (row.process, row.connection, row.seq))
     sent = [row for row in requests if row.api_key not in _NOT_SENT]
@@ -109,7 +109,7 @@ def plan(recorded: Iterable[Recorded], speed: float, seconds: float = 0.0) -> Pl
 
 
 def _offsets(requests: Iterable[Recorded]) -> dict[str, int]:
-    """What is added to each process's clock to have them all in one: from its earliest row."""
+    """The offset of each process's clock to a common one, from its earliest row."""
     earliest: dict[str, Recorded] = {}
     for row in requests:
         known = earliest.get(row.process)

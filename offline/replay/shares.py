@@ -1,8 +1,8 @@
-"""Which of the target's partitions a recorded request goes to, and how much of it to each.
+"""Distributes a recorded request over the target's partitions.
 
-Recorded partitions that become the same one of the target are added up, as far as one batch may hold; kept records can
-not be. What was summed when it was captured (partition -1) goes to other partitions of the topic named last, evenly.
-What finds no place, or no room in it, is left out and counted.
+Recorded partitions that map to the same target partition are added up, up to the size of one batch; captured records
+cannot be added. Bytes that were summed at the capture (partition -1) are distributed evenly over the other partitions
+of the last named topic. Bytes without a partition, or beyond its bound, are left out and counted.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Topics = dict[str, dict[int, "Share"]]
 
 @dataclass(slots=True)
 class LeftOut:
-    """Recorded partitions of which nothing, or not all, was sent; and those bytes."""
+    """The recorded partitions that were not sent completely, and the bytes left out."""
 
     partitions: int = 0
     bytes: int = 0
@@ -31,7 +31,7 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Share:
-    """What one partition gets: bytes and records; its own where they were kept."""
+    """One partition's part: bytes and records; captured records if there are some."""
 
     size: int
     records: int
@@ -39,7 +39,7 @@ class Share:
 
 
 class Shares:
-    """Divides requests."""
+    """Distributes requests over partitions."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -49,8 +49,8 @@ class Shares:
         """By topic and partition.
 
         Args:
-            limit: bytes of a partition, where they are not of one that was recorded.
-            own: the kept records, in the order of the request's partitions.
+            limit: the bound of a partition's bytes, unless it is a single recorded one.
+            own: the captured records, in the order of the request's partitions.
         """
         topics: Topics = {}
         for place, part in enumerate(row.partitions):
