@@ -61,6 +61,21 @@ class Channel:
         return bool(in_flight) and in_flight[0][1] is LOCAL and not self.responses.mid_frame()
 
     @property
+    def owed(self) -> int:
+        """How many responses are owed to the client."""
+        return len(self.state.in_flight)
+
+    @property
+    def user(self) -> str:
+        """The principal's name; "" where there is one that cannot be read from its SASL exchange."""
+        return self.state.user
+
+    @property
+    def acks_zero(self) -> bool:
+        """Whether a Produce without a response (acks=0) was seen: it is delivered though its client has closed."""
+        return self.state.acks_zero
+
+    @property
     def kept_bytes(self) -> int:
         """What is kept here for the client, beside an entry for each answer owed."""
         return self.state.kept_bytes + self.requests.kept_bytes + self.responses.kept_bytes

@@ -134,11 +134,7 @@ class Connection:
             elif self._wait.kind == REFUSED:
                 self._end_refused()
             return
-        if (
-            self.channel.state.mute_until_ms > now
-            and not self.requests.mid_frame
-            and not self.requests.blocked
-        ):
+        if self.channel.mute_left_ms(now) and not self.requests.mid_frame and not self.requests.blocked:
             self.requests.show_kept(now)
 
     def wait(self, pump: object, now: int) -> None:
@@ -310,7 +306,7 @@ class Connection:
         if self.closed:
             return
         kept = self.channel.kept_bytes
-        owed = len(self.channel.state.in_flight)
+        owed = self.channel.owed
         if owed >= _IN_FLIGHT_COUNTED_MIN:
             kept += owed * self.channel.entry_bytes
         if kept != self._counted:
@@ -370,7 +366,7 @@ class Connection:
         shared.stats.bytes_from_clients += self.requests.bytes_total
         shared.stats.bytes_from_brokers += self.responses.bytes_total
         if softly:
-            seconds = BRIEF_SECONDS if self.channel.state.acks_zero else LINGER_SECONDS
+            seconds = BRIEF_SECONDS if self.channel.acks_zero else LINGER_SECONDS
             close_softly(self._client, shared, self.peer.rpartition(":")[0], seconds)
         else:
             self._client.close()
@@ -392,7 +388,7 @@ class Connection:
             self._shared.stats.client_closed_muted += 1
         if (
             self._wait.kind != REFUSED
-            and self.channel.state.acks_zero
+            and self.channel.acks_zero
             and not reset
             and (self.requests.kept_bytes or self.requests.blocked or unread_bytes(self._client))
         ):

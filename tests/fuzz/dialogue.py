@@ -24,13 +24,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from protocol.api import API_NAMES, flexible
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, API_NAMES, flexible
 from protocol.errors import WireError
 from proxy.channel import Forward, PeerError
 from proxy.channel.in_flight import RAW_TOKEN
 from tests.fuzz.channels import channel
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.shell import Shell
+from tests.support.playbook import next_owed
 
 __all__ = ["CLIENTS", "STEPS", "answer", "converse", "request"]
 
@@ -82,8 +83,7 @@ class _Script:
 
     def owed(self, body: bytes) -> None:
         """The broker answers what it owes."""
-        in_flight = self.shell.channel.state.in_flight
-        correlation_id, _, version, _ = in_flight[0] if in_flight else (0, None, 0, None)
+        correlation_id, version = next_owed(self.shell.channel) or (0, 0)
         self.shell.broker(answer(correlation_id, body), f"{self.kind} version {version}")
 
 
@@ -143,7 +143,7 @@ def _shell_answers(script: _Script) -> None:
     if question is None:
         return
     whole = struct.pack(">i", question.correlation_id) + body
-    if question.plan is None and shell.channel.state.in_flight[-1][3] is not None:
+    if question.plan is None and question.api_key == ALTER_PARTITION_REASSIGNMENTS:
         head = request(question.api_key, question.version, question.correlation_id, b"a")
         frame = struct.pack(">i", len(head) + len(body)) + head + body
         shell.channel.ask_first(Forward(question.api_key, frame, "a plan"))

@@ -16,6 +16,7 @@ from tests.fuzz.channels import KINDS, channel
 from tests.fuzz.dialogue import CLIENTS, answer, request
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.shell import Shell
+from tests.support.playbook import next_owed
 
 __all__ = ["answered", "asked"]
 
@@ -72,8 +73,8 @@ def _say(shell: Shell, sent: bytes, said: tuple[bytes, int] | None, label: str) 
             if said is not None:
                 body, size = said
                 shell.cut(size or 1 << 16)
-                in_flight = shell.channel.state.in_flight
-                shell.broker(answer(in_flight[0][0] if in_flight else 1, body), label)
+                correlation_id, _ = next_owed(shell.channel) or (1, 0)
+                shell.broker(answer(correlation_id, body), label)
             shell.later(10_000)
     finally:
         shell.channel.close(shell.now_ms)

@@ -22,7 +22,7 @@ from quotas.entities import DEFAULT, Entity
 from quotas.options import Mode, Policy
 from tests.support.frames import answer, fetch, fetch_answer, heartbeat, join_group, produce, request
 from tests.support.memory_shell import MemoryShell
-from tests.support.playbook import gateway_address
+from tests.support.playbook import engine_of, gateway_address, stats_of
 from tests.unit.protocol.kafka_frames import RESPONSES, framed
 from tests.unit.protocol.kafka_frames import struct as entry
 from tests.unit.proxy.channel.test_captured import Rows
@@ -165,15 +165,14 @@ def relayed(
 
 def decided(shell: MemoryShell) -> object:
     """Everything that was decided, in comparable form."""
-    state = shell.requests.side.state
-    engine, now_ms = state.engine, shell.now_ms
+    engine, stats, now_ms = engine_of(shell.channel), stats_of(shell.channel), shell.now_ms
     views = [view._replace(byte_rate=0.0) for view in (*engine.views(now_ms), *engine.request_views(now_ms))]
     return (
         shell.waits,
         views,
-        list(state.in_flight),
-        state.stats.fetches_answered,
-        Counter(state.stats.requests),
+        shell.channel.owed,
+        stats.fetches_answered,
+        Counter(stats.requests),
     )
 
 

@@ -25,6 +25,7 @@ from tests.property.test_channel_cutting import PIECES, frames
 from tests.property.test_channel_garbage import DAMAGE, Damage, damaged
 from tests.support.memory_shell import MemoryShell
 from tests.support.mutation_frames import EXCEEDED, answer, create, delete, errors, grow, sizes
+from tests.support.playbook import engine_of
 from tests.unit.protocol.kafka_frames import REQUESTS, decoded
 
 FEW: Final = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
@@ -158,7 +159,7 @@ def test_any_cutting_gives_the_same_bytes(sent: list[bytes], pieces: list[int]) 
 @given(sent=mutations(), pieces=PIECES)
 def test_bucket_is_charged_for_exactly_the_created_partitions(sent: list[bytes], pieces: list[int]) -> None:
     shell, broker = relayed(sent, pieces)
-    throttle = shell.requests.side.state.engine.client("ANONYMOUS", "a", 1).mutations
+    throttle = engine_of(shell.channel).client("ANONYMOUS", "a", 1).mutations
     assert throttle.mutations_total == broker.mutations
     assert throttle.limits(shell.now_ms)
     left = throttle.tokens(shell.now_ms)

@@ -16,7 +16,7 @@ from quotas.engine import Engine, EngineOptions
 from quotas.entities import DEFAULT, Entity
 from tests.support.frames import answer, fetch, fetched_from, heartbeat, produce_answer, produce_to, topic_id
 from tests.support.memory_shell import MemoryShell
-from tests.support.playbook import gateway_address
+from tests.support.playbook import engine_of, gateway_address
 
 CUTTINGS: Final = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 PIECES: Final = st.lists(st.one_of(st.integers(1, 20), st.integers(1, 3000)), min_size=1, max_size=40)
@@ -78,8 +78,6 @@ def test_any_cutting_gives_the_same_bytes_and_charges(
     assert cut.requests.out == whole.requests.out == b"".join(sent)
     assert cut.responses.out == whole.responses.out
     assert cut.waits == whole.waits
-    one, other = (
-        sorted(shell.requests.side.state.engine.topic_views(shell.now_ms)) for shell in (whole, cut)
-    )
+    one, other = (sorted(engine_of(shell.channel).topic_views(shell.now_ms)) for shell in (whole, cut))
     assert one == other
     assert not any(view.client_id == str(DEFAULT) for view in one)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from protocol import portions
 from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.throttled_replicas import ThrottledReplicas, parse_replicas
+from tests.support.playbook import stats_of
 from tests.support.replicas import Follower, Leader, Link, Partition, topic_names
 
 EVERY = [(topic, partition) for topic in (1, 2, 3) for partition in (0, 1, 2)]
@@ -115,7 +116,7 @@ def said(version: int, policy: str, wanted: set[Partition], steps: list[Step], p
             getattr(scene, what)(value)
         for _ in scene.link.channel.close(scene.now_ms):
             ...
-    stats = scene.link.channel.state.stats
+    stats = stats_of(scene.link.channel)
     rates = [(side, rate.total, rate.room(scene.now_ms)) for side, _, rate in scene.quotas.rates()]
     return [*scene.said, rates, stats.replicas_left_out, stats.replicas_passed_unasked, scene.quotas.replicas]
 

@@ -81,7 +81,7 @@ class MemoryShell:
 
     def __init__(self, channel: Channel, broker: Broker, requests: bytes, pieces: list[int]) -> None:
         self.now_ms = 0
-        self._channel = channel
+        self.channel = channel
         self._broker = broker
         self._sizes: Iterator[int] = cycle(pieces or [1 << 30])
         self._parsed = 0
@@ -101,14 +101,14 @@ class MemoryShell:
                 self._answer()
             elif self.responses.source:
                 self.responses.read(next(self._sizes), self.now_ms)
-            elif self._channel.has_local_answer():
+            elif self.channel.has_local_answer():
                 self.responses.show(b"", self.now_ms)
             elif self.requests.refused:
                 return self
             elif self.requests.waiting:
                 if not self._wait():
                     return self
-            elif self._channel.mute_left_ms(self.now_ms) and not self.requests.side.unseen:
+            elif self.channel.mute_left_ms(self.now_ms) and not self.requests.side.unseen:
                 self.requests.show(b"", self.now_ms)
             else:
                 return self
@@ -117,14 +117,14 @@ class MemoryShell:
     def _wait(self) -> bool:
         """Show what waits once its time has come; False where it waits for answers that do not come."""
         side = self.requests.side
-        owed = len(side.state.in_flight)
+        owed = self.channel.owed
         self.waits.append((side.wait_until_ms, side.held))
         self.now_ms = max(self.now_ms, side.wait_until_ms)
         self.requests.waiting = False
         self.requests.show(b"", self.now_ms)
         self._answer()
         stuck = self.requests.waiting and not side.wait_until_ms and not self.responses.source
-        return not (stuck and len(side.state.in_flight) == owed)
+        return not (stuck and self.channel.owed == owed)
 
     def _answer(self) -> None:
         """Let the broker answer every request that has arrived whole."""

@@ -11,7 +11,7 @@ line that expects nothing has to be answered with nothing.
 """
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from protocol.errors import WireError
 from protocol.messages.fetch_session import SessionTable
@@ -97,15 +97,35 @@ def channel_machine(
     consumer_default: float | None = None,
     options: EngineOptions | None = None,
     sessions: SessionTable | None = None,
+    **told: Any,
 ) -> Channel:
-    """One channel with a real engine; kip13 and enforcing unless told otherwise."""
+    """One channel with a real engine; kip13 and enforcing unless told otherwise.
+
+    Args:
+        told: further fields of its `ChannelSettings`.
+    """
     if engine is None:
         quotas = StaticQuotas(producer_default=producer_default, consumer_default=consumer_default)
         engine = Engine(options or EngineOptions(), Definitions(static=quotas))
-    settings = ChannelSettings(
-        broker=broker, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
-    )
+    told.setdefault("frame_bytes_max", FRAME_BYTES_MAX)
+    settings = ChannelSettings(broker=broker, address_map=gateway_address if gateway else None, **told)
     return Channel(settings, engine, SessionTable(100) if sessions is None else sessions, Stats())
+
+
+def engine_of(channel: Channel) -> Engine:
+    """The engine that a channel was made with."""
+    return channel.state.engine
+
+
+def stats_of(channel: Channel) -> Stats:
+    """The counters that a channel was made with."""
+    return channel.state.stats
+
+
+def next_owed(channel: Channel) -> tuple[int, int] | None:
+    """Correlation id and version of the response owed next, which a broker knows from the request."""
+    in_flight = channel.state.in_flight
+    return (in_flight[0][0], in_flight[0][2]) if in_flight else None
 
 
 @dataclass
@@ -123,6 +143,16 @@ class Playbook:
     _kept: dict[str, bytes] = field(default_factory=dict)
     _lines: list[str] = field(default_factory=list)
 
+    @property
+    def engine(self) -> Engine:
+        """The engine that the channel was made with."""
+        return engine_of(self.channel)
+
+    @property
+    def stats(self) -> Stats:
+        """The counters that the channel was made with."""
+        return stats_of(self.channel)
+
     def client(self, now_ms: int, data: bytes, *expected: Order) -> None:
         """Show the requests' side what the client sent; b"": show it again what it kept."""
         self._say("client", self.channel.requests, now_ms, data, expected)
@@ -139,6 +169,12 @@ class Playbook:
         self._lines += [f"{now_ms:>6} ms  {who} sends {_shown(data)}", *map(_line, orders)]
         return orders
 
+    def unseen(self, who: str, now_ms: int, count: int) -> None:
+        """Pass so many bytes of the frame under way on, as the shell does without showing them."""
+        side = self.channel.requests if who == "client" else self.channel.responses
+        side.state.now_ns = now_ms * 1_000_000 + self.extra_us * 1000
+        side.passed(count)
+
     def held(self, now_ms: int, data: bytes) -> int:
         """Show the requests' side what the client sent, and expect a hold and nothing else; gives its end."""
         shown = self._kept.get("client", b"") + data
@@ -147,6 +183,12 @@ class Playbook:
         until = [order.until_ms for order in orders if isinstance(order, Wait) and order.held]
         assert len(until) == len(orders) == 1, "\n".join(["not held", *self._lines])
         return until[0]
+
+    def held_until(self, now_ms: int, data: bytes) -> int:
+        """Show what the client sent again and again while it is held; gives when that is over."""
+        while (held := _hold(self.orders("client", now_ms, data))) > now_ms:
+            now_ms, data = held, b""
+        return now_ms
 
     def _show(self, side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
         side.state.now_ns = now_ms * 1_000_000 + self.extra_us * 1000
@@ -214,6 +256,11 @@ def _worked(side: Side) -> bool:
 def _replaced(side: Side) -> list[Order]:
     inserted: list[Order] = [Insert(bytes(side.insert))] if side.insert else []
     return [*inserted, Drop(side.drop)] if side.drop else inserted
+
+
+def _hold(orders: list[Order]) -> int:
+    """Until when the request at hand is held; 0 where it is not."""
+    return next((order.until_ms for order in orders if isinstance(order, Wait) and order.held), 0)
 
 
 def _line(order: Order) -> str:

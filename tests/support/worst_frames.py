@@ -8,13 +8,14 @@ import gc
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import thread_time_ns
 from typing import Final, NamedTuple
 
 from protocol import api
 from protocol.errors import WireError
 from protocol.messages.by_partition import PARTITIONS_MAX
+from protocol.messages.fetch_session import SessionTable
 from protocol.primitives import uvarint_bytes
 from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Job, PeerError, Side
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
@@ -24,7 +25,7 @@ from quotas.engine import Engine, EngineOptions
 from quotas.entities import DEFAULT, Entity
 from tests.support import worst_replica_frames as replicas
 from tests.support.frames import frame, request
-from tests.support.playbook import channel_machine, gateway_address
+from tests.support.playbook import channel_machine, engine_of
 
 __all__ = ["CASES", "Case", "Taken", "run"]
 
@@ -131,17 +132,24 @@ def _shown(side: Side, kept: bytearray, taken: Taken) -> bytearray:
             taken.beside_ms, taken.job = spent_ms, job
 
 
-def _channel(limits: Limits | None = None, *, gateway: bool = False, moves: bool = False) -> Channel:
+def _channel(
+    limits: Limits | None = None,
+    *,
+    gateway: bool = False,
+    moves: bool = False,
+    engine: Engine | None = None,
+    sessions: SessionTable | None = None,
+) -> Channel:
     """A channel whose client ids have these quotas."""
-    engine = Engine(EngineOptions(), Definitions({Entity(client_id=DEFAULT): limits} if limits else {}))
-    made = channel_machine(engine, gateway=gateway)
-    settings = replace(
-        made.state.settings,
+    if engine is None:
+        engine = Engine(EngineOptions(), Definitions({Entity(client_id=DEFAULT): limits} if limits else {}))
+    return channel_machine(
+        engine,
+        gateway=gateway,
+        sessions=sessions,
         frame_bytes_max=_LIMIT,
-        address_map=gateway_address if gateway else None,
         reassignments=OngoingMoves() if moves else None,
     )
-    return Channel(settings, made.state.engine, made.state.sessions, made.state.stats)
 
 
 def _asked(key: int, version: int, fields: bytes) -> bytes:
@@ -172,11 +180,11 @@ def _fetch(version: int, fields: Callable[[int], bytes]) -> Callable[[int], Talk
 
     def make(size: int) -> Talk:
         head = _FETCH_HEAD[4 * (version >= 15) :]
-        over = _channel({"consumer_byte_rate": 1000.0})
+        sessions = SessionTable(100)
+        over = _channel({"consumer_byte_rate": 1000.0}, sessions=sessions)
         _show(over, "client", _asked(api.FETCH, version, head + bytes(8)), Taken())
         _show(over, "broker", _answered(bytes(100_000)), Taken())
-        state = over.state
-        channel = Channel(state.settings, state.engine, state.sessions, state.stats)
+        channel = _channel(engine=engine_of(over), sessions=sessions)
         return Talk(channel, [], "client", _asked(api.FETCH, version, head + fields(size)))
 
     return make
@@ -257,8 +265,7 @@ def _walked_fetch(version: int, fields: Callable[[int], bytes]) -> Callable[[int
 
 def _topic_quota() -> Channel:
     made = Engine(EngineOptions(), Definitions({Entity(topic="t"): {"producer_byte_rate": 1e9}}))
-    settings = replace(channel_machine().state.settings, frame_bytes_max=_LIMIT)
-    return Channel(settings, made, channel_machine().state.sessions, channel_machine().state.stats)
+    return channel_machine(made, frame_bytes_max=_LIMIT)
 
 
 def _charged_fetch(version: int, topic: Callable[[int], bytes]) -> Callable[[int], Talk]:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final
 
-from proxy.channel import ChannelSettings
+from proxy.channel import ChannelSettings, OngoingMoves
 from proxy.config.options import LimitOptions
 from proxy.net import Connection, Shared
 from proxy.net.dial import AnotherWay, Upstream, Way
@@ -119,6 +119,7 @@ class Rig:
         another: AnotherWay | None = None,
         from_address: str = "192.0.2.1",
         answers_quotas: bool = False,
+        reassignments: OngoingMoves | None = None,
     ) -> End:
         """Connect one client; `send_buffer` narrows what the proxy can send it at once."""
         sock = socket.create_connection(self._front.getsockname())
@@ -132,6 +133,7 @@ class Rig:
             frame_bytes_max=FRAME_BYTES_MAX,
             address=from_address,
             answers_quotas=answers_quotas,
+            reassignments=reassignments,
         )
         target = self.back.getsockname()[:2] if upstream == KNOWN else upstream
         peer = f"{address[0]}:{address[1]}"

@@ -45,7 +45,7 @@ async def let_in(rig: TlsRig, context: ssl.SSLContext | None, before: bytes = b"
     client = await rig.client(context)
     await send(client, before + ASKED)
     assert await receive(await rig.broker(), len(ASKED)) == ASKED
-    return rig.connection.channel.state.settings.user
+    return rig.connection.channel.user
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

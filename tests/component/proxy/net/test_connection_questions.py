@@ -1,7 +1,6 @@
 """A connection that answers quota requests: later, in order, once, and to nobody who has gone."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, DESCRIBE_CLIENT_QUOTAS
 from protocol.errors import TruncatedError
@@ -32,14 +31,11 @@ class Clerk:
         return lambda: self.withdrawn.append(question)
 
 
-def connected(rig: Rig) -> tuple[End, Clerk]:
+def connected(rig: Rig, moves: OngoingMoves | None = None) -> tuple[End, Clerk]:
     """A client whose quota requests are answered by a clerk."""
     clerk = Clerk()
     rig.shared.ask = clerk.ask
-    client = rig.connect()
-    state = rig.connection.channel.state
-    state.settings = replace(state.settings, answers_quotas=True)
-    return client, clerk
+    return rig.connect(answers_quotas=True, reassignments=moves), clerk
 
 
 async def asked(clerk: Clerk, count: int = 1) -> None:
@@ -161,10 +157,7 @@ async def test_draining_connection_gives_its_answer_first(rig: Rig) -> None:
 
 
 async def test_broker_is_asked_first_where_the_clerk_wants_it(rig: Rig) -> None:
-    client, clerk = connected(rig)
-    moves = OngoingMoves()
-    state = rig.connection.channel.state
-    state.settings = replace(state.settings, reassignments=moves)
+    client, clerk = connected(rig, OngoingMoves())
     wanted = request(ALTER_PARTITION_REASSIGNMENTS, 1, b"what is wanted", correlation_id=7)
     sent = request(ALTER_PARTITION_REASSIGNMENTS, 1, b"the first step", correlation_id=7)
     await client.send(wanted + PLAIN)

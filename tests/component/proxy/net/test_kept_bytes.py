@@ -152,8 +152,7 @@ async def test_client_that_reads_nothing_is_asked_for_nothing_more(rig: Rig) -> 
 async def test_answers_owed_are_counted_at_a_sweep(rig: Rig) -> None:
     client = rig.connect()
     await client.send(b"".join(request(LIST_OFFSETS, 7, correlation_id=number) for number in range(1000)))
-    in_flight = rig.connection.channel.state.in_flight
-    await until(lambda: len(in_flight) == 1000, "all are owed their answers")
+    await until(lambda: rig.connection.channel.owed == 1000, "all are owed their answers")
     before = rig.shared.kept.bytes
     rig.connection.sweep(now_ms())
     assert rig.shared.kept.bytes == before + 1000 * ENTRY_BYTES

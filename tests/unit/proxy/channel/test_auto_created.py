@@ -39,7 +39,7 @@ def ask(
 
 
 def tokens(talk: Playbook) -> float:
-    throttle = talk.channel.state.engine.client("ANONYMOUS", "a", 1).mutations
+    throttle = talk.engine.client("ANONYMOUS", "a", 1).mutations
     assert throttle.limits(0)
     left = throttle.tokens(0)
     assert left is not None
@@ -94,7 +94,7 @@ def test_over_the_quota_the_request_creates_nothing() -> None:
     talk.client(0, asked, Pass(denied))
     assert decoded(REQUESTS[METADATA], VERSION, denied).allow_auto_topic_creation is False
     talk.broker(0, sizes(VERSION, {"t": 0}), Pass(sizes(VERSION, {"t": 0})))
-    assert talk.channel.state.stats.topics_rejected == {"Metadata": 1}
+    assert talk.stats.topics_rejected == {"Metadata": 1}
     later = ask(["t"])
     talk.client(15_000, later, Pass(later))  # -30 + 15 s · 2
 
@@ -120,7 +120,7 @@ def test_gateway_still_rewrites_addresses() -> None:
     talk.client(0, ask(["t"]), Pass(ask(["t"])))
     orders = talk.orders("broker", 0, sizes(VERSION, {"t": 0}))
     assert b"".join(getattr(order, "data", b"") for order in orders) == sizes(VERSION, {"t": 0})
-    assert len(talk.channel.state.engine.mutations.awaited) == 1
+    assert len(talk.engine.mutations.awaited) == 1
 
 
 def test_answer_that_is_too_large_is_not_looked_through() -> None:

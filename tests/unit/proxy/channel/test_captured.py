@@ -151,8 +151,7 @@ def test_delay_is_the_mute_for_a_request_that_is_there_when_it_ends() -> None:
         talk.orders("client", now_ms, request)
         talk.orders("broker", now_ms, answer)
         delays.append(rows.rows[-1][Row.DELAY_MS])
-        muted_ms = talk.channel.state.mute_until_ms - now_ms
-        now_ms += muted_ms
+        now_ms += talk.channel.mute_left_ms(now_ms)
         talk.orders("client", now_ms, b"")
     # The second is read 3 ms after the mute of 10,033 ms, the third a second after one.
     assert delays == [0, 10_033 + 3, 0]
@@ -195,13 +194,15 @@ def test_fetch_answer_names_its_partitions() -> None:
 def test_fetch_answered_here_asked_no_broker() -> None:
     rows = Rows()
     talk = captured(rows, consumer_default=1000)
-    talk.channel.state.named_session_timeout(10_000)  # a mute is a fifth of it, and leaves a debt
+    talk.orders("client", 0, frames.join_group(9, 10_000))  # a mute is a fifth of it, and leaves a debt
+    talk.orders("broker", 0, frames.answer(20))
+    rows.rows.clear()
     answer = frames.fetched_from(11, {"a": [30_000]})
     talk.orders("client", 0, frames.fetch(11))
     talk.orders("broker", 1, answer)
     told_ms = rows.rows[0][Row.THROTTLE_MS]
-    assert (told_ms, rows.rows[0][Row.QUOTA]) == (talk.channel.state.mute_until_ms - 1, "fetch")
-    again_ms = talk.channel.state.mute_until_ms
+    assert (told_ms, rows.rows[0][Row.QUOTA]) == (talk.channel.mute_left_ms(1), "fetch")
+    again_ms = 1 + talk.channel.mute_left_ms(1)
     talk.orders("client", again_ms, frames.fetch(11, correlation_id=2))
     talk.orders("broker", again_ms, b"")
     row = rows.rows[1]

@@ -22,10 +22,10 @@ def dialogue(entity: Entity | None = None, **limits: float) -> Playbook:
 
 
 def test_answer_made_here_counts_until_it_is_given() -> None:
-    talk = dialogue()
-    state = talk.channel.state
-    state.answer_here(1, 0, b"answer")
-    state.answer_here(2, 0, b"another")
+    talk = Playbook(channel_machine(answers_quotas=True))
+    for answered in (b"answer", b"another"):
+        talk.orders("client", 0, request(DESCRIBE_CLIENT_QUOTAS, 1))
+        talk.channel.answered(answered)
     assert talk.channel.kept_bytes == 6 + 7
     talk.orders("broker", 0, b"")
     assert talk.channel.kept_bytes == 0
@@ -33,16 +33,14 @@ def test_answer_made_here_counts_until_it_is_given() -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_question_counts_until_its_answer_does(shared: bool) -> None:
-    talk = dialogue()
-    state = talk.channel.state
+    talk = Playbook(channel_machine(answers_quotas=True))
     asked = request(DESCRIBE_CLIENT_QUOTAS, 1, size=200)
-    object.__setattr__(state.settings, "answers_quotas", True)
     talk.orders("client", 0, asked)
     assert talk.channel.kept_bytes == len(asked)
     talk.channel.answered(Shared(b"12345678", memoryview(b"the rest")) if shared else b"12345678the rest")
     assert talk.channel.kept_bytes == 16
     talk.orders("broker", 0, b"")
-    assert (talk.channel.kept_bytes, len(state.in_flight)) == (0, 0)
+    assert (talk.channel.kept_bytes, talk.channel.owed) == (0, 0)
 
 
 def test_further_client_ids_count_by_their_length() -> None:

@@ -7,7 +7,7 @@ import pytest
 from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.throttled_replicas import EVERY_REPLICA, ThrottledReplicas, parse_replicas
 from tests.support.frames import answer, fetch, frame, request
-from tests.support.playbook import Ends, More, Pass, Playbook
+from tests.support.playbook import Ends, More, Pass, Playbook, stats_of
 from tests.support.portions import run
 from tests.support.replicas import (
     FOLLOWER,
@@ -256,7 +256,7 @@ def test_version_that_is_not_known_passes_and_is_counted(version: int) -> None:
     talk.client(0, asked, Pass(asked))
     replied = answer(30)
     talk.broker(0, replied, Pass(replied))
-    assert channel.state.stats.replication_unknown_versions == {str(version): 1}
+    assert stats_of(channel).replication_unknown_versions == {str(version): 1}
 
 
 def test_second_fetch_waits_for_the_answer_to_the_first() -> None:
@@ -318,7 +318,7 @@ def test_new_replica_is_left_out_until_the_cluster_was_asked() -> None:
     assert link.leader.seen[-1].max_wait_ms == 30
     quotas.told = 1
     assert link.round(13) == (PLENTY - 1) * 1000
-    assert not link.channel.state.stats.replicas_passed_unasked
+    assert not stats_of(link.channel).replicas_passed_unasked
 
 
 def test_answer_to_a_question_from_before_says_nothing_of_a_new_replica() -> None:
@@ -339,7 +339,7 @@ def test_new_replica_does_not_wait_for_ever() -> None:
     link.round(10)
     assert link.round(2000) == 0
     assert link.round(2011) == (PLENTY - 1) * 1000
-    assert link.channel.state.stats.replicas_passed_unasked == 2  # the free one as well
+    assert stats_of(link.channel).replicas_passed_unasked == 2  # the free one as well
 
 
 def test_new_replica_waits_for_its_topics_name_as_well() -> None:

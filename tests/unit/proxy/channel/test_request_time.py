@@ -20,6 +20,7 @@ from quotas.engine import Engine, EngineOptions
 from quotas.entities import DEFAULT, Entity
 from quotas.requests import RequestThrottle
 from tests.support.frames import (
+    answer,
     api_versions,
     fetch,
     fetch_answer,
@@ -60,7 +61,7 @@ def dialogue(
 
 
 def throttle_of(talk: Playbook, client_id: str = "a") -> RequestThrottle:
-    return talk.channel.state.engine.client("ANONYMOUS", client_id, 1).requests
+    return talk.engine.client("ANONYMOUS", client_id, 1).requests
 
 
 def spent_us(talk: Playbook) -> int:
@@ -289,7 +290,7 @@ def test_share_fetch_counts_what_it_cannot_have_waited(min_bytes: int, counted_u
     talk.client(2, asked[30:], Pass(asked))
     talk.orders("broker", 602, zeros(60))
     assert spent_us(talk) == counted_us
-    assert talk.channel.state.stats.requests[SHARE_FETCH] == 1
+    assert talk.stats.requests[SHARE_FETCH] == 1
 
 
 def test_share_fetch_that_can_not_be_read_counts_nothing() -> None:
@@ -323,7 +324,7 @@ def test_fetch_over_the_byte_quota_tells_the_larger_and_counts_for_its_kind() ->
     talk.orders("client", 0, asked)
     answered = told(fetch_answer(12, 15_106), FLEXIBLE_AT, 0)
     talk.broker(105, answered, Pass(told(answered, FLEXIBLE_AT, 5000)))
-    quota = talk.channel.state.engine.client("ANONYMOUS", "a", 1)
+    quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.fetch.throttled_total, quota.requests.throttled_total) == (1, 0)
     assert talk.channel.mute_left_ms(105) == 5000
 
@@ -334,7 +335,7 @@ def test_fetch_over_the_request_quota_counts_for_it_alone() -> None:
     talk.orders("client", 0, fetch(12, min_bytes=0))
     answered = told(fetch_answer(12, 10_606), FLEXIBLE_AT, 0)
     talk.broker(105, answered, Pass(told(answered, FLEXIBLE_AT, 500)))
-    quota = talk.channel.state.engine.client("ANONYMOUS", "a", 1)
+    quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.fetch.throttled_total, quota.fetch.throttle_ms_total) == (0, 0)
     assert (quota.requests.throttled_total, quota.requests.throttle_ms_total) == (1, 500)
 
@@ -356,7 +357,7 @@ def test_produce_over_both_quotas_tells_the_larger() -> None:
         160, produce_answer(9), Insert(produce_answer(9, throttle_ms=6000)), Drop(len(produce_answer(9)))
     )
     assert talk.channel.mute_left_ms(160) == 6000
-    quota = talk.channel.state.engine.client("ANONYMOUS", "a", 1)
+    quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert quota.produce.throttle_ms_total == 5000
     assert quota.requests.throttle_ms_total == 6000 - 4840  # what it adds
 
@@ -379,7 +380,7 @@ def test_mutation_over_both_quotas_tells_the_larger(
     answered = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions)
     throttled = mutated(CREATE_TOPICS, 5, [("t", 0)], partitions=partitions, throttle_ms=told_ms)
     talk.broker(300, answered, Insert(throttled), Drop(len(answered)))
-    quota = talk.channel.state.engine.client("ANONYMOUS", "a", 1)
+    quota = talk.engine.client("ANONYMOUS", "a", 1)
     assert (quota.mutations.throttle_ms_total, quota.requests.throttle_ms_total) == (
         mutations_ms,
         requests_ms,
@@ -411,13 +412,11 @@ def test_observed_quota_counts_and_mutes_nobody() -> None:
 def test_quota_that_is_set_later_is_measured_from_the_next_request_on() -> None:
     talk = dialogue(None)
     talk.client(0, heartbeat(), Pass(heartbeat()))
-    talk.channel.state.engine.update(
-        EngineOptions(), Definitions({Entity(client_id="a"): {"request_percentage": 1}}), 0
-    )
+    talk.engine.update(EngineOptions(), Definitions({Entity(client_id="a"): {"request_percentage": 1}}), 0)
     talk.broker(500, zeros(20), Pass(zeros(20)))
     assert spent_us(talk) == 0
     asked_and_answered(talk, 600, 105, 500)
-    talk.channel.state.engine.update(EngineOptions(), Definitions(), 0)
+    talk.engine.update(EngineOptions(), Definitions(), 0)
     talk.channel.reconsider()
     asked_and_answered(talk, 710, 500, 0)
 
@@ -430,12 +429,13 @@ def test_only_who_has_a_quota_is_measured() -> None:
         )
     )
     other, mine = heartbeat(correlation_id=1, client_id="b"), heartbeat(correlation_id=2)
-    talk.client(0, other, Pass(other))
-    assert talk.channel.state.in_flight[0][1] is None
-    talk.client(0, mine, Pass(mine))
-    assert talk.channel.state.in_flight[1][1] is not None
-    talk.client(0, other, Pass(other))
-    assert talk.channel.state.in_flight[2][1] is None
+    for asked in (other, mine, other):
+        talk.client(0, asked, Pass(asked))
+    for now_ms, correlation_id in ((100, 1), (300, 2), (600, 1)):
+        answered = answer(20, correlation_id=correlation_id)
+        talk.broker(now_ms, answered, Pass(answered))
+    assert spent_us(talk) == 300_000
+    assert throttle_of(talk, "b").would_throttled_total == 0
 
 
 @pytest.mark.parametrize(
@@ -452,7 +452,7 @@ def test_group_member_is_muted_and_told_no_more_than_a_fifth_of_its_session_time
 def test_raised_quota_ends_the_mute() -> None:
     talk = dialogue()
     asked_and_answered(talk, 0, 500, 1000)
-    talk.channel.state.engine.update(
+    talk.engine.update(
         EngineOptions(), Definitions({Entity(client_id=DEFAULT): {"request_percentage": 50}}), 500
     )
     talk.channel.reconsider()
@@ -469,9 +469,7 @@ def test_request_that_is_walked_for_its_topics_is_measured_from_its_end(version:
     # Some 12,000 bytes at 1,000/s: about 2 s, and the answer tells what is left of them.
     asked = produce_to(version, {"t": [11_989]})
     talk.orders("client", 0, asked[:100])
-    assert talk.channel.requests.unseen
-    talk.channel.state.now_ns = 5_000_000
-    talk.channel.requests.passed(len(asked) - 100 - 3)
+    talk.unseen("client", 5, len(asked) - 100 - 3)
     talk.orders("client", 5, asked[-3:])
     left_ms = talk.channel.mute_left_ms(45)
     assert 1900 < left_ms <= 1965

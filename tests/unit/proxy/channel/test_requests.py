@@ -16,6 +16,8 @@ from tests.support.playbook import (
     Unseen,
     Wait,
     channel_machine,
+    engine_of,
+    stats_of,
 )
 
 NEVER_ASKED = 32000
@@ -84,12 +86,10 @@ def test_cut_acks_are_kept_until_they_are_there() -> None:
 
 
 def test_null_client_id_is_the_empty_one() -> None:
-    channel = channel_machine()
-    talk = Playbook(channel)
+    talk = Playbook(channel_machine(producer_default=1000))
     asked = request(LIST_OFFSETS, 7, client_id=None, size=100)
     talk.client(0, asked, Pass(asked))
-    assert channel.state.identity is not None
-    assert channel.state.identity.quota.client_id == ""
+    assert talk.engine.client("ANONYMOUS", "", 1).produce.turns == 1
 
 
 def test_each_request_counts_for_the_client_id_it_names() -> None:
@@ -97,7 +97,7 @@ def test_each_request_counts_for_the_client_id_it_names() -> None:
     talk = Playbook(channel)
     asked = produce(9, 100, client_id="a") + produce(9, 300, client_id="b") + produce(9, 100, client_id="a")
     talk.client(0, asked, Pass(asked))
-    counted = {view.client_id: view.bytes_total for view in channel.state.engine.views(0) if view.bytes_total}
+    counted = {view.client_id: view.bytes_total for view in engine_of(channel).views(0) if view.bytes_total}
     assert counted == {"a": 100 + 100, "b": 300}
 
 
@@ -124,7 +124,7 @@ def test_unknown_apis_are_counted_as_one() -> None:
     talk = Playbook(channel)
     asked = request(999, 0, size=50) + request(-5, 0, size=50)
     talk.client(0, asked, Pass(asked))
-    assert channel.state.stats.requests[-1] == 2
+    assert stats_of(channel).requests[-1] == 2
 
 
 @pytest.mark.parametrize("key", [0, 1, 3, 10, 60, 78, 79])
@@ -179,9 +179,7 @@ def test_fetch_that_ends_before_its_fields_do_ends_the_connection() -> None:
 
 
 def test_control_message_larger_than_is_kept_ends_the_connection() -> None:
-    channel = channel_machine(consumer_default=1000)
-    object.__setattr__(channel.state.settings, "frame_bytes_max", 2**30)
-    talk = Playbook(channel)
+    talk = Playbook(channel_machine(consumer_default=1000, frame_bytes_max=2**30))
     talk.client(0, struct.pack(">ihhih", 17 * 1024 * 1024, 1, 4, 1, 0), Ends("frame_length"))
 
 
@@ -247,5 +245,5 @@ def test_many_client_ids_on_one_connection_are_forgotten_in_time() -> None:
     for number in range(100):
         asked = produce(9, 100, client_id=f"client-{number}", acks=0)
         talk.client(0, asked, Pass(asked))
-    turns = sum(channel.state.engine.client("ANONYMOUS", f"client-{n}", 1).produce.turns for n in range(100))
+    turns = sum(engine_of(channel).client("ANONYMOUS", f"client-{n}", 1).produce.turns for n in range(100))
     assert turns <= 32

@@ -4,10 +4,10 @@ import struct
 
 import pytest
 
-from proxy.channel.in_flight import LOCAL
+from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from proxy.channel.settings import RESPONSE_BYTES_MAX
 from tests.support.frames import LIST_OFFSETS, answer, fetch, frame, request
-from tests.support.playbook import Ends, Insert, More, Pass, Playbook, Unseen, channel_machine
+from tests.support.playbook import Drop, Ends, Insert, More, Pass, Playbook, Unseen, Wait, channel_machine
 
 
 def asked_two() -> Playbook:
@@ -15,6 +15,16 @@ def asked_two() -> Playbook:
     talk = Playbook(channel_machine())
     asked = request(LIST_OFFSETS, 7, correlation_id=1) + request(LIST_OFFSETS, 7, correlation_id=2)
     talk.client(0, asked, Pass(asked))
+    return talk
+
+
+def answered_second() -> Playbook:
+    """A dialogue in which the broker owes response 1, and response 2 is made here."""
+    talk = Playbook(channel_machine(answers_quotas=True))
+    first, second = request(LIST_OFFSETS, 7, correlation_id=1), request(DESCRIBE_CLIENT_QUOTAS, 1)
+    talk.client(0, first, Pass(first))
+    talk.client(0, second, Drop(len(second)), Wait(0))
+    talk.channel.answered(b"made here")
     return talk
 
 
@@ -95,20 +105,16 @@ def test_what_a_broker_adds_behind_a_walked_answer_passes_with_it() -> None:
 
 
 def test_local_answer_waits_for_the_answers_before_it() -> None:
-    channel = asked_two().channel
-    channel.state.in_flight[1] = (2, LOCAL, 7, b"made here")
-    assert not channel.has_local_answer()
+    assert not answered_second().channel.has_local_answer()
 
 
 def test_local_answer_is_put_in_when_its_turn_comes() -> None:
-    talk = asked_two()
-    talk.channel.state.in_flight[1] = (2, LOCAL, 7, b"made here")
+    talk = answered_second()
     talk.broker(0, answer(correlation_id=1), Pass(answer(correlation_id=1)), Insert(b"made here"))
 
 
 def test_local_answer_does_not_cut_into_a_brokers() -> None:
-    talk = asked_two()
-    talk.channel.state.in_flight[1] = (2, LOCAL, 7, b"made here")
+    talk = answered_second()
     answered = answer(100, correlation_id=1)
     talk.broker(0, answered[:50], Pass(answered[:50]), Unseen(54))
     assert not talk.channel.has_local_answer()

@@ -78,7 +78,7 @@ def test_produce_without_an_answer_mutes_too() -> None:
     talk = limited()
     asked = produce_to(9, OVER, acks=0)
     talk.client(0, asked, Pass(asked), Wait(2000))
-    assert not talk.channel.state.in_flight
+    assert not talk.channel.owed
 
 
 def test_all_clients_count_together() -> None:
@@ -126,8 +126,8 @@ def test_mute_of_an_answer_waits_for_the_request_under_way() -> None:
     talk.client(0, asked + posted[:60], Pass(asked + posted[:60]), Unseen(len(posted) - 60 - 3))
     talk.broker(0, answered, Pass(answered))
     assert talk.channel.mute_left_ms(0) > 2000
-    talk.channel.requests.passed(len(posted) - 60 - 3)
-    until_ms = talk.channel.state.mute_until_ms
+    until_ms = talk.channel.mute_left_ms(0)
+    talk.unseen("client", 0, len(posted) - 60 - 3)
     talk.client(1, posted[-3:], Pass(posted[-3:]), Wait(until_ms))
 
 
@@ -183,7 +183,7 @@ def test_unknown_id_is_asked_for_and_charged_when_its_name_is_known() -> None:
     assert [throttle.bytes_total for throttle in quotas.topics.throttles()] == [size]
     talk.orders("client", 0, asked)
     assert talk.channel.mute_left_ms(0) == 2 * size - 10_000
-    assert not talk.channel.state.stats.topic_bytes_uncharged
+    assert not talk.stats.topic_bytes_uncharged
 
 
 def test_unknown_ids_count_against_the_default_topics_limit_together() -> None:
@@ -198,7 +198,7 @@ def test_ids_beyond_those_that_are_kept_are_counted(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(topic_quotas, "UNNAMED_MAX", 1)
     talk = limited(engine())
     talk.orders("client", 0, produce_to(13, {"a": [6000], "b": [6000]}))
-    assert talk.channel.state.stats.topic_bytes_uncharged == 16 + 1 + 4 + 2 + 6000 + 2
+    assert talk.stats.topic_bytes_uncharged == 16 + 1 + 4 + 2 + 6000 + 2
 
 
 def spoken(talk: Playbook, who: str, data: bytes) -> bytes:
@@ -252,7 +252,7 @@ def test_what_no_topic_is_called_leaves_nothing(name: str) -> None:
     talk.client(0, asked, Pass(asked))
     assert len(quotas.topics) == 0
     # Name and its length, partitions, one of them: index, length, records.
-    assert talk.channel.state.stats.topic_bytes_uncharged == 2 + len(name.encode()) + 4 + 4 + 4 + 20_000
+    assert talk.stats.topic_bytes_uncharged == 2 + len(name.encode()) + 4 + 4 + 4 + 20_000
 
 
 def test_longest_name_of_a_topic_is_charged() -> None:
@@ -276,7 +276,7 @@ def test_fetch_answer_over_the_topics_quota_passes_and_mutes(version: int, gatew
     # What is not records: name or id, counts, one partition's fields.
     assert 2000 < talk.channel.mute_left_ms(0) < 2100
     again = fetch(version, correlation_id=2)
-    talk.client(0, again, Wait(talk.channel.state.mute_until_ms))
+    talk.client(0, again, Wait(talk.channel.mute_left_ms(0)))
 
 
 def test_fetch_answer_that_comes_in_pieces_is_charged_at_its_end() -> None:
@@ -285,7 +285,7 @@ def test_fetch_answer_that_comes_in_pieces_is_charged_at_its_end() -> None:
     talk.client(0, asked, Pass(asked))
     talk.broker(0, answered[:100], Pass(answered[:100]), Unseen(len(answered) - 100 - 3))
     assert not talk.channel.mute_left_ms(0)
-    talk.channel.responses.passed(len(answered) - 100 - 3)
+    talk.unseen("broker", 0, len(answered) - 100 - 3)
     talk.broker(7, answered[-3:], Pass(answered[-3:]))
     assert talk.channel.mute_left_ms(7) > 2000
 
@@ -343,7 +343,7 @@ def test_first_request_of_a_connection_too_many_waits() -> None:
     late = connected(quotas)
     late.client(0, asked, Wait(1000))
     late.client(1000, b"", Pass(asked))
-    assert late.channel.state.stats.connections_throttled == 1
+    assert late.stats.connections_throttled == 1
     late.client(1000, asked, Pass(asked))
 
 
@@ -373,4 +373,4 @@ def test_observed_connections_go_on() -> None:
         connected(quotas).client(0, asked, Pass(asked))
     talk = connected(quotas)
     talk.client(0, asked, Pass(asked))
-    assert talk.channel.state.stats.connections_would_throttle == 1
+    assert talk.stats.connections_would_throttle == 1

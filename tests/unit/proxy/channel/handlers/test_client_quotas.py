@@ -1,11 +1,9 @@
 """The quota API on a channel: asked of the shell, answered in its turn, and nothing taken meanwhile."""
 
-from dataclasses import replace
-
 import pytest
 
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
-from proxy.channel import Channel, Question
+from proxy.channel import Question
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from tests.support.frames import frame, request
 from tests.support.playbook import (
@@ -34,16 +32,11 @@ def talking(
     sasl: bool = False,
     frame_bytes_max: int = FRAME_BYTES_MAX,
 ) -> Playbook:
-    state = channel_machine().state
-    settings = replace(
-        state.settings,
-        answers_quotas=True,
-        user=user,
-        trusted=trusted,
-        sasl=sasl,
-        frame_bytes_max=frame_bytes_max,
+    return Playbook(
+        channel_machine(
+            answers_quotas=True, user=user, trusted=trusted, sasl=sasl, frame_bytes_max=frame_bytes_max
+        )
     )
-    return Playbook(Channel(settings, state.engine, state.sessions, state.stats))
 
 
 def question(talk: Playbook) -> Question:
@@ -78,7 +71,7 @@ def test_both_apis_and_versions_are_answered_here(key: int, version: int) -> Non
     asked = request(key, version, b"x")
     talk.client(0, asked, Drop(len(asked)), FULL)
     assert question(talk)[:2] == (key, version)
-    assert talk.channel.state.stats.requests[key] == 1
+    assert talk.stats.requests[key] == 1
 
 
 def test_answer_is_given_and_requests_are_taken_again() -> None:

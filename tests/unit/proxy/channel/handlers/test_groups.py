@@ -4,7 +4,7 @@ import pytest
 
 from protocol import api
 from protocol.primitives import uvarint_bytes
-from tests.support.frames import filler, frame, heartbeat, join_group, request
+from tests.support.frames import filler, frame, heartbeat, join_group, produce, request
 from tests.support.playbook import FRAME_BYTES_MAX, Ends, More, Pass, Playbook, Unseen, channel_machine
 
 GROUP_APIS = (
@@ -16,10 +16,17 @@ GROUP_APIS = (
 )
 
 
-def named_by(asked: bytes) -> int | None:
-    talk = Playbook(channel_machine())
+def named_by(asked: bytes) -> int:
+    """Five times the longest mute behind these requests, which is the session timeout they name."""
+    talk = Playbook(channel_machine(producer_default=1000))
     talk.client(0, asked, Pass(asked))
-    return talk.channel.state.group_session_timeout_ms
+    return 5 * longest_mute_ms(talk)
+
+
+def longest_mute_ms(talk: Playbook) -> int:
+    """For how long a Produce of 120 s of quota mutes."""
+    talk.orders("client", 0, produce(9, 120_000))
+    return talk.channel.mute_left_ms(0)
 
 
 @pytest.mark.parametrize("version", range(10))
@@ -33,7 +40,7 @@ def test_shortest_of_several_counts() -> None:
 
 @pytest.mark.parametrize("key", GROUP_APIS)
 def test_other_group_requests_mark_the_connection_and_name_nothing(key: int) -> None:
-    assert named_by(request(key, 0, size=60)) == 0
+    assert named_by(request(key, 0, size=60)) == 10_000  # the shortest default of the clients
 
 
 def test_heartbeat_leaves_the_named_timeout() -> None:
@@ -45,7 +52,7 @@ def test_join_after_a_heartbeat_names_its_own() -> None:
 
 
 def test_other_requests_do_not_mark_the_connection() -> None:
-    assert named_by(request(2, 7, size=60)) is None
+    assert named_by(request(2, 7, size=60)) == 5 * 20_000  # quotas.mute_seconds_max
 
 
 def test_cut_join_is_kept_until_it_is_whole() -> None:
@@ -57,13 +64,14 @@ def test_cut_join_is_kept_until_it_is_whole() -> None:
 
 def test_large_join_passes_behind_its_front() -> None:
     """Nothing but the group's name and the timeout is waited for, whatever follows."""
-    talk = Playbook(channel_machine())
+    talk = Playbook(channel_machine(producer_default=1000))
     asked = join_group(9, 6000)
     front = asked[4:] + filler(500_000)
     large = frame(front)
     first = large[: len(asked)]
     talk.client(0, first, Pass(first), Unseen(500_000))
-    assert talk.channel.state.group_session_timeout_ms == 6000
+    talk.unseen("client", 0, 500_000)
+    assert longest_mute_ms(talk) == 1200  # 6,000 / 5
 
 
 def test_join_with_millions_of_header_tags_ends_at_their_count() -> None:

@@ -28,6 +28,7 @@ from tests.support.playbook import (
     Unseen,
     Wait,
     channel_machine,
+    engine_of,
 )
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, struct
 
@@ -111,7 +112,7 @@ def test_header_alone_has_no_weight() -> None:
     channel = channel_machine(producer_default=1000)
     asked = produce(9, 100_000)
     Playbook(channel).client(0, asked[:28], More(WEIGHED))
-    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 0
+    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.bytes_total == 0
 
 
 def test_request_without_an_answer_is_muted_all_the_same() -> None:
@@ -131,14 +132,14 @@ def test_channel_remembers_requests_without_an_answer() -> None:
     talk = Playbook(channel_machine())
     asked = produce(9, 100, acks=0)
     talk.client(0, asked, Pass(asked))
-    assert talk.channel.state.acks_zero
+    assert talk.channel.acks_zero
 
 
 def test_frame_is_charged_without_its_length_prefix() -> None:
     channel = channel_machine(producer_default=1e9)
     asked = produce(9, OVER)
     Playbook(channel).client(0, asked, Pass(asked))
-    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.bytes_total == OVER
+    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.bytes_total == OVER
 
 
 def test_request_that_arrives_in_pieces_is_charged_once() -> None:
@@ -148,7 +149,7 @@ def test_request_that_arrives_in_pieces_is_charged_once() -> None:
     talk.client(0, asked[:60], More(WEIGHED))
     talk.client(0, asked[60:WEIGHED], Pass(asked[:WEIGHED]), Unseen(20_004 - WEIGHED))
     talk.client(0, asked[WEIGHED:], Pass(asked[WEIGHED:]))
-    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 20_000
+    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.bytes_total == 20_000
 
 
 def test_mute_has_a_cap() -> None:
@@ -193,7 +194,7 @@ def test_observed_request_is_counted_as_one_that_would_be_muted() -> None:
     channel = channel_machine(producer_default=1000, options=EngineOptions(mode="observe"))
     asked = produce(9, OVER)
     Playbook(channel).client(0, asked, Pass(asked))
-    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.would_throttle_ms_total == 2000
+    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.would_throttle_ms_total == 2000
 
 
 def test_raised_quota_frees_a_muted_channel() -> None:
@@ -201,7 +202,7 @@ def test_raised_quota_frees_a_muted_channel() -> None:
     first, second = produce(9, OVER), produce(9, 100, correlation_id=2)
     talk.client(0, first + second, Pass(first), Wait(2000))
     raised = Definitions(static=StaticQuotas(producer_default=100_000))
-    talk.channel.state.engine.update(EngineOptions(), raised, 500)
+    talk.engine.update(EngineOptions(), raised, 500)
     talk.channel.reconsider()
     talk.client(500, b"", Pass(second))
 
@@ -211,7 +212,7 @@ def test_answer_does_not_tell_a_mute_that_was_ended() -> None:
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
     raised = Definitions(static=StaticQuotas(producer_default=100_000))
-    talk.channel.state.engine.update(EngineOptions(), raised, 500)
+    talk.engine.update(EngineOptions(), raised, 500)
     talk.channel.reconsider()
     talk.broker(600, produce_answer(9), Pass(produce_answer(9)))
 
@@ -221,7 +222,7 @@ def test_lowered_quota_leaves_a_muted_channel_as_it_is() -> None:
     first, second = produce(9, OVER), produce(9, 100, correlation_id=2)
     talk.client(0, first + second, Pass(first), Wait(2000))
     lowered = Definitions(static=StaticQuotas(producer_default=10))
-    talk.channel.state.engine.update(EngineOptions(), lowered, 500)
+    talk.engine.update(EngineOptions(), lowered, 500)
     talk.channel.reconsider()
     talk.client(500, b"", Wait(2000))
 
@@ -231,7 +232,7 @@ def test_enforcement_that_ends_frees_a_muted_channel(switched: str) -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     first, second = produce(9, OVER), produce(9, 100, correlation_id=2)
     talk.client(0, first + second, Pass(first), Wait(2000))
-    engine = talk.channel.state.engine
+    engine = talk.engine
     if switched == "off":
         engine.switch(False)
     else:
@@ -257,13 +258,13 @@ def scheduled() -> Playbook:
 
 
 def test_second_channel_is_held_before_its_payload_is_read() -> None:
-    talk = Playbook(channel_machine(scheduled().channel.state.engine))
+    talk = Playbook(channel_machine(scheduled().engine))
     asked = produce(9, 100_000)
     assert talk.held(10, asked[:16_384]) > 10
 
 
 def test_held_request_is_not_charged() -> None:
-    engine = scheduled().channel.state.engine
+    engine = scheduled().engine
     talk = Playbook(channel_machine(engine))
     again_ms = talk.held(10, produce(9, 500))
     talk.held(again_ms, b"")
@@ -271,7 +272,7 @@ def test_held_request_is_not_charged() -> None:
 
 
 def test_held_request_passes_when_enforcement_ends() -> None:
-    engine = scheduled().channel.state.engine
+    engine = scheduled().engine
     talk = Playbook(channel_machine(engine))
     asked = produce(9, 500)
     talk.held(10, asked)
@@ -281,9 +282,9 @@ def test_held_request_passes_when_enforcement_ends() -> None:
 
 
 def test_held_request_without_an_answer_marks_its_channel() -> None:
-    talk = Playbook(channel_machine(scheduled().channel.state.engine))
+    talk = Playbook(channel_machine(scheduled().engine))
     talk.held(10, produce(9, 500, acks=0))
-    assert talk.channel.state.acks_zero
+    assert talk.channel.acks_zero
 
 
 @pytest.mark.parametrize(("acks", "label"), [(-1, "acks"), (0, "acks0")])
@@ -295,7 +296,7 @@ def test_held_request_is_refused_after_the_longest_hold(acks: int, label: str) -
     first.client(0, asked, Pass(asked), Wait(14_000))
     assert second.held(10, small) == 10 + 200
     second.client(210, produce(9, 500, correlation_id=2), Refused())  # with what is pipelined behind it
-    assert second.channel.state.stats.produce_refused == {label: 1}
+    assert second.stats.produce_refused == {label: 1}
     assert engine.client("ANONYMOUS", "a", 1).produce.bytes_total == 15_000
 
 
@@ -310,7 +311,7 @@ def late() -> tuple[Playbook, Playbook, bytes]:
 
 def test_bytes_that_do_not_come_are_given_back_after_a_quarter_of_a_second() -> None:
     _, other, _ = late()
-    owed = other.channel.state.engine
+    owed = other.engine
     other.held(100, produce(9, 500))
     assert owed.client("ANONYMOUS", "a", 1).produce.debt_bytes(100) == 20_000 - 1000 - 100
     other.held(250, b"")
@@ -331,20 +332,20 @@ def test_bytes_that_come_late_are_refused_after_the_longest_hold() -> None:
     other.held(250, produce(9, 500))
     slow.held(300, asked[16_384:])
     slow.client(300 + 15_000, b"", Refused())
-    assert slow.channel.state.stats.produce_refused == {"late": 1}
+    assert slow.stats.produce_refused == {"late": 1}
 
 
 def test_bytes_that_come_in_time_are_not_charged_again() -> None:
     slow, other, asked = late()
     slow.client(100, asked[16_384:], Pass(asked[16_384:]), Wait(19_000))
     other.held(250, produce(9, 500))
-    assert slow.channel.state.engine.client("ANONYMOUS", "a", 1).produce.debt_bytes(250) == 20_000 - 1250
+    assert slow.engine.client("ANONYMOUS", "a", 1).produce.debt_bytes(250) == 20_000 - 1250
 
 
 def test_channel_that_closes_is_charged_for_what_arrived() -> None:
     slow, other, _ = late()
     slow.channel.close(50)
-    quota = other.channel.state.engine.client("ANONYMOUS", "a", 1).produce
+    quota = other.engine.client("ANONYMOUS", "a", 1).produce
     assert quota.debt_bytes(50) == 16_380 - 1050
     assert quota.bytes_total == 16_380
 
@@ -398,7 +399,7 @@ def test_tags_of_a_request_header_are_passed_over() -> None:
     asked = request(PRODUCE, 9, size=OVER)
     asked = asked[:15] + b"\x01\x05\x03abc" + b"\0" + b"\0\0" + asked[24:]
     talk.client(0, asked, Pass(asked), Wait(2000))
-    assert channel.state.acks_zero
+    assert channel.acks_zero
 
 
 def test_cut_tags_of_a_request_header_are_kept_until_they_are_whole() -> None:
@@ -412,7 +413,8 @@ def test_sidecar_does_not_keep_an_answer() -> None:
     talk = Playbook(channel_machine(gateway=False))
     asked = produce(10, 100)
     talk.client(0, asked, Pass(asked))
-    assert talk.channel.state.in_flight[0][1] is None
+    answered = produce_answer(10)
+    talk.broker(1, answered[:9], Pass(answered[:9]), Unseen(len(answered) - 9))
 
 
 def test_turns_are_given_back_at_the_end() -> None:
@@ -420,4 +422,4 @@ def test_turns_are_given_back_at_the_end() -> None:
     asked = produce(9, 100)
     Playbook(channel).client(0, asked, Pass(asked))
     channel.close(10)
-    assert channel.state.engine.client("ANONYMOUS", "a", 1).produce.turns == 0
+    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.turns == 0

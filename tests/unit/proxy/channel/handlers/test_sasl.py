@@ -1,6 +1,5 @@
 """SASL exchanges as dialogues: every byte passes, and the principal counts from the broker's success on."""
 
-import gc
 import struct
 from base64 import urlsafe_b64encode
 
@@ -13,9 +12,9 @@ from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import Entity
 from quotas.options import UnknownUsers
-from quotas.turn import MS_UNBOUNDED
 from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
 from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine
+from tests.support.reachable import reachable
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed
 
 SECRET = b"very-secret-indeed"
@@ -71,11 +70,17 @@ def exchange(talk: Playbook, sent: bytes, answered: bytes) -> None:
 
 
 def user(talk: Playbook) -> str:
-    return talk.channel.state.user
+    return talk.channel.user
+
+
+def far_over(talk: Playbook, now_ms: int) -> int:
+    """For how long a Produce of 120 s of quota mutes, in ms: 110 s before any cap."""
+    talk.orders("client", now_ms, produce(9, 120_000))
+    return talk.channel.mute_left_ms(now_ms)
 
 
 def counted(talk: Playbook) -> dict[tuple[str, str], int]:
-    return dict(talk.channel.state.stats.sasl)
+    return dict(talk.stats.sasl)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -137,8 +142,8 @@ def test_refused_credentials_leave_nothing(mechanism: str, tokens: list[tuple[by
     talk = shaken(mechanism)
     for sent, error in tokens:
         exchange(talk, token(sent), verdict(error=error))
+    exchange(talk, token(PLAIN), verdict())  # belongs to no exchange
     assert user(talk) == "ANONYMOUS"
-    assert talk.channel.state.sasl is None
     assert counted(talk) == {(mechanism, "failed"): 1}
 
 
@@ -159,7 +164,8 @@ def test_scram_success_without_a_signature_is_none() -> None:
 def test_mechanism_that_the_broker_refuses_leaves_nothing() -> None:
     talk = Playbook(channel_machine())
     exchange(talk, handshake("PLAIN"), welcomed(error=33))
-    assert talk.channel.state.sasl is None
+    exchange(talk, token(PLAIN), verdict())  # belongs to no exchange
+    assert user(talk) == "ANONYMOUS"
     assert counted(talk) == {("PLAIN", "failed"): 1}
 
 
@@ -228,9 +234,7 @@ def test_what_follows_a_token_waits_for_the_verdict() -> None:
     talk.broker(0, verdict(), Pass(verdict()))
     assert talk.channel.responses.signal, "who waits is to be woken"
     talk.client(0, b"", Pass(sent))
-    identity = talk.channel.state.identity
-    assert identity is not None
-    assert (identity.quota.user, identity.quota.produce.bytes_total) == ("alice", 1000)
+    assert talk.engine.client("alice", "a", 1).produce.bytes_total == 1000
 
 
 def test_stopping_channel_stays_stopped_after_a_verdict() -> None:
@@ -255,26 +259,25 @@ def test_users_with_one_client_id_are_held_apart() -> None:
 
 
 def test_becoming_another_gives_back_every_turn() -> None:
-    channel = channel_machine(producer_default=1000)
-    talk = Playbook(channel)
-    talk.client(0, request(LIST_OFFSETS, 7, size=60), Pass(request(LIST_OFFSETS, 7, size=60)))
-    talk.broker(0, answer(30), Pass(answer(30)))
-    before = channel.state.identity
-    assert before is not None
-    channel.state.become("alice", 0)
-    assert (before.quota.produce.turns, before.quota.fetch.turns) == (0, 0)
-    channel.state.become("alice", 0)
-    assert channel.state.user == "alice"
+    talk = Playbook(channel_machine(producer_default=1000))
+    exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
+    before = talk.engine.client("ANONYMOUS", "a", 1)
+    assert (before.produce.turns, before.fetch.turns) == (1, 1)
+    exchange(talk, handshake("PLAIN"), welcomed())
+    exchange(talk, token(PLAIN), verdict())
+    assert user(talk) == "alice"
+    assert (before.produce.turns, before.fetch.turns) == (0, 0)
 
 
 def test_authenticating_again_as_the_same_keeps_the_identity() -> None:
     talk = shaken("PLAIN")
     exchange(talk, token(PLAIN), verdict())
     exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
-    before = talk.channel.state.identity
+    quota = talk.engine.client("alice", "a", 1)
+    assert quota.produce.turns == 1
     exchange(talk, handshake("PLAIN"), welcomed())
     exchange(talk, token(PLAIN), verdict())
-    assert talk.channel.state.identity is before
+    assert quota.produce.turns == 1
 
 
 @pytest.mark.parametrize(("error", "expected"), [(FAILED, "alice"), (0, "bob")])
@@ -297,11 +300,10 @@ def test_authenticating_again_as_another_is_the_brokers_decision(error: int, exp
     ],
 )
 def test_no_mute_outlasts_a_session(lifetime_ms: int, mutes: tuple[int, int]) -> None:
-    talk = shaken("PLAIN", channel=channel_machine(producer_default=1000, gateway=False))
-    exchange(talk, token(PLAIN), verdict(lifetime_ms=lifetime_ms))
-    state = talk.channel.state
-    identity = state.identify(b"a", 0)
-    assert [state.mute(identity.quota.produce, 110_000, now_ms) for now_ms in (0, 2000)] == list(mutes)
+    for now_ms, muted_ms in zip((0, 2000), mutes, strict=True):
+        talk = shaken("PLAIN", channel=channel_machine(producer_default=1000, gateway=False))
+        exchange(talk, token(PLAIN), verdict(lifetime_ms=lifetime_ms))
+        assert far_over(talk, now_ms) == muted_ms
 
 
 def test_session_that_is_renewed_may_be_muted_again() -> None:
@@ -310,8 +312,7 @@ def test_session_that_is_renewed_may_be_muted_again() -> None:
     exchange(talk, handshake("PLAIN"), welcomed())
     talk.client(8_500, token(PLAIN), Pass(token(PLAIN)))
     talk.broker(8_500, verdict(lifetime_ms=10_000), Pass(verdict(lifetime_ms=10_000)))
-    identity = talk.channel.state.identify(b"a", 8_500)
-    assert talk.channel.state.mute(identity.quota.produce, 110_000, 8_500) == 9_000
+    assert far_over(talk, 8_500) == 9_000
 
 
 def test_session_of_who_can_not_be_read_lasts_as_the_last_answer_says() -> None:
@@ -320,9 +321,7 @@ def test_session_of_who_can_not_be_read_lasts_as_the_last_answer_says() -> None:
     exchange(talk, token(b"\x60gss"), verdict(b"\x60"))
     exchange(talk, token(b""), verdict(b"\x05\x04"))
     exchange(talk, token(b"\x05\x04"), verdict(lifetime_ms=10_000))
-    state = talk.channel.state
-    identity = state.identify(b"a", 0)
-    assert state.mute(identity.quota.produce, 110_000, 0) == 9_000
+    assert far_over(talk, 0) == 9_000
     assert (user(talk), counted(talk)) == ("", {("GSSAPI", "unknown"): 1})
 
 
@@ -332,15 +331,19 @@ def test_late_refusal_of_who_can_not_be_read_is_counted() -> None:
     asked = request(LIST_OFFSETS, 7, size=60)
     talk.client(0, token(b"") + asked, Pass(token(b"")), Wait(0))
     talk.broker(0, verdict(error=FAILED), Pass(verdict(error=FAILED)))
-    assert (talk.channel.state.sasl, user(talk)) == (None, "")
+    assert user(talk) == ""
     assert counted(talk) == {("GSSAPI", "unknown"): 1, ("GSSAPI", "failed"): 1}
 
 
-@pytest.mark.parametrize(("lifetime_ms", "hold_ms"), [(0, MS_UNBOUNDED), (10_000, 500)])
+@pytest.mark.parametrize(("lifetime_ms", "hold_ms"), [(0, 15_000), (10_000, 500)])
 def test_no_hold_is_long_in_a_short_session(lifetime_ms: int, hold_ms: int) -> None:
-    talk = shaken("PLAIN")
+    options = EngineOptions(policy="schedule", hold_seconds_max=15)
+    before = shaken("PLAIN", channel=channel_machine(producer_default=1000, options=options))
+    exchange(before, token(PLAIN), verdict())
+    before.orders("client", 0, produce(9, 100_000))
+    talk = shaken("PLAIN", channel=channel_machine(before.engine))
     exchange(talk, token(PLAIN), verdict(lifetime_ms=lifetime_ms))
-    assert talk.channel.state.identify(b"b", 0).produce.hold_ms_max == hold_ms
+    assert talk.held_until(10, produce(9, 10_000, correlation_id=2)) == 10 + hold_ms
 
 
 def test_cut_token_is_kept_until_it_is_whole() -> None:
@@ -413,7 +416,6 @@ def test_bare_tokens_of_gssapi_end_without_an_answer() -> None:
     talk.broker(0, answer(30, correlation_id=9), Pass(answer(30, correlation_id=9)))
     exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
     assert counted(talk) == {("GSSAPI", "unknown"): 1}
-    assert talk.channel.state.sasl is None
 
 
 def test_bare_last_token_and_the_first_request_in_one_read() -> None:
@@ -464,7 +466,7 @@ def test_bare_tokens_wait_where_too_many_are_owed() -> None:
     empty, most = frame(b""), RAW_TOKENS_MAX
     talk.client(0, empty * most, Pass(empty * most))
     talk.client(0, empty * 3, Wait(0))
-    assert len(talk.channel.state.in_flight) == most
+    assert talk.channel.owed == most
     answered = frame(b"yes") * (most // 2)
     signals = []
     for part in (answered[:-7], answered[-7:]):
@@ -487,7 +489,7 @@ def test_cut_bare_answer_is_kept_until_it_is_whole(data: bytes, cut: int) -> Non
         talk.broker(0, answered[cut:], Pass(answered))
     else:
         talk.broker(0, answered, Pass(answered))
-    assert not talk.channel.state.in_flight
+    assert not talk.channel.owed
 
 
 @pytest.mark.parametrize("cut", [4, 5, 7, 8, 12])
@@ -519,23 +521,6 @@ def test_bare_token_of_no_possible_length_ends_the_connection(length: int) -> No
     talk.client(0, struct.pack(">i", length) + bytes(20), Ends("frame_length"))
 
 
-def reachable(root: object) -> bytes:
-    """Everything an object leads to, as text; classes, modules and functions excluded."""
-    seen: set[int] = set()
-    found: list[bytes] = []
-    queue = [root]
-    while queue:
-        item = queue.pop()
-        if id(item) in seen or isinstance(item, type) or callable(item):
-            continue
-        seen.add(id(item))
-        if isinstance(item, str | bytes | bytearray | memoryview):
-            found.append(item.encode("utf-8", "replace") if isinstance(item, str) else bytes(item))
-        elif type(item).__name__ != "module":
-            queue += gc.get_referents(item)
-    return b"\n".join(found)
-
-
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize(
     ("mechanism", "steps"),
@@ -555,5 +540,3 @@ def test_no_secret_is_kept(mechanism: str, steps: list[tuple[bytes, bytes]], ver
         assert not [one for one in secrets if one in reachable(talk.channel)], "between token and verdict"
         talk.broker(0, said, Pass(said))
         assert not [one for one in secrets if one in reachable(talk.channel)]
-    state = talk.channel.state
-    assert SECRET.decode() not in repr((state, state.sasl, state.identity, state.in_flight))

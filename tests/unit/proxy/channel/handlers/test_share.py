@@ -10,7 +10,8 @@ import pytest
 from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.messages.share import PARTITIONS_MAX
 from quotas.definitions import Definitions, StaticQuotas
-from quotas.engine import EngineOptions
+from quotas.engine import Engine, EngineOptions
+from quotas.entities import Entity
 from quotas.options import Policy
 from tests.support.frames import LIST_OFFSETS, frame, request, told
 from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine
@@ -216,13 +217,14 @@ def test_whatever_else_comes_waits_for_the_end_of_the_mute() -> None:
 
 
 def test_acknowledgements_wait_for_a_mute_of_the_request_quota() -> None:
-    talk = sidecar()
+    quotas = Definitions({Entity(client_id="a"): {"request_percentage": 1.0}})
+    talk = Playbook(channel_machine(Engine(EngineOptions(), quotas), gateway=False))
     sent = acknowledge()
     talk.client(0, sent, Pass(sent))
-    state = talk.channel.state
-    assert state.identity is not None
-    state.mute(state.identity.quota.requests, 2000, 0)
-    talk.client(500, acknowledge(2), Wait(2000))
+    talk.orders("broker", 500, frame(b"\0\0\0\1" + bytes(20)))
+    left_ms = talk.channel.mute_left_ms(500)
+    assert left_ms > 0
+    talk.client(501, acknowledge(2), Wait(500 + left_ms))
 
 
 @pytest.mark.parametrize("fields", [{"epoch": -1}, {"renews": 1}])
@@ -291,7 +293,7 @@ def test_share_fetch_that_ends_too_early_is_malformed() -> None:
 def test_raised_quota_ends_a_mute_that_nothing_waits_for() -> None:
     talk = sidecar()
     muted(talk)
-    engine = talk.channel.state.engine
+    engine = talk.engine
     engine.update(engine.options, Definitions(static=StaticQuotas(consumer_default=1_000_000)), 100)
     talk.channel.reconsider()
     sent = request(LIST_OFFSETS, 7, size=60, correlation_id=2)

@@ -55,7 +55,7 @@ def dialogue(rate: float | None = 2, **options: object) -> Playbook:
 
 
 def throttle_of(talk: Playbook) -> MutationThrottle:
-    return talk.channel.state.engine.client("ANONYMOUS", "a", 1).mutations
+    return talk.engine.client("ANONYMOUS", "a", 1).mutations
 
 
 def tokens(talk: Playbook, now_ms: int = 0) -> float:
@@ -105,7 +105,7 @@ def test_topics_beyond_the_bucket_are_taken_out_and_answered_with_error_89() -> 
         5000,  # 10 / 2 per s
     )
     talk.client(0, b"", Wait(5000))
-    assert talk.channel.state.stats.topics_rejected == {"CreateTopics": 2}
+    assert talk.stats.topics_rejected == {"CreateTopics": 2}
     assert throttle_of(talk).mutations_total == 30
 
 
@@ -307,7 +307,7 @@ def test_deleted_topics_count_their_partitions_by_name_and_id() -> None:
     answered = answer(DELETE_TOPICS, 6, [("one", 0)], topic_id=TOPIC_ID)
     told = said(talk, 0, answered)
     assert errors(DELETE_TOPICS, 6, told) == ([("one", 0), (None, EXCEEDED)], 5000)
-    assert talk.channel.state.stats.topic_lookups == 2
+    assert talk.stats.topic_lookups == 2
 
 
 def test_question_that_is_cut_is_waited_for() -> None:
@@ -358,7 +358,7 @@ def test_observe_rejects_and_mutes_nobody_and_counts() -> None:
     answered = answer(CREATE_TOPICS, STRICT, [("one", 0), ("two", 0)], partitions=30)
     talk.broker(0, answered, Pass(answered))
     assert tokens(talk) == -10  # what would have been rejected is not charged
-    stats = talk.channel.state.stats
+    stats = talk.stats
     assert (stats.topics_rejected, stats.topics_would_reject) == ({}, {"CreateTopics": 1})
     old = create(OLD, {"three": 2}, correlation_id=2)
     talk.client(0, old, Pass(old))
@@ -375,11 +375,11 @@ def test_enforcement_off_is_a_plain_relay_and_forgives_nothing() -> None:
     talk.client(0, first, Pass(first))
     answered = answer(CREATE_TOPICS, STRICT, [("one", 0)], partitions=25)
     talk.broker(0, answered, Pass(answered))
-    talk.channel.state.engine.switch(False)
+    talk.engine.switch(False)
     gone = delete(6, ["one"])
     talk.client(0, gone, Pass(gone))
     talk.broker(0, answer(DELETE_TOPICS, 6, [("one", 0)]), Pass(answer(DELETE_TOPICS, 6, [("one", 0)])))
-    talk.channel.state.engine.switch(True)
+    talk.engine.switch(True)
     assert tokens(talk) == -5
 
 
@@ -387,7 +387,7 @@ def test_question_under_way_is_swallowed_though_enforcement_ends() -> None:
     talk = dialogue()
     gone = delete(6, ["one"])
     talk.client(0, gone, Insert(metadata_topics.request_by_name(["one"], 1, b"a")), Wait(0))
-    talk.channel.state.engine.switch(False)
+    talk.engine.switch(False)
     talk.client(0, b"", Pass(gone))
     known = sizes(4, {"one": 3})
     talk.broker(0, known, Drop(len(known)))
@@ -401,7 +401,7 @@ def test_raised_quota_ends_the_mute() -> None:
     talk.client(0, asked, Pass(asked))
     said(talk, 0, answer(CREATE_TOPICS, OLD, [("one", 0)], partitions=30))
     talk.client(0, b"", Wait(5000))
-    quotas = talk.channel.state.engine
+    quotas = talk.engine
     entries = {Entity(client_id=DEFAULT): {"controller_mutation_rate": 1000.0}}
     quotas.update(quotas.options, Definitions(entries), 100)
     talk.channel.reconsider()
