@@ -4,7 +4,7 @@ A *channel* is one client connection and the one broker connection that belongs 
 for each direction. The shell (`proxy.net`) shows a side the bytes it has read and does what the side's
 *order* says:
 
-    receive(buffer, start, end, now_ms) -> n     the first n bytes from start go on untouched, then `side.order` says:
+    receive(buffer, start, end, now_ns) -> n     the first n bytes from start go on untouched, then `side.order` says:
         PASS      all of them did; `side.unseen` more bytes belong to the frame and need never be looked at
         MORE      the rest is kept and shown again together with what follows, once `side.need` bytes are there
         REPLACE   the next `side.drop` bytes are left out, `side.insert` goes in their place; then call again

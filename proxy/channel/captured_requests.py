@@ -191,12 +191,12 @@ class FramedRequests(CapturedRequests):
 
     __slots__ = ()
 
-    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> int:
         """As always, and keep what passes of a large request."""
         keeper = self._keeper
         assert keeper is not None, "else it is the plainer class"
         self._frame_at = start
-        count = super().receive(buf, start, end, now_ms)
+        count = super().receive(buf, start, end, now_ns)
         if keeper.begun():
             keeper.passed(buf, self._frame_at, start + count)
             if self.walk is None and not keeper.begun():

@@ -20,6 +20,7 @@ A mute begins at the next frame boundary: a frame that has begun to pass is pass
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Final
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.in_flight import ENTRY_BYTES, LOCAL, Forward, Question, Shared
@@ -31,6 +32,8 @@ from proxy.stats import Stats
 from quotas.engine import Engine
 
 __all__ = ["Channel"]
+
+_ENTRIES_COUNTED_MIN: Final = 16  # responses owed, from which on their entries count as kept bytes
 
 
 class Channel:
@@ -79,6 +82,12 @@ class Channel:
     def kept_bytes(self) -> int:
         """What is kept here for the client, beside an entry for each answer owed."""
         return self.state.kept_bytes + self.requests.kept_bytes + self.responses.kept_bytes
+
+    @property
+    def counted_bytes(self) -> int:
+        """All that counts against the budget of kept bytes: where many responses are owed, their entries too."""
+        owed = len(self.state.in_flight)
+        return self.kept_bytes + (owed * self.entry_bytes if owed >= _ENTRIES_COUNTED_MIN else 0)
 
     def take_question(self) -> Question | None:
         """Give a request that the shell is to answer with `answered`, once."""

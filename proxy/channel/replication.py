@@ -35,7 +35,7 @@ from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ANY_BROKER, ChannelSettings
-from proxy.channel.side import PASS, WALK, Side, copied, skip_header_tags
+from proxy.channel.side import NS_PER_MS, PASS, WALK, Side, copied, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.stats import Stats
 from quotas.engine import Engine
@@ -70,15 +70,17 @@ class ReplicaRequests(RequestSide):
         """Quotas have changed: what is being decided may be decided otherwise."""
         self._reconsidered = True
 
-    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> int:
         """Decide over what the follower sent; see the package docstring."""
+        state = self.state
+        state.now_ns = now_ns
+        now_ms = now_ns // NS_PER_MS
         pos = start
         if self.unseen:
             pos = self.past_unseen(start, end)
             if self.unseen:
                 self.order = PASS
                 return end - start
-        state = self.state
         while True:
             if len(state.in_flight) >= state.in_flight_max:
                 self._wait_for_answers()

@@ -19,7 +19,7 @@ from proxy.channel.handlers.share import waits_muted
 from proxy.channel.in_flight import Buffer
 from proxy.channel.request_time import measure
 from proxy.channel.settings import ANONYMOUS, RAW_TOKENS, RAW_TOKENS_MAX
-from proxy.channel.side import MORE, PASS, REPLACE, SHOWN, WALK, Side
+from proxy.channel.side import MORE, NS_PER_MS, PASS, REPLACE, SHOWN, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import produced
 from proxy.stats import API_KEYS_MAX
@@ -50,14 +50,16 @@ class RequestSide(Side):
         self._counts = state.stats.requests
         self._length_max = state.settings.frame_bytes_max
 
-    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:  # noqa: C901, PLR0912 - a call a frame costs 5 %
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> int:  # noqa: C901, PLR0912 - a call a frame costs 5 %
         """Decide over what the client sent; see the package docstring."""
+        state = self.state
+        state.now_ns = now_ns
+        now_ms = now_ns // NS_PER_MS
         pos = start
         if self.unseen:
             pos = self._go_on(buf, start, end, now_ms)
             if self.unseen:
                 return pos - start
-        state = self.state
         in_flight = state.in_flight
         version_of_quotas = state.engine.version
         while True:
@@ -117,17 +119,17 @@ class RequestSide(Side):
         """Whether a request has begun to pass and is not over."""
         return self.unseen != 0
 
-    def passed(self, count: int) -> None:
+    def passed(self, count: int, now_ns: int) -> None:
         """The shell has passed `count` of the unseen bytes on."""
-        super().passed(count)
-        if self.arriving is not None:
-            self._arrived(self.arriving, count)
+        super().passed(count, now_ns)
+        if self._arriving is not None:
+            self._arrived(self._arriving, count)
         if self.walk is not None and not self.unseen:
             self.unseen = SHOWN
 
     def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Pass on with the request under way; returns how far, and sets the order unless it is over."""
-        turn = self.arriving
+        turn = self._arriving
         if turn is None:
             return self._pass_on(buf, pos, end, now_ms)
         if self.late(now_ms) and self._charge_again(turn, now_ms):
@@ -138,7 +140,7 @@ class RequestSide(Side):
 
     def late(self, now_ms: int) -> bool:
         """Whether what is under way did not come in time, and is charged again before more of it passes."""
-        turn, identity = self.arriving, self.state.identity
+        turn, identity = self._arriving, self.state.identity
         if turn is None:
             return False
         if identity is not None and identity.produce is turn:
@@ -157,7 +159,7 @@ class RequestSide(Side):
         """So many bytes have come of the request that was charged at its header."""
         turn.announced -= count
         if turn.announced <= 0 and not turn.lost:
-            self.arriving = None
+            self.charge_ahead(None)
             identity = self.state.identity
             if identity is not None:
                 identity.quota.produce.arrived(turn)
@@ -167,7 +169,7 @@ class RequestSide(Side):
         state = self.state
         identity = state.identity
         if identity is None or identity.produce is not turn:  # the client is another one by now (KIP-368)
-            self.arriving = None
+            self.charge_ahead(None)
             return 0
         throttle = identity.quota.produce
         decision = throttle.produce_rest(turn, now_ms)

@@ -10,7 +10,7 @@ from typing import Final
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer, Entry
 from proxy.channel.settings import RAW_TOKENS, RAW_TOKENS_MAX
-from proxy.channel.side import MORE, PASS, REPLACE, UNDECIDED, WALK, Side
+from proxy.channel.side import MORE, NS_PER_MS, PASS, REPLACE, UNDECIDED, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import fetched
 
@@ -37,14 +37,17 @@ class ResponseSide(Side):
         """Whether an answer has begun to pass and is not over."""
         return self.unseen > 0 or self.walk is not None
 
-    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:  # noqa: C901 - a call a frame costs 5 %
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> int:  # noqa: C901 - a call a frame costs 5 %
         """Decide over what the broker sent; see the package docstring."""
+        state = self.state
+        state.now_ns = now_ns
+        now_ms = now_ns // NS_PER_MS
         pos = start
         if self.unseen or self.walk is not None:
             pos = self._go_on(buf, start, end, now_ms)
             if self.mid_frame():
                 return pos - start
-        in_flight = self.state.in_flight
+        in_flight = state.in_flight
         while in_flight:
             entry = in_flight[0]
             responder = entry[1]
@@ -79,7 +82,7 @@ class ResponseSide(Side):
             self.order = PASS
             return end - start
         size = self._cut_head(buf, pos, end, now_ms)
-        return pos - start if not size else pos - start + size + self.receive(buf, pos + size, end, now_ms)
+        return pos - start if not size else pos - start + size + self.receive(buf, pos + size, end, now_ns)
 
     def _answer_here(self) -> None:
         """Give the answer that was made here."""

@@ -17,6 +17,7 @@ from quotas.turn import Turn
 
 __all__ = [
     "MORE",
+    "NS_PER_MS",
     "PASS",
     "REFUSE",
     "REPLACE",
@@ -43,6 +44,8 @@ UNDECIDED: Final = 1
 # In place of the number of unseen bytes: a request is under way whose rest has to be shown.
 SHOWN: Final = -1
 
+NS_PER_MS: Final = 1_000_000
+
 T = TypeVar("T")
 
 
@@ -65,15 +68,16 @@ class Side(ABC):
         frame_bytes: size of the answer that is being decided on, its prefix included.
         walk: the walk through the frame under way; None where it is none that is walked.
         walk_answered: whether an answer is owed to the Produce that is walked, or whose bytes are still to come.
-        arriving: the turn that was charged for a request whose bytes are still to come; None where none was. Where it
-            is `late`, no more passes before `receive` was called again.
+        charged_ahead: the request under way was charged before its bytes came: where they are `late`, no more of it
+            passes before `receive` was called again.
         job: with WAIT: what the shell has to do first (`proxy.channel.parsing`), which it takes from here; on the
             answers' side there is no other reason to wait.
     """
 
     __slots__ = (
+        "_arriving",
         "_parsing",
-        "arriving",
+        "charged_ahead",
         "drop",
         "frame_bytes",
         "held",
@@ -104,7 +108,8 @@ class Side(ABC):
         self.signal = False
         self.walk: Walk | None = None
         self.walk_answered = False
-        self.arriving: Turn | None = None
+        self.charged_ahead = False
+        self._arriving: Turn | None = None
         self.job: Job | None = None
         self._parsing: Job | None = None  # the one whose result is waited for
 
@@ -112,8 +117,8 @@ class Side(ABC):
     too_long: ClassVar[str]
 
     @abstractmethod
-    def receive(self, buf: Buffer, start: int, end: int, now_ms: int) -> int:
-        """Decide over buf[start:end]; see the package docstring for what the result and `order` mean."""
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> int:
+        """Decide over buf[start:end], read at `now_ns`; the package docstring says what the result and `order` mean."""
 
     def late(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
         """Whether the frame under way has to be decided on again before more of it passes."""
@@ -126,10 +131,14 @@ class Side(ABC):
         self.moved_ns = self.state.now_ns
         return start + count
 
-    def passed(self, count: int) -> None:
+    def passed(self, count: int, now_ns: int) -> None:
         """The shell has passed `count` of the unseen bytes on."""
         self.unseen -= count
-        self.moved_ns = self.state.now_ns
+        self.moved_ns = now_ns
+
+    def moved(self, now_ns: int) -> None:
+        """The source is connected, or the destination has taken what waited for it."""
+        self.moved_ns = now_ns
 
     def more(self, have: int, length: int) -> int:
         """Order MORE of a frame that has announced `length` bytes and of which `have` are here, its prefix included.
@@ -201,6 +210,21 @@ class Side(ABC):
         if self.walk is not None and self.walk.sizes:
             kept += len(self.walk.sizes) * TOPIC_SIZE_BYTES
         return kept
+
+    def charge_ahead(self, turn: Turn | None) -> None:
+        """Note the turn that is charged for the request under way before its bytes come; None: no longer."""
+        self._arriving = turn
+        self.charged_ahead = turn is not None
+
+    def take_signal(self) -> bool:
+        """Tell whether something has begun that concerns the other side, once."""
+        signal, self.signal = self.signal, False
+        return signal
+
+    def take_insert(self) -> bytes | bytearray | memoryview:
+        """Give the bytes that REPLACE puts in, once: from then on they count as the shell's."""
+        insert, self.insert = self.insert, b""
+        return insert
 
     def take_job(self) -> Job | None:
         """Give what the shell has to do before it shows the rest again, once."""

@@ -72,8 +72,7 @@ class ChannelState:
         lookup: sizes that were asked of the broker for the request that waits; None where none does.
         mutations_owed: answers owed to topic mutations that are counted: one at a time, as brokers take them.
         counted: whether the connection was counted against its user's rate of connections.
-        now_ns: when the shell read what it shows to a side, in nanoseconds of the clock that `now_ms` is of; set by the
-            shell. Here and not at the sides, because the code that sets it is the same for both.
+        now_ns: when the shell read what it showed to a side last, in nanoseconds of the clock that `now_ms` is of.
         unmeasured: the engine's version for which it is known that the one who is speaking has no request quota.
         requests, requests_version: the request quota of the one who is speaking, and the engine's version then.
         measured: the request sent last of those that are measured, until its answer comes.

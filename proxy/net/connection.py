@@ -29,7 +29,6 @@ from proxy.net.wait import FULL, HELD, MUTED, REFUSED, Wait
 __all__ = ["Connection"]
 
 _COUNTED_STEP_BYTES: Final = 4096  # what a channel keeps and need not be counted at once
-_IN_FLIGHT_COUNTED_MIN: Final = 16  # answers owed, from which on their entries count as kept bytes
 _LINGER_MS: Final = 1000  # a drained client that does not close by itself is closed after this time
 
 logger = logging.getLogger(__name__)
@@ -50,6 +49,7 @@ class Connection:
 
     __slots__ = (
         "_account",
+        "_address",
         "_another",
         "_broker",
         "_client",
@@ -86,6 +86,7 @@ class Connection:
         self._dial: Dial | None = None  # while it is under way
         self._way = way
         self._another = another
+        self._address = settings.address
         self._on_closed = on_closed
         self._wait = Wait(shared, client.fileno(), self._client_gone, self._resume)
         self._progress = Progress(now_ms())
@@ -126,16 +127,16 @@ class Connection:
         """Answers made here may be due, or a mute may have begun."""
         if pump is self.requests:
             if self.channel.has_local_answer() and not self.responses.blocked:
-                self.responses.show_kept(now)
+                self.responses.show_kept()
             return
         if self._wait.kind:
             if self._wait.kind == FULL:
-                self._resume(now)
+                self._resume()
             elif self._wait.kind == REFUSED:
                 self._end_refused()
             return
         if self.channel.mute_left_ms(now) and not self.requests.mid_frame and not self.requests.blocked:
-            self.requests.show_kept(now)
+            self.requests.show_kept()
 
     def wait(self, pump: object, now: int) -> None:
         """Stop reading until the side's time has come, when it notices if the client goes, or its job is done."""
@@ -165,6 +166,11 @@ class Connection:
         if self.channel.all_answered() and not self.responses.blocked:
             self.close("produce_refused", "the request's slot is later than the longest hold", softly=True)
 
+    def next_turn(self, pump: object) -> None:
+        """Show what a pump has kept in the next turn of the loop, and read nothing before."""
+        if not self.closed:
+            self._step_aside(self.requests if pump is self.requests else self.responses, AGAIN)
+
     def _step_aside(self, pump: Pump, job: Job | None) -> None:
         """Let the loop go on with others until the job is done; None where it is under way already."""
         pump.paused = True
@@ -173,7 +179,7 @@ class Connection:
             self._shared.loop.call_soon(self._go_on, pump, True)
         elif job is not None:
             self._withdraw[pump] = self._shared.worker.submit(
-                self.channel.state.settings.address, job.kept_bytes, job.run, partial(self._go_on, pump)
+                self._address, job.kept_bytes, job.run, partial(self._go_on, pump)
             )
             self._count_channel()
 
@@ -185,9 +191,9 @@ class Connection:
         if not done:
             self.close("parser_overload", "too many large frames of this address are waiting to be parsed")
         elif pump is self.responses or not self._wait.kind:
-            pump.resume(now_ms())
+            pump.resume()
         elif self._wait.kind == FULL:
-            self._resume(now_ms())
+            self._resume()
 
     def unconnected(self) -> None:
         """The first request is here: connect the broker."""
@@ -259,22 +265,22 @@ class Connection:
         if isinstance(answer, Forward):
             self.channel.ask_first(answer)
             if self._wait.kind == FULL:
-                self._resume(now_ms())
+                self._resume()
             elif not self._wait.kind:
-                self.requests.show_kept(now_ms())
+                self.requests.show_kept()
             return
         self.channel.answered(answer)
         if self.channel.has_local_answer() and not self.responses.blocked:
-            self.responses.show_kept(now_ms())
+            self.responses.show_kept()
         self._count_channel()
 
     # What the listener and the application ask for.
 
-    def reconsider(self, now: int) -> None:
+    def reconsider(self) -> None:
         """Quotas have changed or enforcement was switched: whoever waits is asked again."""
         if not self.closed and self._wait.kind in (MUTED, HELD):
             self.channel.reconsider()
-            self._resume(now)
+            self._resume()
         elif not self._wait.kind:  # muted, and read all the same for acknowledgements
             self.channel.reconsider()
 
@@ -305,10 +311,7 @@ class Connection:
         """Count what the channel keeps; over the budget this may close the connection. A look a second is enough."""
         if self.closed:
             return
-        kept = self.channel.kept_bytes
-        owed = self.channel.owed
-        if owed >= _IN_FLIGHT_COUNTED_MIN:
-            kept += owed * self.channel.entry_bytes
+        kept = self.channel.counted_bytes
         if kept != self._counted:
             change, self._counted = kept - self._counted, kept
             self._account.add(change)
@@ -320,7 +323,7 @@ class Connection:
         """
         if self.closed:
             return True
-        self.reconsider(now)
+        self.reconsider()
         if not self._wait.kind and not self.requests.blocked:  # what it was let go of has been passed on
             self.channel.take_no_more()
         if self._finished_ms:
@@ -378,9 +381,9 @@ class Connection:
 
     # Waiting.
 
-    def _resume(self, now: int) -> None:
+    def _resume(self) -> None:
         self._wait.end()
-        self.requests.resume(now)
+        self.requests.resume()
 
     def _client_gone(self, reset: bool) -> None:
         """The client closed while it waits; what it sent with acks=0 is still delivered, after its time."""

@@ -33,7 +33,7 @@ class Connections(Holdings[Connection]):
 
     async def reconsider(self) -> None:
         """Ask again those that wait: quotas have changed, or enforcement was switched."""
-        await self._visit(lambda connection: connection.reconsider(now_ms()))
+        await self._visit(lambda connection: connection.reconsider())
 
     async def drain(self) -> None:
         """Let each one go on with its end."""

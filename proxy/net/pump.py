@@ -15,7 +15,7 @@ from sys import getsizeof
 from time import monotonic_ns
 from typing import Final
 
-from proxy.channel import PASS, REPLACE, WAIT, Side
+from proxy.channel import PASS, REPLACE, Side
 from proxy.net.shared import Shared
 from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer
 from proxy.net.stream import Stream
@@ -32,6 +32,7 @@ _COUNTED_BYTES_MIN: Final = 512
 # hold 1,600 small answers, and each costs about 8 us, or four that are read on the loop, and each costs up to 4 ms.
 _REPLACED_MAX: Final = 200
 _REPLACED_SHIFT: Final = 6
+_NS_PER_MS: Final = 1_000_000
 
 
 class Pump(Splicer):
@@ -72,7 +73,7 @@ class Pump(Splicer):
         """Begin to read."""
         self.src = src
         self.src_fd = src.fileno()
-        self.side.moved_ns = monotonic_ns()
+        self.side.moved(monotonic_ns())
         self._recv_into = src.recv_into
         self.update_reading()
 
@@ -115,22 +116,21 @@ class Pump(Splicer):
             else:
                 self._shared.loop.remove_reader(self.src_fd)
 
-    def resume(self, now_ms: int) -> None:
+    def resume(self) -> None:
         """End a pause: show again what was kept, then read on."""
         self.paused = False
         self._read_short()  # it may have to wait again, and what is read then is kept
-        self.show_kept(now_ms)
+        self.show_kept()
         self.update_reading()
         if self.at_end and not self.paused and not self.blocked:
             self._owner.ended(self)
 
-    def show_kept(self, now_ms: int) -> None:
+    def show_kept(self) -> None:
         """Show the side what is kept, though nothing new was read: its answer may have changed."""
         if self.blocked:
             return
-        self._state.now_ns = monotonic_ns()
         kept = self._kept or bytearray()
-        self._show(kept, memoryview(kept), len(kept), now_ms)
+        self._show(kept, memoryview(kept), len(kept), monotonic_ns())
 
     def close(self) -> None:
         """Stop reading and writing; what was not written is lost with the connection."""
@@ -154,8 +154,8 @@ class Pump(Splicer):
     def _on_readable(self) -> None:
         side = self.side
         if side.unseen >= SPLICE_BYTES_MIN:
-            if side.arriving is not None and side.late(now_ms := monotonic_ns() // 1_000_000):
-                self.show_kept(now_ms)  # it is charged again, and may have to wait
+            if side.charged_ahead and side.late(monotonic_ns() // _NS_PER_MS):
+                self.show_kept()  # it is charged again, and may have to wait
             if self.paused or self.src is None or self._splice():
                 return
         try:
@@ -170,32 +170,32 @@ class Pump(Splicer):
         if not count:
             self._end()
             return
-        self._state.now_ns = started_ns = monotonic_ns()
+        started_ns = monotonic_ns()
         self.bytes_total += count
         if self._kept is None:
-            self._show(self._buffer, self._view, count, started_ns // 1_000_000)
+            self._show(self._buffer, self._view, count, started_ns)
         else:
-            self._show_more(self._kept, self._view[:count], started_ns // 1_000_000)
+            self._show_more(self._kept, self._view[:count], started_ns)
         if self._tuned or side.unseen >= SPLICE_BYTES_MIN:
             self._tune()
         if not started_ns & _SAMPLE_MASK_NS:
             self._shared.stats.observe_latency((monotonic_ns() - started_ns) // 1000)
 
-    def _show_more(self, kept: bytearray, more: memoryview, now_ms: int) -> None:
+    def _show_more(self, kept: bytearray, more: memoryview, now_ns: int) -> None:
         """Show what was kept together with what has come, once that is as much as the side needs."""
         kept += more
         if len(kept) >= self.side.need:
-            self._show(kept, memoryview(kept), len(kept), now_ms)
+            self._show(kept, memoryview(kept), len(kept), now_ns)
         else:
             self._count_kept()
 
-    def _show(self, buf: bytearray, view: memoryview, end: int, now_ms: int) -> None:
+    def _show(self, buf: bytearray, view: memoryview, end: int, now_ns: int) -> None:
         """Show buf[:end] to the side and carry out its orders until it wants more, or to wait; `view` is of `buf`."""
         side = self.side
         start = 0
         try:
             while True:
-                count = side.receive(buf, start, end, now_ms)
+                count = side.receive(buf, start, end, now_ns)
                 if count:
                     # More of a large frame follows at once: one packet with its beginning.
                     flags = _MSG_MORE if side.unseen >= SPLICE_BYTES_MIN else 0
@@ -211,11 +211,10 @@ class Pump(Splicer):
                     if self._put_in(side) and self._replaced < _REPLACED_MAX:
                         continue
                     self._replaced = 0
-                    start += self._pass_unseen(side, view[start:end])
-                    order = side.next_turn()
+                    start += self._pass_unseen(side, view[start:end], now_ns)
                 self._kept = buf if buf is self._kept and not start else buf[start:end] or None
-                if order >= WAIT:
-                    self._owner.wait(self, now_ms)
+                if order >= REPLACE:
+                    self._set_aside(order, now_ns)
                 break
         except OSError as error:
             self._owner.failed(self, error, writing=True)
@@ -224,14 +223,20 @@ class Pump(Splicer):
             self._owner.failed(self, error)
             return
         if side.signal or self._counted or self._kept is not None or self._unsent is not None:
-            self._shown(side, now_ms)
+            self._shown(side, now_ns)
 
-    def _shown(self, side: Side, now_ms: int) -> None:
+    def _set_aside(self, order: int, now_ns: int) -> None:
+        """Have the owner show what is kept later: in the next turn of the loop, or when the side's wait is over."""
+        if order == REPLACE:  # enough was replaced in this turn
+            self._owner.next_turn(self)
+        else:
+            self._owner.wait(self, now_ns // _NS_PER_MS)
+
+    def _shown(self, side: Side, now_ns: int) -> None:
         """What the owner has to know: what is kept, and that the side has something for the other one."""
         self._count_kept()
-        if side.signal:
-            side.signal = False
-            self._owner.signalled(self, now_ms)
+        if side.take_signal():
+            self._owner.signalled(self, now_ns // _NS_PER_MS)
 
     def _put_in(self, side: Side) -> bool:
         """Put in what the side has; False where what else is to be put in has to wait for the destination.
@@ -239,8 +244,7 @@ class Pump(Splicer):
         Raises:
             OSError: the destination has failed.
         """
-        insert = side.insert
-        side.insert = b""  # it is counted here from now on, or written
+        insert = side.take_insert()  # it is counted here from now on, or written
         if insert and self._unsent is not None:
             self._write_behind(self._unsent, insert)
         elif insert:
@@ -252,7 +256,7 @@ class Pump(Splicer):
                 self._write_later(memoryview(insert)[sent:])  # not copied: it stays as it is
         return bool(side.drop or side.unseen or self._unsent is None)
 
-    def _pass_unseen(self, side: Side, data: memoryview) -> int:
+    def _pass_unseen(self, side: Side, data: memoryview, now_ns: int) -> int:
         """Pass what is here of the frame under way; returns how much: none of it is among the bytes that are kept.
 
         Raises:
@@ -261,7 +265,7 @@ class Pump(Splicer):
         count = min(max(side.unseen, 0), len(data))
         if count:
             self._send(data[:count], count, 0)
-            side.passed(count)
+            side.passed(count, now_ns)
         return count
 
     def _count_kept(self, size: int = 0) -> None:
@@ -330,8 +334,8 @@ class Pump(Splicer):
             return
         self._shared.loop.remove_writer(self.dst_fd)
         self.update_reading()
-        self.side.moved_ns = now_ns = monotonic_ns()
-        self._frame_may_be_over(now_ns // 1_000_000)
+        self.side.moved(monotonic_ns())
+        self._frame_may_be_over()
         if self.at_end and not self.paused and not self.blocked:
             self._owner.ended(self)
 
@@ -343,10 +347,10 @@ class Pump(Splicer):
         else:
             self._unsent = unsent[sent:]
 
-    def _frame_may_be_over(self, now_ms: int) -> None:
+    def _frame_may_be_over(self) -> None:
         """Let the side act on what it could not before: a frame that ended by splice, a wait that ended meanwhile."""
         if self.side.unseen <= 0 and not self.paused:
-            self.show_kept(now_ms)
+            self.show_kept()
 
     def _end(self) -> None:
         """The source has closed its direction."""

@@ -32,6 +32,9 @@ class Owner(Protocol):
     def signalled(self, pump: object, now_ms: int) -> None:
         """The side has something for the other one: a mute has begun, an answer made here is due."""
 
+    def next_turn(self, pump: object) -> None:
+        """Enough was done in this turn of the loop: what is kept is to be shown in the next one."""
+
     def wait(self, pump: object, now_ms: int) -> None:
         """The side has ordered to wait, or to do its job first; or it has refused what follows."""
 
@@ -59,7 +62,6 @@ class Splicer(ABC):
         "_piped",
         "_read_bytes",
         "_shared",
-        "_state",
         "_tuned",
         "bytes_total",
         "dst",
@@ -73,7 +75,6 @@ class Splicer(ABC):
         self._owner = owner
         self._shared = shared
         self.side = side
-        self._state = side.state
         self._encrypted = encrypted
         self.src: Stream | None = None
         self.dst: Stream | None = None
@@ -94,7 +95,7 @@ class Splicer(ABC):
         """The destination takes more."""
 
     @abstractmethod
-    def _frame_may_be_over(self, now_ms: int) -> None:
+    def _frame_may_be_over(self) -> None:
         """Let the side act on a frame that may have ended."""
 
     @abstractmethod
@@ -148,9 +149,8 @@ class Splicer(ABC):
         if not count:
             self._end()
             return True
-        self._state.now_ns = now_ns = monotonic_ns()
         self._piped = count  # first: whatever happens, the pipe has bytes in it
-        side.passed(count)
+        side.passed(count, monotonic_ns())
         self.bytes_total += count
         shared.stats.spliced_bytes += count
         try:
@@ -161,7 +161,7 @@ class Splicer(ABC):
         except OSError as error:
             self._owner.failed(self, error, writing=True)
             return True
-        self._frame_may_be_over(now_ns // 1_000_000)
+        self._frame_may_be_over()
         return True
 
     def _unpipe(self) -> bool:

@@ -43,7 +43,7 @@ class Wait:
     )
 
     def __init__(
-        self, shared: Shared, descriptor: int, gone: Callable[[bool], None], over: Callable[[int], None]
+        self, shared: Shared, descriptor: int, gone: Callable[[bool], None], over: Callable[[], None]
     ) -> None:
         self._shared = shared
         self._descriptor = descriptor
@@ -97,4 +97,4 @@ class Wait:
         if now < self._until_ms:  # a loop's timers are coarser than ours: never early
             self._timer = self._shared.loop.call_later((self._until_ms - now) / 1000, self._time_is_over)
         else:
-            self._over(now)
+            self._over()

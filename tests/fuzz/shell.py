@@ -52,10 +52,9 @@ class _Direction:
 
     def _take(self, piece: bytes, now_ms: int) -> int:
         side = self.side
-        side.state.now_ns = now_ms * 1_000_000
         if side.unseen > 0 and not self.kept:
             passed = min(len(piece), side.unseen)
-            side.passed(passed)
+            side.passed(passed, now_ms * 1_000_000)
             if not side.unseen:
                 self.show(now_ms)
             return passed
@@ -68,9 +67,8 @@ class _Direction:
     def show(self, now_ms: int) -> None:
         """Show what is kept and carry out the orders."""
         side, buf, start = self.side, self.kept, 0
-        side.state.now_ns = now_ms * 1_000_000
         for _ in range(_ORDERS_MAX):
-            count = timed(self.label, side.receive, buf, start, len(buf), now_ms)
+            count = timed(self.label, side.receive, buf, start, len(buf), now_ms * 1_000_000)
             assert 0 <= count <= len(buf) - start, "more is passed than was shown"
             start += count
             job = side.take_job() if side.order == WAIT else None
@@ -149,13 +147,12 @@ class Shell:
                 responses.show(self.now_ms)
             responses.read(self.now_ms)
             self._ask()
-            if not responses.side.signal:
+            if not responses.side.take_signal():
                 return
-            responses.side.signal = False
             if not requests.waiting or not requests.side.wait_until_ms:
                 requests.waiting = False
                 requests.show(self.now_ms)
 
     def _ask(self) -> None:
-        self._requests.side.signal = False
+        self._requests.side.take_signal()
         self.question = self.channel.take_question() or self.question

@@ -34,13 +34,12 @@ class Direction:
     def read(self, size: int, now_ms: int) -> None:
         """Take at most `size` bytes of the source, or of the unseen ones, and carry out what is ordered."""
         assert size > 0, "a read brings something"
-        self.side.state.now_ns = now_ms * 1_000_000
         piece = bytes(self.source[:size])
         if self.side.unseen > 0 and not self.kept:
             piece = piece[: self.side.unseen]
             del self.source[: len(piece)]
             self.out += piece
-            self.side.passed(len(piece))
+            self.side.passed(len(piece), now_ms * 1_000_000)
             if not self.side.unseen:
                 self.show(b"", now_ms)  # a frame may be over: the side acts on it
             return
@@ -53,9 +52,8 @@ class Direction:
         buf = bytearray(_STALE + shown + _STALE)
         start, end = len(_STALE), len(_STALE) + len(shown)
         side = self.side
-        side.state.now_ns = now_ms * 1_000_000
         for _ in range(_STEPS_MAX):
-            count = side.receive(buf, start, end, now_ms)
+            count = side.receive(buf, start, end, now_ms * 1_000_000)
             self.out += buf[start : start + count]
             start += count
             if side.order == WAIT and (job := side.take_job()) is not None:

@@ -169,11 +169,19 @@ class Playbook:
         self._lines += [f"{now_ms:>6} ms  {who} sends {_shown(data)}", *map(_line, orders)]
         return orders
 
+    def inserted(self, who: str, now_ms: int, data: bytes = b"") -> bytes:
+        """Show one side something and give what it puts in."""
+        return b"".join(order.data for order in self.orders(who, now_ms, data) if isinstance(order, Insert))
+
+    @property
+    def signalled(self) -> bool:
+        """Whether the responses' side has something for the requests' side."""
+        return self.channel.responses.signal
+
     def unseen(self, who: str, now_ms: int, count: int) -> None:
         """Pass so many bytes of the frame under way on, as the shell does without showing them."""
         side = self.channel.requests if who == "client" else self.channel.responses
-        side.state.now_ns = now_ms * 1_000_000 + self.extra_us * 1000
-        side.passed(count)
+        side.passed(count, self._now_ns(now_ms))
 
     def held(self, now_ms: int, data: bytes) -> int:
         """Show the requests' side what the client sent, and expect a hold and nothing else; gives its end."""
@@ -191,8 +199,10 @@ class Playbook:
         return now_ms
 
     def _show(self, side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
-        side.state.now_ns = now_ms * 1_000_000 + self.extra_us * 1000
-        return _carry_out(side, shown, now_ms)
+        return _carry_out(side, shown, self._now_ns(now_ms))
+
+    def _now_ns(self, now_ms: int) -> int:
+        return now_ms * 1_000_000 + self.extra_us * 1000
 
     def _say(self, who: str, side: Side, now_ms: int, data: bytes, expected: tuple[Order, ...]) -> None:
         assert not self.ended, f"the dialogue has ended: {self.ended}"
@@ -208,14 +218,14 @@ class Playbook:
             raise AssertionError(f"the dialogue goes otherwise\n{told}")
 
 
-def _carry_out(side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
+def _carry_out(side: Side, shown: bytes, now_ns: int) -> tuple[list[Order], bytes]:
     """The orders for these bytes, and what of them is kept."""
     buf = bytearray(shown)  # writable, as the shell's own buffer is
     orders: list[Order] = []
     start = 0
     for _ in range(_ORDERS_MAX):
         try:
-            count = side.receive(buf, start, len(buf), now_ms)
+            count = side.receive(buf, start, len(buf), now_ns)
         except PeerError as error:
             return [*orders, Ends(error.cause)], b""
         except WireError:

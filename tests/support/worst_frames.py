@@ -99,7 +99,7 @@ def _show(channel: Channel, who: str, data: bytes, taken: Taken) -> None:
         at += len(piece)
         if side.unseen > 0 and not kept:
             count = min(side.unseen, len(piece))
-            side.passed(count)
+            side.passed(count, 0)
             piece = piece[count:]
         kept += piece
         if len(kept) >= side.need or side.order != MORE:

@@ -77,7 +77,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
             return side.refuse("acks" if acks else "acks0")
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
     if missing > 0 and throttle.announce(turn, missing, now_ms):
-        side.arriving = turn
+        side.charge_ahead(turn)
         side.walk_answered = bool(acks)
     if state.charges.charges_produced_topics:
         side.walk_answered = bool(acks)

@@ -81,7 +81,7 @@ async def test_nothing_is_read_while_a_frame_is_being_read(rig: Rig) -> None:
     await until(lambda: len(worker.jobs) == 1, "a job is given")
     assert rig.connection.responses.paused
     await broker.send(PLAIN_ANSWER)
-    rig.connection.responses.show_kept(0)  # whatever else makes it look again
+    rig.connection.responses.show_kept()  # whatever else makes it look again
     ((whose, run, done),) = worker.jobs
     assert whose == "192.0.2.1"  # as what it keeps is counted
     run()
@@ -131,7 +131,7 @@ async def test_request_that_is_looked_at_again_meanwhile_passes_in_the_end(rig: 
     assert len(asked) > AT_ONCE_BYTES_MAX
     await client.send(asked)
     await until(lambda: len(worker.jobs) == 1, "a job is given")
-    rig.connection.requests.show_kept(0)  # whatever makes it look again
+    rig.connection.requests.show_kept()  # whatever makes it look again
     ((_, run, done),) = worker.jobs
     run()
     done(True)

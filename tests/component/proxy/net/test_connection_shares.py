@@ -32,7 +32,7 @@ async def test_acknowledgement_that_comes_within_a_mute_passes_at_once(rig: Rig)
     await client.send(request(LIST_OFFSETS, 7, correlation_id=4, size=60))
     await until(lambda: rig.stats.muted == 1, "what is no acknowledgement waits")
     rig.engine.update(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1e9)), now_ms())
-    rig.connection.reconsider(now_ms())
+    rig.connection.reconsider()
     await broker.receive(64)
 
 
@@ -44,7 +44,7 @@ async def test_raised_quota_ends_a_mute_that_nothing_waits_for(rig: Rig) -> None
     broker = await rig.accept()
     await broker.receive(len(first) + len(over))
     rig.engine.update(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1e9)), now_ms())
-    rig.connection.reconsider(now_ms())
+    rig.connection.reconsider()
     await client.send(request(LIST_OFFSETS, 7, correlation_id=4, size=60))
     await broker.receive(64)
 

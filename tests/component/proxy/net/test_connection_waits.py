@@ -157,7 +157,7 @@ async def test_raised_quota_frees_a_muted_channel(rig: Rig) -> None:
     await broker.receive(len(first))
     await until(lambda: rig.stats.muted == 1, "one channel is muted")
     rig.engine.update(EngineOptions(), Definitions(static=StaticQuotas(producer_default=1e9)), now_ms())
-    rig.connection.reconsider(now_ms())
+    rig.connection.reconsider()
     assert await broker.receive(len(second)) == second
 
 
@@ -181,7 +181,7 @@ async def test_held_request_passes_when_enforcement_ends(rig: Rig) -> None:
     await client.send(asked)
     await until(lambda: rig.stats.held == 1, "one request is held")
     rig.engine.switch(False)
-    rig.connection.reconsider(now_ms())
+    rig.connection.reconsider()
     broker = await rig.accept()
     assert (await broker.receive(len(asked)), rig.stats.held, rig.stats.held_bytes) == (asked, 0, 0)
 

@@ -164,9 +164,7 @@ def test_delay_of_a_held_produce_is_exact() -> None:
     Playbook(channel_machine(engine)).orders("client", 0, frames.produce_to(9, {"a": [60_000]}))
     talk = captured(rows, engine=engine)
     request, answer = frames.produce_to(9, {"a": [10_000]}), frames.produce_answer(9)
-    until_ms = talk.held(100, request)
-    while not any(isinstance(order, Pass) for order in talk.orders("client", until_ms, b"")):
-        until_ms = talk.channel.requests.wait_until_ms  # asked again, and held on
+    until_ms = talk.held_until(100, request)
     talk.orders("broker", until_ms, answer)
     row = rows.rows[0]
     assert (row[Row.DELAY_MS], row[Row.QUOTA]) == (until_ms - 100, "produce")

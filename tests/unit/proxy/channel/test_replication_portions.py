@@ -24,7 +24,7 @@ def shown(channel: ReplicationChannel, asked: bytes, now_ms: int = 0) -> int:
     """Show a request until it is decided on; in how many turns of the loop, those beside it not counted."""
     side, buf, turns = channel.requests, bytearray(asked), 1
     while True:
-        side.receive(buf, 0, len(buf), now_ms)
+        side.receive(buf, 0, len(buf), now_ms * 1_000_000)
         job = side.take_job()
         if job is None:
             return turns

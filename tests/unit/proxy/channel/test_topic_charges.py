@@ -102,9 +102,8 @@ def test_payload_that_has_not_come_is_not_looked_at() -> None:
     talk = limited()
     asked = produce_to(9, OVER)
     talk.client(0, asked[:100], Pass(asked[:100]), Unseen(len(asked) - 100 - 3))
-    side = talk.channel.requests
-    side.passed(len(asked) - 100 - 3)
-    assert (side.unseen < 0, talk.channel.idle()) == (True, False)
+    talk.unseen("client", 0, len(asked) - 100 - 3)
+    assert not talk.channel.idle()
     talk.client(5, asked[-3:], Pass(asked[-3:]), Wait(2005))
 
 
@@ -165,9 +164,7 @@ def test_held_request_is_charged_once_it_passes() -> None:
     asked = produce_to(9, OVER)
     until_ms = other.held(0, asked)
     assert len(quotas.topics) == 0
-    while other.channel.requests.held and not len(quotas.topics):  # it may be told to ask again
-        other.orders("client", until_ms, b"")
-        until_ms = other.channel.requests.wait_until_ms
+    other.held_until(until_ms, b"")
     assert [throttle.bytes_total for throttle in quotas.topics.throttles()] == [12_000]
 
 
@@ -272,7 +269,7 @@ def test_fetch_answer_over_the_topics_quota_passes_and_mutes(version: int, gatew
     asked, answered = fetch(version), fetched_from(version, {"t": [12_000], "other": [9000]})
     talk.client(0, asked, Pass(asked))
     talk.broker(0, answered, Pass(answered))
-    assert talk.channel.responses.signal
+    assert talk.signalled
     # What is not records: name or id, counts, one partition's fields.
     assert 2000 < talk.channel.mute_left_ms(0) < 2100
     again = fetch(version, correlation_id=2)

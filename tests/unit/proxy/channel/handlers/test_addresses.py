@@ -29,9 +29,8 @@ def answered(key: int, version: int, frame_bytes: bytes, *, gateway: bool = True
     talk = Playbook(channel_machine(gateway=gateway))
     asked = request(key, version, size=60)
     talk.client(0, asked, Pass(asked))
-    side, buf = talk.channel.responses, bytearray(frame_bytes)
-    count = side.receive(buf, 0, len(buf), 0)
-    out = bytes(buf[:count]) + (bytes(side.insert) + bytes(buf[count + side.drop :]) if not count else b"")
+    orders = talk.orders("broker", 0, frame_bytes)
+    out = b"".join(order.data for order in orders if isinstance(order, Pass | Insert))
     return decoded(RESPONSES[key], version, out), talk
 
 
@@ -63,9 +62,8 @@ def test_topics_behind_the_brokers_pass_unseen(version: int) -> None:
     talk.client(0, asked, Pass(asked))
     whole = metadata(version, [1], topics=5000)
     head = 200
-    talk.channel.responses.receive(bytearray(whole[:head]), 0, head, 0)
-    side = talk.channel.responses
-    assert side.unseen == len(whole) - side.drop
+    orders = talk.orders("broker", 0, whole[:head])
+    assert Unseen(len(whole) - head) in orders
 
 
 def test_cut_brokers_are_kept_until_they_are_whole() -> None:
@@ -148,10 +146,9 @@ def test_next_answer_follows_a_rewritten_one() -> None:
     talk.client(0, asked, Pass(asked))
     whole = metadata(9, [64])
     following = frame(b"\0\0\0\2" + bytes(10))
-    side, buf = talk.channel.responses, bytearray(whole + following)
-    side.receive(buf, 0, len(buf), 0)
-    rest = buf[side.drop :]
-    assert (side.receive(rest, 0, len(rest), 0), side.unseen) == (len(rest), 0)
+    _, dropped, passed = talk.orders("broker", 0, whole + following)
+    assert isinstance(dropped, Drop)
+    assert passed == Pass((whole + following)[dropped.count :])
 
 
 def test_rest_of_a_rewritten_answer_passes_unseen() -> None:

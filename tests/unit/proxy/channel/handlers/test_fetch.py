@@ -78,9 +78,8 @@ def test_fetch_over_the_quota_is_answered_here(version: int) -> None:
     # At 2,000 ms the window holds 12,000 bytes and 12,000 more are expected: (24,000 - 10,000) / 1,000 = 14 s,
     # but the window is empty at 11,000 ms.
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    orders = talk.channel.responses.receive(bytearray(), 0, 0, 2000)
-    made = decoded(RESPONSE, version, bytes(talk.channel.responses.insert))
-    assert (orders, made.responses, made.throttle_time_ms) == (0, [], 9000 if version >= 1 else 0)
+    made = decoded(RESPONSE, version, talk.inserted("broker", 2000))
+    assert (made.responses, made.throttle_time_ms) == ([], 9000 if version >= 1 else 0)
 
 
 def test_fetch_over_the_quota_never_owes_a_brokers_answer() -> None:
@@ -265,7 +264,7 @@ def test_second_limited_fetch_waits_for_the_answer_to_the_first() -> None:
     talk.client(0, first + second, Pass(first), Wait(0))
     answered = fetch_answer(11, 500)
     talk.broker(1, answered, Pass(answered))
-    assert talk.channel.responses.signal
+    assert talk.signalled
     talk.client(1, b"", Pass(second))
 
 
@@ -343,10 +342,8 @@ def session_fetch(version: int, epoch: int, offsets: dict[int, int], *, correlat
 
 def passed_on(talk: Playbook, now_ms: int, asked: bytes) -> bytes:
     """What the broker is sent for a request, however it was ordered."""
-    side = talk.channel.requests
-    buf = bytearray(asked)
-    count = side.receive(buf, 0, len(buf), now_ms)
-    return bytes(buf[:count]) if count else bytes(side.insert)
+    orders = talk.orders("client", now_ms, asked)
+    return b"".join(order.data for order in orders if isinstance(order, Pass | Insert))
 
 
 @pytest.mark.parametrize("version", VERSIONS_WITH_SESSIONS)
@@ -354,8 +351,7 @@ def test_full_fetch_over_the_quota_begins_no_session(version: int) -> None:
     talk = muted(version)
     asked = session_fetch(version, 0, {0: 0}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
-    assert decoded(RESPONSE, version, bytes(talk.channel.responses.insert)).session_id == 0
+    assert decoded(RESPONSE, version, talk.inserted("broker", 2000)).session_id == 0
 
 
 @pytest.mark.parametrize("version", VERSIONS_WITH_SESSIONS)
@@ -363,8 +359,7 @@ def test_incremental_fetch_over_the_quota_keeps_its_session(version: int) -> Non
     talk = muted(version)
     asked = session_fetch(version, 3, {0: 10}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
-    assert decoded(RESPONSE, version, bytes(talk.channel.responses.insert)).session_id == SESSION
+    assert decoded(RESPONSE, version, talk.inserted("broker", 2000)).session_id == SESSION
 
 
 @pytest.mark.parametrize("version", VERSIONS_WITH_SESSIONS)
@@ -372,7 +367,7 @@ def test_epoch_is_translated_after_an_answer_made_here(version: int) -> None:
     talk = muted(version)
     asked = session_fetch(version, 3, {0: 10}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    talk.inserted("broker", 2000)
     seen = decoded(REQUEST, version, passed_on(talk, 11_000, session_fetch(version, 4, {}, correlation_id=3)))
     assert (seen.session_id, seen.session_epoch) == (SESSION, 3)
 
@@ -382,7 +377,7 @@ def test_changes_of_a_fetch_answered_here_are_merged_into_the_next(version: int)
     talk = muted(version)
     asked = session_fetch(version, 3, {0: 10, 1: 20}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    talk.inserted("broker", 2000)
     again = session_fetch(version, 4, {1: 21, 2: 30}, correlation_id=3)
     seen = decoded(REQUEST, version, passed_on(talk, 11_000, again))
     offsets = {entry.partition: entry.fetch_offset for topic in seen.topics for entry in topic.partitions}
@@ -434,7 +429,7 @@ def test_session_a_broker_gives_up_is_forgotten(error: int, session_id: int) -> 
     talk = muted(11, sessions=sessions)
     asked = session_fetch(11, 3, {}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    talk.inserted("broker", 2000)
     passed_on(talk, 11_000, session_fetch(11, 4, {}, correlation_id=3))
     refused = fetch_answer(11, 18, correlation_id=3, error=error, session_id=session_id)
     talk.broker(11_010, refused, Pass(refused))
@@ -446,7 +441,7 @@ def test_session_of_an_answered_fetch_is_kept() -> None:
     talk = muted(11, sessions=sessions)
     asked = session_fetch(11, 3, {}, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    talk.channel.responses.receive(bytearray(), 0, 0, 2000)
+    talk.inserted("broker", 2000)
     passed_on(talk, 11_000, session_fetch(11, 4, {}, correlation_id=3))
     answered = fetch_answer(11, 18, correlation_id=3, session_id=SESSION)
     talk.broker(11_010, answered, Pass(answered))
@@ -473,15 +468,16 @@ def test_records_pass_unseen_and_addresses_behind_them_are_ours(version: int) ->
     talk = Playbook(channel_machine())
     talk.client(0, fetch(version), Pass(fetch(version)))
     answered = with_new_leader(version, 50_000)
-    side, buf = talk.channel.responses, bytearray(answered)
-    head = side.receive(buf, 0, 200, 0)
-    unseen = side.unseen
-    assert (head, unseen) >= (200, 49_000)
-    side.passed(unseen)
-    start = head + unseen
-    count = side.receive(buf, start, len(buf), 0)
-    seen = decoded(RESPONSE, version, buf)
-    assert start + count == len(answered)
+    head, rest = talk.orders("broker", 0, answered[:200])
+    assert isinstance(head, Pass)
+    assert isinstance(rest, Unseen)
+    assert (len(head.data), rest.count) >= (200, 49_000)
+    talk.unseen("broker", 0, rest.count)
+    start = 200 + rest.count
+    (tail,) = talk.orders("broker", 0, answered[start:])
+    assert isinstance(tail, Pass)
+    seen = decoded(RESPONSE, version, answered[:start] + tail.data)
+    assert start + len(tail.data) == len(answered)
     assert [(n.node_id, n.host, n.port) for n in seen.node_endpoints] == [(2, "sluice.example", 19102)]
 
 
@@ -489,9 +485,9 @@ def test_cut_addresses_are_kept_until_they_are_whole() -> None:
     talk = Playbook(channel_machine())
     talk.client(0, fetch(18), Pass(fetch(18)))
     answered = with_new_leader(18, 100)
-    side = talk.channel.responses
-    count = side.receive(bytearray(answered), 0, len(answered) - 5, 0)
-    assert count < len(answered) - 20
+    passed = talk.orders("broker", 0, answered[:-5])[0]
+    assert isinstance(passed, Pass)
+    assert len(passed.data) < len(answered) - 20
 
 
 def test_sidecar_does_not_walk() -> None:

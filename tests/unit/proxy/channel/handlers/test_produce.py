@@ -89,8 +89,7 @@ def test_cut_answer_is_kept_until_it_is_whole() -> None:
     asked = produce(9, OVER)
     talk.client(0, asked, Pass(asked), Wait(2000))
     answered = answered_with(9, 0)
-    talk.channel.responses.receive(bytearray(answered[:9]), 0, 9, 10)
-    assert talk.channel.responses.need == len(answered)
+    talk.broker(10, answered[:9], More(len(answered)))
 
 
 def test_pipelined_request_waits_for_the_end_of_the_mute() -> None:
@@ -379,9 +378,7 @@ def test_addresses_of_new_leaders_are_ours() -> None:
     talk = Playbook(channel_machine())
     asked = produce(10, 100)
     talk.client(0, asked, Pass(asked))
-    buf = bytearray(answered)
-    talk.channel.responses.receive(buf, 0, len(buf), 1)
-    seen = decoded(cls, 10, bytes(talk.channel.responses.insert)).node_endpoints
+    seen = decoded(cls, 10, talk.inserted("broker", 1, answered)).node_endpoints
     assert [(node.node_id, node.host, node.port) for node in seen] == [(2, "sluice.example", 19102)]
 
 

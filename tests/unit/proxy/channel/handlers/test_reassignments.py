@@ -76,7 +76,7 @@ def test_request_is_judged_by_the_shell_then_by_the_broker() -> None:
     talk.channel.ask_first(forward)
     talk.client(1, b"", Insert(SENT), FULL)
     talk.broker(2, SAID, Drop(len(SAID)))
-    assert talk.channel.responses.signal
+    assert talk.signalled
     said = question(talk)
     assert (said.frame, said.plan, said.api_key, said.correlation_id) == (
         SAID,

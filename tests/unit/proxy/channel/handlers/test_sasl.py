@@ -232,7 +232,7 @@ def test_what_follows_a_token_waits_for_the_verdict() -> None:
     sent = produce(9, 1000, correlation_id=8)
     talk.client(0, token(PLAIN) + sent, Pass(token(PLAIN)), Wait(0))
     talk.broker(0, verdict(), Pass(verdict()))
-    assert talk.channel.responses.signal, "who waits is to be woken"
+    assert talk.signalled, "who waits is to be woken"
     talk.client(0, b"", Pass(sent))
     assert talk.engine.client("alice", "a", 1).produce.bytes_total == 1000
 
@@ -439,7 +439,7 @@ def test_token_sent_before_the_handshakes_answer_waits_for_it() -> None:
     talk = Playbook(channel_machine())
     talk.client(0, handshake("PLAIN", 0) + frame(PLAIN), Pass(handshake("PLAIN", 0)), Wait(0))
     talk.broker(0, welcomed(version=0), Pass(welcomed(version=0)))
-    assert talk.channel.responses.signal
+    assert talk.signalled
     talk.client(0, b"", Pass(frame(PLAIN)))
     talk.broker(0, frame(b""), Pass(frame(b"")))
     assert user(talk) == "alice"
@@ -471,7 +471,7 @@ def test_bare_tokens_wait_where_too_many_are_owed() -> None:
     signals = []
     for part in (answered[:-7], answered[-7:]):
         talk.broker(0, part, Pass(part))
-        signals.append(talk.channel.responses.signal)
+        signals.append(talk.signalled)
     assert signals == [False, True], "who waits is to be woken"
     talk.client(0, b"", Pass(empty * 3))
 
