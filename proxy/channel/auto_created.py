@@ -62,19 +62,20 @@ def asked(
     if not 0 <= version <= MAX_VERSION[METADATA]:
         return None
     if not side.whole(end - pos, length, REQUEST_BYTES_MAX[METADATA]):
-        return side.order
+        return side.verdict.order
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(METADATA, version))
     if fields_at is None:
         return None
     request = side.parse(metadata_topics.read_request, copied(buf, pos, frame_end), fields_at - pos, version)
     if request is None:
-        return side.order
+        return side.verdict.order
     if not request.names:
         return None
     denied = request.creates and request.creates_at >= 0 and throttle.enforcing and throttle.overdrawn(now_ms)
     if denied:
         buf[pos + request.creates_at] = 0
+        side.verdict.patches += 1
     return Awaiting(throttle, creates=request.creates and not denied, denied=denied)
 
 

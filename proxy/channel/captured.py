@@ -94,7 +94,7 @@ class CapturedResponses(ResponseSide):
         owed = state.owed
         if owed and owed[0][Row.HEAD][Head.CORRELATION_ID] == correlation_id:
             row = owed.popleft()
-            row[Row.RESPONSE_BYTES] = int.from_bytes(self.insert[:4], "big")
+            row[Row.RESPONSE_BYTES] = int.from_bytes(self.verdict.insert[:4], "big")
             state.write(row)
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:

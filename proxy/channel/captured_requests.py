@@ -13,6 +13,7 @@ from proxy.channel.in_flight import Buffer
 from proxy.channel.kept_frames import Keeper
 from proxy.channel.request_time import measure
 from proxy.channel.requests import RequestSide
+from proxy.channel.verdict import Verdict
 
 __all__ = ["CLIENT_ID_MAX", "CapturedRequests", "FramedRequests"]
 
@@ -178,7 +179,7 @@ class CapturedRequests(RequestSide):
         self.state.decide(row)
         if not self._waits_ns:
             return
-        if self._held or now_ms <= self.wait_until_ms + _LATE_MS:
+        if self._held or now_ms <= self.verdict.until_ms + _LATE_MS:
             row[Row.DELAY_MS] = min((now_ns - self._waits_ns) // 1_000_000, INT32_MAX)
         if self._held:
             row[Row.QUOTA] = row[Row.QUOTA] or "produce"
@@ -191,14 +192,14 @@ class FramedRequests(CapturedRequests):
 
     __slots__ = ()
 
-    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> int:
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
         """As always, and keep what passes of a large request."""
         keeper = self._keeper
         assert keeper is not None, "else it is the plainer class"
         self._frame_at = start
-        count = super().receive(buf, start, end, now_ns)
+        verdict = super().receive(buf, start, end, now_ns)
         if keeper.begun():
-            keeper.passed(buf, self._frame_at, start + count)
+            keeper.passed(buf, self._frame_at, start + verdict.passing)
             if self.walk is None and not keeper.begun():
                 self._write_silent()
-        return count
+        return verdict

@@ -108,7 +108,7 @@ class Channel:
 
     def idle(self) -> bool:
         """Whether nothing is owed and no frame is half passed on: the connection may end without a loss."""
-        return not self.state.in_flight and not self.requests.unseen and not self.responses.mid_frame()
+        return not self.state.in_flight and not self.requests.mid_frame() and not self.responses.mid_frame()
 
     def reconsider(self) -> None:
         """Quotas have changed or enforcement was switched."""
@@ -120,7 +120,7 @@ class Channel:
 
     def all_answered(self) -> bool:
         """Whether all that can be answered is: not the request under way, of which no more passes."""
-        owed = len(self.state.in_flight) - (self.requests.unseen != 0 and self.requests.walk_answered)
+        owed = len(self.state.in_flight) - (self.requests.mid_frame() and self.requests.walk_answered)
         return owed <= 0 and not self.responses.mid_frame()
 
     def take_no_more(self) -> None:

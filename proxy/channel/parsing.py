@@ -4,7 +4,7 @@ A handler that has a whole frame asks its side for what a pure function makes of
 
     read = side.parse(fetch.read_whole, frame, fields_at, version)
     if read is None:
-        return side.order
+        return side.verdict.order
 
 A frame of at most AT_ONCE_BYTES_MAX is parsed in that call. A larger one becomes the side's `job`, with the order
 WAIT: the shell takes the job, runs it in another thread, and shows the same bytes again; then the same call gives what

@@ -35,8 +35,9 @@ from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ANY_BROKER, ChannelSettings
-from proxy.channel.side import NS_PER_MS, PASS, WALK, Side, copied, skip_header_tags
+from proxy.channel.side import NS_PER_MS, WALK, Side, copied, skip_header_tags
 from proxy.channel.state import ChannelState
+from proxy.channel.verdict import PASS, Verdict
 from proxy.stats import Stats
 from quotas.engine import Engine
 
@@ -70,34 +71,36 @@ class ReplicaRequests(RequestSide):
         """Quotas have changed: what is being decided may be decided otherwise."""
         self._reconsidered = True
 
-    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> int:
-        """Decide over what the follower sent; see the package docstring."""
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
+        """Decide over what the follower sent; see `proxy.channel.contract`."""
+        verdict = self.verdict
         state = self.state
         state.now_ns = now_ns
         now_ms = now_ns // NS_PER_MS
         pos = start
-        if self.unseen:
+        if verdict.unseen:
             pos = self.past_unseen(start, end)
-            if self.unseen:
-                self.order = PASS
-                return end - start
-        while True:
+        verdict.order = PASS
+        while not verdict.unseen:
             if len(state.in_flight) >= state.in_flight_max:
                 self._wait_for_answers()
-                return pos - start
+                break
             if end - pos < _HEAD_BYTES:
                 self._cut_header(buf, pos, end)
-                return pos - start
+                break
             head = self._head(buf, pos)
             if head[1] != FETCH or self._link.plain:
                 self._plain(*head[1:4])
             elif self._fetch(buf, pos, end, head, now_ms):
-                return pos - start
+                break
             pos += 4 + head[0]
             if pos >= end:
-                self.unseen = pos - end
-                self.order = PASS
-                return end - start
+                verdict.unseen = pos - end
+                verdict.order = PASS
+                pos = end
+                break
+        verdict.passing = pos - start
+        return verdict
 
     def _head(self, buf: Buffer, pos: int) -> Head:
         """Read a header.
@@ -123,15 +126,15 @@ class ReplicaRequests(RequestSide):
             self._plain(key, version, correlation_id)
             return 0
         if not self.whole(end - pos, length, REPLICA_FETCH_BYTES_MAX):
-            return self.order
+            return self.verdict.order
         if link.under_way:  # brokers have one on its way; whoever has more waits for the answer
             self._wait_for_answers()
-            return self.order
+            return self.verdict.order
         if self._work is None:
             if not link.taken:  # else it has been read, and has waited
                 self._asked = self._read(buf, pos, head)
             if self._asked is None:
-                return self.order
+                return self.verdict.order
             fields, frame, fields_at = self._asked
             if fields.replica_id < 0:
                 self._plain(key, version, correlation_id)
@@ -220,7 +223,7 @@ class ReplicaRequests(RequestSide):
         length, key, version, correlation_id, _ = head
         self.state.answer_here(correlation_id, version, answer)
         self._counts[key] += 1
-        self.signal = True
+        self.verdict.signal = True
         return self.replace(length + 4, b"")
 
     def _wait_for_answers(self) -> None:
@@ -292,6 +295,7 @@ def _answered(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms
     told = link.session.answered(error_code, session_id)
     if told != (error_code, session_id):
         _ERROR_AND_SESSION.pack_into(buf, pos + _ERROR_AT, *told)
+        side.verdict.patches += 1
         side.state.stats.session_translations += 1
     side.walk = ReplicaWalk(entry[2], length)
     return WALK

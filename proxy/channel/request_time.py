@@ -26,8 +26,9 @@ from protocol.messages import fetch
 from protocol.messages.share import fetch_waits
 from proxy.channel.in_flight import LATER, LOCAL, Buffer, Entry, Responder
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
-from proxy.channel.side import MORE, REPLACE, UNDECIDED, Side, skip_header_tags
+from proxy.channel.side import UNDECIDED, Side, skip_header_tags
 from proxy.channel.state import ChannelState
+from proxy.channel.verdict import MORE, REPLACE
 from quotas.client_bandwidth import Throttle
 from quotas.engine import ClientQuota
 from quotas.mutations import MutationThrottle
@@ -180,7 +181,7 @@ def _enforce(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: 
     measured: Measured = entry[3]
     key, version, throttle_ms = measured.key, entry[2], measured.throttle_ms
     if _needs_more(side, end - pos, key, version):
-        return side.order
+        return side.verdict.order
     state = side.state
     left_ms = max(0, state.mute_until_ms - now_ms)
     other = _other(measured)
@@ -198,7 +199,7 @@ def _enforce(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: 
         measured.throttle.told(throttle_ms - left_ms)
     told_ms = state.mute(measured.throttle, throttle_ms, now_ms)
     if told_ms:
-        side.signal = True
+        side.verdict.signal = True
         _tell(side, buf, pos, end, order, key, version, told_ms)
     return order
 
@@ -255,11 +256,12 @@ def _tell(
         return
     try:
         if order == REPLACE:
-            answer = bytearray(side.insert)
+            answer = bytearray(side.verdict.insert)
             throttle_time.patch(answer, key, version, told_ms)
-            side.insert = answer
+            side.verdict.insert = answer
             return
         with memoryview(buf)[pos : min(end, pos + side.frame_bytes)] as frame:
             throttle_time.patch(frame, key, version, told_ms)
+        side.verdict.patches += 1
     except WireError:
         return  # the broker's answer ends before it; the mute alone must do

@@ -19,9 +19,10 @@ from proxy.channel.handlers.share import waits_muted
 from proxy.channel.in_flight import Buffer
 from proxy.channel.request_time import measure
 from proxy.channel.settings import ANONYMOUS, RAW_TOKENS, RAW_TOKENS_MAX
-from proxy.channel.side import MORE, NS_PER_MS, PASS, REPLACE, SHOWN, WALK, Side
+from proxy.channel.side import NS_PER_MS, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import produced
+from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
 from proxy.stats import API_KEYS_MAX
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from quotas.turn import Turn
@@ -50,31 +51,33 @@ class RequestSide(Side):
         self._counts = state.stats.requests
         self._length_max = state.settings.frame_bytes_max
 
-    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> int:  # noqa: C901, PLR0912 - a call a frame costs 5 %
-        """Decide over what the client sent; see the package docstring."""
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
+        """Decide over what the client sent; see `proxy.channel.contract`."""
+        verdict = self.verdict
         state = self.state
         state.now_ns = now_ns
         now_ms = now_ns // NS_PER_MS
         pos = start
-        if self.unseen:
+        if verdict.unseen or self.walk is not None:
             pos = self._go_on(buf, start, end, now_ms)
-            if self.unseen:
-                return pos - start
+            if verdict.unseen or self.walk is not None:
+                verdict.passing = pos - start
+                return verdict
         in_flight = state.in_flight
         version_of_quotas = state.engine.version
         while True:
             if state.mute_until_ms > now_ms and self._muted(buf, pos, end):
-                return pos - start
+                break
             if len(in_flight) >= state.in_flight_max:
                 size = self._no_request(buf, pos, end)
                 if not size:
-                    return pos - start
+                    break
                 if size != OVER:
                     pos += size
                     continue
             if end - pos < _HEAD_BYTES:
                 self._cut_header(buf, pos, end)
-                return pos - start
+                break
             head: tuple[int, int, int, int, int] = _HEAD(buf, pos)
             length, key, version, correlation_id, client_id_length = head
             body = pos + _HEAD_BYTES + client_id_length
@@ -88,7 +91,7 @@ class RequestSide(Side):
             ):
                 body = self._identify(buf, pos, end, head, now_ms)
                 if not body:
-                    return pos - start
+                    break
             handler = REQUEST_HANDLERS.get(key)
             if handler is None:
                 self._plain(key, version, correlation_id)
@@ -96,36 +99,34 @@ class RequestSide(Side):
                 order = handler(self, buf, pos, end, body, head, now_ms)
                 if order:
                     if order != WALK:
-                        if order == REPLACE and self.drop and state.unmeasured is not version_of_quotas:
+                        if order == REPLACE and verdict.drop and state.unmeasured is not version_of_quotas:
                             self.handled(buf, pos, end, body, head, now_ms)
-                        return pos - start
+                        break
                     next_pos = self._walk_on(buf, pos, end, now_ms)
                     if self.mid_frame():
                         self._counts[key] += 1
                         if state.unmeasured is not version_of_quotas:
                             self.handled(buf, pos, end, body, head, now_ms)
-                        return next_pos - start
+                        pos = next_pos
+                        break
                 self._counts[key] += 1
             if state.unmeasured is not version_of_quotas and self.handled(buf, pos, end, body, head, now_ms):
                 self._counts[key] -= 1  # it will be handled again
-                return pos - start
+                break
             pos = next_pos
             if pos > end or (pos == end and state.mute_until_ms <= now_ms):
-                self.unseen = pos - end
-                self.order = PASS
-                return end - start
-
-    def mid_frame(self) -> bool:
-        """Whether a request has begun to pass and is not over."""
-        return self.unseen != 0
+                verdict.unseen = pos - end
+                verdict.order = PASS
+                pos = end
+                break
+        verdict.passing = pos - start
+        return verdict
 
     def passed(self, count: int, now_ns: int) -> None:
         """The shell has passed `count` of the unseen bytes on."""
         super().passed(count, now_ns)
         if self._arriving is not None:
             self._arrived(self._arriving, count)
-        if self.walk is not None and not self.unseen:
-            self.unseen = SHOWN
 
     def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Pass on with the request under way; returns how far, and sets the order unless it is over."""
@@ -148,10 +149,10 @@ class RequestSide(Side):
         return turn.lost > 0
 
     def _pass_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        if self.unseen > 0:
+        if self.verdict.unseen > 0:
             pos = self.past_unseen(pos, end)
-            if self.unseen:
-                self.order = PASS
+            if self.verdict.unseen:
+                self.verdict.order = PASS
                 return pos
         return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
 
@@ -185,24 +186,22 @@ class RequestSide(Side):
         """Walk on through the request under way; returns how far, and sets the order unless it is over."""
         walk = self.walk
         assert walk is not None, "somebody has begun to walk"
+        verdict = self.verdict
         self.moved_ns = self.state.now_ns
         pos += walk.feed(buf, pos, end, None)
-        self.unseen = walk.unseen  # behind the end of what is here
-        self.order = PASS
+        verdict.unseen = walk.unseen  # behind the end of what is here
+        verdict.order = PASS
         if walk.done:
             self.walk = None
             produced(self.state, walk, now_ms, answered=self.walk_answered)
         elif walk.full:
             produced(self.state, walk, now_ms, answered=self.walk_answered)
-            self.unseen = SHOWN
             self.next_turn()
-        elif not walk.unseen:
-            self.unseen = SHOWN
-            if walk.resting:
-                self.next_turn()
-            elif pos < end:
-                self.need = end - pos + 1
-                self.order = MORE
+        elif walk.resting:
+            self.next_turn()
+        elif not walk.unseen and pos < end:
+            verdict.need = end - pos + 1
+            verdict.order = MORE
         return pos
 
     def _muted(self, buf: Buffer, pos: int, end: int) -> bool:
@@ -225,7 +224,7 @@ class RequestSide(Side):
         if state.in_flight_max == RAW_TOKENS and len(state.in_flight) < RAW_TOKENS_MAX:
             return raw_token(self, buf, pos, end)
         if state.in_flight_max < 0 and pos == end:
-            self.order = PASS
+            self.verdict.order = PASS
             return 0
         state.full = True
         self.wait(0, held=False)
@@ -254,8 +253,8 @@ class RequestSide(Side):
             raise PeerError("malformed", f"client id of {client_id_length} bytes in a frame of {length}")
         body = pos + _HEAD_BYTES + max(client_id_length, 0)
         if body > end:
-            self.need = body - pos
-            self.order = MORE
+            self.verdict.need = body - pos
+            self.verdict.order = MORE
             return 0
         self._client_id = bytes(buf[pos + _HEAD_BYTES : body])
         self._client_id_length = client_id_length
@@ -286,11 +285,11 @@ class RequestSide(Side):
     def _cut_header(self, buf: Buffer, pos: int, end: int) -> None:
         """Fewer bytes than a header has: none is the ordinary end of a read, some are kept unless they are hopeless."""
         if pos == end:
-            self.order = PASS
+            self.verdict.order = PASS
             return
         if end - pos >= 4:
             length = int.from_bytes(buf[pos : pos + 4], "big", signed=True)
             if not _LENGTH_MIN <= length <= self._length_max:
                 raise unreadable_length(bytes(buf[pos : pos + 4]), length, self._length_max)
-        self.need = _HEAD_BYTES
-        self.order = MORE
+        self.verdict.need = _HEAD_BYTES
+        self.verdict.order = MORE

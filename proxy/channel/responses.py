@@ -10,9 +10,10 @@ from typing import Final
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer, Entry
 from proxy.channel.settings import RAW_TOKENS, RAW_TOKENS_MAX
-from proxy.channel.side import MORE, NS_PER_MS, PASS, REPLACE, UNDECIDED, WALK, Side
+from proxy.channel.side import NS_PER_MS, UNDECIDED, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import fetched
+from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
 
 __all__ = ["ResponseSide"]
 
@@ -33,56 +34,73 @@ class ResponseSide(Side):
         super().__init__(state)
         self._length_max = state.settings.response_bytes_max
 
-    def mid_frame(self) -> bool:
-        """Whether an answer has begun to pass and is not over."""
-        return self.unseen > 0 or self.walk is not None
-
-    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> int:  # noqa: C901 - a call a frame costs 5 %
-        """Decide over what the broker sent; see the package docstring."""
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
+        """Decide over what the broker sent; see `proxy.channel.contract`."""
+        verdict = self.verdict
         state = self.state
         state.now_ns = now_ns
-        now_ms = now_ns // NS_PER_MS
         pos = start
-        if self.unseen or self.walk is not None:
-            pos = self._go_on(buf, start, end, now_ms)
+        if verdict.unseen or self.walk is not None:
+            pos = self._go_on(buf, start, end, now_ns // NS_PER_MS)
             if self.mid_frame():
-                return pos - start
+                verdict.passing = pos - start
+                return verdict
         in_flight = state.in_flight
         while in_flight:
             entry = in_flight[0]
             responder = entry[1]
             if responder is LOCAL:
                 self._answer_here()
-                return pos - start
-            if end - pos < _HEAD_BYTES:
                 break
+            if end - pos < _HEAD_BYTES:
+                if pos == end:  # the ordinary end of a read
+                    verdict.order = PASS
+                    break
+                size = self._cut_head(buf, pos, end, now_ns // NS_PER_MS)
+                if not size:
+                    break
+                pos += size
+                continue
             length, correlation_id = _HEAD(buf, pos)
             if (
                 correlation_id != entry[0] or not _LENGTH_MIN <= length <= self._length_max
             ) and self._unanswered(length, correlation_id):
                 continue
             self.frame_bytes = length + 4
-            order = 0 if responder is None else responder(self, buf, pos, end, entry, now_ms)
-            if order & UNDECIDED:
-                return pos - start
+            if responder is None:
+                order = 0
+            else:
+                order = responder(self, buf, pos, end, entry, now_ns // NS_PER_MS)
+                if order & UNDECIDED:
+                    break
             self._answered()
             if order == REPLACE:
-                return pos - start
+                break
             if order == WALK:
-                pos = self._go_on(buf, pos, end, now_ms)
+                pos = self._go_on(buf, pos, end, now_ns // NS_PER_MS)
                 if self.mid_frame():
-                    return pos - start
+                    break
                 continue
             pos += length + 4
             if pos > end:
-                self.unseen = pos - end
-                self.order = PASS
-                return end - start
-        if pos == end:  # the ordinary end of a read
-            self.order = PASS
-            return end - start
-        size = self._cut_head(buf, pos, end, now_ms)
-        return pos - start if not size else pos - start + size + self.receive(buf, pos + size, end, now_ns)
+                verdict.unseen = pos - end
+                verdict.order = PASS
+                pos = end
+                break
+        else:
+            if pos == end:  # the ordinary end of a read
+                verdict.order = PASS
+            else:
+                self._nothing_owed(buf, pos, end)
+        verdict.passing = pos - start
+        return verdict
+
+    def _nothing_owed(self, buf: Buffer, pos: int, end: int) -> None:
+        """More than is owed: once its head is here, it can be said what it is."""
+        if end - pos >= _HEAD_BYTES:
+            raise self._unowed(*_HEAD(buf, pos))
+        self.verdict.need = _HEAD_BYTES
+        self.verdict.order = MORE
 
     def _answer_here(self) -> None:
         """Give the answer that was made here."""
@@ -101,18 +119,16 @@ class ResponseSide(Side):
         return entry
 
     def _cut_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        """Fewer bytes than an answer's head has, or more than is owed.
+        """Fewer bytes than a response's head has.
 
-        Returns the size of a SASL token without a header that is all here and passes, else 0 with an order.
+        Returns the size of a SASL token without a header that is all here and passes, else 0 with the order MORE.
         """
-        if end - pos >= _HEAD_BYTES:
-            raise self._unowed(*_HEAD(buf, pos))
-        self.need = _HEAD_BYTES
-        self.order = MORE
+        self.verdict.need = _HEAD_BYTES
+        self.verdict.order = MORE
         in_flight = self.state.in_flight
-        if not in_flight or in_flight[0][0] != RAW_TOKEN:
+        if in_flight[0][0] != RAW_TOKEN:
             return 0
-        self.need = _PREFIX_BYTES
+        self.verdict.need = _PREFIX_BYTES
         if end - pos < _PREFIX_BYTES:
             return 0
         length = int.from_bytes(buf[pos : pos + _PREFIX_BYTES], "big", signed=True)
@@ -121,7 +137,7 @@ class ResponseSide(Side):
         self._check_length(length)
         self.frame_bytes = length + _PREFIX_BYTES
         if self.frame_bytes > end - pos:
-            self.need = min(self.frame_bytes, _HEAD_BYTES)
+            self.verdict.need = min(self.frame_bytes, _HEAD_BYTES)
             return 0
         entry = in_flight[0]
         assert entry[1] is not None, "a token has a responder"
@@ -153,36 +169,38 @@ class ResponseSide(Side):
         most = RAW_TOKENS_MAX if state.in_flight_max == RAW_TOKENS else state.in_flight_max
         if state.full and len(state.in_flight) <= most // 2:
             state.full = False
-            self.signal = True
+            self.verdict.signal = True
 
     def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Pass on with the answer under way; returns how far, and sets the order unless the answer is over."""
         pos = self.past_unseen(pos, end)
-        if self.unseen:
-            self.order = PASS
+        if self.verdict.unseen:
+            self.verdict.order = PASS
             return end
         return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        """Walk on through the answer under way; returns how far it may pass, and sets the order unless it is done."""
-        walk = self.walk
-        assert walk is not None
-        pos += walk.feed(buf, pos, end, self.state.settings.address_map)
-        self.unseen = walk.unseen  # behind the end of what is here
-        self.order = PASS
+        """Walk on through the response under way; returns how far it may pass, and sets the order unless it is done."""
+        walk, verdict = self.walk, self.verdict
+        assert walk is not None, "a walk is under way"
+        address_map = self.state.settings.address_map
+        pos += walk.feed(buf, pos, end, address_map)
+        verdict.unseen = walk.unseen  # behind the end of what is here
+        verdict.order = PASS
         if walk.done:
             self.walk = None
+            verdict.patches += address_map is not None  # addresses stand in its last part
             if walk.sizes and fetched(self.state, walk, now_ms):
-                self.signal = True
+                verdict.signal = True
         elif walk.full:
             if fetched(self.state, walk, now_ms):
-                self.signal = True
+                verdict.signal = True
             self.next_turn()
         elif walk.resting:
             self.next_turn()
         elif not walk.unseen and pos < end:
-            self.need = end - pos + 1
-            self.order = MORE
+            verdict.need = end - pos + 1
+            verdict.order = MORE
         return pos
 
     def _check_length(self, length: int) -> None:

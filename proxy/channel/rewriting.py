@@ -16,6 +16,6 @@ def whole_answer(
     """Put what `rewrite(frame, *arguments)` makes of the answer at `pos` in its place, once it is all here."""
     length = side.frame_bytes - 4
     if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
-        return side.order
+        return side.verdict.order
     rewritten = side.parse(rewrite, copied(buf, pos, pos + 4 + length), *arguments)
-    return side.order if rewritten is None else side.replace(length + 4, rewritten)
+    return side.verdict.order if rewritten is None else side.replace(length + 4, rewritten)

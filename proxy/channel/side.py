@@ -13,63 +13,39 @@ from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
 from proxy.channel.parsing import AGAIN, AT_ONCE_BYTES_MAX, Job
 from proxy.channel.state import ChannelState
+from proxy.channel.verdict import MORE, REFUSE, REPLACE, WAIT, Verdict
 from quotas.turn import Turn
 
 __all__ = [
-    "MORE",
     "NS_PER_MS",
-    "PASS",
-    "REFUSE",
-    "REPLACE",
-    "SHOWN",
     "UNDECIDED",
-    "WAIT",
     "WALK",
     "Side",
     "copied",
     "skip_header_tags",
 ]
 
-PASS: Final = 0
-MORE: Final = 1
-REPLACE: Final = 2
-WAIT: Final = 3
 # Inside the package only: the frame is walked (`Side.walk`), because addresses may stand at its end, or because its
 # topics have quotas.
 WALK: Final = 4
-# The request is not handled, nor any behind it: the channel ends when what it owes has been answered.
-REFUSE: Final = 5
 # The bit that MORE, WAIT and REFUSE have: the frame was not passed.
 UNDECIDED: Final = 1
-# In place of the number of unseen bytes: a request is under way whose rest has to be shown.
-SHOWN: Final = -1
-
 NS_PER_MS: Final = 1_000_000
 
 T = TypeVar("T")
 
 
 class Side(ABC):
-    """One direction of a channel. The shell reads these fields after each `receive`.
+    """One direction of a channel. What it offers the shell stands in `proxy.channel.contract`.
 
     Attributes:
-        order: PASS, MORE, REPLACE, WAIT or REFUSE.
-        unseen: bytes of the current frame that follow and may pass without being looked at; below 0: a frame is under
-            way, and has to be looked at.
-        need: with MORE, how many bytes from the first kept one there must be before another call can succeed.
-        drop, insert: with REPLACE.
-        wait_until_ms, held: with WAIT; held tells a request that waits before its payload is read (schedule) from a
-            muted channel (KIP-219). 0 as the time: until answers have come (too many requests in flight).
-        signal: something has begun that concerns the other side: an answer made here is due, or a mute; the shell acts
-            on it after the bytes it has, and clears it.
+        verdict: what the shell reads after each `receive`.
         moved_ns: when the source last got further than a frame's head: a part of a large frame has passed, or what
             waited to be written was. For the answers' side also when the last answer that is measured began, or the
             broker was connected: from then on it can be busy with the next request.
         frame_bytes: size of the answer that is being decided on, its prefix included.
         walk: the walk through the frame under way; None where it is none that is walked.
         walk_answered: whether an answer is owed to the Produce that is walked, or whose bytes are still to come.
-        charged_ahead: the request under way was charged before its bytes came: where they are `late`, no more of it
-            passes before `receive` was called again.
         job: with WAIT: what the shell has to do first (`proxy.channel.parsing`), which it takes from here; on the
             answers' side there is no other reason to wait.
     """
@@ -77,38 +53,22 @@ class Side(ABC):
     __slots__ = (
         "_arriving",
         "_parsing",
-        "charged_ahead",
-        "drop",
         "frame_bytes",
-        "held",
-        "insert",
         "job",
         "moved_ns",
-        "need",
-        "order",
-        "signal",
         "state",
-        "unseen",
-        "wait_until_ms",
+        "verdict",
         "walk",
         "walk_answered",
     )
 
     def __init__(self, state: ChannelState) -> None:
         self.state = state
-        self.order = PASS
+        self.verdict = Verdict()
         self.moved_ns = 0
-        self.unseen = 0
-        self.need = 0
-        self.drop = 0
         self.frame_bytes = 0
-        self.insert: bytes | bytearray | memoryview = b""
-        self.wait_until_ms = 0
-        self.held = False
-        self.signal = False
         self.walk: Walk | None = None
         self.walk_answered = False
-        self.charged_ahead = False
         self._arriving: Turn | None = None
         self.job: Job | None = None
         self._parsing: Job | None = None  # the one whose result is waited for
@@ -117,8 +77,12 @@ class Side(ABC):
     too_long: ClassVar[str]
 
     @abstractmethod
-    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> int:
-        """Decide over buf[start:end], read at `now_ns`; the package docstring says what the result and `order` mean."""
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
+        """Decide over buf[start:end], read at `now_ns`."""
+
+    def mid_frame(self) -> bool:
+        """Whether a frame has begun to pass and is not over."""
+        return self.verdict.unseen > 0 or self.walk is not None
 
     def late(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
         """Whether the frame under way has to be decided on again before more of it passes."""
@@ -126,14 +90,14 @@ class Side(ABC):
 
     def past_unseen(self, start: int, end: int) -> int:
         """Where in buf[start:end] the bytes end that may pass unlooked; they are counted off."""
-        count = min(self.unseen, end - start)
-        self.unseen -= count
+        count = min(self.verdict.unseen, end - start)
+        self.verdict.unseen -= count
         self.moved_ns = self.state.now_ns
         return start + count
 
     def passed(self, count: int, now_ns: int) -> None:
         """The shell has passed `count` of the unseen bytes on."""
-        self.unseen -= count
+        self.verdict.unseen -= count
         self.moved_ns = now_ns
 
     def moved(self, now_ns: int) -> None:
@@ -148,14 +112,14 @@ class Side(ABC):
         """
         if have >= length + 4:
             raise PeerError("malformed", f"a frame of {length} bytes ends before its contents do")
-        self.need = min(length + 4, 2 * have + 64)
-        self.order = MORE
+        self.verdict.need = min(length + 4, 2 * have + 64)
+        self.verdict.order = MORE
         return MORE
 
     def more_of(self, need: int) -> int:
         """Order MORE until `need` bytes of the frame are here, its prefix included."""
-        self.need = need
-        self.order = MORE
+        self.verdict.need = need
+        self.verdict.order = MORE
         return MORE
 
     def whole(self, have: int, length: int, most: int) -> bool:
@@ -171,8 +135,8 @@ class Side(ABC):
             raise PeerError(self.too_long, f"a message of {length} bytes, at most {most} are kept")
         if have >= length + 4:
             return True
-        self.need = length + 4
-        self.order = MORE
+        self.verdict.need = length + 4
+        self.verdict.order = MORE
         return False
 
     def parse(self, function: Callable[..., T], frame: bytes, *arguments: Any, weight: int = 0) -> T | None:
@@ -214,16 +178,16 @@ class Side(ABC):
     def charge_ahead(self, turn: Turn | None) -> None:
         """Note the turn that is charged for the request under way before its bytes come; None: no longer."""
         self._arriving = turn
-        self.charged_ahead = turn is not None
+        self.verdict.charged_ahead = turn is not None
 
     def take_signal(self) -> bool:
         """Tell whether something has begun that concerns the other side, once."""
-        signal, self.signal = self.signal, False
+        signal, self.verdict.signal = self.verdict.signal, False
         return signal
 
     def take_insert(self) -> bytes | bytearray | memoryview:
         """Give the bytes that REPLACE puts in, once: from then on they count as the shell's."""
-        insert, self.insert = self.insert, b""
+        insert, self.verdict.insert = self.verdict.insert, b""
         return insert
 
     def take_job(self) -> Job | None:
@@ -233,26 +197,26 @@ class Side(ABC):
 
     def replace(self, drop: int, insert: bytes | bytearray | memoryview, unseen: int = 0) -> int:
         """Order REPLACE: leave `drop` bytes out, put `insert` there; then `unseen` bytes of the frame pass unlooked."""
-        self.drop = drop
-        self.insert = insert
-        self.unseen = unseen
-        self.order = REPLACE
+        self.verdict.drop = drop
+        self.verdict.insert = insert
+        self.verdict.unseen = unseen
+        self.verdict.order = REPLACE
         return REPLACE
 
     def refuse(self, label: str) -> int:
         """Order REFUSE of a Produce that was held for as long as it may be; `label` says which kind, to be counted."""
         self.state.stats.produce_refused[label] += 1
         self.state.full = True  # the other side tells when all that is owed has been answered
-        self.order = REFUSE
+        self.verdict.order = REFUSE
         return REFUSE
 
     def wait(self, until_ms: int, *, held: bool) -> int:
         """Order WAIT until `until_ms`; what was parsed meanwhile is not kept for so long, and parsed again then."""
         if until_ms:
             self._parsing = None
-        self.wait_until_ms = until_ms
-        self.held = held
-        self.order = WAIT
+        self.verdict.until_ms = until_ms
+        self.verdict.held = held
+        self.verdict.order = WAIT
         return WAIT
 
 

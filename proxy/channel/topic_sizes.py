@@ -81,11 +81,11 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: 
     """Take the sizes; the client, which has not asked, sees nothing of it."""
     length = side.frame_bytes - 4
     if not side.whole(end - pos, length, SIZES_ANSWER_BYTES_MAX):
-        return side.order
+        return side.verdict.order
     _, _, version, lookup = entry
     sizes = side.parse(metadata_topics.read_sizes, copied(buf, pos, pos + 4 + length), version, TOPICS_MAX)
     if sizes is None:
-        return side.order
+        return side.verdict.order
     lookup.sizes.update(sizes)
     lookup.pending -= 1
     return side.replace(length + 4, b"")

@@ -147,19 +147,19 @@ class Connection:
         if job is not None or shown is self.responses:
             self._step_aside(shown, job)
             return
-        side = self.channel.requests
+        verdict = self.requests.side.verdict
         self.requests.paused = True
         self.requests.update_reading()
-        if side.order == REFUSE:  # the client sends all of it again
+        if verdict.order == REFUSE:  # the client sends all of it again
             self._wait.begin(REFUSED, now)
             self.channel.take_no_more()
             self._end_refused()
-        elif side.wait_until_ms == 0:
+        elif verdict.until_ms == 0:
             self._wait.begin(FULL, now)
-        elif side.held:
-            self._wait.begin(HELD, now, side.wait_until_ms, self.requests.kept_bytes)
+        elif verdict.held:
+            self._wait.begin(HELD, now, verdict.until_ms, self.requests.kept_bytes)
         else:
-            self._wait.begin(MUTED, now, side.wait_until_ms)
+            self._wait.begin(MUTED, now, verdict.until_ms)
 
     def _end_refused(self) -> None:
         """End softly, once what is owed is answered."""
@@ -221,7 +221,7 @@ class Connection:
                 self.close("broker_closed" if self.channel.idle() else "broker_closed_early")
         elif self._broker is None:
             self.close("client_closed")
-        elif self.channel.requests.unseen or self.requests.kept_bytes:
+        elif self.requests.mid_frame:
             self.close("client_closed_mid_frame")
         else:
             try:

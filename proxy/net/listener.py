@@ -15,8 +15,7 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Final, Protocol
 
-from proxy.channel import ChannelSettings
-from proxy.channel.settings import ANY_BROKER
+from proxy.channel import ANY_BROKER, ChannelSettings
 from proxy.config import ListenerOptions
 from proxy.errors import StartError
 from proxy.logs import event
@@ -195,13 +194,13 @@ class Listener:
                 return False
         if ":" in host:  # IPv4 over IPv6 is one and the same address
             host = ip_name(host) or host
-        verdict = shared.connection_rates.connect(host, broker_id, now)
-        if verdict.would_wait_ms:
+        decision = shared.connection_rates.connect(host, broker_id, now)
+        if decision.would_wait_ms:
             shared.stats.connections_would_refuse += 1
-        if not verdict.wait_ms:
+        if not decision.wait_ms:
             return True
         shared.stats.refused["connection_rate"] += 1
-        shared.waiting_room.add(client, verdict.wait_ms, now)
+        shared.waiting_room.add(client, decision.wait_ms, now)
         return False
 
     def _admit(

@@ -15,7 +15,7 @@ from sys import getsizeof
 from time import monotonic_ns
 from typing import Final
 
-from proxy.channel import PASS, REPLACE, Side
+from proxy.channel import PASS, REPLACE, Direction
 from proxy.net.shared import Shared
 from proxy.net.splicer import SPLICE_BYTES_MIN, Owner, Splicer
 from proxy.net.stream import Stream
@@ -55,7 +55,7 @@ class Pump(Splicer):
         "paused",
     )
 
-    def __init__(self, owner: Owner, shared: Shared, side: Side, encrypted: bool = False) -> None:
+    def __init__(self, owner: Owner, shared: Shared, side: Direction, encrypted: bool = False) -> None:
         super().__init__(owner, shared, side, encrypted)
         self._kept: bytearray | None = None
         self._unsent: bytearray | memoryview | None = None
@@ -104,7 +104,7 @@ class Pump(Splicer):
     @property
     def mid_frame(self) -> bool:
         """Whether a frame has begun and is not over."""
-        return self.side.unseen != 0 or bool(self._kept)
+        return self.side.mid_frame() or bool(self._kept)
 
     def update_reading(self) -> None:
         """Read exactly while somebody is there, nothing waits to be written, and the owner has not paused."""
@@ -152,9 +152,9 @@ class Pump(Splicer):
         self._piped = 0
 
     def _on_readable(self) -> None:
-        side = self.side
-        if side.unseen >= SPLICE_BYTES_MIN:
-            if side.charged_ahead and side.late(monotonic_ns() // _NS_PER_MS):
+        verdict = self.side.verdict
+        if verdict.unseen >= SPLICE_BYTES_MIN:
+            if verdict.charged_ahead and self.side.late(monotonic_ns() // _NS_PER_MS):
                 self.show_kept()  # it is charged again, and may have to wait
             if self.paused or self.src is None or self._splice():
                 return
@@ -176,7 +176,7 @@ class Pump(Splicer):
             self._show(self._buffer, self._view, count, started_ns)
         else:
             self._show_more(self._kept, self._view[:count], started_ns)
-        if self._tuned or side.unseen >= SPLICE_BYTES_MIN:
+        if self._tuned or verdict.unseen >= SPLICE_BYTES_MIN:
             self._tune()
         if not started_ns & _SAMPLE_MASK_NS:
             self._shared.stats.observe_latency((monotonic_ns() - started_ns) // 1000)
@@ -184,34 +184,36 @@ class Pump(Splicer):
     def _show_more(self, kept: bytearray, more: memoryview, now_ns: int) -> None:
         """Show what was kept together with what has come, once that is as much as the side needs."""
         kept += more
-        if len(kept) >= self.side.need:
+        if len(kept) >= self.side.verdict.need:
             self._show(kept, memoryview(kept), len(kept), now_ns)
         else:
             self._count_kept()
 
     def _show(self, buf: bytearray, view: memoryview, end: int, now_ns: int) -> None:
         """Show buf[:end] to the side and carry out its orders until it wants more, or to wait; `view` is of `buf`."""
-        side = self.side
         start = 0
         try:
             while True:
-                count = side.receive(buf, start, end, now_ns)
+                verdict = self.side.receive(buf, start, end, now_ns)
+                count = verdict.passing
                 if count:
                     # More of a large frame follows at once: one packet with its beginning.
-                    flags = _MSG_MORE if side.unseen >= SPLICE_BYTES_MIN else 0
+                    flags = _MSG_MORE if verdict.unseen >= SPLICE_BYTES_MIN else 0
                     self._send(view[start : start + count], count, flags)
-                order = side.order
+                order = verdict.order
                 if order == PASS:
                     self._kept = None
-                    break
+                    if verdict.signal or self._counted or self._unsent is not None:
+                        break
+                    return
                 start += count
                 if order == REPLACE:
-                    start += side.drop
-                    self._replaced += 1 + (side.drop >> _REPLACED_SHIFT)
-                    if self._put_in(side) and self._replaced < _REPLACED_MAX:
+                    start += verdict.drop
+                    self._replaced += 1 + (verdict.drop >> _REPLACED_SHIFT)
+                    if self._put_in(self.side) and self._replaced < _REPLACED_MAX:
                         continue
                     self._replaced = 0
-                    start += self._pass_unseen(side, view[start:end], now_ns)
+                    start += self._pass_unseen(self.side, view[start:end], now_ns)
                 self._kept = buf if buf is self._kept and not start else buf[start:end] or None
                 if order >= REPLACE:
                     self._set_aside(order, now_ns)
@@ -222,8 +224,7 @@ class Pump(Splicer):
         except Exception as error:  # noqa: BLE001 - the edge of a connection: whatever it is ends this one alone
             self._owner.failed(self, error)
             return
-        if side.signal or self._counted or self._kept is not None or self._unsent is not None:
-            self._shown(side, now_ns)
+        self._shown(now_ns)
 
     def _set_aside(self, order: int, now_ns: int) -> None:
         """Have the owner show what is kept later: in the next turn of the loop, or when the side's wait is over."""
@@ -232,13 +233,13 @@ class Pump(Splicer):
         else:
             self._owner.wait(self, now_ns // _NS_PER_MS)
 
-    def _shown(self, side: Side, now_ns: int) -> None:
+    def _shown(self, now_ns: int) -> None:
         """What the owner has to know: what is kept, and that the side has something for the other one."""
         self._count_kept()
-        if side.take_signal():
+        if self.side.take_signal():
             self._owner.signalled(self, now_ns // _NS_PER_MS)
 
-    def _put_in(self, side: Side) -> bool:
+    def _put_in(self, side: Direction) -> bool:
         """Put in what the side has; False where what else is to be put in has to wait for the destination.
 
         Raises:
@@ -254,15 +255,15 @@ class Pump(Splicer):
                 sent = 0
             if sent < len(insert):
                 self._write_later(memoryview(insert)[sent:])  # not copied: it stays as it is
-        return bool(side.drop or side.unseen or self._unsent is None)
+        return bool(side.verdict.drop or side.verdict.unseen or self._unsent is None)
 
-    def _pass_unseen(self, side: Side, data: memoryview, now_ns: int) -> int:
+    def _pass_unseen(self, side: Direction, data: memoryview, now_ns: int) -> int:
         """Pass what is here of the frame under way; returns how much: none of it is among the bytes that are kept.
 
         Raises:
             OSError: the destination has failed.
         """
-        count = min(max(side.unseen, 0), len(data))
+        count = min(side.verdict.unseen, len(data))
         if count:
             self._send(data[:count], count, 0)
             side.passed(count, now_ns)
@@ -349,7 +350,7 @@ class Pump(Splicer):
 
     def _frame_may_be_over(self) -> None:
         """Let the side act on what it could not before: a frame that ended by splice, a wait that ended meanwhile."""
-        if self.side.unseen <= 0 and not self.paused:
+        if not self.side.verdict.unseen and not self.paused:
             self.show_kept()
 
     def _end(self) -> None:

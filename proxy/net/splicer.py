@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from time import monotonic_ns
 from typing import Final, Protocol
 
-from proxy.channel import Side
+from proxy.channel import Direction
 from proxy.net.pipes import SPLICE_FLAGS, Pipe
 from proxy.net.shared import READ_BYTES_MAX, Shared
 from proxy.net.stream import Stream
@@ -71,7 +71,7 @@ class Splicer(ABC):
         "src_fd",
     )
 
-    def __init__(self, owner: Owner, shared: Shared, side: Side, encrypted: bool) -> None:
+    def __init__(self, owner: Owner, shared: Shared, side: Direction, encrypted: bool) -> None:
         self._owner = owner
         self._shared = shared
         self.side = side
@@ -114,7 +114,7 @@ class Splicer(ABC):
         splices cost less than many small ones. After it a short read: what follows is a header, and its payload
         is to be spliced too. Of an encrypted stream both would count the wrong bytes.
         """
-        unseen = self.side.unseen
+        unseen = self.side.verdict.unseen
         was_large = self._low_water > 1
         large = not self._encrypted and (unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large))
         # Without a pipe it is the buffer that takes the payload too.
@@ -136,7 +136,9 @@ class Splicer(ABC):
             return False
         side = self.side
         try:
-            count = os.splice(self.src_fd, pipe.write_fd, min(side.unseen, pipe.width), flags=SPLICE_FLAGS)
+            count = os.splice(
+                self.src_fd, pipe.write_fd, min(side.verdict.unseen, pipe.width), flags=SPLICE_FLAGS
+            )
         except BlockingIOError:
             return True
         except OSError as error:
@@ -178,7 +180,7 @@ class Splicer(ABC):
             return False
         if self._piped:
             return False
-        if self.side.unseen < SPLICE_BYTES_MIN:
+        if self.side.verdict.unseen < SPLICE_BYTES_MIN:
             self._return_pipe()
         self._tune()
         return True

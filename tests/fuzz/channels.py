@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.reassignments import Ongoing
-from proxy.channel import BATCH_WEIGHT, KEEP, Channel, ChannelSettings, OngoingMoves, Shown, Tap, channel_for
+from proxy.channel import BATCH_WEIGHT, KEEP, ChannelSettings, Machine, OngoingMoves, Shown, Tap, channel_for
 from proxy.stats import Stats
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
@@ -115,28 +115,28 @@ def _settings(bits: int, replication: ReplicationQuotas | None = None) -> Channe
     )
 
 
-def _plain(bits: int, _frames: str) -> Channel:
+def _plain(bits: int, _frames: str) -> Machine:
     return channel_for(_settings(bits), _engine(bits), SessionTable(_SESSIONS_MAX), Stats())
 
 
-def _captured(bits: int, frames: str) -> Channel:
+def _captured(bits: int, frames: str) -> Machine:
     tap = Tap(_Rows(), 7, "10.0.0.1", "clients", frames, 0.5 if bits & _SAMPLED else 1.0)
     return channel_for(_settings(bits), _engine(bits), SessionTable(_SESSIONS_MAX), Stats(), tap)
 
 
-def _follower(bits: int, _frames: str) -> Channel:
+def _follower(bits: int, _frames: str) -> Machine:
     settings = _settings(bits & ~_BOOTSTRAP, _replication())
     return channel_for(settings, Engine(EngineOptions(), Definitions()), SessionTable(1), Stats())
 
 
-KINDS: Final[Mapping[str, Callable[[int, str], Channel]]] = {
+KINDS: Final[Mapping[str, Callable[[int, str], Machine]]] = {
     "plain": _plain,
     "captured": _captured,
     "follower": _follower,
 }
 
 
-def channel(kind: str, draw: Draw) -> Channel:
+def channel(kind: str, draw: Draw) -> Machine:
     """Make a channel; its first three bytes say how it is configured."""
     bits = draw.byte()
     bits |= draw.byte() << 8

@@ -6,7 +6,7 @@ What goes out is thrown away. Time stands still but where a script moves it, or 
 from collections import deque
 from typing import Final
 
-from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Channel, Question, Side, bounds
+from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Direction, Machine, Question, bounds
 from tests.fuzz.stopwatch import timed
 
 __all__ = ["Shell"]
@@ -30,7 +30,7 @@ _RESUMED_MAX: Final = 100
 class _Direction:
     """One direction of the connection."""
 
-    def __init__(self, side: Side, label: str) -> None:
+    def __init__(self, side: Direction, label: str) -> None:
         self.side = side
         self.label = label
         self.kept = bytearray()
@@ -52,15 +52,15 @@ class _Direction:
 
     def _take(self, piece: bytes, now_ms: int) -> int:
         side = self.side
-        if side.unseen > 0 and not self.kept:
-            passed = min(len(piece), side.unseen)
+        if side.verdict.unseen > 0 and not self.kept:
+            passed = min(len(piece), side.verdict.unseen)
             side.passed(passed, now_ms * 1_000_000)
-            if not side.unseen:
+            if not side.verdict.unseen:
                 self.show(now_ms)
             return passed
         known = bool(self.kept)
         self.kept += piece
-        if not known or len(self.kept) >= side.need:
+        if not known or len(self.kept) >= side.verdict.need:
             self.show(now_ms)
         return len(piece)
 
@@ -68,26 +68,26 @@ class _Direction:
         """Show what is kept and carry out the orders."""
         side, buf, start = self.side, self.kept, 0
         for _ in range(_ORDERS_MAX):
-            count = timed(self.label, side.receive, buf, start, len(buf), now_ms * 1_000_000)
+            count = timed(self.label, side.receive, buf, start, len(buf), now_ms * 1_000_000).passing
             assert 0 <= count <= len(buf) - start, "more is passed than was shown"
             start += count
-            job = side.take_job() if side.order == WAIT else None
+            job = side.take_job() if side.verdict.order == WAIT else None
             if job is not None:
                 job.run()  # beside the loop: its time is not bounded
-            elif side.order == REPLACE:
-                assert 0 <= side.drop <= len(buf) - start, "more is left out than was shown"
-                start += side.drop
+            elif side.verdict.order == REPLACE:
+                assert 0 <= side.verdict.drop <= len(buf) - start, "more is left out than was shown"
+                start += side.verdict.drop
             else:
                 break
         else:
             raise AssertionError("a side orders for ever")
-        assert side.order in (PASS, MORE, WAIT, REFUSE), "there is no such order"
-        assert side.order != PASS or start == len(buf), "PASS leaves nothing over"
-        assert side.order != MORE or side.need > len(buf) - start, "what is needed is there"
+        assert side.verdict.order in (PASS, MORE, WAIT, REFUSE), "there is no such order"
+        assert side.verdict.order != PASS or start == len(buf), "PASS leaves nothing over"
+        assert side.verdict.order != MORE or side.verdict.need > len(buf) - start, "what is needed is there"
         self.kept = buf[start:]
         assert len(self.kept) <= _KEPT_BYTES_MAX, "what is kept is bounded"
-        self.waiting = side.order in (WAIT, REFUSE)
-        self.refused = side.order == REFUSE
+        self.waiting = side.verdict.order in (WAIT, REFUSE)
+        self.refused = side.verdict.order == REFUSE
 
 
 class Shell:
@@ -97,7 +97,7 @@ class Shell:
         question: what the channel has asked the shell, and was not answered yet.
     """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Machine) -> None:
         self.channel = channel
         self.now_ms = 1_000
         self.question: Question | None = None
@@ -113,8 +113,8 @@ class Shell:
         requests = self._requests
         requests.label = f"request {label}"
         requests.source.append(data)
-        if requests.waiting and requests.side.wait_until_ms > self.now_ms:
-            self.now_ms = requests.side.wait_until_ms
+        if requests.waiting and requests.side.verdict.until_ms > self.now_ms:
+            self.now_ms = requests.side.verdict.until_ms
         self._go_on()
 
     def broker(self, data: bytes, label: str) -> None:
@@ -138,7 +138,7 @@ class Shell:
         for _ in range(_RESUMED_MAX):
             if requests.refused:
                 return
-            if requests.waiting and requests.side.wait_until_ms <= self.now_ms:
+            if requests.waiting and requests.side.verdict.until_ms <= self.now_ms:
                 requests.waiting = False
                 requests.show(self.now_ms)
             requests.read(self.now_ms)
@@ -149,7 +149,7 @@ class Shell:
             self._ask()
             if not responses.side.take_signal():
                 return
-            if not requests.waiting or not requests.side.wait_until_ms:
+            if not requests.waiting or not requests.side.verdict.until_ms:
                 requests.waiting = False
                 requests.show(self.now_ms)
 

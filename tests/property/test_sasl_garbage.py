@@ -68,10 +68,10 @@ def relay(frames: Frames, pieces: list[int]) -> Playbook:
                 at += size
                 start = 0
                 while True:
-                    start += side.receive(kept[from_client], start, len(kept[from_client]), 0)
-                    if side.order != 2:  # REPLACE
+                    start += side.receive(kept[from_client], start, len(kept[from_client]), 0).passing
+                    if side.verdict.order != 2:  # REPLACE
                         break
-                    start += side.drop
+                    start += side.verdict.drop
                 del kept[from_client][:start]
     return Playbook(channel)
 

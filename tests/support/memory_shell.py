@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Final
 
-from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Channel, Side
+from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Machine
+from proxy.channel import Direction as Side
 
 # A whole request, and the answer to it; b"" where the broker owes none.
 Broker = Callable[[bytes], bytes]
@@ -35,12 +36,12 @@ class Direction:
         """Take at most `size` bytes of the source, or of the unseen ones, and carry out what is ordered."""
         assert size > 0, "a read brings something"
         piece = bytes(self.source[:size])
-        if self.side.unseen > 0 and not self.kept:
-            piece = piece[: self.side.unseen]
+        if self.side.verdict.unseen > 0 and not self.kept:
+            piece = piece[: self.side.verdict.unseen]
             del self.source[: len(piece)]
             self.out += piece
             self.side.passed(len(piece), now_ms * 1_000_000)
-            if not self.side.unseen:
+            if not self.side.verdict.unseen:
                 self.show(b"", now_ms)  # a frame may be over: the side acts on it
             return
         del self.source[: len(piece)]
@@ -53,22 +54,27 @@ class Direction:
         start, end = len(_STALE), len(_STALE) + len(shown)
         side = self.side
         for _ in range(_STEPS_MAX):
-            count = side.receive(buf, start, end, now_ms * 1_000_000)
-            self.out += buf[start : start + count]
+            patches = side.verdict.patches
+            count = side.receive(buf, start, end, now_ms * 1_000_000).passing
+            passed, at = buf[start : start + count], start - len(_STALE)
+            assert side.verdict.patches > patches or passed == shown[at : at + count], (
+                "patched bytes are told"
+            )
+            self.out += passed
             start += count
-            if side.order == WAIT and (job := side.take_job()) is not None:
+            if side.verdict.order == WAIT and (job := side.take_job()) is not None:
                 job.run()
                 continue
-            if side.order != REPLACE:
+            if side.verdict.order != REPLACE:
                 break
-            self.out += side.insert
-            start += side.drop
-        assert side.order in (PASS, MORE, WAIT, REFUSE)
+            self.out += side.take_insert()
+            start += side.verdict.drop
+        assert side.verdict.order in (PASS, MORE, WAIT, REFUSE)
         assert start <= end, "an order reaches beyond what was shown"
-        assert side.order != PASS or start == end, "PASS leaves nothing over"
+        assert side.verdict.order != PASS or start == end, "PASS leaves nothing over"
         self.kept = bytes(buf[start:end])
-        self.waiting = side.order == WAIT
-        if side.order == REFUSE:  # what follows is read and dropped
+        self.waiting = side.verdict.order == WAIT
+        if side.verdict.order == REFUSE:  # what follows is read and dropped
             self.refused = True
             self.kept = b""
             self.source.clear()
@@ -77,7 +83,7 @@ class Direction:
 class MemoryShell:
     """One channel between a client that has sent all it has to say, and a broker."""
 
-    def __init__(self, channel: Channel, broker: Broker, requests: bytes, pieces: list[int]) -> None:
+    def __init__(self, channel: Machine, broker: Broker, requests: bytes, pieces: list[int]) -> None:
         self.now_ms = 0
         self.channel = channel
         self._broker = broker
@@ -106,7 +112,7 @@ class MemoryShell:
             elif self.requests.waiting:
                 if not self._wait():
                     return self
-            elif self.channel.mute_left_ms(self.now_ms) and not self.requests.side.unseen:
+            elif self.channel.mute_left_ms(self.now_ms) and not self.requests.side.verdict.unseen:
                 self.requests.show(b"", self.now_ms)
             else:
                 return self
@@ -116,12 +122,12 @@ class MemoryShell:
         """Show what waits once its time has come; False where it waits for answers that do not come."""
         side = self.requests.side
         owed = self.channel.owed
-        self.waits.append((side.wait_until_ms, side.held))
-        self.now_ms = max(self.now_ms, side.wait_until_ms)
+        self.waits.append((side.verdict.until_ms, side.verdict.held))
+        self.now_ms = max(self.now_ms, side.verdict.until_ms)
         self.requests.waiting = False
         self.requests.show(b"", self.now_ms)
         self._answer()
-        stuck = self.requests.waiting and not side.wait_until_ms and not self.responses.source
+        stuck = self.requests.waiting and not side.verdict.until_ms and not self.responses.source
         return not (stuck and self.channel.owed == owed)
 
     def _answer(self) -> None:

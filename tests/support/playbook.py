@@ -15,7 +15,18 @@ from typing import Any, Final
 
 from protocol.errors import WireError
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import MORE, REFUSE, REPLACE, WAIT, Channel, ChannelSettings, PeerError, Side
+from proxy.channel import (
+    MORE,
+    REFUSE,
+    REPLACE,
+    WAIT,
+    Channel,
+    ChannelSettings,
+    Direction,
+    Machine,
+    PeerError,
+    Verdict,
+)
 from proxy.stats import Stats
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
@@ -112,19 +123,25 @@ def channel_machine(
     return Channel(settings, engine, SessionTable(100) if sessions is None else sessions, Stats())
 
 
-def engine_of(channel: Channel) -> Engine:
+def engine_of(channel: Machine) -> Engine:
     """The engine that a channel was made with."""
-    return channel.state.engine
+    return _made(channel).state.engine
 
 
-def stats_of(channel: Channel) -> Stats:
+def stats_of(channel: Machine) -> Stats:
     """The counters that a channel was made with."""
-    return channel.state.stats
+    return _made(channel).state.stats
 
 
-def next_owed(channel: Channel) -> tuple[int, int] | None:
+def _made(channel: Machine) -> Channel:
+    """The one place in which tests look into a channel: at what it was made with, and at what it owes."""
+    assert isinstance(channel, Channel)
+    return channel
+
+
+def next_owed(channel: Machine) -> tuple[int, int] | None:
     """Correlation id and version of the response owed next, which a broker knows from the request."""
-    in_flight = channel.state.in_flight
+    in_flight = _made(channel).state.in_flight
     return (in_flight[0][0], in_flight[0][2]) if in_flight else None
 
 
@@ -137,7 +154,7 @@ class Playbook:
         extra_us: what the lines that follow are later than their milliseconds say.
     """
 
-    channel: Channel
+    channel: Machine
     ended: str = ""
     extra_us: int = 0
     _kept: dict[str, bytes] = field(default_factory=dict)
@@ -176,7 +193,7 @@ class Playbook:
     @property
     def signalled(self) -> bool:
         """Whether the responses' side has something for the requests' side."""
-        return self.channel.responses.signal
+        return self.channel.responses.verdict.signal
 
     def unseen(self, who: str, now_ms: int, count: int) -> None:
         """Pass so many bytes of the frame under way on, as the shell does without showing them."""
@@ -198,13 +215,13 @@ class Playbook:
             now_ms, data = held, b""
         return now_ms
 
-    def _show(self, side: Side, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
+    def _show(self, side: Direction, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
         return _carry_out(side, shown, self._now_ns(now_ms))
 
     def _now_ns(self, now_ms: int) -> int:
         return now_ms * 1_000_000 + self.extra_us * 1000
 
-    def _say(self, who: str, side: Side, now_ms: int, data: bytes, expected: tuple[Order, ...]) -> None:
+    def _say(self, who: str, side: Direction, now_ms: int, data: bytes, expected: tuple[Order, ...]) -> None:
         assert not self.ended, f"the dialogue has ended: {self.ended}"
         shown = self._kept.get(who, b"") + data
         orders, self._kept[who] = self._show(side, shown, now_ms)
@@ -218,54 +235,61 @@ class Playbook:
             raise AssertionError(f"the dialogue goes otherwise\n{told}")
 
 
-def _carry_out(side: Side, shown: bytes, now_ns: int) -> tuple[list[Order], bytes]:
+def _carry_out(side: Direction, shown: bytes, now_ns: int) -> tuple[list[Order], bytes]:
     """The orders for these bytes, and what of them is kept."""
     buf = bytearray(shown)  # writable, as the shell's own buffer is
     orders: list[Order] = []
     start = 0
     for _ in range(_ORDERS_MAX):
         try:
-            count = side.receive(buf, start, len(buf), now_ns)
+            patches = side.verdict.patches
+            verdict = side.receive(buf, start, len(buf), now_ns)
         except PeerError as error:
             return [*orders, Ends(error.cause)], b""
         except WireError:
             return [*orders, Ends("malformed")], b""
+        count = verdict.passing
         if count:
-            orders.append(Pass(bytes(buf[start : start + count])))
+            passed = bytes(buf[start : start + count])
+            assert verdict.patches > patches or passed == shown[start : start + count], (
+                "patched bytes are told"
+            )
+            orders.append(Pass(passed))
         start += count
-        if side.order == REPLACE:
+        if verdict.order == REPLACE:
             orders += _replaced(side)
-            start += side.drop
+            start += verdict.drop
             continue
         if _worked(side):
             continue
-        return [*orders, *_last(side, len(buf) - start)], bytes(buf[start:])
+        return [*orders, *_last(verdict, len(buf) - start)], bytes(buf[start:])
     raise AssertionError("a side orders for ever")
 
 
-def _last(side: Side, left: int) -> list[Order]:
+def _last(verdict: Verdict, left: int) -> list[Order]:
     """What ends one showing, with `left` bytes kept."""
-    if side.order == MORE:
-        return [More(side.need)]
-    if side.order == WAIT:
-        return [Wait(side.wait_until_ms, side.held)]
-    if side.order == REFUSE:
+    if verdict.order == MORE:
+        return [More(verdict.need)]
+    if verdict.order == WAIT:
+        return [Wait(verdict.until_ms, verdict.held)]
+    if verdict.order == REFUSE:
         return [Refused()]
     assert not left, "PASS leaves nothing over"
-    return [Unseen(side.unseen)] if side.unseen > 0 else []
+    return [Unseen(verdict.unseen)] if verdict.unseen > 0 else []
 
 
-def _worked(side: Side) -> bool:
+def _worked(side: Direction) -> bool:
     """Do what is to be done beside the loop: what follows is what would have come at once."""
-    job = side.take_job() if side.order == WAIT else None
+    job = side.take_job() if side.verdict.order == WAIT else None
     if job is not None:
         job.run()
     return job is not None
 
 
-def _replaced(side: Side) -> list[Order]:
-    inserted: list[Order] = [Insert(bytes(side.insert))] if side.insert else []
-    return [*inserted, Drop(side.drop)] if side.drop else inserted
+def _replaced(side: Direction) -> list[Order]:
+    insert, drop = side.take_insert(), side.verdict.drop
+    inserted: list[Order] = [Insert(bytes(insert))] if insert else []
+    return [*inserted, Drop(drop)] if drop else inserted
 
 
 def _hold(orders: list[Order]) -> int:

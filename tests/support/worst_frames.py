@@ -17,7 +17,7 @@ from protocol.errors import WireError
 from protocol.messages.by_partition import PARTITIONS_MAX
 from protocol.messages.fetch_session import SessionTable
 from protocol.primitives import uvarint_bytes
-from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Job, PeerError, Side
+from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Direction, Job, PeerError
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.reassignments import OngoingMoves
 from quotas.definitions import Definitions
@@ -97,21 +97,21 @@ def _show(channel: Channel, who: str, data: bytes, taken: Taken) -> None:
     while at < len(data):
         piece = data[at : at + READ_BYTES]
         at += len(piece)
-        if side.unseen > 0 and not kept:
-            count = min(side.unseen, len(piece))
+        if side.verdict.unseen > 0 and not kept:
+            count = min(side.verdict.unseen, len(piece))
             side.passed(count, 0)
             piece = piece[count:]
         kept += piece
-        if len(kept) >= side.need or side.order != MORE:
+        if len(kept) >= side.verdict.need or side.verdict.order != MORE:
             kept = _shown(side, kept, taken)
 
 
-def _shown(side: Side, kept: bytearray, taken: Taken) -> bytearray:
+def _shown(side: Direction, kept: bytearray, taken: Taken) -> bytearray:
     start = 0
     while True:
         began = thread_time_ns()
         try:
-            count = side.receive(kept, start, len(kept), 0)
+            count = side.receive(kept, start, len(kept), 0).passing
         except (PeerError, WireError) as error:
             taken.ended = error.cause if isinstance(error, PeerError) else "malformed"
             raise
@@ -119,12 +119,12 @@ def _shown(side: Side, kept: bytearray, taken: Taken) -> bytearray:
             taken.loop_ms = max(taken.loop_ms, (thread_time_ns() - began) / 1e6)
             taken.steps += 1
         start += count
-        if side.order == REPLACE:
-            start += side.drop
+        if side.verdict.order == REPLACE:
+            start += side.verdict.drop
             continue
-        job = side.take_job() if side.order == WAIT and hasattr(side, "take_job") else None
+        job = side.take_job() if side.verdict.order == WAIT else None
         if job is None:
-            return bytearray() if side.order == PASS else kept[start:]
+            return bytearray() if side.verdict.order == PASS else kept[start:]
         began = thread_time_ns()
         job.run()
         spent_ms = (thread_time_ns() - began) / 1e6

@@ -83,12 +83,12 @@ def _created_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, n
     awaiting = entry[3]
     if length <= AUTO_CREATED_ANSWER_BYTES_MAX:
         if not side.whole(end - pos, length, AUTO_CREATED_ANSWER_BYTES_MAX):
-            return side.order
+            return side.verdict.order
         if awaiting.seen is None:
             frame = copied(buf, pos, pos + 4 + length)
             awaiting.seen = side.parse(metadata_topics.read_topics, frame, entry[2])
             if awaiting.seen is None:
-                return side.order
+                return side.verdict.order
         if not auto_created.heard(side, awaiting, now_ms):
             return side.next_turn()
     return (
@@ -127,7 +127,7 @@ def _metadata_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, 
             metadata.rewrite_head, copied(buf, pos, pos + min(shown, most)), entry[2], _map(side)
         )
         if rewritten is None:
-            return side.order
+            return side.verdict.order
         consumed, head = rewritten
         if consumed:
             return side.replace(consumed, head, unseen=length + 4 - consumed)

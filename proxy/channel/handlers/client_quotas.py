@@ -33,7 +33,7 @@ def request(
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
     if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
-        return side.order
+        return side.verdict.order
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
     if fields_at is None:
@@ -46,5 +46,5 @@ def request(
         Question(key, version, correlation_id, frame, fields_at - pos, user, trusted, address=address)
     )
     state.stats.requests[key] += 1
-    side.signal = True
+    side.verdict.signal = True
     return side.replace(length + 4, b"")

@@ -26,7 +26,7 @@ def configs_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head
     if side.state.settings.address_map is not None:
         _check_version(head)
         if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
-            return side.order
+            return side.verdict.order
         frame_end = pos + 4 + length
         fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
         if fields_at is None:
@@ -37,7 +37,7 @@ def configs_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head
             broker_configs.asks_of_broker, copied(buf, pos, frame_end), fields_at - pos, version
         )
         if asks is None:
-            return side.order
+            return side.verdict.order
         responder = _configs_answer if asks else None
     side.state.in_flight.append((correlation_id, responder, version, None))
     return 0

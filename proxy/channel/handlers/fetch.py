@@ -68,7 +68,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         return 0
     frame_end = pos + 4 + length
     if (frame_end > end or length > _BYTES_MAX) and not side.whole(end - pos, length, _BYTES_MAX):
-        return side.order
+        return side.verdict.order
     if state.fetch_owed:
         return await_answers(side)
     if version >= _FLEXIBLE_SINCE and body < frame_end and not buf[body]:  # no tags, as nearly always
@@ -83,7 +83,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         # It may have to be merged, or to lose its topics.
         read = side.parse(fetch.read_ahead, bytes(buf[pos:frame_end]), fields_at - pos, version)
         if read is None:
-            return side.order
+            return side.verdict.order
     decision = throttle.fetch(identity.fetch, now_ms)
     if decision is not ADMITTED:
         frame = read or bytes(buf[pos:frame_end])
@@ -97,13 +97,14 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         state.answer_here(correlation_id, version, answer)
         state.stats.requests[FETCH] += 1
         state.stats.fetches_answered += 1
-        side.signal = True
+        side.verdict.signal = True
         return side.replace(length + 4, b"")
     if limited:
         turn = identity.fetch
         max_bytes = throttle.fetch_max_bytes(turn, fields.max_bytes, now_ms)
         if max_bytes < fields.max_bytes or turn.wait_ms_max < fields.max_wait_ms:
             _cut(buf, fields, max_bytes, turn.wait_ms_max)
+            side.verdict.patches += 1
     alone = limited or state.engine.weighs_fetched_topics
     state.fetch_owed = alone
     state.in_flight.append((correlation_id, _answer, version, (identity, fields.session_id, alone)))
@@ -168,10 +169,11 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
         decision = throttle.delivered(identity.fetch, size, now_ms)
     if decision is not ADMITTED:
         told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
-        side.signal = True
+        side.verdict.signal = True
         if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
             (broker_ms,) = unpack_from(">i", buf, throttle_at)
             pack_into(">i", buf, throttle_at, max(told_ms, broker_ms))
+            side.verdict.patches += 1
     if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
         error_code, answered_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
         if error_code or answered_id != session_id:

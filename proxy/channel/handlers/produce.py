@@ -118,13 +118,13 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     frame_end = pos + side.frame_bytes
     if frame_end > end:
         side.whole(end - pos, side.frame_bytes - 4, RESPONSE_BYTES_MAX[PRODUCE])
-        return side.order
+        return side.verdict.order
     if not entry[3] and buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end):
         return 0
     frame = bytes(buf[pos:frame_end])
     read = side.parse(produce.read_response, frame, entry[2], side.state.settings.address_map)
     if read is None:
-        return side.order
+        return side.verdict.order
     answer, throttle_at = read
     # The mute may have been ended early since, by a raised quota.
     throttle_ms = max(0, min(entry[3], side.state.mute_until_ms) - now_ms)

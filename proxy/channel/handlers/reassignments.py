@@ -48,14 +48,14 @@ def alter_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
         return 0
     fields_at = _fields_at(side, buf, pos, end, body, head)
     if not fields_at:
-        return side.order
+        return side.verdict.order
     frame = copied(buf, pos, pos + 4 + length)
     question = Question(
         key, version, correlation_id, frame, fields_at - pos, state.user, False, address=settings.address
     )
     state.answer_later(question, _alter_answer)
     state.stats.requests[key] += 1
-    side.signal = True
+    side.verdict.signal = True
     return side.replace(length + 4, b"")
 
 
@@ -68,11 +68,11 @@ def list_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: H
         return 0
     fields_at = _fields_at(side, buf, pos, end, body, head)
     if not fields_at:
-        return side.order
+        return side.verdict.order
     frame = copied(buf, pos, pos + 4 + length)
     wanted = side.parse(reassignments.read_request, frame, fields_at - pos)
     if wanted is None:
-        return side.order
+        return side.verdict.order
     state.in_flight.append((correlation_id, _list_answer, version, wanted))
     if version == reassignments.VERSION:
         return 0
@@ -99,7 +99,7 @@ def _list_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now
     """Show the moves."""
     length = side.frame_bytes - 4
     if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[LIST_PARTITION_REASSIGNMENTS]):
-        return side.order
+        return side.verdict.order
     correlation_id, _, version, wanted = entry
     shown = side.state.settings.reassignments
     assert shown is not None, "it was asked about"
@@ -109,7 +109,7 @@ def _list_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now
         over_steps, whole, moves, wanted.partitions, version, correlation_id, weight=_MOVE_BYTES * len(moves)
     )
     if told is None:
-        return side.order
+        return side.verdict.order
     return side.replace(length + 4, told) if told else 0
 
 
@@ -117,7 +117,7 @@ def _alter_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _no
     """Hand the broker's answer to the shell, and owe the caller what it makes of it."""
     length = side.frame_bytes - 4
     if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[ALTER_PARTITION_REASSIGNMENTS]):
-        return side.order
+        return side.verdict.order
     correlation_id, _, version, forward = entry
     assert isinstance(forward, Forward), "the shell has sent it on"
     state = side.state
@@ -135,7 +135,7 @@ def _alter_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _no
     )
     # Behind the entry that this answer was owed for, and that goes now.
     state.in_flight.append((correlation_id, LATER, version, _alter_answer))
-    side.signal = True
+    side.verdict.signal = True
     return side.replace(length + 4, b"")
 
 

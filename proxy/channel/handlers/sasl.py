@@ -27,7 +27,8 @@ from proxy.channel.conversation import UNKNOWN_USER, UNREAD_USER, Conversation
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry
 from proxy.channel.settings import AWAIT_VERDICT, IN_FLIGHT_MAX, RAW_TOKENS
-from proxy.channel.side import MORE, PASS, Side, skip_header_tags
+from proxy.channel.side import Side, skip_header_tags
+from proxy.channel.verdict import MORE, PASS
 
 __all__ = ["OVER", "authenticate_request", "handshake_request", "raw_token"]
 
@@ -48,7 +49,7 @@ def handshake_request(
 ) -> int:
     """An exchange begins."""
     if not _whole(side, end - pos, head):
-        return side.order
+        return side.verdict.order
     length, _, version, correlation_id, _ = head
     state = side.state
     state.sasl = Conversation(sasl.mechanism(buf, body, pos + 4 + length))
@@ -62,7 +63,7 @@ def authenticate_request(
 ) -> int:
     """A token passes. Without a handshake before it the broker will refuse it."""
     if not _whole(side, end - pos, head):
-        return side.order
+        return side.verdict.order
     length, _, version, correlation_id, _ = head
     state = side.state
     frame_end = pos + 4 + length
@@ -120,8 +121,8 @@ def _whole(side: Side, have: int, head: Head) -> bool:
 
 def _cut(side: Side, have: int, need: int) -> int:
     """Order what follows a bare token of which too little is here to tell."""
-    side.need = need
-    side.order = MORE if have else PASS
+    side.verdict.need = need
+    side.verdict.order = MORE if have else PASS
     return 0
 
 
@@ -149,7 +150,7 @@ def _authenticate_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Ent
     """The broker's verdict on a token."""
     length = side.frame_bytes - 4
     if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
-        return side.order
+        return side.verdict.order
     verdict = sasl.verdict(buf, pos, pos + 4 + length, entry[2])
     conversation: Conversation = entry[3]
     if verdict.error_code:
@@ -170,7 +171,7 @@ def _raw_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_m
     """The broker's bare token; to refuse, a broker closes."""
     length = side.frame_bytes - 4
     if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
-        return side.order
+        return side.verdict.order
     conversation: Conversation = entry[3]
     if not conversation.readable:
         _let_in_unread(side, conversation, now_ms)
@@ -225,4 +226,4 @@ def _go_on(side: Side, in_flight_max: int) -> None:
         state.in_flight_max = in_flight_max
         if state.full:
             state.full = False
-            side.signal = True
+            side.verdict.signal = True

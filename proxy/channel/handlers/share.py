@@ -26,9 +26,10 @@ from protocol.messages.share import ShareFetchFields, ShareWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry
-from proxy.channel.side import MORE, PASS, WALK, Side, skip_header_tags
+from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_sizes import await_answers
+from proxy.channel.verdict import MORE, PASS
 from quotas.decisions import ADMITTED
 
 __all__ = ["acknowledge_request", "fetch_request", "waits_muted"]
@@ -54,15 +55,15 @@ def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
         return _owe(state, head, room=False)
     length = head[0]
     if not side.whole(end - pos, length, REQUEST_BYTES_MAX[SHARE_FETCH]):
-        return side.order
+        return side.verdict.order
     fields = _fields(buf, body, pos + 4 + length, head)
     if state.mute_until_ms > now_ms:
-        share.leave_no_room(buf, fields)
+        _leave_no_room(side, buf, fields)
         return _owe(state, head, room=False)
     if state.fetch_owed:
         if not fields.acknowledges:
             return await_answers(side)
-        share.leave_no_room(buf, fields)
+        _leave_no_room(side, buf, fields)
         return _owe(state, head, room=False)
     decision = throttle.fetch(identity.fetch, now_ms)
     if decision is not ADMITTED:
@@ -70,12 +71,13 @@ def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
         if longest_ms > now_ms and not fields.acknowledges:
             state.share_held_until_ms = longest_ms
             return side.wait(min(longest_ms, now_ms + decision.throttle_ms), held=True)
-        share.leave_no_room(buf, fields)
+        _leave_no_room(side, buf, fields)
         return _owe(state, head, room=False)
     max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
     max_wait_ms = min(fields.max_wait_ms, identity.fetch.wait_ms_max)
     if max_bytes < fields.max_bytes or max_wait_ms < fields.max_wait_ms:
         share.limit(buf, fields, max_bytes, max_wait_ms)
+        side.verdict.patches += 1
     return _owe(state, head, room=True)
 
 
@@ -95,8 +97,8 @@ def waits_muted(side: Side, buf: Buffer, pos: int, end: int) -> bool:
     """
     have = end - pos
     if have < REQUEST_HEAD.size:
-        side.need = REQUEST_HEAD.size
-        side.order = MORE if have else PASS
+        side.verdict.need = REQUEST_HEAD.size
+        side.verdict.order = MORE if have else PASS
         return True
     state: ChannelState = side.state
     head: Head = REQUEST_HEAD.unpack_from(buf, pos)
@@ -128,6 +130,12 @@ def _fields(buf: Buffer, body: int, frame_end: int, head: Head) -> ShareFetchFie
     return share.read_fetch(buf, fields_at, frame_end, head[2])
 
 
+def _leave_no_room(side: Side, buf: Buffer, fields: ShareFetchFields) -> None:
+    """Patch a ShareFetch so that it brings no records."""
+    share.leave_no_room(buf, fields)
+    side.verdict.patches += 1
+
+
 def _owe(state: ChannelState, head: Head, *, room: bool) -> int:
     """Owe an answer; with `room` it may hold records of a limited client: one at a time may."""
     _, key, version, correlation_id, _ = head
@@ -152,9 +160,10 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
         decision = told(identity.fetch, length - 1, now_ms)
         if decision is not ADMITTED:
             told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
-            side.signal = True
+            side.verdict.signal = True
             (broker_ms,) = unpack_from(">i", buf, pos + _THROTTLE_AT)
             pack_into(">i", buf, pos + _THROTTLE_AT, max(told_ms, broker_ms))
+            side.verdict.patches += 1
     charges = key == SHARE_FETCH and state.engine.charges_fetched_topics
     if state.settings.address_map is None and not charges:
         return 0

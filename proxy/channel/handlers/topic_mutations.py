@@ -92,20 +92,20 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
     if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
-        return side.order
+        return side.verdict.order
     if state.mutations_owed:
         return await_answers(side)
     frame = copied(buf, pos, pos + 4 + length)
     asked = _read(side, frame, body - pos, key, version)
     if asked is None:
-        return side.order
+        return side.verdict.order
     if asked.validate_only and not state.engine.options.charge_validate_only:
         return _unseen(state, correlation_id, version)
     lookup = TopicLookup()
     if key != CREATE_TOPICS:
         known = asked_sizes(side, frame, body - pos, correlation_id, asked.topics)
         if known is None:
-            return side.order
+            return side.verdict.order
         lookup = known
     charged = _charge(state, throttle, key, version, asked, _costs(state, key, asked, lookup, now_ms), now_ms)
     return _forward(side, frame, version, correlation_id, charged, now_ms)
@@ -189,7 +189,7 @@ def _forward(
         answer = answers.local_answer(asked.topics, key, version, correlation_id, told_ms)
         state.answer_here(correlation_id, version, answer)
         state.stats.requests[key] += 1
-        side.signal = True
+        side.verdict.signal = True
         return side.replace(len(frame), b"")
     state.in_flight.append((correlation_id, _answer, version, charged))
     state.mutations_owed += 1
@@ -222,12 +222,12 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
     charged: _Charged = entry[3]
     key, throttle, asked, rejected = charged.key, charged.throttle, charged.asked, charged.rejected
     if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
-        return side.order
+        return side.verdict.order
     if charged.read is None:
         whole = copied(buf, pos, pos + 4 + length)
         charged.read = side.parse(answers.read_merged, whole, key, version, asked.topics, rejected)
         if charged.read is None:
-            return side.order
+            return side.verdict.order
     throttle_at, became, merged = charged.read
     state = side.state
     if not _settle(state, charged, became, now_ms):
@@ -240,7 +240,7 @@ def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: i
         throttle_ms = 0
     told_ms = _mute(state, throttle, throttle_ms, now_ms)
     if told_ms:
-        side.signal = True
+        side.verdict.signal = True
     if not rejected and not told_ms:
         return 0
     told = bytearray(merged)

@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection
 
 import pytest
 
-from proxy.channel import PASS, Channel, Side
+from proxy.channel import PASS, REPLACE, Channel, Verdict
 from proxy.channel.settings import IN_FLIGHT_MAX
-from proxy.channel.state import ChannelState
 from proxy.net import now_ms
 from proxy.net.dial import Dial, Upstream, Way
 from tests.component.proxy.net.rig import (
@@ -23,6 +22,7 @@ from tests.component.proxy.net.rig import (
     no_descriptor_left,
     until,
 )
+from tests.support.directions import FakeDirection
 from tests.support.frames import LIST_OFFSETS, answer, fetch, produce, request
 
 ASKED = request(LIST_OFFSETS, 7, size=100)
@@ -194,14 +194,14 @@ async def test_quiet_end_is_not_logged(rig: Rig, caplog: pytest.LogCaptureFixtur
 
 async def test_bug_of_ours_ends_one_connection(rig: Rig) -> None:
     client = rig.connect()
-    rig.connection.requests.side = _Broken(rig.connection.channel.state)
+    rig.connection.requests.side = _Broken()
     rig.connect()
     await client.send(ASKED)
     assert (await client.rest(), rig.stats.errors, len(rig.connections)) == (b"", {"internal": 1}, 1)
 
 
-class _Broken(Side):
-    def receive(self, buf: bytearray | memoryview, start: int, end: int, now_ms: int) -> int:
+class _Broken(FakeDirection):
+    def receive(self, buf: bytearray, start: int, end: int, now_ns: int) -> Verdict:
         raise RuntimeError("a bug")
 
 
@@ -297,7 +297,7 @@ async def test_channel_is_not_shown_anything_once_its_broker_can_not_be_dialled(
     client = rig.connect(upstream)
     connection = rig.connection
     shown: list[bool] = []
-    connection.requests.side = _InTwoParts(connection.channel.state, lambda: shown.append(connection.closed))
+    connection.requests.side = _InTwoParts(lambda: shown.append(connection.closed))
     await client.send(ASKED)
     assert (await client.rest(), rig.stats.errors) == (b"", {cause: 1})
     assert shown == [False, False], "both parts, before it is closed"
@@ -322,20 +322,21 @@ async def test_dial_that_has_failed_tells_nothing_once_it_is_cancelled(rig: Rig)
     assert told == ["broker_unknown"]
 
 
-class _InTwoParts(Side):
+class _InTwoParts(FakeDirection):
     """Passes the first byte, then puts nothing in place of the next one, and passes the rest."""
 
-    def __init__(self, state: ChannelState, on_shown: Callable[[], object]) -> None:
-        super().__init__(state)
+    def __init__(self, on_shown: Callable[[], object]) -> None:
+        super().__init__()
         self._on_shown = on_shown
 
-    def receive(self, buf: bytearray | memoryview, start: int, end: int, now_ms: int) -> int:
+    def receive(self, buf: bytearray, start: int, end: int, now_ns: int) -> Verdict:
         self._on_shown()
+        verdict = self.verdict
         if start == 0:
-            self.replace(1, b"")
-            return 1
-        self.order = PASS
-        return end - start
+            verdict.passing, verdict.drop, verdict.order = 1, 1, REPLACE
+        else:
+            verdict.passing, verdict.order = end - start, PASS
+        return verdict
 
 
 async def test_broker_at_an_ipv6_address_is_reached(rig: Rig) -> None:

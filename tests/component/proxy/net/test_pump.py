@@ -6,10 +6,11 @@ import os
 
 import pytest
 
-from proxy.channel import PASS, Side
+from proxy.channel import PASS, REPLACE, Verdict
 from proxy.net.shared import READ_BYTES_MAX
 from proxy.stats import LATENCY_BOUNDS_US
 from tests.component.proxy.net.rig import End, Rig, until
+from tests.support.directions import FakeDirection
 from tests.support.frames import LIST_OFFSETS, answer, produce, request
 
 LARGE = 3_000_000
@@ -210,20 +211,25 @@ async def test_bytes_are_counted_when_the_connection_ends(rig: Rig) -> None:
     assert (rig.stats.bytes_from_clients, rig.stats.bytes_from_brokers) == (104, 100)
 
 
-class _EachReplaced(Side):
+class _EachReplaced(FakeDirection):
     """Puts a capital in place of the head of each frame, or more of them, and passes the rest of it unseen."""
 
     frame = head = 1
     times = 1
     calls = 0
 
-    def receive(self, buf: bytearray | memoryview, start: int, end: int, now_ms: int) -> int:
+    def receive(self, buf: bytearray, start: int, end: int, now_ns: int) -> Verdict:
         self.calls += 1
-        pos = self.past_unseen(start, end)
-        self.order = PASS
+        verdict = self.verdict
+        passing = verdict.passing = min(verdict.unseen, end - start)
+        verdict.unseen -= passing
+        verdict.order = PASS
+        pos = start + passing
         if pos < end:
-            self.replace(self.head, bytes(buf[pos : pos + 1]).upper() * self.times, self.frame - self.head)
-        return pos - start
+            verdict.insert = bytes(buf[pos : pos + 1]).upper() * self.times
+            verdict.drop, verdict.unseen = self.head, self.frame - self.head
+            verdict.order = REPLACE
+        return verdict
 
 
 async def calls_by_turn(side: _EachReplaced, receiving: asyncio.Future[bytes]) -> list[int]:
@@ -241,7 +247,7 @@ async def calls_by_turn(side: _EachReplaced, receiving: asyncio.Future[bytes]) -
 @pytest.mark.parametrize("rest", [0, 3], ids=["whole frames", "heads"])
 async def test_replaced_frames_take_turns_with_the_rest_of_the_loop(rig: Rig, rest: int, times: int) -> None:
     client, broker = await connected(rig, send_buffer=4096)
-    side = _EachReplaced(rig.connection.channel.state)
+    side = _EachReplaced()
     side.frame, side.times = 1 + rest, times
     rig.connection.responses.side = side
     expected = (b"A" * times + b"a" * rest) * 1000
@@ -254,7 +260,7 @@ async def test_replaced_frames_take_turns_with_the_rest_of_the_loop(rig: Rig, re
 
 async def test_large_frames_that_are_replaced_have_a_turn_each(rig: Rig) -> None:
     client, broker = await connected(rig)
-    side = _EachReplaced(rig.connection.channel.state)
+    side = _EachReplaced()
     rig.connection.responses.side = side
     side.frame = side.head = 199 * 64
     receiving = asyncio.ensure_future(client.receive(3))
@@ -266,12 +272,12 @@ async def test_large_frames_that_are_replaced_have_a_turn_each(rig: Rig) -> None
 
 async def test_turn_ends_within_a_frame_whose_rest_is_still_to_come(rig: Rig) -> None:
     client, broker = await connected(rig)
-    side = _EachReplaced(rig.connection.channel.state)
+    side = _EachReplaced()
     rig.connection.responses.side = side
     side.frame = 4
     receiving = asyncio.ensure_future(client.receive(4 * 200))
     broker.sock.send(b"a" * (4 * 200 - 1))  # one read
     await until(lambda: side.calls == 201, "the turn after this one has begun")
-    assert (side.unseen, rig.connection.requests.paused) == (1, False)
+    assert (side.verdict.unseen, rig.connection.requests.paused) == (1, False)
     await broker.send(b"a")
     assert await receiving == b"Aaaa" * 200

@@ -71,7 +71,7 @@ def test_topics_of_a_request_count_until_the_broker_has_answered() -> None:
 
 
 def test_frame_that_is_parsed_elsewhere_counts_until_its_result_is_taken() -> None:
-    side = dialogue().channel.requests
+    side = channel_machine().requests
     frame = bytes(AT_ONCE_BYTES_MAX + 1)
     assert side.parse(len, frame) is None
     assert side.kept_bytes == len(frame)

@@ -37,7 +37,7 @@ def test_small_frame_is_parsed_at_once() -> None:
 def test_large_frame_waits_for_its_job_and_is_parsed_once() -> None:
     side = channel_machine().requests
     assert side.parse(length, LARGE, 5) is None
-    assert (side.order, side.wait_until_ms) == (WAIT, 0)
+    assert (side.verdict.order, side.verdict.until_ms) == (WAIT, 0)
     job = taken(side.take_job())
     assert side.parse(length, LARGE, 5) is None  # shown again for another reason
     assert side.take_job() is None  # nothing new is to be done
@@ -71,7 +71,7 @@ def test_what_the_function_raises_is_raised_where_it_was_asked(
 def test_next_turn_is_a_job_without_work() -> None:
     side = channel_machine().responses
     side.next_turn()
-    assert side.order == WAIT
+    assert side.verdict.order == WAIT
     assert side.take_job() is AGAIN
     AGAIN.run()
 

@@ -36,11 +36,11 @@ def followed(rate: float | None, count: int = COUNT) -> ReplicationChannel:
     """A follower that is behind with everything, by all that is known."""
     channel = throttled(rate)
     shown(channel, fetched(count))
-    assert channel.requests.order in (PASS, REPLACE)
+    assert channel.requests.verdict.order in (PASS, REPLACE)
     answer = bytearray(answered(count))
     pos = 0
     while pos < len(answer):
-        pos += channel.responses.receive(answer, pos, len(answer), 0)
+        pos += channel.responses.receive(answer, pos, len(answer), 0).passing
         channel.responses.take_job()
     return channel
 
@@ -100,7 +100,7 @@ def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: py
     monkeypatch.setattr(ReplicaLink, "seen", noted)
     side, answer, pos, turns = channel.responses, bytearray(answered(COUNT, records=100)), 0, 0
     while pos < len(answer):
-        pos += side.receive(answer, pos, len(answer), 0)
+        pos += side.receive(answer, pos, len(answer), 0).passing
         turns += 1
         assert len(taken) <= turns
         side.take_job()
@@ -120,7 +120,7 @@ def test_nothing_is_left_of_a_connection_that_ends_between_two_portions(asked: b
         while done < ends_after:
             side.receive(bytearray(asked), 0, len(asked), 0)
             job = side.take_job()
-            assert side.order == WAIT
+            assert side.verdict.order == WAIT
             assert job is not None
             job.run()
             done += job is AGAIN
@@ -167,13 +167,13 @@ def test_quota_that_is_raised_meanwhile_ends_the_wait_before_it_begins(after: in
         channel.reconsider()
 
     between_portions(channel, ALL_CHANGED, raised, after)
-    assert channel.requests.order in (PASS, REPLACE), "it is with the leader"
+    assert channel.requests.verdict.order in (PASS, REPLACE), "it is with the leader"
 
 
 def test_without_a_change_everything_that_is_left_out_waits() -> None:
     channel = followed(0.0)
     between_portions(channel, ALL_CHANGED, lambda: None)
-    assert (channel.requests.order, channel.requests.held) == (WAIT, True)
+    assert (channel.requests.verdict.order, channel.requests.verdict.held) == (WAIT, True)
 
 
 @pytest.mark.parametrize("after", [1, TURNS // 2, TURNS])
@@ -185,7 +185,7 @@ def test_enforcement_that_is_switched_off_meanwhile_ends_the_wait_before_it_begi
         channel.reconsider()
 
     between_portions(channel, ALL_CHANGED, off, after)
-    assert channel.requests.order in (PASS, REPLACE)
+    assert channel.requests.verdict.order in (PASS, REPLACE)
 
 
 def test_lists_that_change_meanwhile_hold_for_all_or_for_none(monkeypatch: pytest.MonkeyPatch) -> None:

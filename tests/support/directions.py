@@ -1,0 +1,38 @@
+"""A direction of a channel as a test wants it: a subclass says what `receive` does."""
+
+from proxy.channel import Direction, Verdict
+from proxy.channel.parsing import Job
+
+__all__ = ["FakeDirection"]
+
+
+class FakeDirection(Direction):
+    """Has nothing for the other direction, and no job."""
+
+    def __init__(self) -> None:
+        self._verdict = Verdict()
+
+    @property
+    def verdict(self) -> Verdict:
+        return self._verdict
+
+    def passed(self, count: int, now_ns: int) -> None:
+        self._verdict.unseen -= count
+
+    def moved(self, now_ns: int) -> None: ...
+
+    def late(self, now_ms: int) -> bool:
+        return False
+
+    def mid_frame(self) -> bool:
+        return self._verdict.unseen > 0
+
+    def take_signal(self) -> bool:
+        return False
+
+    def take_insert(self) -> bytes | bytearray | memoryview:
+        insert, self._verdict.insert = self._verdict.insert, b""
+        return insert
+
+    def take_job(self) -> Job | None:
+        return None

@@ -1,0 +1,75 @@
+"""The shell sees verbs and verdicts of a channel, and no attribute of the machine (`proxy.channel.contract`).
+
+mypy finds what no type of the contract has. What mypy would let pass is found here: a shell that writes a field of a
+verdict, or that imports a part of the machine itself.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from proxy import channel, net
+from proxy.channel import Direction, Machine, Verdict
+
+NET: Final = sorted(Path(net.__path__[0]).glob("*.py"))
+# What a module of the shell calls an object of the contract.
+OBJECTS: Final = {"side": Direction, "channel": Machine, "verdict": Verdict}
+# The machine's own classes, which the package does not offer; `Channel` is for what makes one, as tests do.
+MACHINE: Final = frozenset(("Channel", "ChannelState", "Side", "RequestSide", "ResponseSide"))
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    for path in NET:
+        yield path.name, ast.parse(path.read_text(encoding="utf-8"))
+
+
+def name_of(node: ast.expr) -> str:
+    """The last name of an expression such as `self.side`."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def uses() -> Iterator[tuple[str, ast.Attribute]]:
+    """Every attribute of an object of the contract that a module of the shell names."""
+    for file, tree in trees():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Attribute) and name_of(node.value) in OBJECTS:
+                yield f"{file}:{node.lineno} {name_of(node.value)}.{node.attr}", node
+
+
+def fields(contract: type) -> set[str]:
+    return {
+        name for name in (*dir(contract), *getattr(contract, "__slots__", ())) if not name.startswith("_")
+    }
+
+
+def test_shell_uses_the_contract_alone() -> None:
+    allowed = {name: fields(contract) for name, contract in OBJECTS.items()}
+    found = [(place, name_of(node.value), node.attr) for place, node in uses()]
+    assert len(found) > 50, "the shell calls its objects otherwise than this test thinks"
+    assert [place for place, name, attr in found if attr not in allowed[name]] == []
+
+
+def test_shell_writes_no_field_of_a_channel() -> None:
+    assert [place for place, node in uses() if not isinstance(node.ctx, ast.Load)] == []
+
+
+def test_shell_imports_the_package_alone() -> None:
+    imports = [
+        (f"{file}:{node.lineno}", node.module, alias.name)
+        for file, tree in trees()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("proxy.channel")
+        for alias in node.names
+    ]
+    assert imports
+    assert [one for one in imports if one[1] != "proxy.channel" or one[2] in MACHINE] == []
+
+
+@pytest.mark.parametrize("name", ["Side", "ChannelState"])
+def test_package_does_not_offer_the_machines_inside(name: str) -> None:
+    assert name not in channel.__all__
