@@ -24,6 +24,7 @@ from typing import Final
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.in_flight import ENTRY_BYTES, LOCAL, Forward, Question, Shared
+from proxy.channel.intake import Intake
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ChannelSettings
@@ -116,7 +117,7 @@ class Channel:
 
     def finished(self) -> bool:
         """Whether no further request is taken and all that were are answered."""
-        return not self.state.in_flight_max and self.idle()
+        return self.state.intake is Intake.ENDED and self.idle()
 
     def all_answered(self) -> bool:
         """Whether all that can be answered is: not the request under way, of which no more passes."""
@@ -125,7 +126,7 @@ class Channel:
 
     def take_no_more(self) -> None:
         """Handle no further request: what is under way is ended and answered, and then the channel is idle."""
-        self.state.in_flight_max = 0
+        self.state.enter(Intake.ENDED)
 
     def close(self, now_ms: int) -> Iterator[None]:
         """The connection is over: give back its turns. What is given frees the rest, a portion at a time."""

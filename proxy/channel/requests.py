@@ -17,8 +17,9 @@ from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import OVER, raw_token
 from proxy.channel.handlers.share import waits_muted
 from proxy.channel.in_flight import Buffer
+from proxy.channel.intake import RAW_TOKENS_MAX, Intake
 from proxy.channel.request_time import measure
-from proxy.channel.settings import ANONYMOUS, RAW_TOKENS, RAW_TOKENS_MAX
+from proxy.channel.settings import ANONYMOUS
 from proxy.channel.side import NS_PER_MS, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import produced
@@ -221,9 +222,9 @@ class RequestSide(Side):
             self.replace(0, state.forward)
             state.forward = None
             return 0
-        if state.in_flight_max == RAW_TOKENS and len(state.in_flight) < RAW_TOKENS_MAX:
+        if state.intake is Intake.BARE_TOKENS and len(state.in_flight) < RAW_TOKENS_MAX:
             return raw_token(self, buf, pos, end)
-        if state.in_flight_max < 0 and pos == end:
+        if state.intake.in_exchange and pos == end:
             self.verdict.order = PASS
             return 0
         state.full = True

@@ -9,7 +9,7 @@ from typing import Final
 
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer, Entry
-from proxy.channel.settings import RAW_TOKENS, RAW_TOKENS_MAX
+from proxy.channel.intake import RESUMED_AT
 from proxy.channel.side import NS_PER_MS, UNDECIDED, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import fetched
@@ -166,8 +166,7 @@ class ResponseSide(Side):
     def _make_room(self) -> None:
         """Have requests taken again, if they wait because of answers owed and enough of those were given."""
         state = self.state
-        most = RAW_TOKENS_MAX if state.in_flight_max == RAW_TOKENS else state.in_flight_max
-        if state.full and len(state.in_flight) <= most // 2:
+        if state.full and len(state.in_flight) <= RESUMED_AT[state.intake]:
             state.full = False
             self.verdict.signal = True
 

@@ -10,10 +10,6 @@ from quotas.replication import ReplicationQuotas
 __all__ = [
     "ANONYMOUS",
     "ANY_BROKER",
-    "AWAIT_VERDICT",
-    "IN_FLIGHT_MAX",
-    "RAW_TOKENS",
-    "RAW_TOKENS_MAX",
     "RESPONSE_BYTES_MAX",
     "AddressMap",
     "ChannelSettings",
@@ -25,19 +21,6 @@ ANONYMOUS: Final = "ANONYMOUS"  # Kafka's name for whoever is not authenticated
 AddressMap = Callable[[int, str, int], tuple[str, int] | None]
 
 RESPONSE_BYTES_MAX: Final = 1024**3
-
-# Requests on their way on one connection. A broker reads one at a time; librdkafka's own bound is 1,000,000
-# and Java's 5 (max.in.flight.requests.per.connection). Beyond this the client's socket is simply not read.
-IN_FLIGHT_MAX: Final = 4096
-
-# In its place during a SASL exchange, so that the check of every request stays one comparison: nothing is
-# handled before the broker's verdict is here; or what comes next may be a token without a Kafka header.
-AWAIT_VERDICT: Final = -1
-RAW_TOKENS: Final = -2
-
-# Bare tokens on their way. An exchange goes step by step, so one is what a client sends; who sends empty ones would
-# have an entry kept for every four bytes.
-RAW_TOKENS_MAX: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

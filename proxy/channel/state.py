@@ -10,7 +10,8 @@ from protocol.messages.walk import Walk
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import LATER, LOCAL, REST, Buffer, Forward, InFlight, Question, Responder, Shared
-from proxy.channel.settings import ANONYMOUS, IN_FLIGHT_MAX, ChannelSettings
+from proxy.channel.intake import IN_FLIGHT_MAX, Intake
+from proxy.channel.settings import ANONYMOUS, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.stats import Stats
 from quotas.client_bandwidth import Throttle
@@ -66,8 +67,8 @@ class ChannelState:
         mute_until_ms: no further request is handled before this time (KIP-219); 0 when not muted.
         group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
             None where no group request was seen. It bounds every mute.
-        in_flight_max: with so many answers owed no further request is handled; 0 where the channel is to end;
-            below 0 during a SASL exchange (AWAIT_VERDICT, RAW_TOKENS).
+        intake: whether requests are taken; `enter` changes it.
+        in_flight_max: with so many responses owed no further request is handled; 0 unless the intake is OPEN.
         full: more requests are in flight than may be, so nothing is read; the answers' side signals when it is over.
         lookup: sizes that were asked of the broker for the request that waits; None where none does.
         mutations_owed: answers owed to topic mutations that are counted: one at a time, as brokers take them.
@@ -111,6 +112,7 @@ class ChannelState:
         "identity",
         "in_flight",
         "in_flight_max",
+        "intake",
         "kept_bytes",
         "lookup",
         "measured",
@@ -140,6 +142,7 @@ class ChannelState:
         self.sessions = sessions
         self.stats = stats
         self.in_flight: InFlight = deque()
+        self.intake = Intake.OPEN
         self.in_flight_max = IN_FLIGHT_MAX
         self.mute_until_ms = 0
         self._muted_by: Muting | None = None
@@ -278,6 +281,12 @@ class ChannelState:
         """How long the channel is still muted because of this very throttle."""
         return max(0, self.mute_until_ms - now_ms) if self._muted_by is throttle else 0
 
+    def enter(self, intake: Intake) -> None:
+        """Take other things from the client, or nothing; once it is ENDED it stays so."""
+        if self.intake is not Intake.ENDED:
+            self.intake = intake
+            self.in_flight_max = IN_FLIGHT_MAX if intake is Intake.OPEN else 0
+
     def answer_here(self, correlation_id: int, version: int, answer: bytes | bytearray | memoryview) -> None:
         """Owe an answer that is made already; it is given in its turn."""
         self.kept_bytes += len(answer)
@@ -293,7 +302,7 @@ class ChannelState:
         self._asked_bytes = len(question.frame)
         self.kept_bytes += self._asked_bytes
         self.in_flight.append((question.correlation_id, LATER, question.version, responder))
-        self.in_flight_max = min(self.in_flight_max, 1)
+        self.enter(Intake.AWAIT_SHELL)
 
     def answered(self, answer: bytes | bytearray | Shared) -> None:
         """The answer that was owed later is there, and is given in its turn."""
@@ -306,8 +315,7 @@ class ChannelState:
             self.answer_here(correlation_id, version, answer)
         self.kept_bytes -= self._asked_bytes
         self._asked_bytes = 0
-        if self.in_flight_max:  # 0: the channel is to end
-            self.in_flight_max = IN_FLIGHT_MAX
+        self.enter(Intake.OPEN)
 
     def ask_first(self, forward: Forward) -> None:
         """The shell wants a broker's answer before it gives its own."""

@@ -26,7 +26,7 @@ from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.conversation import UNKNOWN_USER, UNREAD_USER, Conversation
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry
-from proxy.channel.settings import AWAIT_VERDICT, IN_FLIGHT_MAX, RAW_TOKENS
+from proxy.channel.intake import Intake
 from proxy.channel.side import Side, skip_header_tags
 from proxy.channel.verdict import MORE, PASS
 
@@ -53,7 +53,7 @@ def handshake_request(
     length, _, version, correlation_id, _ = head
     state = side.state
     state.sasl = Conversation(sasl.mechanism(buf, body, pos + 4 + length))
-    state.in_flight_max = AWAIT_VERDICT
+    state.enter(Intake.AWAIT_BROKER)
     state.in_flight.append((correlation_id, _handshake_answer, version, state.sasl))
     return 0
 
@@ -78,7 +78,7 @@ def authenticate_request(
         state.in_flight.append((correlation_id, None, version, None))
         return 0
     conversation.token(buf, start, stop, state.settings.oauth_claim)
-    state.in_flight_max = AWAIT_VERDICT
+    state.enter(Intake.AWAIT_BROKER)
     state.in_flight.append((correlation_id, _authenticate_answer, version, conversation))
     return 0
 
@@ -97,7 +97,7 @@ def raw_token(side: Side, buf: Buffer, pos: int, end: int) -> int:
             return _cut(side, have, REQUEST_HEAD.size)
         if _begins_request(buf, pos, length):
             state.sasl = None
-            _go_on(side, IN_FLIGHT_MAX)
+            _go_on(side, Intake.OPEN)
             return OVER
     if not 0 <= length <= _TOKEN_BYTES_MAX:
         raise PeerError("frame_length", f"SASL token of {length} bytes, at most {_TOKEN_BYTES_MAX} are kept")
@@ -105,7 +105,7 @@ def raw_token(side: Side, buf: Buffer, pos: int, end: int) -> int:
         return 0
     conversation.token(buf, pos + 4, pos + 4 + length, state.settings.oauth_claim)
     if conversation.readable:
-        state.in_flight_max = AWAIT_VERDICT
+        state.enter(Intake.AWAIT_BROKER)
     state.in_flight.append((RAW_TOKEN, _raw_answer, _RAW_VERSION, conversation))
     state.stats.requests[SASL_AUTHENTICATE] += 1
     return length + 4
@@ -142,12 +142,12 @@ def _handshake_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry,
     if sasl.handshake_error(buf, pos, end):
         _end(side, entry[3], "failed")
     else:
-        _go_on(side, RAW_TOKENS if entry[2] == _RAW_VERSION else IN_FLIGHT_MAX)
+        _go_on(side, Intake.BARE_TOKENS if entry[2] == _RAW_VERSION else Intake.OPEN)
     return 0
 
 
 def _authenticate_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-    """The broker's verdict on a token."""
+    """The broker's response to a token."""
     length = side.frame_bytes - 4
     if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
         return side.verdict.order
@@ -158,12 +158,12 @@ def _authenticate_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Ent
     elif not conversation.readable:
         _let_in_unread(side, conversation, now_ms)
         side.state.begin_session(verdict.session_lifetime_ms, now_ms)
-        _go_on(side, IN_FLIGHT_MAX)
+        _go_on(side, Intake.OPEN)
     elif conversation.succeeded(buf, verdict.start, verdict.stop):
         _believe(side, conversation, now_ms)
         side.state.begin_session(verdict.session_lifetime_ms, now_ms)
     else:
-        _go_on(side, IN_FLIGHT_MAX)
+        _go_on(side, Intake.OPEN)
     return 0
 
 
@@ -178,7 +178,7 @@ def _raw_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_m
     elif conversation.succeeded(buf, pos + 4, pos + 4 + length):
         _believe(side, conversation, now_ms)
     else:
-        _go_on(side, RAW_TOKENS)
+        _go_on(side, Intake.BARE_TOKENS)
     return 0
 
 
@@ -216,14 +216,14 @@ def _end(side: Side, conversation: Conversation, result: str) -> None:
     """The exchange is over; nothing of it is kept."""
     side.state.stats.sasl[conversation.label, result] += 1
     side.state.sasl = None
-    _go_on(side, IN_FLIGHT_MAX)
+    _go_on(side, Intake.OPEN)
 
 
-def _go_on(side: Side, in_flight_max: int) -> None:
+def _go_on(side: Side, intake: Intake) -> None:
     """Handle what comes next, unless the channel is to end; it may be here already."""
     state = side.state
-    if state.in_flight_max < 0:
-        state.in_flight_max = in_flight_max
+    if state.intake.in_exchange:
+        state.enter(intake)
         if state.full:
             state.full = False
             side.verdict.signal = True

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection
 import pytest
 
 from proxy.channel import PASS, REPLACE, Channel, Verdict
-from proxy.channel.settings import IN_FLIGHT_MAX
+from proxy.channel.intake import IN_FLIGHT_MAX
 from proxy.net import now_ms
 from proxy.net.dial import Dial, Upstream, Way
 from tests.component.proxy.net.rig import (

@@ -7,7 +7,7 @@ import pytest
 
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.channel import Channel
-from proxy.channel.settings import RAW_TOKENS_MAX
+from proxy.channel.intake import RAW_TOKENS_MAX
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from quotas.entities import Entity
