@@ -23,7 +23,7 @@ from dataclasses import replace
 from typing import Final
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.in_flight import ENTRY_BYTES, LOCAL, Forward, Question, Shared
+from proxy.channel.in_flight import ENTRY_BYTES, Forward, Made, Question, Shared
 from proxy.channel.intake import Intake
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
@@ -62,7 +62,7 @@ class Channel:
     def has_local_answer(self) -> bool:
         """Whether the next answer owed is one made here, and no broker's answer is half passed on."""
         in_flight = self.state.in_flight
-        return bool(in_flight) and in_flight[0][1] is LOCAL and not self.responses.mid_frame()
+        return bool(in_flight) and isinstance(in_flight[0][2], Made) and not self.responses.mid_frame()
 
     @property
     def owed(self) -> int:

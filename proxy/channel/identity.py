@@ -4,6 +4,7 @@ Kafka takes the client id from each request's header, not from the connection (r
 may have several; `ChannelState` keeps them in a bounded map.
 """
 
+from proxy.channel.in_flight import Owed
 from quotas.engine import ClientQuota
 from quotas.turn import Turn
 
@@ -16,16 +17,19 @@ class Identity:
     Attributes:
         quota: the identity's throttles, shared with every other channel of the same quota entity.
         produce, fetch: this channel's turns at them.
+        fetched: what was owed for its last Fetch, to be owed again.
     """
 
-    __slots__ = ("fetch", "produce", "quota")
+    __slots__ = ("fetch", "fetched", "produce", "quota")
 
     def __init__(self, quota: ClientQuota) -> None:
         self.quota = quota
         self.produce: Turn = quota.produce.turn()
         self.fetch: Turn = quota.fetch.turn()
+        self.fetched: Owed | None = None
 
     def leave(self, now_ms: int) -> None:
         """Give both turns back: this channel asks for nothing more in this name."""
         self.quota.produce.leave(self.produce, now_ms)
         self.quota.fetch.leave(self.fetch, now_ms)
+        self.fetched = None  # which refers to this

@@ -1,67 +1,102 @@
-"""Answers owed on a channel, oldest first: Kafka answers in request order, and so does Sluice.
+"""Responses owed on a channel, oldest first: Kafka answers in request order, and so does Sluice.
 
 One entry is a plain tuple, the only object made for an ordinary request:
-    (correlation id, responder, version, detail)
-The responder is None where the answer passes as it is; where it is `LOCAL`, `detail` is the answer itself. `LATER`
-stands where the answer is made here and not ready yet: the shell was given a `Question`, and replaces the entry by a
-`LOCAL` one; or it has another request go to the broker first (`Forward`), whose answer is the responder's in `detail`.
-While it is owed no further request is taken, so it is the last entry, and no broker's answer can come behind it: the
-order needs no other care, as in a broker, which handles one request of a connection at a time.
-Where the correlation id is `RAW_TOKEN` the answer is a SASL token without a Kafka header, and there may be none.
+    (correlation id, version, what is owed)
+What is owed is None where the broker's response passes as it is, and else one of these:
+    Made      a response that was made here, given in its turn
+    Later     a response that the shell makes and has not made yet
+    any other `Owed`, which decides over the broker's response when it comes; the module of the API has its class
+A `Later` is the last entry, since no further request is taken while one is owed, and no broker's response can come
+behind it: the order needs no other care, as in a broker, which handles one request of a connection at a time. The shell
+replaces it by a `Made`; or it has another request go to the broker first (`Forward`), and what is owed then is what the
+API makes of that.
+Where the correlation id is `RAW_TOKEN` the response is a SASL token without a Kafka header, and there may be none.
 """
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 from proxy.channel.errors import PeerError
 
 __all__ = [
     "ENTRY_BYTES",
-    "LATER",
-    "LOCAL",
     "RAW_TOKEN",
     "REST",
     "Buffer",
     "Entry",
     "Forward",
     "InFlight",
+    "Later",
+    "Made",
+    "Owed",
     "Question",
-    "Responder",
     "Shared",
 ]
 
 Buffer = bytearray
 
-# A responder decides over an answer that starts at a position of a buffer: (side, buf, pos, end, entry,
-# now_ms) -> 0 to pass it, or an order. `Any`: the side's own type would be a cycle, and the detail is what
-# the same module put there.
-Responder = Callable[[Any, Buffer, int, int, Any, int], int]
-# What an entry takes in memory: the tuple, its numbers and its detail, a request that is measured included.
+# What an entry takes in memory: the tuple, its numbers and what is owed, a request that is measured included.
 ENTRY_BYTES: Final = 384
-Entry = tuple[int, Responder | None, int, Any]
-InFlight = deque[Entry]
+
+RAW_TOKEN: Final = 1 << 40  # no int32: no response with a correlation id can be taken for it
+REST: Final = RAW_TOKEN + 1  # the rest of a response whose head stands before it
 
 
-def _never_called(_side: Any, _buf: Buffer, _pos: int, _end: int, _entry: Any, _now_ms: int) -> int:
-    raise AssertionError("a local answer has no broker's frame")
+class Owed:
+    """What a response that does not pass as it is means, and what is done with it.
+
+    No abstract class: what is asked of each response with `isinstance` would cost several times as much. A side is
+    `Any` here, since a side has what is owed.
+    """
+
+    __slots__ = ()
+    made: ClassVar[bool] = False  # here
+
+    def respond(self, side: Any, buf: Buffer, pos: int, end: int, entry: "Entry", now_ms: int) -> int:
+        """Decide over the broker's response at `pos`: 0 to pass it, or an order of the side."""
+        raise NotImplementedError
+
+    def muted(self, until_ms: int) -> "Owed":  # noqa: ARG002 - only a Produce's tells it
+        """The same where the response tells a mute until then, besides what it tells already."""
+        return self
 
 
-LOCAL: Final[Responder] = _never_called
-
-RAW_TOKEN: Final = 1 << 40  # no int32: no answer with a correlation id can be taken for it
-
-
-REST: Final = RAW_TOKEN + 1  # the rest of an answer whose head stands before it
+Entry: TypeAlias = tuple[int, int, Owed | None]
+InFlight: TypeAlias = deque[Entry]
 
 
-def _nothing_is_owed(_side: Any, _buf: Buffer, _pos: int, _end: int, entry: Any, _now_ms: int) -> int:
-    raise PeerError(
-        "broker_out_of_order", f"a response with correlation id {entry[0]}, which belongs to no request"
-    )
+class Made(Owed):
+    """A response that was made here, or a part of one. No broker's response comes for it."""
+
+    __slots__ = ("response",)
+    made = True
+
+    def __init__(self, response: bytes | bytearray | memoryview) -> None:
+        self.response = response
 
 
-LATER: Final[Responder] = _nothing_is_owed
+class Later(Owed):
+    """A response that the shell makes.
+
+    Attributes:
+        forwarded: makes what is owed of the broker's response where the shell has one asked first; None where none is.
+    """
+
+    __slots__ = ("forwarded",)
+
+    def __init__(self, forwarded: "Callable[[Forward], Owed] | None") -> None:
+        self.forwarded = forwarded
+
+    def respond(self, side: Any, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+        """Refuse a broker's response: none is owed.
+
+        Raises:
+            PeerError: always.
+        """
+        raise PeerError(
+            "broker_out_of_order", f"a response with correlation id {entry[0]}, which belongs to no request"
+        )
 
 
 class Question(NamedTuple):

@@ -30,7 +30,7 @@ from protocol.portions import Portions
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError, unreadable_length
-from proxy.channel.in_flight import Buffer, Entry
+from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
@@ -52,6 +52,33 @@ _ANSWER_HEAD_BYTES: Final = 19
 _ERROR_AND_SESSION: Final = Struct(">hi")
 
 Head = tuple[int, int, int, int, int]
+
+
+class _Fetched(Owed):
+    """A leader's response to its follower's Fetch."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: ReplicaLink) -> None:
+        self._link = link
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+        """Take the response's head, put the follower's session id into it, and have the rest walked."""
+        length = side.frame_bytes - 4
+        if end - pos < _ANSWER_HEAD_BYTES:
+            return side.more(end - pos, length)
+        if buf[pos + 8]:
+            raise PeerError(
+                "malformed", "a Fetch response with tagged fields in its header, which no broker sends"
+            )
+        error_code, session_id = _ERROR_AND_SESSION.unpack_from(buf, pos + _ERROR_AT)
+        told = self._link.session.answered(error_code, session_id)
+        if told != (error_code, session_id):
+            _ERROR_AND_SESSION.pack_into(buf, pos + _ERROR_AT, *told)
+            side.verdict.patches += 1
+            side.state.stats.session_translations += 1
+        side.walk = ReplicaWalk(entry[1], length)
+        return WALK
 
 
 class ReplicaRequests(RequestSide):
@@ -198,7 +225,7 @@ class ReplicaRequests(RequestSide):
         forwarded = yield from link.session.forward(limits, max_wait_ms, frame, fields_at, version)
         link.forwarded()
         self._asked = None
-        state.in_flight.append((correlation_id, _answered, version, link))
+        state.in_flight.append((correlation_id, version, _Fetched(link)))
         if forwarded is None:
             self._counts[key] += 1
             return 0
@@ -279,23 +306,3 @@ class ReplicationChannel(Channel):
         """The connection is over: what was reserved is given back; what is given frees what was known of replicas."""
         super().close(now_ms)
         return self.link.close(now_ms)
-
-
-def _answered(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
-    """Take the head of a Fetch answer, put the follower's session id into it, and have the rest walked."""
-    length = side.frame_bytes - 4
-    if end - pos < _ANSWER_HEAD_BYTES:
-        return side.more(end - pos, length)
-    if buf[pos + 8]:
-        raise PeerError(
-            "malformed", "a Fetch response with tagged fields in its header, which no broker sends"
-        )
-    link: ReplicaLink = entry[3]
-    error_code, session_id = _ERROR_AND_SESSION.unpack_from(buf, pos + _ERROR_AT)
-    told = link.session.answered(error_code, session_id)
-    if told != (error_code, session_id):
-        _ERROR_AND_SESSION.pack_into(buf, pos + _ERROR_AT, *told)
-        side.verdict.patches += 1
-        side.state.stats.session_translations += 1
-    side.walk = ReplicaWalk(entry[2], length)
-    return WALK

@@ -17,14 +17,14 @@ is not wrapped. Where a throttle time lies in an answer is `protocol.throttle`; 
 """
 
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 from protocol import api
 from protocol import throttle as throttle_time
 from protocol.errors import TruncatedError, WireError
 from protocol.messages import fetch
 from protocol.messages.share import fetch_waits
-from proxy.channel.in_flight import LATER, LOCAL, Buffer, Entry, Responder
+from proxy.channel.in_flight import Buffer, Entry, Later, Made, Owed
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.side import UNDECIDED, Side, skip_header_tags
 from proxy.channel.state import ChannelState
@@ -59,33 +59,54 @@ _HEAD_BYTES: Final = 8  # length and correlation id
 _INT32: Final = Struct(">i")
 
 
-class Measured:
-    """One request that is with the broker, in place of the detail of its entry in `in_flight`.
+class Measured(Owed):
+    """One request that is with the broker: wraps what is owed by it.
 
     Attributes:
-        responder, detail: of the entry as its handler has made it.
+        owed: what its handler owes.
         asked: the requests' side, which knows when the last of a large request has passed.
         wait_us: for how long the answer may have waited for records, unless its frame is `whole_bytes` or larger.
         throttle_ms: what was decided when the answer began; -1 before that.
     """
 
     __slots__ = (
-        "asked", "detail", "key", "quota", "responder", "sent_ns", "throttle", "throttle_ms", "wait_us", "whole_bytes",
-    )  # fmt: skip
+        "asked",
+        "key",
+        "owed",
+        "quota",
+        "sent_ns",
+        "throttle",
+        "throttle_ms",
+        "wait_us",
+        "whole_bytes",
+    )
 
     def __init__(
-        self, asked: Side, key: int, throttle: RequestThrottle, quota: ClientQuota, entry: Entry
+        self, asked: Side, key: int, throttle: RequestThrottle, quota: ClientQuota, owed: Owed | None
     ) -> None:
         self.asked = asked
         self.key = key
         self.throttle = throttle
         self.quota = quota
-        self.responder: Responder | None = entry[1]
-        self.detail: Any = entry[3]
+        self.owed = owed
         self.sent_ns = asked.state.now_ns
         self.wait_us = 0
         self.whole_bytes = 0
         self.throttle_ms = _NOT_CHARGED
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+        """Charge the request when its response begins; over the quota, mute and tell; else as its handler has it."""
+        if self.throttle_ms == _NOT_CHARGED:
+            _charge(side, self, now_ms)
+        if self.throttle_ms:
+            return _enforce(side, self, buf, pos, end, entry, now_ms)
+        return 0 if self.owed is None else self.owed.respond(side, buf, pos, end, entry, now_ms)
+
+    def muted(self, until_ms: int) -> Owed:
+        """The same where the response tells a mute until then."""
+        if self.owed is not None:
+            self.owed = self.owed.muted(until_ms)
+        return self
 
 
 def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
@@ -100,12 +121,11 @@ def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
     in_flight = state.in_flight
     if key in _UNMEASURED or not in_flight:
         return 0
-    entry = in_flight[-1]
-    responder = entry[1]
-    # Without an answer (acks=0) nothing was added.
-    if entry[0] != correlation_id or responder in (_answer, LOCAL, LATER):
+    owed_to, _, owed = in_flight[-1]
+    # Without a response (acks=0) nothing was added.
+    if owed_to != correlation_id or isinstance(owed, Measured | Made | Later):
         return 0
-    measured = Measured(side, key, throttle, identity.quota, entry)
+    measured = Measured(side, key, throttle, identity.quota, owed)
     if key in _FETCHES:
         waits = _may_wait(measured, buf, pos, end, body, head)
         if waits is None and end - pos < head[0] + 4:
@@ -119,7 +139,7 @@ def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
     if last is not None and side.moved_ns > last.sent_ns:
         last.sent_ns = side.moved_ns
     state.measured = measured
-    in_flight[-1] = (correlation_id, _answer, version, measured)
+    in_flight[-1] = (correlation_id, version, measured)
     return 0
 
 
@@ -163,32 +183,20 @@ def _may_wait(measured: Measured, buf: Buffer, pos: int, end: int, body: int, he
     return True
 
 
-def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-    """Charge the request when its answer begins; over the quota, mute and tell; else as its own responder has it."""
-    measured: Measured = entry[3]
-    if measured.throttle_ms == _NOT_CHARGED:
-        _charge(side, measured, now_ms)
-    if measured.throttle_ms:
-        return _enforce(side, buf, pos, end, entry, now_ms)
-    responder = measured.responder
-    if responder is None:
-        return 0
-    return responder(side, buf, pos, end, (entry[0], responder, entry[2], measured.detail), now_ms)
-
-
-def _enforce(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-    """Let the request's own responder decide; then mute for the longest time, and tell it."""
-    measured: Measured = entry[3]
-    key, version, throttle_ms = measured.key, entry[2], measured.throttle_ms
+def _enforce(
+    side: Side, measured: Measured, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
+) -> int:
+    """Let the request's handler decide; then mute for the longest time, and tell it."""
+    key, version, throttle_ms = measured.key, entry[1], measured.throttle_ms
     if _needs_more(side, end - pos, key, version):
         return side.verdict.order
     state = side.state
     left_ms = max(0, state.mute_until_ms - now_ms)
     other = _other(measured)
     counted = (0, 0) if other is None else (other.throttled_total, other.throttle_ms_total)
-    order, responder = 0, measured.responder
-    if responder is not None:
-        order = responder(side, buf, pos, end, (entry[0], responder, version, measured.detail), now_ms)
+    order = 0
+    if measured.owed is not None:
+        order = measured.owed.respond(side, buf, pos, end, entry, now_ms)
         if order & UNDECIDED:
             return order
     other_ms = 0 if other is None else other.throttle_ms_total - counted[1]

@@ -236,7 +236,7 @@ class RequestSide(Side):
         if key not in API_NAMES and self.state.settings.address_map is not None:
             # What it answers may hold addresses that lead round the proxy; a broker would close as well.
             raise PeerError("unknown_api", f"API key {key}, version {version}")
-        self.state.in_flight.append((correlation_id, None, version, None))
+        self.state.in_flight.append((correlation_id, version, None))
         self._counts[key if 0 <= key < API_KEYS_MAX else API_KEYS_MAX] += 1
 
     def _identify(

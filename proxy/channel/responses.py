@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import LOCAL, RAW_TOKEN, Buffer, Entry
+from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry, Made
 from proxy.channel.intake import RESUMED_AT
 from proxy.channel.side import NS_PER_MS, UNDECIDED, WALK, Side
 from proxy.channel.state import ChannelState
@@ -48,8 +48,8 @@ class ResponseSide(Side):
         in_flight = state.in_flight
         while in_flight:
             entry = in_flight[0]
-            responder = entry[1]
-            if responder is LOCAL:
+            owed = entry[2]
+            if owed is not None and owed.made:
                 self._answer_here()
                 break
             if end - pos < _HEAD_BYTES:
@@ -67,10 +67,10 @@ class ResponseSide(Side):
             ) and self._unanswered(length, correlation_id):
                 continue
             self.frame_bytes = length + 4
-            if responder is None:
+            if owed is None:
                 order = 0
             else:
-                order = responder(self, buf, pos, end, entry, now_ns // NS_PER_MS)
+                order = owed.respond(self, buf, pos, end, entry, now_ns // NS_PER_MS)
                 if order & UNDECIDED:
                     break
             self._answered()
@@ -103,10 +103,11 @@ class ResponseSide(Side):
         self.verdict.order = MORE
 
     def _answer_here(self) -> None:
-        """Give the answer that was made here."""
-        answer = self.state.in_flight.popleft()[3]
-        self.state.kept_bytes -= len(answer)
-        self.replace(0, answer)
+        """Give the response that was made here."""
+        made = self.state.in_flight.popleft()[2]
+        assert isinstance(made, Made), "nothing else is made here"
+        self.state.kept_bytes -= len(made.response)
+        self.replace(0, made.response)
         self._make_room()
 
     def _answered(self) -> Entry:
@@ -140,8 +141,8 @@ class ResponseSide(Side):
             self.verdict.need = min(self.frame_bytes, _HEAD_BYTES)
             return 0
         entry = in_flight[0]
-        assert entry[1] is not None, "a token has a responder"
-        entry[1](self, buf, pos, end, entry, now_ms)
+        assert entry[2] is not None, "a token is looked at"
+        entry[2].respond(self, buf, pos, end, entry, now_ms)
         self._answered()
         return self.frame_bytes
 

@@ -1,21 +1,38 @@
-"""Answers that are kept whole, and replaced by what a function of the protocol makes of them (a gateway's)."""
+"""Responses that are kept whole, and replaced by what a function of the protocol makes of them (a gateway's)."""
 
 from collections.abc import Callable
 from typing import Any
 
 from proxy.channel.bounds import RESPONSE_BYTES_MAX
-from proxy.channel.in_flight import Buffer
+from proxy.channel.in_flight import Buffer, Entry, Owed
+from proxy.channel.settings import ChannelSettings
 from proxy.channel.side import Side, copied
 
-__all__ = ["whole_answer"]
+__all__ = ["Rewritten"]
 
 
-def whole_answer(
-    side: Side, buf: Buffer, pos: int, end: int, key: int, rewrite: Callable[..., bytes], *arguments: Any
-) -> int:
-    """Put what `rewrite(frame, *arguments)` makes of the answer at `pos` in its place, once it is all here."""
-    length = side.frame_bytes - 4
-    if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
-        return side.verdict.order
-    rewritten = side.parse(rewrite, copied(buf, pos, pos + 4 + length), *arguments)
-    return side.verdict.order if rewritten is None else side.replace(length + 4, rewritten)
+class Rewritten(Owed):
+    """What `rewrite(frame, version, *given(settings))` makes of a response goes in its place.
+
+    Args:
+        key: of the API, for the bound of what is kept.
+        given: what the function needs of a channel's settings; None: nothing.
+    """
+
+    __slots__ = ("_given", "_key", "_rewrite")
+
+    def __init__(
+        self, key: int, rewrite: Callable[..., bytes], given: Callable[[ChannelSettings], Any] | None = None
+    ) -> None:
+        self._key = key
+        self._rewrite = rewrite
+        self._given = given
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+        """Put what the function makes of the response in its place, once it is all here."""
+        length = side.frame_bytes - 4
+        if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[self._key]):
+            return side.verdict.order
+        given = () if self._given is None else (self._given(side.state.settings),)
+        rewritten = side.parse(self._rewrite, copied(buf, pos, pos + 4 + length), entry[1], *given)
+        return side.verdict.order if rewritten is None else side.replace(length + 4, rewritten)

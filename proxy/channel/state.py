@@ -1,6 +1,7 @@
 """What the two directions of one channel share. Every change of the mute goes through `ChannelState.mute`."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from protocol.messages.fetch_session import SessionTable
@@ -9,7 +10,7 @@ from protocol.messages.produce_walk import ProduceWalk
 from protocol.messages.walk import Walk
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import LATER, LOCAL, REST, Buffer, Forward, InFlight, Question, Responder, Shared
+from proxy.channel.in_flight import REST, Buffer, Forward, InFlight, Later, Made, Owed, Question, Shared
 from proxy.channel.intake import IN_FLIGHT_MAX, Intake
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
@@ -290,24 +291,24 @@ class ChannelState:
     def answer_here(self, correlation_id: int, version: int, answer: bytes | bytearray | memoryview) -> None:
         """Owe an answer that is made already; it is given in its turn."""
         self.kept_bytes += len(answer)
-        self.in_flight.append((correlation_id, LOCAL, version, answer))
+        self.in_flight.append((correlation_id, version, Made(answer)))
 
-    def answer_later(self, question: Question, responder: Responder | None = None) -> None:
+    def answer_later(self, question: Question, forwarded: Callable[[Forward], Owed] | None = None) -> None:
         """Owe an answer that the shell makes; until it is there, no further request is taken.
 
         Args:
-            responder: takes the broker's answer, if the shell wants to ask one first.
+            forwarded: makes what is owed of the broker's response, if the shell has one asked first.
         """
         self.question = question
         self._asked_bytes = len(question.frame)
         self.kept_bytes += self._asked_bytes
-        self.in_flight.append((question.correlation_id, LATER, question.version, responder))
+        self.in_flight.append((question.correlation_id, question.version, Later(forwarded)))
         self.enter(Intake.AWAIT_SHELL)
 
     def answered(self, answer: bytes | bytearray | Shared) -> None:
         """The answer that was owed later is there, and is given in its turn."""
-        correlation_id, responder, version, _ = self.in_flight.pop()
-        assert responder is LATER, "nothing follows an answer that is owed later"
+        correlation_id, version, owed = self.in_flight.pop()
+        assert isinstance(owed, Later), "nothing follows a response that is owed later"
         if isinstance(answer, Shared):
             self.answer_here(correlation_id, version, answer.head)
             self.answer_here(REST, version, answer.rest)
@@ -319,10 +320,10 @@ class ChannelState:
 
     def ask_first(self, forward: Forward) -> None:
         """The shell wants a broker's answer before it gives its own."""
-        correlation_id, responder, version, taker = self.in_flight[-1]
-        assert responder is LATER, "nothing follows an answer that is owed later"
-        assert taker is not None, "somebody takes the broker's answer"
-        self.in_flight[-1] = (correlation_id, taker, version, forward)
+        correlation_id, version, owed = self.in_flight[-1]
+        assert isinstance(owed, Later), "nothing follows a response that is owed later"
+        assert owed.forwarded is not None, "the API has a use for the broker's response"
+        self.in_flight[-1] = (correlation_id, version, owed.forwarded(forward))
         self.forward = forward.frame
 
     def reconsider(self) -> None:

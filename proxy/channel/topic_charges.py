@@ -15,7 +15,6 @@ import string
 from typing import Final
 
 from protocol.messages.walk import OTHER_TOPICS, Walk
-from proxy.channel.request_time import Measured
 from proxy.channel.state import ChannelState
 from quotas.client_bandwidth import FETCH, PRODUCE
 
@@ -33,11 +32,9 @@ def produced(state: ChannelState, walk: Walk, now_ms: int, *, answered: bool) ->
     """
     until_ms = _charge(state, PRODUCE, walk, now_ms)
     if until_ms and answered and state.in_flight:
-        correlation_id, responder, version, detail = state.in_flight[-1]
-        if isinstance(detail, Measured):  # its time is measured; the rest is inside
-            detail.detail = max(until_ms, detail.detail)
-        else:
-            state.in_flight[-1] = (correlation_id, responder, version, max(until_ms, detail))
+        correlation_id, version, owed = state.in_flight[-1]
+        assert owed is not None, "a Produce that is walked owes what tells its throttle time"
+        state.in_flight[-1] = (correlation_id, version, owed.muted(until_ms))
 
 
 def fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:

@@ -15,7 +15,7 @@ from protocol.header import REQUEST_HEAD
 from protocol.messages import metadata_topics
 from protocol.messages.topic_mutations import TOPICS_MAX, TopicMutation
 from proxy.channel.bounds import SIZES_ANSWER_BYTES_MAX
-from proxy.channel.in_flight import Buffer, Entry, InFlight, Responder
+from proxy.channel.in_flight import Buffer, Entry, InFlight, Owed
 from proxy.channel.side import Side, copied
 from proxy.channel.topic_lookup import TopicLookup
 
@@ -68,27 +68,32 @@ def _ask(
     topic_ids = list(dict.fromkeys(topic.topic_id for topic in topics if topic.name is None))
     if names:
         question += metadata_topics.request_by_name(names, correlation_id, client_id)
-        in_flight.append((correlation_id, _answer, metadata_topics.BY_NAME_VERSION, lookup))
+        in_flight.append((correlation_id, metadata_topics.BY_NAME_VERSION, _Sizes(lookup)))
         lookup.pending += 1
     if topic_ids:
         question += metadata_topics.request_by_id(topic_ids, correlation_id, client_id)
-        in_flight.append((correlation_id, _answer, metadata_topics.BY_ID_VERSION, lookup))
+        in_flight.append((correlation_id, metadata_topics.BY_ID_VERSION, _Sizes(lookup)))
         lookup.pending += 1
     return question
 
 
-def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
-    """Take the sizes; the client, which has not asked, sees nothing of it."""
-    length = side.frame_bytes - 4
-    if not side.whole(end - pos, length, SIZES_ANSWER_BYTES_MAX):
-        return side.verdict.order
-    _, _, version, lookup = entry
-    sizes = side.parse(metadata_topics.read_sizes, copied(buf, pos, pos + 4 + length), version, TOPICS_MAX)
-    if sizes is None:
-        return side.verdict.order
-    lookup.sizes.update(sizes)
-    lookup.pending -= 1
-    return side.replace(length + 4, b"")
+class _Sizes(Owed):
+    """The response to a question of Sluice's own."""
 
+    __slots__ = ("_lookup",)
 
-_: Responder = _answer
+    def __init__(self, lookup: TopicLookup) -> None:
+        self._lookup = lookup
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+        """Take the sizes; the client, which has not asked, sees nothing of it."""
+        length = side.frame_bytes - 4
+        if not side.whole(end - pos, length, SIZES_ANSWER_BYTES_MAX):
+            return side.verdict.order
+        read, frame = metadata_topics.read_sizes, copied(buf, pos, pos + 4 + length)
+        sizes = side.parse(read, frame, entry[1], TOPICS_MAX)
+        if sizes is None:
+            return side.verdict.order
+        self._lookup.sizes.update(sizes)
+        self._lookup.pending -= 1
+        return side.replace(length + 4, b"")

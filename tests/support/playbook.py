@@ -142,7 +142,7 @@ def _made(channel: Machine) -> Channel:
 def next_owed(channel: Machine) -> tuple[int, int] | None:
     """Correlation id and version of the response owed next, which a broker knows from the request."""
     in_flight = _made(channel).state.in_flight
-    return (in_flight[0][0], in_flight[0][2]) if in_flight else None
+    return in_flight[0][:2] if in_flight else None
 
 
 @dataclass

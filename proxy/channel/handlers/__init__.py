@@ -2,7 +2,7 @@
 
 A request handler is called with (side, buf, pos, end, body, head, now_ms): the frame starts at `pos`, `body`
 is where its client id ends, `head` is the unpacked header. It gives 0 to pass the frame on, having put the
-answer owed into `in_flight`, or an order of its side. A responder is described in `proxy.channel.in_flight`.
+answer owed into `in_flight`, or an order of its side. What is owed is described in `proxy.channel.in_flight`.
 """
 
 from collections.abc import Callable

@@ -28,7 +28,7 @@ def request(
     state = side.state
     settings = state.settings
     if not settings.answers_quotas or (settings.sasl and state.user == ANONYMOUS):
-        state.in_flight.append((correlation_id, None, version, None))
+        state.in_flight.append((correlation_id, version, None))
         return 0
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")

@@ -5,24 +5,31 @@ voters without their listeners: what a client could do with them is to go round 
 answers as they are, and answers that are not about a broker unseen. Ignored: what the configs say.
 """
 
+from typing import Final
+
 from protocol.api import API_NAMES, DESCRIBE_QUORUM, MAX_VERSION, flexible
 from protocol.messages import broker_configs, describe_quorum
 from protocol.messages.describe_configs import DESCRIBE_CONFIGS
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry
-from proxy.channel.rewriting import whole_answer
+from proxy.channel.in_flight import Buffer
+from proxy.channel.rewriting import Rewritten
 from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["configs_request", "quorum_request"]
 
 Head = tuple[int, int, int, int, int]
 
+_WITHOUT_ADDRESSES: Final = {
+    DESCRIBE_CONFIGS: Rewritten(DESCRIBE_CONFIGS, broker_configs.without_addresses),
+    DESCRIBE_QUORUM: Rewritten(DESCRIBE_QUORUM, describe_quorum.without_addresses),
+}
+
 
 def configs_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int) -> int:
     """Owe an answer, which is looked through in a gateway if a broker's configs are asked for."""
     length, key, version, correlation_id, _ = head
-    responder = None
+    owed = None
     if side.state.settings.address_map is not None:
         _check_version(head)
         if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
@@ -38,8 +45,8 @@ def configs_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head
         )
         if asks is None:
             return side.verdict.order
-        responder = _configs_answer if asks else None
-    side.state.in_flight.append((correlation_id, responder, version, None))
+        owed = _WITHOUT_ADDRESSES[key] if asks else None
+    side.state.in_flight.append((correlation_id, version, owed))
     return 0
 
 
@@ -47,12 +54,12 @@ def quorum_request(
     side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
 ) -> int:
     """Owe an answer, which loses its addresses in a gateway."""
-    _, _, version, correlation_id, _ = head
-    responder = None
+    _, key, version, correlation_id, _ = head
+    owed = None
     if side.state.settings.address_map is not None:
         _check_version(head)
-        responder = _quorum_answer if version >= describe_quorum.ENDPOINTS_SINCE else None
-    side.state.in_flight.append((correlation_id, responder, version, None))
+        owed = _WITHOUT_ADDRESSES[key] if version >= describe_quorum.ENDPOINTS_SINCE else None
+    side.state.in_flight.append((correlation_id, version, owed))
     return 0
 
 
@@ -60,13 +67,3 @@ def _check_version(head: Head) -> None:
     _, key, version, _, _ = head
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-
-
-def _configs_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
-    rewrite = broker_configs.without_addresses
-    return whole_answer(side, buf, pos, end, DESCRIBE_CONFIGS, rewrite, entry[2])
-
-
-def _quorum_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
-    rewrite = describe_quorum.without_addresses
-    return whole_answer(side, buf, pos, end, DESCRIBE_QUORUM, rewrite, entry[2])

@@ -24,13 +24,13 @@ from protocol.messages.fetch_walk import FetchWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import Buffer, Entry
+from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.topic_sizes import await_answers
 from quotas.decisions import ADMITTED
 
-__all__ = ["request"]
+__all__ = ["Fetched", "request"]
 
 Head = tuple[int, int, int, int, int]
 
@@ -44,6 +44,66 @@ _NODE_ENDPOINTS_SINCE: Final = 16
 _ANSWER_HEAD_BYTES: Final = (
     19  # length, correlation id, a tag section's count, throttle time, error, session id
 )
+
+
+class Fetched(Owed):
+    """A response that is charged to an identity.
+
+    Args:
+        session_id: of the session that the request belongs to; 0 where the response's is not looked at.
+        alone: whether it was weighed beforehand, and no other like it is with the broker.
+    """
+
+    __slots__ = ("alone", "identity", "session_id")
+
+    def __init__(self, identity: Identity, session_id: int, alone: bool) -> None:
+        self.identity = identity
+        self.session_id = session_id
+        self.alone = alone
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+        """Charge what the response holds, tell the throttle time, and walk it where addresses may stand at its end."""
+        length = side.frame_bytes - 4
+        if end - pos < _ANSWER_HEAD_BYTES and end - pos < length + 4:
+            return side.more(end - pos, length)
+        version = entry[1]
+        identity, session_id = self.identity, self.session_id
+        state = side.state
+        throttle = identity.quota.fetch
+        # Kafka records 4 + the body (reference §1.4): the frame without a flexible header's empty tag section.
+        size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
+        if self.alone:
+            state.fetch_owed = False
+            decision = throttle.fetched(identity.fetch, size, now_ms)
+        else:  # it was not the one that is weighed beforehand, and that one may be under way
+            decision = throttle.delivered(identity.fetch, size, now_ms)
+        if decision is not ADMITTED:
+            told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
+            side.verdict.signal = True
+            if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
+                (broker_ms,) = unpack_from(">i", buf, throttle_at)
+                pack_into(">i", buf, throttle_at, max(told_ms, broker_ms))
+                side.verdict.patches += 1
+        if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
+            error_code, answered_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
+            if error_code or answered_id != session_id:
+                state.sessions.broker_error(state.settings.broker, session_id)
+        if state.charges.charges_fetched_topics:
+            side.walk = state.fetch_walk(version, length)
+            return WALK
+        if version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None:
+            side.walk = FetchWalk(version, length)
+            return WALK
+        return 0
+
+
+def _owed(identity: Identity, session_id: int, alone: bool) -> Fetched:
+    """What is owed for a Fetch: nearly always the same as for the one before it, so that one object does for all."""
+    owed = identity.fetched
+    if isinstance(owed, Fetched) and owed.session_id == session_id and owed.alone is alone:
+        return owed
+    identity.fetched = made = Fetched(identity, session_id, alone)
+    return made
 
 
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
@@ -64,7 +124,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
             if state.fetch_owed:
                 return await_answers(side)
             state.fetch_owed = True
-        state.in_flight.append((correlation_id, _answer, version, (identity, 0, alone)))
+        state.in_flight.append((correlation_id, version, _owed(identity, 0, alone)))
         return 0
     frame_end = pos + 4 + length
     if (frame_end > end or length > _BYTES_MAX) and not side.whole(end - pos, length, _BYTES_MAX):
@@ -107,7 +167,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
             side.verdict.patches += 1
     alone = limited or state.engine.weighs_fetched_topics
     state.fetch_owed = alone
-    state.in_flight.append((correlation_id, _answer, version, (identity, fields.session_id, alone)))
+    state.in_flight.append((correlation_id, version, _owed(identity, fields.session_id, alone)))
     if fields.session_id and state.sessions.knows(state.settings.broker, fields.session_id):
         frame = bytes(buf[pos:frame_end]) if read is None else read.now(buf[pos:frame_end])
         return _translate(side, frame, fields_at - pos, head, fields, now_ms)
@@ -129,7 +189,9 @@ def _end_session(side: Side, frame: bytes, fields_at: int, head: Head, fields: f
     state = side.state
     forwarded = fetch.encode_request(frame, fields_at, version, fields.session_epoch, {}, [])
     state.sessions.broker_error(state.settings.broker, fields.session_id)  # it ends there, and so here
-    state.in_flight.append((correlation_id, _answer, version, (state.identity, fields.session_id, False)))
+    identity = state.identity
+    assert identity is not None, "the request side identifies before it asks"
+    state.in_flight.append((correlation_id, version, _owed(identity, fields.session_id, False)))
     if forwarded == frame:  # it names none, as clients' own do
         return 0
     state.stats.requests[FETCH] += 1
@@ -148,40 +210,3 @@ def _translate(
     state.stats.requests[FETCH] += 1
     state.stats.session_translations += 1
     return side.replace(length + 4, forwarded)
-
-
-def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-    """Charge what the answer holds, tell the throttle time, and walk it where addresses may stand at its end."""
-    length = side.frame_bytes - 4
-    if end - pos < _ANSWER_HEAD_BYTES and end - pos < length + 4:
-        return side.more(end - pos, length)
-    version = entry[2]
-    identity: Identity
-    identity, session_id, alone = entry[3]
-    state = side.state
-    throttle = identity.quota.fetch
-    # Kafka records 4 + the body (reference §1.4): the frame without a flexible header's empty tag section.
-    size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
-    if alone:
-        state.fetch_owed = False
-        decision = throttle.fetched(identity.fetch, size, now_ms)
-    else:  # it was not the one that is weighed beforehand, and that one may be under way
-        decision = throttle.delivered(identity.fetch, size, now_ms)
-    if decision is not ADMITTED:
-        told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
-        side.verdict.signal = True
-        if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
-            (broker_ms,) = unpack_from(">i", buf, throttle_at)
-            pack_into(">i", buf, throttle_at, max(told_ms, broker_ms))
-            side.verdict.patches += 1
-    if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
-        error_code, answered_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
-        if error_code or answered_id != session_id:
-            state.sessions.broker_error(state.settings.broker, session_id)
-    if state.charges.charges_fetched_topics:
-        side.walk = state.fetch_walk(version, length)
-        return WALK
-    if version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None:
-        side.walk = FetchWalk(version, length)
-        return WALK
-    return 0

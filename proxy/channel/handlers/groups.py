@@ -27,7 +27,7 @@ def request(
             return side.more(end - pos, length)
         timeout_ms = groups.SESSION_TIMEOUT_DEFAULT_MS if named is None else named
     side.state.named_session_timeout(timeout_ms)
-    side.state.in_flight.append((correlation_id, None, version, None))
+    side.state.in_flight.append((correlation_id, version, None))
     return 0
 
 

@@ -21,7 +21,7 @@ from protocol.api import MAX_VERSION, PRODUCE
 from protocol.messages import produce
 from proxy.channel.bounds import RESPONSE_BYTES_MAX
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry
+from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from quotas.decisions import ADMITTED
@@ -42,6 +42,45 @@ _WEIGHED_BYTES: Final = 4 * 1024
 # How an answer without tags and without a broker's own throttle time ends: throttle_time_ms, number of tags. With
 # NodeEndpoints these bytes would be the last one's port, rack and tags, and no broker listens at port 0.
 _NOTHING_TO_REWRITE: Final = bytes(5)
+
+
+class _Produced(Owed):
+    """A response that may tell a throttle time, or in a gateway addresses.
+
+    Args:
+        until_ms: when the mute ends that the request has begun; 0 where it has begun none.
+    """
+
+    __slots__ = ("_until_ms",)
+
+    def __init__(self, until_ms: int) -> None:
+        self._until_ms = until_ms
+
+    def muted(self, until_ms: int) -> Owed:
+        """The same where it tells this mute too."""
+        return _Produced(max(until_ms, self._until_ms))
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+        """Put what is left of the throttle time, and the clients' addresses, into the response."""
+        frame_end = pos + side.frame_bytes
+        if frame_end > end:
+            side.whole(end - pos, side.frame_bytes - 4, RESPONSE_BYTES_MAX[PRODUCE])
+            return side.verdict.order
+        if not self._until_ms and buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end):
+            return 0
+        frame = bytes(buf[pos:frame_end])
+        read = side.parse(produce.read_response, frame, entry[1], side.state.settings.address_map)
+        if read is None:
+            return side.verdict.order
+        answer, throttle_at = read
+        # The mute may have been ended early since, by a raised quota.
+        throttle_ms = max(0, min(self._until_ms, side.state.mute_until_ms) - now_ms)
+        if throttle_at >= 0:
+            answer = produce.with_throttle_time(answer, throttle_at, throttle_ms)
+        return 0 if answer is frame else side.replace(side.frame_bytes, answer)
+
+
+_NOT_MUTED: Final = _Produced(0)
 
 
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
@@ -87,16 +126,17 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     if not acks:
         return 0
     if mute_until_ms or (version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None):
-        state.in_flight.append((correlation_id, _answer, version, mute_until_ms))
+        owed = _Produced(mute_until_ms) if mute_until_ms else _NOT_MUTED
+        state.in_flight.append((correlation_id, version, owed))
     else:
-        state.in_flight.append((correlation_id, None, version, None))
+        state.in_flight.append((correlation_id, version, None))
     return 0
 
 
 def _walked(state: ChannelState, head: tuple[int, int, int, int, int], acks: int, mute_until_ms: int) -> int:
     """Owe the answer to a request that is walked for its topics' sake; what they cost is told in it too."""
     if acks:
-        state.in_flight.append((head[3], _answer, head[2], mute_until_ms))
+        state.in_flight.append((head[3], head[2], _Produced(mute_until_ms)))
     return WALK
 
 
@@ -111,23 +151,3 @@ def _acks(buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int,
     if acks is None and end - pos > _FIELDS_BYTES_MAX:
         raise PeerError("malformed", f"no acks in the first {end - pos} bytes of a Produce")
     return acks
-
-
-def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-    """Put what is left of the throttle time, and the clients' addresses, into the answer."""
-    frame_end = pos + side.frame_bytes
-    if frame_end > end:
-        side.whole(end - pos, side.frame_bytes - 4, RESPONSE_BYTES_MAX[PRODUCE])
-        return side.verdict.order
-    if not entry[3] and buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end):
-        return 0
-    frame = bytes(buf[pos:frame_end])
-    read = side.parse(produce.read_response, frame, entry[2], side.state.settings.address_map)
-    if read is None:
-        return side.verdict.order
-    answer, throttle_at = read
-    # The mute may have been ended early since, by a raised quota.
-    throttle_ms = max(0, min(entry[3], side.state.mute_until_ms) - now_ms)
-    if throttle_at >= 0:
-        answer = produce.with_throttle_time(answer, throttle_at, throttle_ms)
-    return 0 if answer is frame else side.replace(side.frame_bytes, answer)

@@ -22,9 +22,10 @@ from protocol.api import (
 )
 from protocol.errors import TruncatedError
 from protocol.messages import reassignments
+from protocol.messages.by_partition import Partition
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import LATER, Buffer, Entry, Forward, Question, Responder
+from proxy.channel.in_flight import Buffer, Entry, Forward, Later, Owed, Question
 from proxy.channel.reassignments import over_steps
 from proxy.channel.settings import ANONYMOUS
 from proxy.channel.side import Side, copied, skip_header_tags
@@ -38,13 +39,64 @@ _VERSION_AT: Final = 6  # in a frame
 _MOVE_BYTES: Final = 50  # of an answer, about
 
 
+class _Listed(Owed):
+    """A list of what goes on, in which the moves stand for their steps.
+
+    Args:
+        wanted: what was asked for; None for everything.
+    """
+
+    __slots__ = ("_wanted",)
+
+    def __init__(self, wanted: frozenset[Partition] | None) -> None:
+        self._wanted = wanted
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+        """Show the moves."""
+        length = side.frame_bytes - 4
+        if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[LIST_PARTITION_REASSIGNMENTS]):
+            return side.verdict.order
+        shown = side.state.settings.reassignments
+        assert shown is not None, "it was asked about"
+        moves, (correlation_id, version, _) = shown.moves, entry
+        whole, weight = copied(buf, pos, pos + 4 + length), _MOVE_BYTES * len(moves)
+        told = side.parse(over_steps, whole, moves, self._wanted, version, correlation_id, weight=weight)
+        if told is None:
+            return side.verdict.order
+        return side.replace(length + 4, told) if told else 0
+
+
+class _Altered(Owed):
+    """The broker's response to what the shell has sent it in place of an alteration."""
+
+    __slots__ = ("_forward",)
+
+    def __init__(self, forward: Forward) -> None:
+        self._forward = forward
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+        """Hand the broker's response to the shell, and owe the caller what it makes of it."""
+        length = side.frame_bytes - 4
+        if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[ALTER_PARTITION_REASSIGNMENTS]):
+            return side.verdict.order
+        correlation_id, version, _ = entry
+        key, _, plan = self._forward
+        state = side.state
+        frame, address = copied(buf, pos, pos + 4 + length), state.settings.address
+        state.question = Question(key, version, correlation_id, frame, 0, state.user, False, plan, address)
+        # Behind the entry that this response was owed for, and that goes now.
+        state.in_flight.append((correlation_id, version, Later(_Altered)))
+        side.verdict.signal = True
+        return side.replace(length + 4, b"")
+
+
 def alter_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int) -> int:
     """Ask the shell what to send in place of the request."""
     length, key, version, correlation_id, _ = head
     state = side.state
     settings = state.settings
     if settings.reassignments is None or (settings.sasl and state.user == ANONYMOUS):
-        state.in_flight.append((correlation_id, None, version, None))
+        state.in_flight.append((correlation_id, version, None))
         return 0
     fields_at = _fields_at(side, buf, pos, end, body, head)
     if not fields_at:
@@ -53,7 +105,7 @@ def alter_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
     question = Question(
         key, version, correlation_id, frame, fields_at - pos, state.user, False, address=settings.address
     )
-    state.answer_later(question, _alter_answer)
+    state.answer_later(question, _Altered)
     state.stats.requests[key] += 1
     side.verdict.signal = True
     return side.replace(length + 4, b"")
@@ -64,7 +116,7 @@ def list_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: H
     length, _, version, correlation_id, _ = head
     state = side.state
     if state.settings.reassignments is None:
-        state.in_flight.append((correlation_id, None, version, None))
+        state.in_flight.append((correlation_id, version, None))
         return 0
     fields_at = _fields_at(side, buf, pos, end, body, head)
     if not fields_at:
@@ -73,7 +125,7 @@ def list_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: H
     wanted = side.parse(reassignments.read_request, frame, fields_at - pos)
     if wanted is None:
         return side.verdict.order
-    state.in_flight.append((correlation_id, _list_answer, version, wanted))
+    state.in_flight.append((correlation_id, version, _Listed(wanted.partitions)))
     if version == reassignments.VERSION:
         return 0
     sent = bytearray(frame)
@@ -93,50 +145,3 @@ def _fields_at(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Hea
     if fields_at is None:
         raise TruncatedError(f"{API_NAMES[key]} of {length} bytes ends before its fields do")
     return fields_at
-
-
-def _list_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
-    """Show the moves."""
-    length = side.frame_bytes - 4
-    if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[LIST_PARTITION_REASSIGNMENTS]):
-        return side.verdict.order
-    correlation_id, _, version, wanted = entry
-    shown = side.state.settings.reassignments
-    assert shown is not None, "it was asked about"
-    moves = shown.moves
-    whole = copied(buf, pos, pos + 4 + length)
-    told = side.parse(
-        over_steps, whole, moves, wanted.partitions, version, correlation_id, weight=_MOVE_BYTES * len(moves)
-    )
-    if told is None:
-        return side.verdict.order
-    return side.replace(length + 4, told) if told else 0
-
-
-def _alter_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
-    """Hand the broker's answer to the shell, and owe the caller what it makes of it."""
-    length = side.frame_bytes - 4
-    if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[ALTER_PARTITION_REASSIGNMENTS]):
-        return side.verdict.order
-    correlation_id, _, version, forward = entry
-    assert isinstance(forward, Forward), "the shell has sent it on"
-    state = side.state
-    frame = copied(buf, pos, pos + 4 + length)
-    state.question = Question(
-        forward.api_key,
-        version,
-        correlation_id,
-        frame,
-        0,
-        state.user,
-        False,
-        forward.plan,
-        state.settings.address,
-    )
-    # Behind the entry that this answer was owed for, and that goes now.
-    state.in_flight.append((correlation_id, LATER, version, _alter_answer))
-    side.verdict.signal = True
-    return side.replace(length + 4, b"")
-
-
-_: Responder = _alter_answer

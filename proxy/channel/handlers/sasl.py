@@ -25,7 +25,7 @@ from protocol.messages import sasl
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.conversation import UNKNOWN_USER, UNREAD_USER, Conversation
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry
+from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry, Owed
 from proxy.channel.intake import Intake
 from proxy.channel.side import Side, skip_header_tags
 from proxy.channel.verdict import MORE, PASS
@@ -44,6 +44,77 @@ _HANDSHAKE_ANSWER_BYTES: Final = 10  # length, correlation id, error code
 _RAW_VERSION: Final = 0
 
 
+class _Step(Owed):
+    """The broker's response to a step of an exchange."""
+
+    __slots__ = ("conversation",)
+
+    def __init__(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+
+
+class _Welcome(_Step):
+    """Its response to a SaslHandshake."""
+
+    __slots__ = ()
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+        """The broker knows the mechanism, or does not."""
+        if end - pos < _HANDSHAKE_ANSWER_BYTES:
+            return side.more(end - pos, side.frame_bytes - 4)
+        if sasl.handshake_error(buf, pos, end):
+            _end(side, self.conversation, "failed")
+        else:
+            _go_on(side, Intake.BARE_TOKENS if entry[1] == _RAW_VERSION else Intake.OPEN)
+        return 0
+
+
+class _Authenticated(_Step):
+    """Its response to a SaslAuthenticate."""
+
+    __slots__ = ()
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+        """The broker's response to a token."""
+        length = side.frame_bytes - 4
+        if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
+            return side.verdict.order
+        verdict = sasl.verdict(buf, pos, pos + 4 + length, entry[1])
+        conversation = self.conversation
+        if verdict.error_code:
+            _end(side, conversation, "failed")
+        elif not conversation.readable:
+            _let_in_unread(side, conversation, now_ms)
+            side.state.begin_session(verdict.session_lifetime_ms, now_ms)
+            _go_on(side, Intake.OPEN)
+        elif conversation.succeeded(buf, verdict.start, verdict.stop):
+            _believe(side, conversation, now_ms)
+            side.state.begin_session(verdict.session_lifetime_ms, now_ms)
+        else:
+            _go_on(side, Intake.OPEN)
+        return 0
+
+
+class _RawToken(_Step):
+    """Its response to a bare token, and itself one."""
+
+    __slots__ = ()
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+        """The broker's bare token; to refuse, a broker closes."""
+        length = side.frame_bytes - 4
+        if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
+            return side.verdict.order
+        conversation = self.conversation
+        if not conversation.readable:
+            _let_in_unread(side, conversation, now_ms)
+        elif conversation.succeeded(buf, pos + 4, pos + 4 + length):
+            _believe(side, conversation, now_ms)
+        else:
+            _go_on(side, Intake.BARE_TOKENS)
+        return 0
+
+
 def handshake_request(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int
 ) -> int:
@@ -54,7 +125,7 @@ def handshake_request(
     state = side.state
     state.sasl = Conversation(sasl.mechanism(buf, body, pos + 4 + length))
     state.enter(Intake.AWAIT_BROKER)
-    state.in_flight.append((correlation_id, _handshake_answer, version, state.sasl))
+    state.in_flight.append((correlation_id, version, _Welcome(state.sasl)))
     return 0
 
 
@@ -75,11 +146,11 @@ def authenticate_request(
     start, stop = sasl.token_span(buf, fields_at, frame_end, version)
     conversation = state.sasl
     if conversation is None:
-        state.in_flight.append((correlation_id, None, version, None))
+        state.in_flight.append((correlation_id, version, None))
         return 0
     conversation.token(buf, start, stop, state.settings.oauth_claim)
     state.enter(Intake.AWAIT_BROKER)
-    state.in_flight.append((correlation_id, _authenticate_answer, version, conversation))
+    state.in_flight.append((correlation_id, version, _Authenticated(conversation)))
     return 0
 
 
@@ -106,7 +177,7 @@ def raw_token(side: Side, buf: Buffer, pos: int, end: int) -> int:
     conversation.token(buf, pos + 4, pos + 4 + length, state.settings.oauth_claim)
     if conversation.readable:
         state.enter(Intake.AWAIT_BROKER)
-    state.in_flight.append((RAW_TOKEN, _raw_answer, _RAW_VERSION, conversation))
+    state.in_flight.append((RAW_TOKEN, _RAW_VERSION, _RawToken(conversation)))
     state.stats.requests[SASL_AUTHENTICATE] += 1
     return length + 4
 
@@ -133,53 +204,6 @@ def _begins_request(buf: Buffer, pos: int, length: int) -> bool:
     return (
         0 <= version <= MAX_VERSION.get(key, -1) and -1 <= client_id_length <= length + 4 - REQUEST_HEAD.size
     )
-
-
-def _handshake_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int) -> int:
-    """The broker knows the mechanism, or does not."""
-    if end - pos < _HANDSHAKE_ANSWER_BYTES:
-        return side.more(end - pos, side.frame_bytes - 4)
-    if sasl.handshake_error(buf, pos, end):
-        _end(side, entry[3], "failed")
-    else:
-        _go_on(side, Intake.BARE_TOKENS if entry[2] == _RAW_VERSION else Intake.OPEN)
-    return 0
-
-
-def _authenticate_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-    """The broker's response to a token."""
-    length = side.frame_bytes - 4
-    if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
-        return side.verdict.order
-    verdict = sasl.verdict(buf, pos, pos + 4 + length, entry[2])
-    conversation: Conversation = entry[3]
-    if verdict.error_code:
-        _end(side, conversation, "failed")
-    elif not conversation.readable:
-        _let_in_unread(side, conversation, now_ms)
-        side.state.begin_session(verdict.session_lifetime_ms, now_ms)
-        _go_on(side, Intake.OPEN)
-    elif conversation.succeeded(buf, verdict.start, verdict.stop):
-        _believe(side, conversation, now_ms)
-        side.state.begin_session(verdict.session_lifetime_ms, now_ms)
-    else:
-        _go_on(side, Intake.OPEN)
-    return 0
-
-
-def _raw_answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-    """The broker's bare token; to refuse, a broker closes."""
-    length = side.frame_bytes - 4
-    if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
-        return side.verdict.order
-    conversation: Conversation = entry[3]
-    if not conversation.readable:
-        _let_in_unread(side, conversation, now_ms)
-    elif conversation.succeeded(buf, pos + 4, pos + 4 + length):
-        _believe(side, conversation, now_ms)
-    else:
-        _go_on(side, Intake.BARE_TOKENS)
-    return 0
 
 
 def _let_in_unread(side: Side, conversation: Conversation, now_ms: int) -> None:

@@ -25,7 +25,8 @@ from protocol.messages import share
 from protocol.messages.share import ShareFetchFields, ShareWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry
+from proxy.channel.identity import Identity
+from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_sizes import await_answers
@@ -40,6 +41,46 @@ _THROTTLE_AT: Final = (
     9  # length, correlation id, an empty tag section; both APIs are flexible in every version
 )
 _VERSION_MIN: Final = 1
+
+
+class _Shared(Owed):
+    """A response that is charged where it brings records.
+
+    Args:
+        room: whether it may hold records of a limited client.
+    """
+
+    __slots__ = ("_identity", "_key", "_room")
+
+    def __init__(self, key: int, identity: Identity, room: bool) -> None:
+        self._key = key
+        self._identity = identity
+        self._room = room
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+        """Charge a ShareFetch's response, and walk it in a gateway."""
+        length = side.frame_bytes - 4
+        if end - pos < _THROTTLE_AT + 4:
+            return side.more(end - pos, length)
+        key, identity, room = self._key, self._identity, self._room
+        state = side.state
+        if room:
+            state.fetch_owed = False
+        if key == SHARE_FETCH:
+            throttle = identity.quota.fetch
+            told = throttle.fetched if room else throttle.delivered
+            decision = told(identity.fetch, length - 1, now_ms)
+            if decision is not ADMITTED:
+                told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
+                side.verdict.signal = True
+                (broker_ms,) = unpack_from(">i", buf, pos + _THROTTLE_AT)
+                pack_into(">i", buf, pos + _THROTTLE_AT, max(told_ms, broker_ms))
+                side.verdict.patches += 1
+        charges = key == SHARE_FETCH and state.engine.charges_fetched_topics
+        if state.settings.address_map is None and not charges:
+            return 0
+        side.walk = ShareWalk(key, entry[1], length, {} if charges else None)
+        return WALK
 
 
 def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
@@ -139,33 +180,9 @@ def _leave_no_room(side: Side, buf: Buffer, fields: ShareFetchFields) -> None:
 def _owe(state: ChannelState, head: Head, *, room: bool) -> int:
     """Owe an answer; with `room` it may hold records of a limited client: one at a time may."""
     _, key, version, correlation_id, _ = head
-    state.in_flight.append((correlation_id, _answer, version, (key, state.identity, room)))
+    identity = state.identity
+    assert identity is not None, "the request side identifies before it asks"
+    state.in_flight.append((correlation_id, version, _Shared(key, identity, room)))
     state.share_held_until_ms = 0
     state.fetch_owed |= room
     return 0
-
-
-def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-    """Charge a ShareFetch's answer, and walk it in a gateway."""
-    length = side.frame_bytes - 4
-    if end - pos < _THROTTLE_AT + 4:
-        return side.more(end - pos, length)
-    key, identity, room = entry[3]
-    state = side.state
-    if room:
-        state.fetch_owed = False
-    if key == SHARE_FETCH:
-        throttle = identity.quota.fetch
-        told = throttle.fetched if room else throttle.delivered
-        decision = told(identity.fetch, length - 1, now_ms)
-        if decision is not ADMITTED:
-            told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
-            side.verdict.signal = True
-            (broker_ms,) = unpack_from(">i", buf, pos + _THROTTLE_AT)
-            pack_into(">i", buf, pos + _THROTTLE_AT, max(told_ms, broker_ms))
-            side.verdict.patches += 1
-    charges = key == SHARE_FETCH and state.engine.charges_fetched_topics
-    if state.settings.address_map is None and not charges:
-        return 0
-    side.walk = ShareWalk(key, entry[2], length, {} if charges else None)
-    return WALK

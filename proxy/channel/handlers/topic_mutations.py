@@ -29,7 +29,7 @@ from protocol.messages import topic_mutations as requests
 from protocol.messages.topic_mutations import MutationRequest, TopicMutation
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Buffer, Entry
+from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.side import Side, copied, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_lookup import TopicLookup
@@ -54,7 +54,7 @@ _TOPIC_BYTES: Final = 512
 
 
 @dataclass(slots=True)
-class _Charged:
+class _Charged(Owed):
     """What was forwarded and charged, until its answer comes.
 
     Attributes:
@@ -76,6 +76,40 @@ class _Charged:
     read: tuple[int, Sequence[answers.TopicAnswer | None], bytes] | None = None
     settled: int = 0
     kept_bytes: int = 0
+
+    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+        """Give back what came to nothing, tell of the rejected topics and of the throttle time, and mute."""
+        length = side.frame_bytes - 4
+        version = entry[1]
+        key, throttle, asked, rejected = self.key, self.throttle, self.asked, self.rejected
+        if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
+            return side.verdict.order
+        if self.read is None:
+            whole = copied(buf, pos, pos + 4 + length)
+            self.read = side.parse(answers.read_merged, whole, key, version, asked.topics, rejected)
+            if self.read is None:
+                return side.verdict.order
+        throttle_at, became, merged = self.read
+        state = side.state
+        if not _settle(state, self, became, now_ms):
+            return side.next_turn()
+        state.mutations_owed -= 1
+        state.kept_bytes -= self.kept_bytes
+        throttle_ms = throttle.throttle_ms(now_ms) if rejected or not self.strict else 0
+        if throttle_ms and not throttle.enforcing:
+            throttle.told(throttle_ms)
+            throttle_ms = 0
+        told_ms = _mute(state, throttle, throttle_ms, now_ms)
+        if told_ms:
+            side.verdict.signal = True
+        if not rejected and not told_ms:
+            return 0
+        told = bytearray(merged)
+        if throttle_at >= 0 and told_ms > int.from_bytes(
+            told[throttle_at : throttle_at + 4], "big", signed=True
+        ):
+            pack_into(">i", told, throttle_at, told_ms)
+        return side.replace(length + 4, told)
 
 
 def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
@@ -122,7 +156,7 @@ def _read(side: Side, frame: bytes, body: int, key: int, version: int) -> Mutati
 def _unseen(state: ChannelState, correlation_id: int, version: int) -> int:
     """Owe an answer that passes as it is."""
     state.lookup = None
-    state.in_flight.append((correlation_id, None, version, None))
+    state.in_flight.append((correlation_id, version, None))
     return 0
 
 
@@ -191,7 +225,7 @@ def _forward(
         state.stats.requests[key] += 1
         side.verdict.signal = True
         return side.replace(len(frame), b"")
-    state.in_flight.append((correlation_id, _answer, version, charged))
+    state.in_flight.append((correlation_id, version, charged))
     state.mutations_owed += 1
     charged.kept_bytes = len(frame) + len(asked.topics) * _TOPIC_BYTES
     state.kept_bytes += charged.kept_bytes
@@ -213,40 +247,6 @@ def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now
     throttle.told(throttle_ms)
     muted_ms = state.mute(throttle, throttle_ms, now_ms)
     return throttle_ms if state.group_session_timeout_ms is None else muted_ms
-
-
-def _answer(side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-    """Give back what came to nothing, tell of the rejected topics and of the throttle time, and mute."""
-    length = side.frame_bytes - 4
-    version: int = entry[2]
-    charged: _Charged = entry[3]
-    key, throttle, asked, rejected = charged.key, charged.throttle, charged.asked, charged.rejected
-    if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
-        return side.verdict.order
-    if charged.read is None:
-        whole = copied(buf, pos, pos + 4 + length)
-        charged.read = side.parse(answers.read_merged, whole, key, version, asked.topics, rejected)
-        if charged.read is None:
-            return side.verdict.order
-    throttle_at, became, merged = charged.read
-    state = side.state
-    if not _settle(state, charged, became, now_ms):
-        return side.next_turn()
-    state.mutations_owed -= 1
-    state.kept_bytes -= charged.kept_bytes
-    throttle_ms = throttle.throttle_ms(now_ms) if rejected or not charged.strict else 0
-    if throttle_ms and not throttle.enforcing:
-        throttle.told(throttle_ms)
-        throttle_ms = 0
-    told_ms = _mute(state, throttle, throttle_ms, now_ms)
-    if told_ms:
-        side.verdict.signal = True
-    if not rejected and not told_ms:
-        return 0
-    told = bytearray(merged)
-    if throttle_at >= 0 and told_ms > int.from_bytes(told[throttle_at : throttle_at + 4], "big", signed=True):
-        pack_into(">i", told, throttle_at, told_ms)
-    return side.replace(length + 4, told)
 
 
 def _settle(
