@@ -11,6 +11,7 @@ from protocol.capture import NONE
 __all__ = [
     "BATCH_WEIGHT",
     "FRAME_BYTES",
+    "INT32_MAX",
     "NAME_CHARACTERS",
     "NONE_NS",
     "ROW_BYTES",
@@ -28,6 +29,7 @@ BATCH_WEIGHT: Final = 1024
 NAME_CHARACTERS: Final = 256
 FRAME_BYTES: Final = 2048
 
+INT32_MAX: Final = 0x7FFFFFFF  # the largest number of a column
 NONE_NS: Final = 1000 * NONE  # which is NONE in microseconds
 
 

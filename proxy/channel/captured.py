@@ -1,16 +1,19 @@
-"""The channel of a client whose requests are captured: one row a request, and nothing else differs (issue 7).
+"""Observes a channel whose requests are captured: one row a request, and nothing else differs (issue 7).
 
-    client ──► CapturedRequests ──► broker      owed: the rows whose answers are still to come, oldest first,
-                    │  ▲                               beside `in_flight`, which it leaves as it is
-                   owed │
-                    ▼   │
-    client ◄── CapturedResponses ◄── broker     answered: the row is finished and given to the recorder
+    client ──► RequestSide ──► broker      owed: the rows whose responses are still to come, oldest first,
+                 │      ▲                         beside `in_flight`, which it leaves as it is
+         handled │ owed │
+                 ▼      │
+               Capture ─┴──► recorder      answered: the row is finished and given to the recorder
+                 ▲
+        answered │
+    client ◄── ResponseSide ◄── broker
 
-It is chosen when a connection is made, so a client that is not captured pays nothing for it. Every request and answer
-of Produce and Fetch is walked here (`protocol.messages.captured_walks`), as it is for topics' quotas.
+It is chosen when a connection is made, so a client that is not captured pays nothing for it. Every request and response
+of Produce and Fetch is walked here (`captured_walks`), as it is for topics' quotas.
 
-A row (`capture_rows`) is made when the request is handled and filled in when its answer has begun. What ends without an
-answer (acks=0, a connection that is closed) is written without one. Not rows are: SASL tokens without a Kafka header,
+A row (`capture_rows`) is made when the request is handled and filled in when its response has begun. What ends without
+one (acks=0, a connection that is closed) is written without one. Not rows are: SASL tokens without a Kafka header,
 Metadata that Sluice asks for itself, and what brokers say to each other at a replication listener. No payload and no
 token is looked at; where whole requests are kept for replay, `kept_frames` does it.
 
@@ -19,123 +22,368 @@ known: if it is there when the mute ends, all of the mute counts as its delay. A
 for, as far as the sizes of topics are known without asking.
 """
 
+from collections import deque
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
-from protocol.api import FETCH, flexible
+from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, flexible
+from protocol.capture import NONE
+from protocol.header import REQUEST_HEAD
 from protocol.messages.captured_walks import CapturedFetchWalk
-from protocol.messages.fetch_session import SessionTable
-from proxy.channel.capture_rows import ROW_BYTES, Head, Row, Tap
-from proxy.channel.captured_requests import CapturedRequests, FramedRequests
-from proxy.channel.captured_state import CapturedState, FramedState
+from protocol.messages.walk import Walk
+from proxy.channel.capture_rows import (
+    FRAME_BYTES,
+    INT32_MAX,
+    NAME_CHARACTERS,
+    NONE_NS,
+    ROW_BYTES,
+    Head,
+    Place,
+    Row,
+    Tap,
+)
+from proxy.channel.captured_mutations import mutations_asked
+from proxy.channel.captured_walks import CapturedWalks
 from proxy.channel.channel import Channel
+from proxy.channel.identity import Identity
 from proxy.channel.in_flight import ENTRY_BYTES, Buffer, Entry
-from proxy.channel.responses import ResponseSide
-from proxy.channel.settings import ChannelSettings
-from proxy.stats import Stats
-from quotas.engine import Engine
+from proxy.channel.kept_frames import Keeper
+from proxy.channel.observer import Muting, Observer
+from proxy.channel.request_time import measure
+from proxy.channel.requests import RequestSide
+from proxy.channel.side import Side
+from proxy.channel.state import ChannelState
+from proxy.channel.verdict import Verdict
+from quotas.client_bandwidth import FETCH as FETCH_QUOTA
+from quotas.client_bandwidth import PRODUCE as PRODUCE_QUOTA
+from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
+from quotas.mutations import MutationThrottle
+from quotas.user_connections import UserThrottle
 
-__all__ = ["CapturedChannel"]
+__all__ = ["CLIENT_ID_MAX", "Capture", "capture"]
 
+Unpacked = tuple[int, int, int, int, int]
 
-class CapturedResponses(ResponseSide):
-    """Answers on their way to the client."""
-
-    __slots__ = ("_requests", "_walked")
-
-    state: CapturedState
-
-    def __init__(self, state: CapturedState, requests: CapturedRequests) -> None:
-        super().__init__(state)
-        self._requests = requests
-        self._walked: list[Any] | None = None  # the row of the answer that is walked
-
-    def close(self) -> None:
-        """The connection is over."""
-        if self._walked is not None:
-            self.state.write(self._walked)
-            self._walked = None
-
-    def _answered(self) -> Entry:
-        state = self.state
-        entry = super()._answered()
-        owed = state.owed
-        if not owed or owed[0][Row.HEAD][Head.CORRELATION_ID] != entry[0]:
-            return entry  # asked by Sluice itself, or a bare token
-        row = owed.popleft()
-        if row is self._requests.large:
-            self._requests.sent()
-        row[Row.UPSTREAM_NS] = state.now_ns - row[Row.SENT_NS]
-        row[Row.RESPONSE_BYTES] = self.frame_bytes - 4
-        if state.told_ms:
-            state.decide(row)
-        head = row[Row.HEAD]
-        if head[Head.API_KEY] == FETCH:
-            self._fetched(row, head[Head.API_VERSION])
-        else:
-            state.write(row)
-        return entry
-
-    def _fetched(self, row: list[Any], version: int) -> None:
-        """Finish the row of a Fetch, at its answer's end where that is walked."""
-        if flexible(FETCH, version):  # Kafka charges without the tag section of the header
-            row[Row.RESPONSE_BYTES] -= 1
-        walk = self.walk
-        if isinstance(walk, CapturedFetchWalk):
-            row[Row.PARTITIONS] = walk.found
-            self._walked = row
-        else:
-            self.state.write(row)
-
-    def _answer_here(self) -> None:
-        state = self.state
-        correlation_id = state.in_flight[0][0]
-        super()._answer_here()
-        owed = state.owed
-        if owed and owed[0][Row.HEAD][Head.CORRELATION_ID] == correlation_id:
-            row = owed.popleft()
-            row[Row.RESPONSE_BYTES] = int.from_bytes(self.verdict.insert[:4], "big")
-            state.write(row)
-
-    def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        pos = super()._walk_on(buf, pos, end, now_ms)
-        if self.walk is None:
-            self.state.undecide()  # what its topics cost it can not tell: the answer's head has passed
-            if self._walked is not None:
-                row, self._walked = self._walked, None
-                self.state.write(row)
-        return pos
+_QUOTAS: Final = {
+    PRODUCE_QUOTA: "produce",
+    FETCH_QUOTA: "fetch",
+    REQUEST_PERCENTAGE: "request",
+    CONTROLLER_MUTATION_RATE: "mutation",
+}
+# More of a client id is not kept, in bytes or characters: who speaks by ever new ones makes each row so much larger.
+CLIENT_ID_MAX: Final = 1024
+# A request that is there so soon after a mute has been there during it: loops and timers are late by a few ms.
+_LATE_MS: Final = 10
+_MUTATING: Final = frozenset((CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS))
+_PARTITIONS: Final = Row.PARTITIONS
 
 
-class CapturedChannel(Channel):
-    """The two sides of a connection whose requests are captured."""
+class Capture(Observer):
+    """Makes the rows of one channel.
 
-    __slots__ = ()
+    Attributes:
+        requests: the requests' side, once there is one.
+        keeper: keeps whole requests; None where none are.
+    """
+
+    __slots__ = (
+        "_begun_walk",
+        "_frame_at",
+        "_held",
+        "_large",
+        "_owed",
+        "_place",
+        "_recorder",
+        "_seq",
+        "_silent",
+        "_state",
+        "_tap",
+        "_told_by",
+        "_told_ms",
+        "_waits_ns",
+        "_walked",
+        "_walks",
+        "_whose",
+        "keeper",
+        "requests",
+    )
 
     entry_bytes = ENTRY_BYTES + ROW_BYTES
+    requests: RequestSide
 
-    requests: CapturedRequests
-    responses: CapturedResponses
+    def __init__(self, state: ChannelState, tap: Tap) -> None:
+        self._state = state
+        self._tap = tap
+        self._recorder = tap.recorder
+        self.keeper = None if tap.frames == "off" else Keeper(tap.frames, tap.recorder.reserve)
+        self._walks = CapturedWalks(state.engine, tap)
+        state.charges = self._walks
+        state.walks = self
+        state.observer = self
+        self._owed: deque[list[Any]] = deque()  # the rows whose responses are owed
+        self._seq = 0
+        self._place: Place | None = None
+        self._whose: Identity | None = None  # whose place it is
+        self._large: list[Any] | None = None  # the row of the request seen last, where its end was not there
+        self._silent: list[Any] | None = None  # the same of one with acks=0
+        self._walked: list[Any] | None = None  # the row of the response that is walked
+        self._begun_walk: Walk | None = None  # through the large request, which goes on
+        self._waits_ns = 0  # since when the next request waits; 0 where none does
+        self._held = False
+        self._frame_at = 0  # where in the buffer the request that is growing goes on
+        # The longest mute that was decided on since a row was told, and what for.
+        self._told_ms = 0
+        self._told_by: Muting | None = None
 
-    def __init__(
-        self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap
-    ) -> None:
-        framed = tap.frames != "off"
-        state = (FramedState if framed else CapturedState)(settings, engine, sessions, stats, tap)
-        self.state: CapturedState = state
-        self.requests = (FramedRequests if framed else CapturedRequests)(state)
-        self.responses = CapturedResponses(self.state, self.requests)
+    # What the directions tell.
+
+    def handled(  # noqa: C901 - a call a request costs 3 %
+        self, side: RequestSide, buf: Buffer, pos: int, end: int, body: int, head: Unpacked, now_ms: int
+    ) -> int:
+        """Begin the row of a request that was handled; 0, or the order MORE to see more of it."""
+        state = self._state
+        if state.requests is not None or state.requests_version is not state.engine.version:
+            order = measure(side, buf, pos, end, body, head, now_ms)
+            state.unmeasured = None  # nobody is passed over here
+            if order:
+                return order
+        now_ns = state.now_ns
+        if self._large is not None:
+            self._sent(self._large)
+        if state.identity is not self._whose:
+            self._introduced(buf, pos, body)
+        seq = self._seq
+        row: list[Any] = [head, self._place, seq, now_ns, now_ns, NONE, NONE_NS, 0, 0, "", 0, ()]
+        self._seq = seq + 1
+        if self.keeper is not None:
+            self._keep(self.keeper, row, buf, pos, end, body, head)
+        if self._waits_ns or self._told_ms:
+            self._note_decisions(row, side.verdict, now_ns, now_ms)
+        if pos + 4 + head[0] > end:
+            self._large = row
+            self._begun_walk = side.walk
+        key = head[1]
+        if key == PRODUCE:
+            row[_PARTITIONS] = self._walks.produced  # a list that may grow yet
+            if not side.walk_answered:
+                return self._silenced(side, row)
+        elif key in _MUTATING:
+            row[Row.MUTATIONS] = mutations_asked(state.engine, buf, pos, end, body, head, now_ms)
+        self._owed.append(row)
+        return 0
+
+    def waits(self, held: bool) -> None:
+        """Note since when the next request waits."""
+        self._waits_ns = self._waits_ns or self._state.now_ns
+        self._held = self._held or held
+
+    def muted(self, throttle: Muting, throttle_ms: int, told_ms: int) -> None:
+        """Note what is told: of a connection's rate nothing is."""
+        if isinstance(throttle, UserThrottle):
+            return
+        if self._state.group_session_timeout_ms is None and isinstance(throttle, MutationThrottle):
+            told_ms = throttle_ms  # which is told in full (`handlers.topic_mutations`)
+        if told_ms > self._told_ms:
+            self._told_ms, self._told_by = told_ms, throttle
+
+    def walked(self, side: Side, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
+        """A frame was walked to its end, and topics were charged: its row hears of that."""
+        if side.walk is not None:
+            return
+        if side is not self.requests:
+            self._undecide()  # what its topics cost it can not tell: the response's head has passed
+            if self._walked is not None:
+                row, self._walked = self._walked, None
+                self._write(row)
+        elif walk is self._begun_walk:
+            self._begun_walk = None
+            begun = self._silent or self._large
+            if begun is not None:
+                self._decide(begun)
+            else:
+                self._undecide()  # its response came first, and said nothing
+            if self.keeper is None or not self.keeper.begun():
+                self._write_silent()
+
+    def answered(self, side: Side, entry: Entry) -> None:
+        """Finish the row of the request that this is the response to, if it has one."""
+        owed = self._owed
+        if not owed or owed[0][Row.HEAD][Head.CORRELATION_ID] != entry[0]:
+            return  # asked by Sluice itself, or a bare token
+        row = owed.popleft()
+        if row is self._large:
+            self._sent(row)
+        row[Row.UPSTREAM_NS] = self._state.now_ns - row[Row.SENT_NS]
+        row[Row.RESPONSE_BYTES] = side.frame_bytes - 4
+        if self._told_ms:
+            self._decide(row)
+        head = row[Row.HEAD]
+        if head[Head.API_KEY] == FETCH:
+            self._fetched(row, head[Head.API_VERSION], side.walk)
+        else:
+            self._write(row)
+
+    def answered_here(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
+        """Finish the row of a request that no broker has seen."""
+        owed = self._owed
+        if owed and owed[0][Row.HEAD][Head.CORRELATION_ID] == entry[0]:
+            row = owed.popleft()
+            row[Row.RESPONSE_BYTES] = int.from_bytes(response[:4], "big")
+            self._write(row)
 
     def joined(self, broker: int) -> None:
-        """Another broker is behind the bootstrap port: rows are of it."""
-        super().joined(broker)
-        self.requests.joined(broker)
+        """All that was said so far was for another broker than was meant to be."""
+        places: dict[Place, Place] = {}
+        rows = list(self._owed)
+        if self._silent is not None:
+            rows.append(self._silent)
+        for row in rows:
+            place: Place = row[Row.PLACE]
+            row[Row.PLACE] = places.setdefault(place, place._replace(broker=broker))
+        if self._place is not None:
+            self._place = places.get(self._place, self._place._replace(broker=broker))
 
-    def close(self, now_ms: int) -> Iterator[None]:
-        """The connection is over: what is owed an answer never gets one."""
-        rest = super().close(now_ms)
-        self.requests.close()
-        self.responses.close()
-        while self.state.owed:
-            self.state.write(self.state.owed.popleft())
-        return rest
+    def close(self, now_ms: int) -> Iterator[None]:  # noqa: ARG002 - see Observer
+        """The connection is over: what is owed a response never gets one."""
+        self._write_silent()
+        if self._walked is not None:
+            self._write(self._walked)
+            self._walked = None
+        while self._owed:
+            self._write(self._owed.popleft())
+        return iter(())
+
+    # What is walked.
+
+    def produce(self, buf: Buffer, pos: int, end: int, body: int, head: Unpacked) -> Walk | None:
+        """A walk through a Produce; what came before it has passed by now."""
+        if self._large is not None:
+            self._sent(self._large)
+        return self._walks.produce(buf, pos, end, body, head)
+
+    def fetch(self, version: int, length: int) -> Walk:
+        """A walk through a response to a Fetch."""
+        return self._walks.fetch(version, length)
+
+    # What is kept of a request.
+
+    def shows(self, start: int) -> None:
+        """The requests' side is shown a buffer from here on."""
+        self._frame_at = start
+
+    def showed(self, side: RequestSide, buf: Buffer, stop: int) -> None:
+        """It has let all before this pass."""
+        keeper = self.keeper
+        if keeper is not None and keeper.begun():
+            keeper.passed(buf, self._frame_at, stop)
+            if side.walk is None and not keeper.begun():
+                self._write_silent()
+
+    def _keep(
+        self, keeper: Keeper, row: list[Any], buf: Buffer, pos: int, end: int, body: int, head: Unpacked
+    ) -> None:
+        """Keep the request itself beside its row."""
+        if keeper.begun():  # the one before it ends where this one begins
+            keeper.passed(buf, self._frame_at, pos)
+        self._write_silent()
+        self._frame_at = pos
+        row.append(keeper.keep(buf, pos, end, body, head, len(self._owed)))
+
+    # Rows.
+
+    def _introduced(self, buf: Buffer, pos: int, body: int) -> None:
+        """Another client id speaks."""
+        state, tap = self._state, self._tap
+        self._whose = state.identity
+        raw = bytes(buf[pos + REQUEST_HEAD.size : min(body, pos + REQUEST_HEAD.size + CLIENT_ID_MAX)])
+        name = raw.decode("utf-8", "backslashreplace")[:CLIENT_ID_MAX]
+        tap.recorder.left -= len(name) // NAME_CHARACTERS
+        self._place = Place(tap.connection, tap.ip, tap.listener, state.settings.broker, state.user, name)
+
+    def _sent(self, row: list[Any]) -> None:
+        """The next request is here, or the response to the large one: all of it has passed by now."""
+        self._large = None
+        row[Row.SENT_NS] = min(max(self.requests.moved_ns, row[Row.HANDLED_NS]), self._state.now_ns)
+
+    def _silenced(self, side: RequestSide, row: list[Any]) -> int:
+        """A Produce without a response is finished when it has passed."""
+        self._silent = row
+        if side.walk is None and (self.keeper is None or not self.keeper.begun()):
+            self._write_silent()
+        return 0
+
+    def _fetched(self, row: list[Any], version: int, walk: Walk | None) -> None:
+        """Finish the row of a Fetch, at its response's end where that is walked."""
+        if flexible(FETCH, version):  # Kafka charges without the tag section of the header
+            row[Row.RESPONSE_BYTES] -= 1
+        if isinstance(walk, CapturedFetchWalk):
+            row[_PARTITIONS] = walk.found
+            self._walked = row
+        else:
+            self._write(row)
+
+    def _write_silent(self) -> None:
+        """A Produce without a response has passed, if there is one."""
+        if self._silent is not None:
+            silent, self._silent = self._silent, None
+            if self._large is silent:  # nobody asks when it was sent
+                self._large = None
+            self._write(silent)
+
+    def _note_decisions(self, row: list[Any], verdict: Verdict, now_ns: int, now_ms: int) -> None:
+        """Put into the row for how long it waited, and what was decided meanwhile."""
+        self._decide(row)
+        if not self._waits_ns:
+            return
+        if self._held or now_ms <= verdict.until_ms + _LATE_MS:
+            row[Row.DELAY_MS] = min((now_ns - self._waits_ns) // 1_000_000, INT32_MAX)
+        if self._held:
+            row[Row.QUOTA] = row[Row.QUOTA] or "produce"
+        self._waits_ns = 0
+        self._held = False
+
+    def _decide(self, row: list[Any]) -> None:
+        """Put into the row what was decided since the last one."""
+        if self._told_ms > row[Row.THROTTLE_MS]:
+            row[Row.THROTTLE_MS] = min(self._told_ms, INT32_MAX)
+            row[Row.QUOTA] = _QUOTAS.get(getattr(self._told_by, "key", ""), "")
+        self._undecide()
+
+    def _undecide(self) -> None:
+        """Clear what was decided."""
+        self._told_ms, self._told_by = 0, None
+
+    def _write(self, row: list[Any]) -> None:
+        """The row is finished; where its frame is kept, that goes with it."""
+        recorder = self._recorder
+        if self.keeper is not None:
+            recorder.left -= len(row[Row.FRAME]) // FRAME_BYTES
+        recorder.rows.append(row)
+        left = recorder.left = recorder.left - (len(row[_PARTITIONS]) or 1)
+        if left <= 0:
+            recorder.full()
+
+
+class KeptRequests(RequestSide):
+    """A requests' side that tells what it was shown, where whole requests are kept."""
+
+    __slots__ = ("_capture",)
+
+    def __init__(self, state: ChannelState, capture: Capture) -> None:
+        super().__init__(state, capture.handled)
+        self._capture = capture
+
+    def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
+        """As always, and tell what passes."""
+        self._capture.shows(start)
+        verdict = super().receive(buf, start, end, now_ns)
+        self._capture.showed(self, buf, start + verdict.passing)
+        return verdict
+
+
+def capture(channel: Channel, tap: Tap) -> None:
+    """Have the requests of a channel captured that was just made."""
+    made = Capture(channel.state, tap)
+    kept = made.keeper is not None
+    requests = KeptRequests(channel.state, made) if kept else RequestSide(channel.state, made.handled)
+    channel.requests = made.requests = requests

@@ -4,7 +4,7 @@ from protocol.api import CREATE_PARTITIONS, DELETE_TOPICS, flexible
 from protocol.capture import NONE
 from protocol.errors import WireError
 from protocol.messages import topic_mutations
-from proxy.channel.captured_state import INT32_MAX
+from proxy.channel.capture_rows import INT32_MAX
 from proxy.channel.in_flight import Buffer
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.side import skip_header_tags

@@ -38,15 +38,9 @@ _ENTRIES_COUNTED_MIN: Final = 16  # responses owed, from which on their entries 
 
 
 class Channel:
-    """The two sides of one connection and what they share.
-
-    Attributes:
-        entry_bytes: what one answer owed takes in memory, at most.
-    """
+    """The two sides of one connection and what they share."""
 
     __slots__ = ("requests", "responses", "state")
-
-    entry_bytes = ENTRY_BYTES
 
     def __init__(
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats
@@ -88,7 +82,10 @@ class Channel:
     def counted_bytes(self) -> int:
         """All that counts against the budget of kept bytes: where many responses are owed, their entries too."""
         owed = len(self.state.in_flight)
-        return self.kept_bytes + (owed * self.entry_bytes if owed >= _ENTRIES_COUNTED_MIN else 0)
+        if owed < _ENTRIES_COUNTED_MIN:
+            return self.kept_bytes
+        observer = self.state.observer
+        return self.kept_bytes + owed * (ENTRY_BYTES if observer is None else observer.entry_bytes)
 
     def take_question(self) -> Question | None:
         """Give a request that the shell is to answer with `answered`, once."""
@@ -106,6 +103,8 @@ class Channel:
     def joined(self, broker: int) -> None:
         """Another broker is behind the bootstrap port than was meant to be; the first request's charge stays."""
         self.state.settings = replace(self.state.settings, broker=broker)
+        if self.state.observer is not None:
+            self.state.observer.joined(broker)
 
     def idle(self) -> bool:
         """Whether nothing is owed and no frame is half passed on: the connection may end without a loss."""
@@ -135,4 +134,5 @@ class Channel:
             self.state.stats.sasl[conversation.label, "failed"] += 1  # a bare token is refused by closing
             self.state.sasl = None
         self.state.leave(now_ms)
-        return iter(())
+        observer = self.state.observer
+        return iter(()) if observer is None else observer.close(now_ms)

@@ -1,8 +1,8 @@
-"""Which machine a connection gets, decided once, so that what only some need costs the others nothing."""
+"""Create the channel for a connection: a client's, a captured client's, or a follower's."""
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.capture_rows import Tap
-from proxy.channel.captured import CapturedChannel
+from proxy.channel.captured import capture
 from proxy.channel.channel import Channel
 from proxy.channel.contract import Machine
 from proxy.channel.replication import ReplicationChannel
@@ -16,9 +16,14 @@ __all__ = ["channel_for"]
 def channel_for(
     settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap | None = None
 ) -> Machine:
-    """Make the channel of a connection: of a follower, of a client, or of a client whose requests are captured."""
+    """Make the channel of a connection, with what looks on at it: decided once, so that a plain client has none.
+
+    Args:
+        tap: where the requests of a client are captured; None where they are not.
+    """
     if settings.replication is not None:
         return ReplicationChannel(settings, engine, sessions, stats)
+    channel = Channel(settings, engine, sessions, stats)
     if tap is not None:
-        return CapturedChannel(settings, engine, sessions, stats, tap)
-    return Channel(settings, engine, sessions, stats)
+        capture(channel, tap)
+    return channel

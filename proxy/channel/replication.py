@@ -4,7 +4,7 @@
                      │   ▲
                     link │
                      ▼   │
-    follower ◄── ReplicaResponses ◄── leader
+    follower ◄── ResponseSide ◄── leader
 
     request    Fetch 12-18 of a follower ──► as it is, or with partitions left out or limited
     request    nothing left to ask for ────► WAIT (held) ─► asked again, or answered empty here
@@ -26,11 +26,13 @@ from protocol.messages import fetch
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.follower_request import VERSION_MIN, FollowerRequest, names_all, read_follower
 from protocol.messages.replica_walk import ReplicaWalk
+from protocol.messages.walk import Walk
 from protocol.portions import Portions
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError, unreadable_length
 from proxy.channel.in_flight import Buffer, Entry, Owed
+from proxy.channel.observer import Observer
 from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
@@ -41,7 +43,7 @@ from proxy.channel.verdict import PASS, Verdict
 from proxy.stats import Stats
 from quotas.engine import Engine
 
-__all__ = ["ReplicaRequests", "ReplicaResponses", "ReplicationChannel"]
+__all__ = ["ReplicaRequests", "ReplicationChannel"]
 
 _HEAD: Final = REQUEST_HEAD.unpack_from
 _HEAD_BYTES: Final = REQUEST_HEAD.size
@@ -258,27 +260,29 @@ class ReplicaRequests(RequestSide):
         self.wait(0, held=False)
 
 
-class ReplicaResponses(ResponseSide):
-    """Answers of a leader on their way to its follower."""
+class _Onlooker(Observer):
+    """Takes what a leader's responses say, and gives back what was reserved at the end."""
 
     __slots__ = ("_link",)
 
-    def __init__(self, state: ChannelState, link: ReplicaLink) -> None:
-        super().__init__(state)
+    def __init__(self, link: ReplicaLink) -> None:
         self._link = link
 
-    def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        walk = self.walk
-        assert isinstance(walk, ReplicaWalk), "no other answer is walked here"
-        pos = super()._walk_on(buf, pos, end, now_ms)
+    def walked(self, side: Side, walk: Walk, now_ms: int) -> None:
+        """Take what was found of some partitions; at the end of the response, nothing more comes of it."""
+        assert isinstance(side, ResponseSide), "no request is walked here"
+        assert isinstance(walk, ReplicaWalk), "no other response is walked here"
         if walk.found:
             self._link.seen(walk.found, now_ms)
             walk.found.clear()
-        if self.walk is None:
+        if side.walk is None:
             self._link.answered(now_ms)
-            if self.state.full:  # a second Fetch waits
-                self._make_room()
-        return pos
+            if side.state.full:  # a second Fetch waits
+                side.make_room()
+
+    def close(self, now_ms: int) -> Iterator[None]:
+        """The connection is over: what is given frees what was known of replicas."""
+        return self._link.close(now_ms)
 
 
 class ReplicationChannel(Channel):
@@ -295,14 +299,9 @@ class ReplicationChannel(Channel):
         # Behind a port that stands for no one broker nobody is a leader.
         self.link.plain = settings.broker == ANY_BROKER
         self.requests: ReplicaRequests = ReplicaRequests(self.state, self.link)
-        self.responses = ReplicaResponses(self.state, self.link)
+        self.state.observer = _Onlooker(self.link)
 
     def reconsider(self) -> None:
         """Quotas have changed or enforcement was switched."""
         super().reconsider()
         self.requests.reconsider()
-
-    def close(self, now_ms: int) -> Iterator[None]:
-        """The connection is over: what was reserved is given back; what is given frees what was known of replicas."""
-        super().close(now_ms)
-        return self.link.close(now_ms)

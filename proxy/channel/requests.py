@@ -8,7 +8,8 @@ A connection counts against its user's rate of connections when its first reques
 introduce the client (ApiVersions, SASL): before, nobody knows whose it is. That request waits where it has to.
 """
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from protocol.api import API_NAMES, API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.header import REQUEST_HEAD
@@ -33,20 +34,28 @@ __all__ = ["RequestSide"]
 _HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
 _HEAD_BYTES: Final = REQUEST_HEAD.size  # 14
 _LENGTH_MIN: Final = _HEAD_BYTES - 4
+Handled: TypeAlias = (
+    "Callable[[RequestSide, Buffer, int, int, int, tuple[int, int, int, int, int], int], int]"
+)
 _INTRODUCTIONS: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 
 class RequestSide(Side):
     """Requests on their way to the broker."""
 
-    __slots__ = ("_client_id", "_client_id_length", "_counts", "_length_max")
+    __slots__ = ("_client_id", "_client_id_length", "_counts", "_handled", "_length_max")
 
     too_long = "frame_length"
-    # Called behind every request that was handled, unless it is known that nobody measures it: 0, or the order MORE.
-    handled = measure
 
-    def __init__(self, state: ChannelState) -> None:
+    def __init__(self, state: ChannelState, handled: Handled = measure) -> None:
+        """Take the client's requests.
+
+        Args:
+            handled: called behind every request that was handled, unless it is known that none of the one who is
+                speaking is measured; gives 0, or the order MORE to have the request handled again.
+        """
         super().__init__(state)
+        self._handled = handled
         self._client_id = b""
         self._client_id_length = -1  # nobody has spoken yet, or somebody without a client id
         self._counts = state.stats.requests
@@ -101,17 +110,19 @@ class RequestSide(Side):
                 if order:
                     if order != WALK:
                         if order == REPLACE and verdict.drop and state.unmeasured is not version_of_quotas:
-                            self.handled(buf, pos, end, body, head, now_ms)
+                            self._handled(self, buf, pos, end, body, head, now_ms)
                         break
                     next_pos = self._walk_on(buf, pos, end, now_ms)
                     if self.mid_frame():
                         self._counts[key] += 1
                         if state.unmeasured is not version_of_quotas:
-                            self.handled(buf, pos, end, body, head, now_ms)
+                            self._handled(self, buf, pos, end, body, head, now_ms)
                         pos = next_pos
                         break
                 self._counts[key] += 1
-            if state.unmeasured is not version_of_quotas and self.handled(buf, pos, end, body, head, now_ms):
+            if state.unmeasured is not version_of_quotas and self._handled(
+                self, buf, pos, end, body, head, now_ms
+            ):
                 self._counts[key] -= 1  # it will be handled again
                 break
             pos = next_pos
@@ -203,6 +214,8 @@ class RequestSide(Side):
         elif not walk.unseen and pos < end:
             verdict.need = end - pos + 1
             verdict.order = MORE
+        if self.state.observer is not None:
+            self.state.observer.walked(self, walk, now_ms)
         return pos
 
     def _muted(self, buf: Buffer, pos: int, end: int) -> bool:

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry, Made
+from proxy.channel.in_flight import RAW_TOKEN, Buffer, Made
 from proxy.channel.intake import RESUMED_AT
 from proxy.channel.side import NS_PER_MS, UNDECIDED, WALK, Side
 from proxy.channel.state import ChannelState
@@ -45,7 +45,7 @@ class ResponseSide(Side):
             if self.mid_frame():
                 verdict.passing = pos - start
                 return verdict
-        in_flight = state.in_flight
+        in_flight, stats = state.in_flight, state.stats
         while in_flight:
             entry = in_flight[0]
             owed = entry[2]
@@ -73,7 +73,12 @@ class ResponseSide(Side):
                 order = owed.respond(self, buf, pos, end, entry, now_ns // NS_PER_MS)
                 if order & UNDECIDED:
                     break
-            self._answered()
+            in_flight.popleft()
+            stats.frames_from_brokers += 1
+            if state.full:
+                self.make_room()
+            if state.observer is not None:
+                state.observer.answered(self, entry)
             if order == REPLACE:
                 break
             if order == WALK:
@@ -104,20 +109,15 @@ class ResponseSide(Side):
 
     def _answer_here(self) -> None:
         """Give the response that was made here."""
-        made = self.state.in_flight.popleft()[2]
-        assert isinstance(made, Made), "nothing else is made here"
-        self.state.kept_bytes -= len(made.response)
-        self.replace(0, made.response)
-        self._make_room()
-
-    def _answered(self) -> Entry:
-        """The oldest answer is owed no more."""
         state = self.state
         entry = state.in_flight.popleft()
-        state.stats.frames_from_brokers += 1
-        if state.full:
-            self._make_room()
-        return entry
+        made = entry[2]
+        assert isinstance(made, Made), "nothing else is made here"
+        state.kept_bytes -= len(made.response)
+        self.replace(0, made.response)
+        self.make_room()
+        if state.observer is not None:
+            state.observer.answered_here(entry, made.response)
 
     def _cut_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Fewer bytes than a response's head has.
@@ -143,7 +143,9 @@ class ResponseSide(Side):
         entry = in_flight[0]
         assert entry[2] is not None, "a token is looked at"
         entry[2].respond(self, buf, pos, end, entry, now_ms)
-        self._answered()
+        in_flight.popleft()
+        self.state.stats.frames_from_brokers += 1
+        self.make_room()
         return self.frame_bytes
 
     def _unanswered(self, length: int, correlation_id: int) -> bool:
@@ -164,7 +166,7 @@ class ResponseSide(Side):
         in_flight.popleft()
         return True
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
         """Have requests taken again, if they wait because of answers owed and enough of those were given."""
         state = self.state
         if state.full and len(state.in_flight) <= RESUMED_AT[state.intake]:
@@ -201,6 +203,8 @@ class ResponseSide(Side):
         elif not walk.unseen and pos < end:
             verdict.need = end - pos + 1
             verdict.order = MORE
+        if self.state.observer is not None:
+            self.state.observer.walked(self, walk, now_ms)
         return pos
 
     def _check_length(self, length: int) -> None:

@@ -214,6 +214,8 @@ class Side(ABC):
         """Order WAIT until `until_ms`; what was parsed meanwhile is not kept for so long, and parsed again then."""
         if until_ms:
             self._parsing = None
+            if self.state.observer is not None:
+                self.state.observer.waits(held)
         self.verdict.until_ms = until_ms
         self.verdict.held = held
         self.verdict.order = WAIT

@@ -5,22 +5,20 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from protocol.messages.fetch_session import SessionTable
-from protocol.messages.fetch_walk import FetchWalk
-from protocol.messages.produce_walk import ProduceWalk
-from protocol.messages.walk import Walk
 from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import REST, Buffer, Forward, InFlight, Later, Made, Owed, Question, Shared
+from proxy.channel.in_flight import REST, Forward, InFlight, Later, Made, Owed, Question, Shared
 from proxy.channel.intake import IN_FLIGHT_MAX, Intake
+from proxy.channel.observer import Muting, Observer
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
+from proxy.channel.walks import Charges, TopicWalks, Walks
 from proxy.stats import Stats
 from quotas.client_bandwidth import Throttle
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, ClientQuota, Engine
 from quotas.mutations import MutationThrottle
 from quotas.mute import GROUP_SESSION_TIMEOUT_MS, capped
 from quotas.requests import RequestThrottle
-from quotas.topic_quotas import TopicThrottle
 from quotas.turn import MS_UNBOUNDED
 from quotas.user_connections import UserThrottle
 
@@ -44,21 +42,13 @@ _SESSION_END_MS_MAX: Final = 20_000
 _SESSION_HOLD_SHARE: Final = 20
 
 
-# Whatever may mute a channel.
-Muting: TypeAlias = Throttle | MutationThrottle | TopicThrottle | UserThrottle | RequestThrottle
+_TOPIC_WALKS: Final = TopicWalks()
 
 
 class Timed(Protocol):
     """A request whose time is measured (`request_time`)."""
 
     sent_ns: int  # when its last byte was passed on
-
-
-class Charges(Protocol):
-    """Whether requests and answers have to be walked."""
-
-    charges_produced_topics: bool
-    charges_fetched_topics: bool
 
 
 class ChannelState:
@@ -79,7 +69,9 @@ class ChannelState:
         requests, requests_version: the request quota of the one who is speaking, and the engine's version then.
         measured: the request sent last of those that are measured, until its answer comes.
         would_mute_until_ms: until when a request quota would have muted the channel, if anything were enforced.
-        charges: who says whether Produce and Fetch have to be walked: the engine, for topics' sake.
+        charges: says whether Produce and Fetch have to be walked: the engine, for topics' sake, or a capture.
+        walks: makes those walks.
+        observer: looks on; None where nothing does.
         authenticated: whether a SASL exchange has said who `user` is.
         acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
         user: the principal's name; "" where there is one that can not be read. `become` changes it.
@@ -120,6 +112,7 @@ class ChannelState:
         "mutations_owed",
         "mute_until_ms",
         "now_ns",
+        "observer",
         "question",
         "requests",
         "requests_version",
@@ -131,6 +124,7 @@ class ChannelState:
         "stats",
         "unmeasured",
         "user",
+        "walks",
         "would_mute_until_ms",
     )
 
@@ -140,6 +134,8 @@ class ChannelState:
         self.settings = settings
         self.engine = engine
         self.charges: Charges = engine
+        self.walks: Walks = _TOPIC_WALKS
+        self.observer: Observer | None = None
         self.sessions = sessions
         self.stats = stats
         self.in_flight: InFlight = deque()
@@ -175,16 +171,6 @@ class ChannelState:
         self.forward: bytes | None = None
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
-
-    def produce_walk(
-        self, _buf: Buffer, _pos: int, _end: int, _body: int, head: tuple[int, int, int, int, int]
-    ) -> Walk | None:
-        """A walk through a Produce, for what its topics measure; None where it need not be walked after all."""
-        return ProduceWalk(head[2], head[0], {})
-
-    def fetch_walk(self, version: int, length: int) -> Walk:
-        """A walk through an answer to a Fetch, for the same, and to the addresses at its end."""
-        return FetchWalk(version, length, {})
 
     def identify(self, client_id: bytes, now_ms: int) -> Identity:
         """Make `client_id` the one who is speaking."""
@@ -254,6 +240,8 @@ class ChannelState:
             self.mute_until_ms = now_ms + told_ms
             self._muted_by = throttle
             self._muted_at = self._limit(throttle)
+        if self.observer is not None:
+            self.observer.muted(throttle, throttle_ms, told_ms)
         return told_ms
 
     def hold_ms_max(self, now_ms: int) -> int:

@@ -89,7 +89,7 @@ class Fetched(Owed):
             if error_code or answered_id != session_id:
                 state.sessions.broker_error(state.settings.broker, session_id)
         if state.charges.charges_fetched_topics:
-            side.walk = state.fetch_walk(version, length)
+            side.walk = state.walks.fetch(version, length)
             return WALK
         if version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None:
             side.walk = FetchWalk(version, length)

@@ -120,7 +120,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         side.walk_answered = bool(acks)
     if state.charges.charges_produced_topics:
         side.walk_answered = bool(acks)
-        side.walk = state.produce_walk(buf, pos, end, body, head)
+        side.walk = state.walks.produce(buf, pos, end, body, head)
         if side.walk is not None:
             return _walked(state, head, acks, mute_until_ms)
     if not acks:

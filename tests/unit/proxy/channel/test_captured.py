@@ -7,8 +7,8 @@ from protocol.api import HEARTBEAT, PRODUCE
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import BATCH_WEIGHT, ChannelSettings, Head, Place, Row, Tap
 from proxy.channel.capture_rows import NONE_NS
-from proxy.channel.captured import CapturedChannel
-from proxy.channel.captured_requests import CLIENT_ID_MAX
+from proxy.channel.captured import CLIENT_ID_MAX
+from proxy.channel.kinds import channel_for
 from proxy.stats import Stats
 from quotas.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
@@ -65,7 +65,7 @@ def captured(
         broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=FRAME_BYTES_MAX
     )
     tap = Tap(rows, 7, "10.0.0.1", "clients")
-    return Playbook(CapturedChannel(settings, engine, SessionTable(100), Stats(), tap))
+    return Playbook(channel_for(settings, engine, SessionTable(100), Stats(), tap))
 
 
 def test_row_says_who_asked_what_and_how_long_it_took() -> None:
@@ -223,7 +223,7 @@ def test_share_of_large_requests_has_all_partitions() -> None:
     tap = Tap(rows, 0, "10.0.0.1", "clients", partition_sample=0.25)
     settings = ChannelSettings(broker=1, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)
     engine = Engine(EngineOptions(), Definitions(static=StaticQuotas()))
-    talk = Playbook(CapturedChannel(settings, engine, SessionTable(100), Stats(), tap))
+    talk = Playbook(channel_for(settings, engine, SessionTable(100), Stats(), tap))
     large = frames.produce_to(9, {"a": [40_000, 10_000]}, acks=0)
     small = frames.produce_to(9, {"a": [400, 100]}, acks=0)
     for request in (large, large, small, large, large, large):

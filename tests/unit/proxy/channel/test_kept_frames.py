@@ -9,8 +9,8 @@ from protocol.api import API_NAMES, HEARTBEAT, PRODUCE, SASL_AUTHENTICATE, SASL_
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import BATCH_WEIGHT, ChannelSettings, Head, Row, Tap, whole
 from proxy.channel import kept_frames as module
-from proxy.channel.captured import CapturedChannel
 from proxy.channel.kept_frames import Keeper
+from proxy.channel.kinds import channel_for
 from proxy.stats import Stats
 from quotas.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
@@ -25,7 +25,7 @@ def talk(rows: Rows, mode: str) -> Playbook:
     settings = ChannelSettings(broker=1, address_map=None, frame_bytes_max=FRAME_BYTES_MAX)
     tap = Tap(rows, 7, "10.0.0.1", "clients", mode)
     return Playbook(
-        CapturedChannel(settings, Engine(EngineOptions(), Definitions()), SessionTable(9), Stats(), tap)
+        channel_for(settings, Engine(EngineOptions(), Definitions()), SessionTable(9), Stats(), tap)
     )
 
 
