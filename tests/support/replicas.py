@@ -51,6 +51,13 @@ def replication_channel(quotas: ReplicationQuotas, leader: int = LEADER) -> Repl
     return ReplicationChannel(settings, Engine(EngineOptions(), Definitions()), SessionTable(10), Stats())
 
 
+def quotas_of(channel: ReplicationChannel) -> ReplicationQuotas:
+    """The quotas that a channel was made with."""
+    quotas = channel.state.settings.replication
+    assert quotas is not None, "it is a replication channel"
+    return quotas
+
+
 class SessionError(AssertionError):
     """A follower would throw its session away, or a leader refuse it."""
 

@@ -12,7 +12,7 @@ from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.replication import ReplicationChannel
 from quotas.replication import BrokerLimits
 from quotas.throttled_replicas import ThrottledReplicas
-from tests.support.replicas import FOLLOWER, LEADER
+from tests.support.replicas import FOLLOWER, LEADER, quotas_of
 from tests.support.worst_replica_frames import answered, fetched, forgetting, throttled
 
 FULL = 5  # portions
@@ -105,7 +105,7 @@ def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: py
         assert len(taken) <= turns
         side.take_job()
     assert (sum(taken), max(taken)) == (COUNT, FOUND_MAX)
-    assert channel.link._quotas.leader(LEADER, 0).total == COUNT * 100
+    assert quotas_of(channel).leader(LEADER, 0).total == COUNT * 100
 
 
 @pytest.mark.parametrize("asked", [fetched(COUNT), ALL_CHANGED, forgetting(COUNT, epoch=1)])
@@ -113,7 +113,7 @@ def test_nothing_is_left_of_a_connection_that_ends_between_two_portions(asked: b
     turns = shown(followed(PLENTY), asked)
     for ends_after in range(1, turns, 3):
         channel = followed(PLENTY)
-        quotas = channel.link._quotas
+        quotas = quotas_of(channel)
         rates = quotas.leader(LEADER, 0), quotas.follower(FOLLOWER, 0)
         room = [rate.room(0) for rate in rates]
         side, done = channel.requests, 0
@@ -160,7 +160,7 @@ TURNS = 4 * FULL  # before the last one, where everything is left out
 @pytest.mark.parametrize("after", [1, TURNS // 2, TURNS])
 def test_quota_that_is_raised_meanwhile_ends_the_wait_before_it_begins(after: int) -> None:
     channel = followed(0.0)
-    quotas = channel.link._quotas
+    quotas = quotas_of(channel)
 
     def raised() -> None:
         quotas.limit(BrokerLimits(), BrokerLimits())
@@ -181,7 +181,7 @@ def test_enforcement_that_is_switched_off_meanwhile_ends_the_wait_before_it_begi
     channel = followed(0.0)
 
     def off() -> None:
-        channel.link._quotas.enforcing = False
+        quotas_of(channel).enforcing = False
         channel.reconsider()
 
     between_portions(channel, ALL_CHANGED, off, after)
@@ -192,13 +192,14 @@ def test_lists_that_change_meanwhile_hold_for_all_or_for_none(monkeypatch: pytes
     """Claims are made of one version of the lists: the next Fetch has the new ones."""
     monkeypatch.setattr(portions, "PORTION", 3)
     channel = throttled(PLENTY)
-    link = channel.link
+    quotas = quotas_of(channel)
 
     def nothing_listed() -> None:
-        link._quotas.throttle(ThrottledReplicas())
+        quotas.throttle(ThrottledReplicas())
 
     between_portions(channel, fetched(10), nothing_listed)
-    assert len(link._claimed) == 10
-    channel.responses.receive(bytearray(answered(10)), 0, len(answered(10)), 0)
-    shown(channel, fetched(10, epoch=1, offset=1))
-    assert len(link._claimed) == 0
+    answer = answered(10, records=100)
+    for again in (fetched(10, epoch=1, offset=1), fetched(10, epoch=2, offset=2)):
+        channel.responses.receive(bytearray(answer), 0, len(answer), 0)
+        assert quotas.leader(LEADER, 0).total == 10 * 100, "of the first answer, and of no other"
+        shown(channel, again)
