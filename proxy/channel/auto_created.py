@@ -5,10 +5,10 @@ Kafka could not count them for the client: here a client under a partition mutat
   that the topic is not known, which it may ask again, and the topic is not created. Versions before 4 always
   create, and cannot be told not to.
 - Hearing: a topic that is not there after being asked for like that is awaited. When an answer shows it with
-  partitions, they are charged to whoever asked first, since only then is it known that the broker created it,
+  partitions, they are charged to the client that asked first, since only then is it known that the broker created it,
   and how large. A topic that CreateTopics made meanwhile is not awaited any more.
 
-What it does not see: who creates the topic past Sluice while a client waits for it makes that client pay; and
+What it does not see: a topic that is created past Sluice while a client waits for it is charged to that client; and
 answers of more than AUTO_CREATED_ANSWER_BYTES_MAX are not looked through, since clients ask again for the single topics
 they miss. Switched off by `quotas.charge_auto_created`.
 """

@@ -34,7 +34,7 @@ NONE_NS: Final = 1000 * NONE  # which is NONE in microseconds
 
 
 class Place(NamedTuple):
-    """What all rows of a connection share, while nobody else speaks on it."""
+    """What all rows of a connection share, as long as its user and client id stay the same."""
 
     connection: int
     ip: str
@@ -79,7 +79,7 @@ class Recorder(Protocol):
 
     Attributes:
         rows: those of the batch under way.
-        left: of its weight; whoever takes the last of it calls `full`.
+        left: of its weight; the row that takes the last of it has `full` called.
     """
 
     rows: list[list[Any]]

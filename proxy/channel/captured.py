@@ -17,9 +17,9 @@ one (acks=0, a connection that is closed) is written without one. Not rows are: 
 Metadata that Sluice asks for itself, and what brokers say to each other at a replication listener. No payload and no
 token is looked at; where whole requests are kept for replay, `kept_frames` does it.
 
-Two things are not what a broker would say. Nobody reads a muted client's socket, so when its next request came is not
-known: if it is there when the mute ends, all of the mute counts as its delay. And partition mutations are those asked
-for, as far as the sizes of topics are known without asking.
+Two things are not what a broker would say. A muted client's socket is not read, so the arrival time of its next
+request is not known: if it is there when the mute ends, all of the mute counts as its delay. And partition mutations
+are those asked for, as far as the sizes of topics are known without asking.
 """
 
 from collections import deque
@@ -144,7 +144,7 @@ class Capture(Observer):
         state = self._state
         if state.requests is not None or state.requests_version is not state.engine.version:
             order = measure(side, buf, pos, end, body, head, now_ms)
-            state.unmeasured = None  # nobody is passed over here
+            state.unmeasured = None  # every request of a captured client comes to `handled`
             if order:
                 return order
         now_ns = state.now_ns
@@ -326,7 +326,7 @@ class Capture(Observer):
         """A Produce without a response has passed, if there is one."""
         if self._silent is not None:
             silent, self._silent = self._silent, None
-            if self._large is silent:  # nobody asks when it was sent
+            if self._large is silent:  # it has no response, so its sent time is not needed
                 self._large = None
             self._write(silent)
 

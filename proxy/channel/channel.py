@@ -1,9 +1,10 @@
 """One client channel: a client's connection and the broker connection that belongs to it.
 
-Rules for whoever edits this package: a side never reads a clock and never calls the shell; every change of
-the mute goes through `ChannelState.mute`; an answer is owed exactly when an entry stands in `in_flight`.
+Rules for changes of this package: a side never reads a clock and never calls the shell; every change of
+the mute goes through `ChannelState.mute`, every change of what is taken through `ChannelState.enter`; a response is
+owed exactly when an entry stands in `in_flight`.
 
-    client ──► RequestSide ──► broker             in_flight: one entry an answer owed, oldest first
+    client ──► RequestSide ──► broker             in_flight: one entry a response owed, oldest first
                   │   ▲                           mute_until_ms: no further request is handled before (KIP-219)
           in_flight   mute_until_ms
                   ▼   │

@@ -1,4 +1,4 @@
-"""Who is speaking on a channel: a client id's quotas, and the channel's own turns at them.
+"""An identity on a channel: a client id's quotas, and the channel's own turns at them.
 
 Kafka takes the client id from each request's header, not from the connection (reference §1.3), so a channel
 may have several; `ChannelState` keeps them in a bounded map.

@@ -105,7 +105,7 @@ class Question(NamedTuple):
     Args:
         body_at: where the fields begin in the frame, which begins with its length prefix.
         user: the principal who asks.
-        trusted: who asks needs no permission: nobody but this machine's users reaches the listener.
+        trusted: no permission is needed: only this machine's users reach the listener.
         plan: of the `Forward` to which `frame` is the broker's answer; None where `frame` is a client's request.
         address: the client's, as in `ChannelSettings`.
         peer: the client's address and port, for the audit log; the shell fills it in.

@@ -4,7 +4,7 @@
     keep     Produce too, payload and all
 
 Secrets never: of requests that carry any (SASL tokens, SCRAM credentials, delegation tokens, configs that may be
-passwords, requests inside an Envelope) and of those that nobody knows, all behind the client id becomes zeros. Tokens
+passwords, requests inside an Envelope) and of APIs that are not known, all behind the client id becomes zeros. Tokens
 without a Kafka header are no rows. Answers are not kept.
 
 A request that is larger than what was read at once is kept in mode `keep` alone, which puts it together as it passes;

@@ -11,9 +11,9 @@ WAIT: the shell takes the job, runs it in another thread, and shows the same byt
 the function gave, or raises what it raised. Until then nothing behind the frame is handled.
 
 So a handler does nothing that may not be done twice before `parse` has given a result. The function is one of a module
-(no lambda, no bound method made for the call), gives no None, and depends on its arguments alone, which nobody changes
-meanwhile. A result belongs to exactly these arguments: where the handler comes to ask for something else, it is lost,
-and never taken for another frame's.
+(no lambda, no bound method made for the call), gives no None, and depends on its arguments alone, which are not
+changed meanwhile. A result belongs to exactly these arguments: where the handler comes to ask for something else, it
+is lost, and never taken for another frame's.
 
 AGAIN stands in a job's place where a walk has done enough for one turn of the loop: the shell shows the rest again in
 the next one (`Side.next_turn`).

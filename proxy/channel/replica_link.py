@@ -6,7 +6,7 @@ sync, and one that is in sync must never be left out (KAFKA-4313): it is asked f
 watermark, and of all that are asked so at most one brings a batch. The same holds for a full request, whose answer has
 to name everything.
 
-A replica that a follower has just begun to fetch may be throttled though nobody here knows it yet: it was created a
+A replica that a follower has just begun to fetch may be throttled though this is not known here yet: it was created a
 moment ago, or is being added. Unless it is in sync it is left out until the cluster was asked (`ReplicationSource`).
 """
 

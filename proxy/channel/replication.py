@@ -156,7 +156,7 @@ class ReplicaRequests(RequestSide):
             return 0
         if not self.whole(end - pos, length, REPLICA_FETCH_BYTES_MAX):
             return self.verdict.order
-        if link.under_way:  # brokers have one on its way; whoever has more waits for the answer
+        if link.under_way:  # brokers have one on its way; a second one waits for the response
             self._wait_for_answers()
             return self.verdict.order
         if self._work is None:
@@ -296,7 +296,7 @@ class ReplicationChannel(Channel):
         super().__init__(settings, engine, sessions, stats)
         assert settings.replication is not None, "a listener of another kind"
         self.link = ReplicaLink(settings.replication, settings.broker, stats)
-        # Behind a port that stands for no one broker nobody is a leader.
+        # Behind a port that stands for several brokers no leader is known.
         self.link.plain = settings.broker == ANY_BROKER
         self.requests: ReplicaRequests = ReplicaRequests(self.state, self.link)
         self.state.observer = _Onlooker(self.link)

@@ -5,15 +5,16 @@
                                                                            at a time: none is charged for waiting)
     now_ns       the first bytes of its own answer are here: charged, told in it, muted for
 
-A Fetch may have waited for records, and nobody outside sees how long: only what goes beyond its max_wait_ms counts,
-unless it cannot have waited, because it asked not to, or because its answer holds so much more than min_bytes that it
-was there before. JoinGroup and SyncGroup wait for other members and count nothing; nor do answers made here.
+A Fetch may have waited for records, and how long cannot be seen from outside: only what goes beyond its max_wait_ms
+counts, unless it cannot have waited, because it asked not to, or because its answer holds so much more than min_bytes
+that it was there before. JoinGroup and SyncGroup wait for other members and count nothing; nor do answers made here.
 
 Exempt, as in Kafka: followers' Fetches, Produce without answer (acks=0), WriteTxnMarkers, and what brokers and
 controllers say to each other. And SASL exchanges, which Kafka's brokers handle before they know of any quota.
 
-Only who has a request quota comes here: `RequestSide` looks at one reference a frame, and what is owed to all others
-is not wrapped. Where a throttle time lies in an answer is `protocol.throttle`; the arithmetic is `quotas.requests`.
+Only requests of identities with a request quota come here: `RequestSide` compares one reference a frame, and what is
+owed to all others is not wrapped. Where a throttle time lies in an answer is `protocol.throttle`; the arithmetic is
+`quotas.requests`.
 """
 
 from struct import Struct

@@ -5,7 +5,7 @@ For most requests that is one `struct` unpack, one comparison of the client id, 
 for the answer owed. A payload is never looked at; around it a Produce is walked where topics have quotas.
 
 A connection counts against its user's rate of connections when its first request is here that does more than
-introduce the client (ApiVersions, SASL): before, nobody knows whose it is. That request waits where it has to.
+introduce the client (ApiVersions, SASL): before, its user is not known. That request waits where it has to.
 """
 
 from collections.abc import Callable
@@ -51,13 +51,13 @@ class RequestSide(Side):
         """Take the client's requests.
 
         Args:
-            handled: called behind every request that was handled, unless it is known that none of the one who is
-                speaking is measured; gives 0, or the order MORE to have the request handled again.
+            handled: called behind every request that was handled, unless it is known that requests of
+                this identity are not measured; gives 0, or the order MORE to have the request handled again.
         """
         super().__init__(state)
         self._handled = handled
         self._client_id = b""
-        self._client_id_length = -1  # nobody has spoken yet, or somebody without a client id
+        self._client_id_length = -1  # no request was seen yet, or the last one had no client id
         self._counts = state.stats.requests
         self._length_max = state.settings.frame_bytes_max
 
@@ -92,7 +92,7 @@ class RequestSide(Side):
             length, key, version, correlation_id, client_id_length = head
             body = pos + _HEAD_BYTES + client_id_length
             next_pos = pos + 4 + length
-            if not (  # the usual case: a header that is all here, of whoever spoke last
+            if not (  # the usual case: a complete header with the same client id as the last one
                 client_id_length == self._client_id_length >= 0
                 and end >= body <= next_pos
                 and length <= self._length_max
@@ -197,7 +197,7 @@ class RequestSide(Side):
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Walk on through the request under way; returns how far, and sets the order unless it is over."""
         walk = self.walk
-        assert walk is not None, "somebody has begun to walk"
+        assert walk is not None, "a walk is under way"
         verdict = self.verdict
         self.moved_ns = self.state.now_ns
         pos += walk.feed(buf, pos, end, None)

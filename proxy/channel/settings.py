@@ -17,7 +17,7 @@ __all__ = [
 
 
 ANY_BROKER: Final = -1  # in place of a broker id: the bootstrap port, behind which any broker will do
-ANONYMOUS: Final = "ANONYMOUS"  # Kafka's name for whoever is not authenticated
+ANONYMOUS: Final = "ANONYMOUS"  # Kafka's name for a client that is not authenticated
 AddressMap = Callable[[int, str, int], tuple[str, int] | None]
 
 RESPONSE_BYTES_MAX: Final = 1024**3
@@ -25,7 +25,7 @@ RESPONSE_BYTES_MAX: Final = 1024**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSettings:
-    """One channel's place: whose door it stands at, and what it may do.
+    """One channel's place: its listener, and what it may do.
 
     Attributes:
         broker: id of the broker behind the port, -1 where the bootstrap port's broker is not known by id.
@@ -36,8 +36,8 @@ class ChannelSettings:
         user: the principal's name before any SASL exchange; ANONYMOUS without a client certificate.
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
         answers_quotas: whether the quota API is answered here, from Sluice's own quotas, and not by the broker.
-        sasl: whether brokers ask for SASL, so that who has not said who he is, is nobody yet.
-        trusted: whether whoever reaches this listener unauthenticated may alter quotas (`Config.trusts`).
+        sasl: whether brokers ask for SASL, so that a client has no user before its exchange.
+        trusted: whether unauthenticated clients of this listener may alter quotas (`Config.trusts`).
         replication: the quotas of leaders and followers, where brokers connect and not clients.
         reassignments: what is carried out in steps; None where reassignments pass as they are.
     """

@@ -34,7 +34,7 @@ _LONG: Final = bytes(
     CLIENT_ID_CHARACTERS_MAX + 1
 )  # stands for all client ids that are longer than is told apart
 _SESSION_TIMEOUT_MS_MIN: Final = 6_000
-# A session's last part, in which nobody is muted: what was sent in it has to reach the broker before it is over.
+# A session's last part, in which no channel is muted: what was sent in it has to reach the broker before it is over.
 # Clients authenticate again when 85 to 95 % are over (Java), or later still.
 _SESSION_END_SHARE: Final = 10
 _SESSION_END_MS_MAX: Final = 20_000
@@ -65,8 +65,8 @@ class ChannelState:
         mutations_owed: answers owed to topic mutations that are counted: one at a time, as brokers take them.
         counted: whether the connection was counted against its user's rate of connections.
         now_ns: when the shell read what it showed to a side last, in nanoseconds of the clock that `now_ms` is of.
-        unmeasured: the engine's version for which it is known that the one who is speaking has no request quota.
-        requests, requests_version: the request quota of the one who is speaking, and the engine's version then.
+        unmeasured: the engine's version for which it is known that the current identity has no request quota.
+        requests, requests_version: the request quota of the current identity, and the engine's version then.
         measured: the request sent last of those that are measured, until its answer comes.
         would_mute_until_ms: until when a request quota would have muted the channel, if anything were enforced.
         charges: says whether Produce and Fetch have to be walked: the engine, for topics' sake, or a capture.
@@ -252,7 +252,7 @@ class ChannelState:
     def count_connection(self, now_ms: int) -> None:
         """Count the connection, once, against its user's rate; over it the channel is muted (`user_connections`).
 
-        Whoever has not authenticated is ANONYMOUS, whom the default user's rate does not mean.
+        A client that has not authenticated is ANONYMOUS, to which the default user's rate does not apply.
         """
         self.counted = True
         over = self.engine.connections.connect(
@@ -317,7 +317,7 @@ class ChannelState:
     def reconsider(self) -> None:
         """Quotas have changed: end a mute that the new ones would not have begun, or not for so long.
 
-        Whoever comes back early is weighed again at its next request, so nothing passes that should not.
+        A client that comes back early is weighed again at its next request, so nothing passes that should not.
         """
         throttle = self._muted_by
         if throttle is None:

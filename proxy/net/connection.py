@@ -277,7 +277,7 @@ class Connection:
     # What the listener and the application ask for.
 
     def reconsider(self) -> None:
-        """Quotas have changed or enforcement was switched: whoever waits is asked again."""
+        """Quotas have changed or enforcement was switched: a request that waits is shown again."""
         if not self.closed and self._wait.kind in (MUTED, HELD):
             self.channel.reconsider()
             self._resume()

@@ -107,7 +107,7 @@ class Pump(Splicer):
         return self.side.mid_frame() or bool(self._kept)
 
     def update_reading(self) -> None:
-        """Read exactly while somebody is there, nothing waits to be written, and the owner has not paused."""
+        """Read exactly while there is a source, nothing waits to be written, and the owner has not paused."""
         wanted = self.src is not None and not (self.paused or self._unsent or self._piped or self.at_end)
         if wanted != self._reading:
             self._reading = wanted

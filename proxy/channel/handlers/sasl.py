@@ -2,13 +2,13 @@
 
 Behavior: every frame passes byte for byte, in both directions. The principal counts from the broker's success
 answer on; a refused exchange leaves nothing. An exchange goes step by step: what a client pipelines behind a
-token waits for the broker's verdict, or it would pass in nobody's name. Another exchange on the same connection
+token waits for the broker's response, or it would pass without a user. Another exchange on the same connection
 is the same again: Kafka refuses a changed principal, so the broker's answer decides here too.
 A session's lifetime bounds mutes, since a broker closes on what arrives after it.
-Who speaks a mechanism that can not be read is nobody known from the first answer without an error on, and which
-answer is the last one nothing tells: so every further one is read too, for the error and the session's lifetime.
-What holds for whoever can not be read is `quotas.unknown_users`; but who was known before stays known, since a broker
-lets nobody become another one.
+With a mechanism that cannot be read, the user is unknown from the first response without an error on. Which response is
+the last one cannot be told, so every further one is read too, for the error and the session's lifetime.
+`quotas.unknown_users` says what applies to unknown users. A user who was known before stays known, since a broker
+does not let a connection change its user.
 Ignored: the broker's list of mechanisms.
 
 Version notes: after SaslHandshake 0 tokens go both ways as bare frames, length and bytes, until the exchange is
@@ -36,7 +36,7 @@ Head = tuple[int, int, int, int, int]
 
 OVER: Final = -1  # in place of a bare token's size: the exchange is over, a request follows
 
-# Nobody is known yet who sends these.
+# The sender of these is not authenticated yet.
 _TOKEN_BYTES_MAX: Final = REQUEST_BYTES_MAX[SASL_AUTHENTICATE]
 _ANSWER_BYTES_MAX: Final = RESPONSE_BYTES_MAX[SASL_AUTHENTICATE]
 _FLEXIBLE_SINCE: Final = 2
@@ -224,7 +224,7 @@ def _believe(side: Side, conversation: Conversation, now_ms: int) -> None:
 
 
 def _stay_unread(side: Side, conversation: Conversation, now_ms: int) -> None:
-    """The broker knows the client, and Sluice can not tell as whom: if nobody was known before, the key decides."""
+    """The broker knows the client and Sluice cannot tell its name: unless one was known before, the key decides."""
     state = side.state
     if state.authenticated:
         return

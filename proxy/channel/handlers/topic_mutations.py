@@ -173,7 +173,7 @@ def _costs(
                 cost = quotas.default_partitions
         else:
             known = topic.topic_id if topic.name is None else topic.name
-            # Who creates and grows through here is believed before a broker that has not heard of it yet.
+            # Sizes known from requests through here come before those of a broker that has not heard of them yet.
             size = max(lookup.sizes.get(known, 0), quotas.sizes.get(known, now_ms) or 0)
             if key == DELETE_TOPICS:
                 cost = size
