@@ -26,6 +26,7 @@ from typing import Final
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.in_flight import ENTRY_BYTES, Forward, Made, Question, Shared
 from proxy.channel.intake import Intake
+from proxy.channel.request_header import RequestReader
 from proxy.channel.requests import RequestSide
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ChannelSettings
@@ -47,7 +48,7 @@ class Channel:
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats
     ) -> None:
         self.state = ChannelState(settings, engine, sessions, stats)
-        self.requests = RequestSide(self.state)
+        self.requests: RequestReader = RequestSide(self.state)
         self.responses = ResponseSide(self.state)
 
     def mute_left_ms(self, now_ms: int) -> int:

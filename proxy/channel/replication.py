@@ -30,11 +30,11 @@ from protocol.messages.walk import Walk
 from protocol.portions import Portions
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.channel import Channel
-from proxy.channel.errors import PeerError, unreadable_length
+from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.observer import Observer
 from proxy.channel.replica_link import ReplicaLink
-from proxy.channel.requests import RequestSide
+from proxy.channel.request_header import HEAD_BYTES, RequestHead, RequestReader
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ANY_BROKER, ChannelSettings
 from proxy.channel.side import NS_PER_MS, WALK, Side, copied, skip_header_tags
@@ -46,14 +46,10 @@ from quotas.engine import Engine
 __all__ = ["ReplicaRequests", "ReplicationChannel"]
 
 _HEAD: Final = REQUEST_HEAD.unpack_from
-_HEAD_BYTES: Final = REQUEST_HEAD.size
-_LENGTH_MIN: Final = _HEAD_BYTES - 4
 # In an answer: length, correlation id and a tag section's count before the throttle time; error and session id after.
 _ERROR_AT: Final = 13
 _ANSWER_HEAD_BYTES: Final = 19
 _ERROR_AND_SESSION: Final = Struct(">hi")
-
-Head = tuple[int, int, int, int, int]
 
 
 class _Fetched(Owed):
@@ -83,7 +79,7 @@ class _Fetched(Owed):
         return WALK
 
 
-class ReplicaRequests(RequestSide):
+class ReplicaRequests(RequestReader):
     """Requests of a follower on their way to its leader."""
 
     __slots__ = ("_asked", "_link", "_reconsidered", "_work")
@@ -112,14 +108,15 @@ class ReplicaRequests(RequestSide):
         verdict.order = PASS
         while not verdict.unseen:
             if len(state.in_flight) >= state.in_flight_max:
-                self._wait_for_answers()
+                self.await_responses()
                 break
-            if end - pos < _HEAD_BYTES:
-                self._cut_header(buf, pos, end)
+            if end - pos < HEAD_BYTES:
+                self.cut_header(buf, pos, end)
                 break
-            head = self._head(buf, pos)
+            head: RequestHead = _HEAD(buf, pos)
+            self.check_header(buf, pos, head)
             if head[1] != FETCH or self._link.plain:
-                self._plain(*head[1:4])
+                self.plain(*head[1:4])
             elif self._fetch(buf, pos, end, head, now_ms):
                 break
             pos += 4 + head[0]
@@ -131,34 +128,19 @@ class ReplicaRequests(RequestSide):
         verdict.passing = pos - start
         return verdict
 
-    def _head(self, buf: Buffer, pos: int) -> Head:
-        """Read a header.
-
-        Raises:
-            PeerError: no header looks like that.
-        """
-        head: Head = _HEAD(buf, pos)
-        length, client_id_length = head[0], head[4]
-        if not _LENGTH_MIN <= length <= self._length_max:
-            raise unreadable_length(bytes(buf[pos : pos + 4]), length, self._length_max)
-        if not -1 <= client_id_length <= length - _LENGTH_MIN:
-            raise PeerError("malformed", f"client id of {client_id_length} bytes in a frame of {length}")
-        return head
-
-    def _fetch(self, buf: Buffer, pos: int, end: int, head: Head, now_ms: int) -> int:
+    def _fetch(self, buf: Buffer, pos: int, end: int, head: RequestHead, now_ms: int) -> int:
         """Pass a Fetch on as it is (0), or give the order that does what else is to be done."""
         length, key, version, correlation_id, _ = head
         link, state = self._link, self.state
         if not VERSION_MIN <= version <= fetch.VERSION_MAX:
             # Not to be understood, and not to be refused: replication goes on, unthrottled.
             state.stats.replication_unknown_versions[str(version)] += 1
-            self._plain(key, version, correlation_id)
+            self.plain(key, version, correlation_id)
             return 0
         if not self.whole(end - pos, length, REPLICA_FETCH_BYTES_MAX):
             return self.verdict.order
         if link.under_way:  # brokers have one on its way; a second one waits for the response
-            self._wait_for_answers()
-            return self.verdict.order
+            return self.await_responses()
         if self._work is None:
             if not link.taken:  # else it has been read, and has waited
                 self._asked = self._read(buf, pos, head)
@@ -166,7 +148,7 @@ class ReplicaRequests(RequestSide):
                 return self.verdict.order
             fields, frame, fields_at = self._asked
             if fields.replica_id < 0:
-                self._plain(key, version, correlation_id)
+                self.plain(key, version, correlation_id)
                 return 0
             self._work = self._decided(head, fields, frame, fields_at)
         return self._work_on(self._work, now_ms)
@@ -183,12 +165,12 @@ class ReplicaRequests(RequestSide):
         return self.next_turn()
 
     def _read(
-        self, buf: Buffer, pos: int, head: Head
+        self, buf: Buffer, pos: int, head: RequestHead
     ) -> tuple[fetch.FetchFields, FollowerRequest, int] | None:
         """A whole Fetch's scalars, itself with its topics read, and where its fields begin; None with an order."""
         length, _, version, _, client_id_length = head
         frame_end = pos + 4 + length
-        fields_at = skip_header_tags(buf, pos + _HEAD_BYTES + max(client_id_length, 0), frame_end)
+        fields_at = skip_header_tags(buf, pos + HEAD_BYTES + max(client_id_length, 0), frame_end)
         fields = None if fields_at is None else fetch.read_request(buf, fields_at, frame_end, version)
         if fields is None or fields_at is None:
             raise PeerError(
@@ -204,7 +186,7 @@ class ReplicaRequests(RequestSide):
         return fields, frame, fields_at - pos
 
     def _decided(
-        self, head: Head, fields: fetch.FetchFields, frame: FollowerRequest, fields_at: int
+        self, head: RequestHead, fields: fetch.FetchFields, frame: FollowerRequest, fields_at: int
     ) -> Portions[int]:
         """Take it over, and forward what is to be asked for, or wait, or answer that there is nothing."""
         length, key, version, correlation_id, _ = head
@@ -215,7 +197,7 @@ class ReplicaRequests(RequestSide):
             if error:
                 return self._answer(head, fetch.empty_response(version, correlation_id, 0, 0, error))
             if link.plain:
-                self._plain(key, version, correlation_id)
+                self.plain(key, version, correlation_id)
                 return 0
         limits, ready_ms, nothing = yield from link.decide()
         max_wait_ms = None
@@ -229,12 +211,12 @@ class ReplicaRequests(RequestSide):
         self._asked = None
         state.in_flight.append((correlation_id, version, _Fetched(link)))
         if forwarded is None:
-            self._counts[key] += 1
+            self.counts[key] += 1
             return 0
         state.stats.requests[FETCH] += 1
         return self.replace(length + 4, forwarded)
 
-    def _nothing(self, head: Head, ready_ms: int) -> int:
+    def _nothing(self, head: RequestHead, ready_ms: int) -> int:
         """Everything is left out: wait, or answer that there is nothing."""
         _, _, version, correlation_id, _ = head
         link = self._link
@@ -247,17 +229,13 @@ class ReplicaRequests(RequestSide):
         session_id = link.session.answer_locally()
         return self._answer(head, fetch.empty_response(version, correlation_id, session_id, 0))
 
-    def _answer(self, head: Head, answer: bytes) -> int:
+    def _answer(self, head: RequestHead, answer: bytes) -> int:
         """Answer here."""
         length, key, version, correlation_id, _ = head
         self.state.answer_here(correlation_id, version, answer)
-        self._counts[key] += 1
+        self.counts[key] += 1
         self.verdict.signal = True
         return self.replace(length + 4, b"")
-
-    def _wait_for_answers(self) -> None:
-        self.state.full = True
-        self.wait(0, held=False)
 
 
 class _Onlooker(Observer):
@@ -277,7 +255,7 @@ class _Onlooker(Observer):
             walk.found.clear()
         if side.walk is None:
             self._link.answered(now_ms)
-            if side.state.full:  # a second Fetch waits
+            if side.state.awaits_responses:  # a second Fetch waits
                 side.make_room()
 
     def close(self, now_ms: int) -> Iterator[None]:

@@ -13,39 +13,34 @@ from typing import Final, TypeAlias
 
 from protocol.api import API_NAMES, API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.header import REQUEST_HEAD
-from proxy.channel.errors import PeerError, unreadable_length
+from proxy.channel.errors import PeerError
 from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import OVER, raw_token
 from proxy.channel.handlers.share import waits_muted
 from proxy.channel.in_flight import Buffer
 from proxy.channel.intake import RAW_TOKENS_MAX, Intake
+from proxy.channel.request_header import HEAD_BYTES, RequestHead, RequestReader
 from proxy.channel.request_time import measure
 from proxy.channel.settings import ANONYMOUS
-from proxy.channel.side import NS_PER_MS, WALK, Side
+from proxy.channel.side import NS_PER_MS, WALK
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import produced
 from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
-from proxy.stats import API_KEYS_MAX
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from quotas.turn import Turn
 
 __all__ = ["RequestSide"]
 
 _HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
-_HEAD_BYTES: Final = REQUEST_HEAD.size  # 14
-_LENGTH_MIN: Final = _HEAD_BYTES - 4
-Handled: TypeAlias = (
-    "Callable[[RequestSide, Buffer, int, int, int, tuple[int, int, int, int, int], int], int]"
-)
+_HEAD_BYTES: Final = HEAD_BYTES
+Handled: TypeAlias = "Callable[[RequestSide, Buffer, int, int, int, RequestHead, int], int]"
 _INTRODUCTIONS: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 
-class RequestSide(Side):
+class RequestSide(RequestReader):
     """Requests on their way to the broker."""
 
-    __slots__ = ("_client_id", "_client_id_length", "_counts", "_handled", "_length_max")
-
-    too_long = "frame_length"
+    __slots__ = ("_client_id", "_client_id_length", "_handled")
 
     def __init__(self, state: ChannelState, handled: Handled = measure) -> None:
         """Take the client's requests.
@@ -58,8 +53,6 @@ class RequestSide(Side):
         self._handled = handled
         self._client_id = b""
         self._client_id_length = -1  # no request was seen yet, or the last one had no client id
-        self._counts = state.stats.requests
-        self._length_max = state.settings.frame_bytes_max
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
         """Decide over what the client sent; see `proxy.channel.contract`."""
@@ -86,16 +79,16 @@ class RequestSide(Side):
                     pos += size
                     continue
             if end - pos < _HEAD_BYTES:
-                self._cut_header(buf, pos, end)
+                self.cut_header(buf, pos, end)
                 break
-            head: tuple[int, int, int, int, int] = _HEAD(buf, pos)
+            head: RequestHead = _HEAD(buf, pos)
             length, key, version, correlation_id, client_id_length = head
             body = pos + _HEAD_BYTES + client_id_length
             next_pos = pos + 4 + length
             if not (  # the usual case: a complete header with the same client id as the last one
                 client_id_length == self._client_id_length >= 0
                 and end >= body <= next_pos
-                and length <= self._length_max
+                and length <= self.length_max
                 and buf.startswith(self._client_id, pos + _HEAD_BYTES)
                 and state.identity is not None
             ):
@@ -104,7 +97,7 @@ class RequestSide(Side):
                     break
             handler = REQUEST_HANDLERS.get(key)
             if handler is None:
-                self._plain(key, version, correlation_id)
+                self.plain(key, version, correlation_id)
             else:
                 order = handler(self, buf, pos, end, body, head, now_ms)
                 if order:
@@ -114,16 +107,16 @@ class RequestSide(Side):
                         break
                     next_pos = self._walk_on(buf, pos, end, now_ms)
                     if self.mid_frame():
-                        self._counts[key] += 1
+                        self.counts[key] += 1
                         if state.unmeasured is not version_of_quotas:
                             self._handled(self, buf, pos, end, body, head, now_ms)
                         pos = next_pos
                         break
-                self._counts[key] += 1
+                self.counts[key] += 1
             if state.unmeasured is not version_of_quotas and self._handled(
                 self, buf, pos, end, body, head, now_ms
             ):
-                self._counts[key] -= 1  # it will be handled again
+                self.counts[key] -= 1  # it will be handled again
                 break
             pos = next_pos
             if pos > end or (pos == end and state.mute_until_ms <= now_ms):
@@ -240,31 +233,17 @@ class RequestSide(Side):
         if state.intake.in_exchange and pos == end:
             self.verdict.order = PASS
             return 0
-        state.full = True
-        self.wait(0, held=False)
+        self.await_responses()
         return 0
 
-    def _plain(self, key: int, version: int, correlation_id: int) -> None:
-        """Owe the answer to a request that passes as it is."""
-        if key not in API_NAMES and self.state.settings.address_map is not None:
-            # What it answers may hold addresses that lead round the proxy; a broker would close as well.
-            raise PeerError("unknown_api", f"API key {key}, version {version}")
-        self.state.in_flight.append((correlation_id, version, None))
-        self._counts[key if 0 <= key < API_KEYS_MAX else API_KEYS_MAX] += 1
-
-    def _identify(
-        self, buf: Buffer, pos: int, end: int, head: tuple[int, int, int, int, int], now_ms: int
-    ) -> int:
-        """Make the client id of this header the one who speaks; returns where it ends, 0 with an order where it is cut.
+    def _identify(self, buf: Buffer, pos: int, end: int, head: RequestHead, now_ms: int) -> int:
+        """Make the client id of this header the identity; returns where it ends, 0 with an order where it is cut.
 
         Raises:
-            PeerError: no header looks like that.
+            PeerError: it is no header.
         """
-        length, key, _, _, client_id_length = head
-        if not _LENGTH_MIN <= length <= self._length_max:
-            raise unreadable_length(bytes(buf[pos : pos + 4]), length, self._length_max)
-        if not -1 <= client_id_length <= length - _LENGTH_MIN:
-            raise PeerError("malformed", f"client id of {client_id_length} bytes in a frame of {length}")
+        self.check_header(buf, pos, head)
+        _, key, _, _, client_id_length = head
         body = pos + _HEAD_BYTES + max(client_id_length, 0)
         if body > end:
             self.verdict.need = body - pos
@@ -295,15 +274,3 @@ class RequestSide(Side):
             return body
         self.wait(state.mute_until_ms, held=False)
         return 0
-
-    def _cut_header(self, buf: Buffer, pos: int, end: int) -> None:
-        """Fewer bytes than a header has: none is the ordinary end of a read, some are kept unless they are hopeless."""
-        if pos == end:
-            self.verdict.order = PASS
-            return
-        if end - pos >= 4:
-            length = int.from_bytes(buf[pos : pos + 4], "big", signed=True)
-            if not _LENGTH_MIN <= length <= self._length_max:
-                raise unreadable_length(bytes(buf[pos : pos + 4]), length, self._length_max)
-        self.verdict.need = _HEAD_BYTES
-        self.verdict.order = MORE

@@ -75,7 +75,7 @@ class ResponseSide(Side):
                     break
             in_flight.popleft()
             stats.frames_from_brokers += 1
-            if state.full:
+            if state.awaits_responses:
                 self.make_room()
             if state.observer is not None:
                 state.observer.answered(self, entry)
@@ -169,8 +169,8 @@ class ResponseSide(Side):
     def make_room(self) -> None:
         """Have requests taken again, if they wait because of answers owed and enough of those were given."""
         state = self.state
-        if state.full and len(state.in_flight) <= RESUMED_AT[state.intake]:
-            state.full = False
+        if state.awaits_responses and len(state.in_flight) <= RESUMED_AT[state.intake]:
+            state.awaits_responses = False
             self.verdict.signal = True
 
     def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:

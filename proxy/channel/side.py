@@ -206,9 +206,14 @@ class Side(ABC):
     def refuse(self, label: str) -> int:
         """Order REFUSE of a Produce that was held for as long as it may be; `label` says which kind, to be counted."""
         self.state.stats.produce_refused[label] += 1
-        self.state.full = True  # the other side tells when all that is owed has been answered
+        self.state.awaits_responses = True  # the other side tells when all that is owed has been answered
         self.verdict.order = REFUSE
         return REFUSE
+
+    def await_responses(self) -> int:
+        """Order to wait until enough of the responses owed have come; the other side signals it."""
+        self.state.awaits_responses = True
+        return self.wait(0, held=False)
 
     def wait(self, until_ms: int, *, held: bool) -> int:
         """Order WAIT until `until_ms`; what was parsed meanwhile is not kept for so long, and parsed again then."""

@@ -60,7 +60,8 @@ class ChannelState:
             None where no group request was seen. It bounds every mute.
         intake: whether requests are taken; `enter` changes it.
         in_flight_max: with so many responses owed no further request is handled; 0 unless the intake is OPEN.
-        full: more requests are in flight than may be, so nothing is read; the answers' side signals when it is over.
+        awaits_responses: the next request waits for responses, so nothing is read; the responses' side signals when
+            enough have come.
         lookup: sizes that were asked of the broker for the request that waits; None where none does.
         mutations_owed: answers owed to topic mutations that are counted: one at a time, as brokers take them.
         counted: whether the connection was counted against its user's rate of connections.
@@ -95,12 +96,12 @@ class ChannelState:
         "_session_until_ms",
         "acks_zero",
         "authenticated",
+        "awaits_responses",
         "charges",
         "counted",
         "engine",
         "fetch_owed",
         "forward",
-        "full",
         "group_session_timeout_ms",
         "identity",
         "in_flight",
@@ -147,7 +148,7 @@ class ChannelState:
         self.group_session_timeout_ms: int | None = None
         self.acks_zero = False
         self.counted = False
-        self.full = False
+        self.awaits_responses = False
         self.fetch_owed = False
         self.lookup: TopicLookup | None = None
         self.mutations_owed = 0

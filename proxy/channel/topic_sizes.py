@@ -19,7 +19,7 @@ from proxy.channel.in_flight import Buffer, Entry, InFlight, Owed
 from proxy.channel.side import Side, copied
 from proxy.channel.topic_lookup import TopicLookup
 
-__all__ = ["asked_sizes", "await_answers"]
+__all__ = ["asked_sizes"]
 
 
 def asked_sizes(
@@ -42,17 +42,10 @@ def asked_sizes(
         side.replace(0, question)
         return None
     if lookup.pending:
-        await_answers(side)
+        side.await_responses()
         return None
     state.lookup = None
     return lookup
-
-
-def await_answers(side: Side) -> int:
-    """Order to wait for the next answer, and to be asked again then."""
-    assert side.state.in_flight, "an answer is owed"
-    side.state.full = True
-    return side.wait(0, held=False)
 
 
 def _ask(

@@ -27,7 +27,6 @@ from proxy.channel.identity import Identity
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.side import WALK, Side, skip_header_tags
-from proxy.channel.topic_sizes import await_answers
 from quotas.decisions import ADMITTED
 
 __all__ = ["Fetched", "request"]
@@ -122,7 +121,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         alone = state.engine.weighs_fetched_topics
         if alone:  # its answer tells whose bytes it holds
             if state.fetch_owed:
-                return await_answers(side)
+                return side.await_responses()
             state.fetch_owed = True
         state.in_flight.append((correlation_id, version, _owed(identity, 0, alone)))
         return 0
@@ -130,7 +129,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     if (frame_end > end or length > _BYTES_MAX) and not side.whole(end - pos, length, _BYTES_MAX):
         return side.verdict.order
     if state.fetch_owed:
-        return await_answers(side)
+        return side.await_responses()
     if version >= _FLEXIBLE_SINCE and body < frame_end and not buf[body]:  # no tags, as nearly always
         fields_at: int | None = body + 1
     else:

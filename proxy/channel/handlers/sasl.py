@@ -248,6 +248,6 @@ def _go_on(side: Side, intake: Intake) -> None:
     state = side.state
     if state.intake.in_exchange:
         state.enter(intake)
-        if state.full:
-            state.full = False
+        if state.awaits_responses:
+            state.awaits_responses = False
             side.verdict.signal = True

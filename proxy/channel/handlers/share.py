@@ -29,7 +29,6 @@ from proxy.channel.identity import Identity
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.state import ChannelState
-from proxy.channel.topic_sizes import await_answers
 from proxy.channel.verdict import MORE, PASS
 from quotas.decisions import ADMITTED
 
@@ -103,7 +102,7 @@ def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
         return _owe(state, head, room=False)
     if state.fetch_owed:
         if not fields.acknowledges:
-            return await_answers(side)
+            return side.await_responses()
         _leave_no_room(side, buf, fields)
         return _owe(state, head, room=False)
     decision = throttle.fetch(identity.fetch, now_ms)

@@ -33,7 +33,7 @@ from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.side import Side, copied, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_lookup import TopicLookup
-from proxy.channel.topic_sizes import asked_sizes, await_answers
+from proxy.channel.topic_sizes import asked_sizes
 from quotas.mutations import MutationThrottle
 
 __all__ = ["request"]
@@ -128,7 +128,7 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, 
     if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
         return side.verdict.order
     if state.mutations_owed:
-        return await_answers(side)
+        return side.await_responses()
     frame = copied(buf, pos, pos + 4 + length)
     asked = _read(side, frame, body - pos, key, version)
     if asked is None:

@@ -1,0 +1,78 @@
+"""What every requests' side reads of a request, a client's and a follower's: the header, and that it can be one."""
+
+from abc import ABC
+from typing import Final, TypeAlias
+
+from protocol.api import API_NAMES
+from protocol.header import REQUEST_HEAD
+from proxy.channel.errors import PeerError, unreadable_length
+from proxy.channel.in_flight import Buffer
+from proxy.channel.side import Side
+from proxy.channel.state import ChannelState
+from proxy.channel.verdict import MORE, PASS
+from proxy.stats import API_KEYS_MAX
+
+__all__ = ["HEAD_BYTES", "RequestHead", "RequestReader"]
+
+# Length, API key, version, correlation id, length of the client id.
+RequestHead: TypeAlias = tuple[int, int, int, int, int]
+HEAD_BYTES: Final = REQUEST_HEAD.size  # 14
+_LENGTH_MIN: Final = HEAD_BYTES - 4
+
+
+class RequestReader(Side, ABC):
+    """A side that reads requests.
+
+    Attributes:
+        counts: requests by API key, and of all unknown ones.
+        length_max: of a request, without its prefix.
+    """
+
+    __slots__ = ("counts", "length_max")
+
+    too_long = "frame_length"
+
+    def __init__(self, state: ChannelState) -> None:
+        super().__init__(state)
+        self.counts = state.stats.requests
+        self.length_max = state.settings.frame_bytes_max
+
+    def plain(self, key: int, version: int, correlation_id: int) -> None:
+        """Owe the response to a request that passes as it is.
+
+        Raises:
+            PeerError: in a gateway, the API is not known.
+        """
+        if key not in API_NAMES and self.state.settings.address_map is not None:
+            # Its response may hold addresses that lead round the proxy; a broker would close as well.
+            raise PeerError("unknown_api", f"API key {key}, version {version}")
+        self.state.in_flight.append((correlation_id, version, None))
+        self.counts[key if 0 <= key < API_KEYS_MAX else API_KEYS_MAX] += 1
+
+    def check_header(self, buf: Buffer, pos: int, head: RequestHead) -> None:
+        """Compare the header at `pos` with what a header can be.
+
+        Raises:
+            PeerError: it is none.
+        """
+        length, client_id_length = head[0], head[4]
+        if not _LENGTH_MIN <= length <= self.length_max:
+            raise unreadable_length(bytes(buf[pos : pos + 4]), length, self.length_max)
+        if not -1 <= client_id_length <= length - _LENGTH_MIN:
+            raise PeerError("malformed", f"client id of {client_id_length} bytes in a frame of {length}")
+
+    def cut_header(self, buf: Buffer, pos: int, end: int) -> None:
+        """Fewer bytes than a header has: none is the ordinary end of a read, some are kept unless they are hopeless.
+
+        Raises:
+            PeerError: no header begins like that.
+        """
+        if pos == end:
+            self.verdict.order = PASS
+            return
+        if end - pos >= 4:
+            length = int.from_bytes(buf[pos : pos + 4], "big", signed=True)
+            if not _LENGTH_MIN <= length <= self.length_max:
+                raise unreadable_length(bytes(buf[pos : pos + 4]), length, self.length_max)
+        self.verdict.need = HEAD_BYTES
+        self.verdict.order = MORE
