@@ -10,7 +10,7 @@ Positions are those of the four-byte length prefix. Identifying the client is th
 """
 
 from struct import Struct
-from typing import Final
+from typing import Final, TypeAlias
 
 from protocol.api import API_VERSIONS, flexible
 from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
@@ -18,6 +18,7 @@ from protocol.primitives import Buffer, skip_tagged_fields, uvarint
 
 # Frame length, API key, API version, correlation id, length of the client id.
 REQUEST_HEAD: Final = Struct(">ihhih")
+RequestHead: TypeAlias = tuple[int, int, int, int, int]
 # Frame length, correlation id.
 RESPONSE_HEAD: Final = Struct(">ii")
 

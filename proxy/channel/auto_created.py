@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from protocol.api import MAX_VERSION, METADATA, flexible
+from protocol.header import RequestHead
 from protocol.messages import metadata_topics
 from protocol.messages.metadata_topics import TopicSeen
 from proxy.channel.bounds import REQUEST_BYTES_MAX
@@ -29,8 +30,6 @@ __all__ = ["Awaiting", "asked", "heard"]
 # Topics that are looked at in one turn of the loop: up to 5 us each, where one is awaited in place of another.
 _HEARD_AT_ONCE: Final = 500
 _UNKNOWN: Final = frozenset((3, 5))  # UNKNOWN_TOPIC_OR_PARTITION in KRaft, LEADER_NOT_AVAILABLE before
-
-Head = tuple[int, int, int, int, int]
 
 
 class Awaiting:
@@ -47,7 +46,7 @@ class Awaiting:
 
 
 def asked(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> Awaiting | int | None:
     """Look at a Metadata request: None where its answer needs no look, an order where it is not all there or read."""
     state = side.state

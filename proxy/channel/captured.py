@@ -28,7 +28,7 @@ from typing import Any, Final
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, flexible
 from protocol.capture import NONE
-from protocol.header import REQUEST_HEAD
+from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages.captured_walks import CapturedFetchWalk
 from protocol.messages.walk import Walk
 from proxy.channel.capture_rows import (
@@ -61,8 +61,6 @@ from quotas.mutations import MutationThrottle
 from quotas.user_connections import UserThrottle
 
 __all__ = ["CLIENT_ID_MAX", "Capture", "capture"]
-
-Unpacked = tuple[int, int, int, int, int]
 
 _QUOTAS: Final = {
     PRODUCE_QUOTA: "produce",
@@ -138,7 +136,7 @@ class Capture(Observer):
     # What the directions tell.
 
     def handled(  # noqa: C901 - a call a request costs 3 %
-        self, side: RequestSide, buf: Buffer, pos: int, end: int, body: int, head: Unpacked, now_ms: int
+        self, side: RequestSide, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
     ) -> int:
         """Begin the row of a request that was handled; 0, or the order MORE to see more of it."""
         state = self._state
@@ -255,7 +253,7 @@ class Capture(Observer):
 
     # What is walked.
 
-    def produce(self, buf: Buffer, pos: int, end: int, body: int, head: Unpacked) -> Walk | None:
+    def produce(self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> Walk | None:
         """A walk through a Produce; what came before it has passed by now."""
         if self._large is not None:
             self._sent(self._large)
@@ -280,7 +278,7 @@ class Capture(Observer):
                 self._write_silent()
 
     def _keep(
-        self, keeper: Keeper, row: list[Any], buf: Buffer, pos: int, end: int, body: int, head: Unpacked
+        self, keeper: Keeper, row: list[Any], buf: Buffer, pos: int, end: int, body: int, head: RequestHead
     ) -> None:
         """Keep the request itself beside its row."""
         if keeper.begun():  # the one before it ends where this one begins

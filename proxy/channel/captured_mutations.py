@@ -3,6 +3,7 @@
 from protocol.api import CREATE_PARTITIONS, DELETE_TOPICS, flexible
 from protocol.capture import NONE
 from protocol.errors import WireError
+from protocol.header import RequestHead
 from protocol.messages import topic_mutations
 from proxy.channel.capture_rows import INT32_MAX
 from proxy.channel.in_flight import Buffer
@@ -12,11 +13,9 @@ from quotas.engine import Engine
 
 __all__ = ["mutations_asked"]
 
-Head = tuple[int, int, int, int, int]
-
 
 def mutations_asked(
-    engine: Engine, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int
+    engine: Engine, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Partition mutations that are asked for; NONE of a request that is not at hand, or takes too long to read here."""
     length, key, version, _, _ = head

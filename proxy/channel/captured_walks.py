@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from protocol.header import RequestHead
 from protocol.messages.captured_walks import (
     REST_BYTES_MIN,
     CapturedFetchWalk,
@@ -15,8 +16,6 @@ from proxy.channel.in_flight import Buffer
 from quotas.engine import Engine
 
 __all__ = ["CapturedWalks"]
-
-Head = tuple[int, int, int, int, int]
 
 _GOLDEN_RATIO: Final = 0.6180339887
 
@@ -41,7 +40,9 @@ class CapturedWalks:
         self._share = tap.connection * _GOLDEN_RATIO % 1
         self.produced: list[Found] = []
 
-    def produce(self, buf: Buffer, pos: int, end: int, body: int, head: Head) -> CapturedProduceWalk | None:
+    def produce(
+        self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
+    ) -> CapturedProduceWalk | None:
         """Walk for the partitions' sake unless they are all at hand; to the end where topics are charged."""
         charged = self._engine.charges_produced_topics
         if not charged:

@@ -25,6 +25,7 @@ from protocol.api import (
     RENEW_DELEGATION_TOKEN,
     SASL_AUTHENTICATE,
 )
+from protocol.header import RequestHead
 from proxy.channel.in_flight import Buffer
 
 __all__ = ["FRAME_BYTES_MAX", "KEEP", "NOT_KEPT", "Keeper", "whole"]
@@ -42,8 +43,6 @@ _SECRET: Final = frozenset(
     )
 )  # fmt: skip
 
-Head = tuple[int, int, int, int, int]
-
 
 class Keeper:
     """Keeps the requests of one connection.
@@ -60,7 +59,9 @@ class Keeper:
         self._growing: bytearray | None = None  # of the request that is passing
         self._whole = 0
 
-    def keep(self, buf: Buffer, pos: int, end: int, body: int, head: Head, owed: int) -> bytes | bytearray:
+    def keep(
+        self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, owed: int
+    ) -> bytes | bytearray:
         """What is kept of the request at `pos`; it may still grow; NOT_KEPT where it is not kept."""
         length, key, _, _, _ = head
         frame_end = pos + 4 + length

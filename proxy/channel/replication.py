@@ -21,7 +21,7 @@ from struct import Struct
 from typing import Final
 
 from protocol.api import FETCH
-from protocol.header import REQUEST_HEAD
+from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import fetch
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.follower_request import VERSION_MIN, FollowerRequest, names_all, read_follower
@@ -34,7 +34,7 @@ from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.observer import Observer
 from proxy.channel.replica_link import ReplicaLink
-from proxy.channel.request_header import HEAD_BYTES, RequestHead, RequestReader
+from proxy.channel.request_header import HEAD_BYTES, RequestReader
 from proxy.channel.responses import ResponseSide
 from proxy.channel.settings import ANY_BROKER, ChannelSettings
 from proxy.channel.side import NS_PER_MS, WALK, Side, copied, skip_header_tags

@@ -1,10 +1,10 @@
 """What every requests' side reads of a request, a client's and a follower's: the header, and that it can be one."""
 
 from abc import ABC
-from typing import Final, TypeAlias
+from typing import Final
 
 from protocol.api import API_NAMES
-from protocol.header import REQUEST_HEAD
+from protocol.header import REQUEST_HEAD, RequestHead
 from proxy.channel.errors import PeerError, unreadable_length
 from proxy.channel.in_flight import Buffer
 from proxy.channel.side import Side
@@ -12,10 +12,8 @@ from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, PASS
 from proxy.stats import API_KEYS_MAX
 
-__all__ = ["HEAD_BYTES", "RequestHead", "RequestReader"]
+__all__ = ["HEAD_BYTES", "RequestReader"]
 
-# Length, API key, version, correlation id, length of the client id.
-RequestHead: TypeAlias = tuple[int, int, int, int, int]
 HEAD_BYTES: Final = REQUEST_HEAD.size  # 14
 _LENGTH_MIN: Final = HEAD_BYTES - 4
 

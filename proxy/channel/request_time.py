@@ -23,6 +23,7 @@ from typing import Final
 from protocol import api
 from protocol import throttle as throttle_time
 from protocol.errors import TruncatedError, WireError
+from protocol.header import RequestHead
 from protocol.messages import fetch
 from protocol.messages.share import fetch_waits
 from proxy.channel.in_flight import Buffer, Entry, Later, Made, Owed
@@ -36,8 +37,6 @@ from quotas.mutations import MutationThrottle
 from quotas.requests import RequestThrottle
 
 __all__ = ["Measured", "measure"]
-
-Head = tuple[int, int, int, int, int]
 
 # LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown; WriteTxnMarkers; the quorum's Vote, Begin- and
 # EndQuorumEpoch; AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds,
@@ -110,7 +109,7 @@ class Measured(Owed):
         return self
 
 
-def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
+def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int) -> int:
     """Have the request measured that was just handled, if who sent it has a quota; 0, or MORE to see more of it."""
     state = side.state
     if state.requests_version is not state.engine.version:
@@ -157,7 +156,9 @@ def _look_up(state: ChannelState, now_ms: int) -> None:
         state.unmeasured = version
 
 
-def _may_wait(measured: Measured, buf: Buffer, pos: int, end: int, body: int, head: Head) -> bool | None:
+def _may_wait(
+    measured: Measured, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
+) -> bool | None:
     """Note for how long a Fetch may wait; False where it is a follower's, None where its front is not here."""
     length, key, version, _, _ = head
     seen = min(end, pos + 4 + length)

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from protocol.api import API_NAMES, API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from protocol.header import REQUEST_HEAD
+from protocol.header import REQUEST_HEAD, RequestHead
 from proxy.channel.errors import PeerError
 from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import OVER, raw_token
 from proxy.channel.handlers.share import waits_muted
 from proxy.channel.in_flight import Buffer
 from proxy.channel.intake import RAW_TOKENS_MAX, Intake
-from proxy.channel.request_header import HEAD_BYTES, RequestHead, RequestReader
+from proxy.channel.request_header import HEAD_BYTES, RequestReader
 from proxy.channel.request_time import measure
 from proxy.channel.settings import ANONYMOUS
 from proxy.channel.side import NS_PER_MS, WALK

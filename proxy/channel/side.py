@@ -1,6 +1,4 @@
-"""What both directions of a channel share: the order they give, and the count of bytes that need not be
-looked at.
-"""
+"""What both directions of a channel share: how a verdict is given, and work on one frame that goes on later."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from protocol.header import RequestHead
 from protocol.messages.fetch_walk import FetchWalk
 from protocol.messages.produce_walk import ProduceWalk
 from protocol.messages.walk import Walk
@@ -20,9 +21,7 @@ class Charges(Protocol):
 class Walks(Protocol):
     """Makes them."""
 
-    def produce(
-        self, buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int]
-    ) -> Walk | None:
+    def produce(self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> Walk | None:
         """A walk through a Produce; None where it need not be walked after all."""
 
     def fetch(self, version: int, length: int) -> Walk:
@@ -34,9 +33,7 @@ class TopicWalks:
 
     __slots__ = ()
 
-    def produce(
-        self, _buf: Buffer, _pos: int, _end: int, _body: int, head: tuple[int, int, int, int, int]
-    ) -> Walk | None:
+    def produce(self, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead) -> Walk | None:
         """A walk through a Produce."""
         return ProduceWalk(head[2], head[0], {})
 

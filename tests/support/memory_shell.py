@@ -112,7 +112,7 @@ class MemoryShell:
             elif self.requests.waiting:
                 if not self._wait():
                     return self
-            elif self.channel.mute_left_ms(self.now_ms) and not self.requests.side.verdict.unseen:
+            elif self.channel.mute_left_ms(self.now_ms) and not self.requests.side.mid_frame():
                 self.requests.show(b"", self.now_ms)
             else:
                 return self

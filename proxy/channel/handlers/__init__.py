@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from protocol import api
+from protocol.header import RequestHead
 from protocol.messages.describe_configs import DESCRIBE_CONFIGS
 from proxy.channel.handlers import (
     addresses,
@@ -26,7 +27,7 @@ from proxy.channel.in_flight import Buffer
 
 __all__ = ["REQUEST_HANDLERS"]
 
-RequestHandler = Callable[[Any, Buffer, int, int, int, tuple[int, int, int, int, int], int], int]
+RequestHandler = Callable[[Any, Buffer, int, int, int, RequestHead, int], int]
 
 REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.PRODUCE: produce.request,

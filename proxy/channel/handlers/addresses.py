@@ -23,6 +23,7 @@ from protocol.api import (
     LIST_PARTITION_REASSIGNMENTS,
     MAX_VERSION,
 )
+from protocol.header import RequestHead
 from protocol.messages import (
     api_versions,
     describe_cluster,
@@ -46,8 +47,6 @@ __all__ = [
     "find_coordinator_request",
     "metadata_request",
 ]
-
-Head = tuple[int, int, int, int, int]
 
 # Where reassignments are carried out in steps, their list has the proposal's version (KIP-435).
 _OFFERED: Final[Mapping[int, int]] = {LIST_PARTITION_REASSIGNMENTS: reassignments.BATCH_VERSION}
@@ -119,7 +118,7 @@ _CLUSTER: Final = Rewritten(DESCRIBE_CLUSTER, describe_cluster.rewrite, _address
 _APIS: Final = Rewritten(API_VERSIONS, api_versions.rewrite, _offered)
 
 
-def _owe(side: Side, head: Head, owed: Owed) -> int:
+def _owe(side: Side, head: RequestHead, owed: Owed) -> int:
     """Owe an answer that is rewritten in a gateway and passes in a sidecar."""
     _, key, version, correlation_id, _ = head
     if side.state.settings.address_map is None:
@@ -131,7 +130,9 @@ def _owe(side: Side, head: Head, owed: Owed) -> int:
     return 0
 
 
-def metadata_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
+def metadata_request(
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+) -> int:
     """Owe a Metadata answer, which is looked through where its request may create topics (KIP-599)."""
     awaiting = auto_created.asked(side, buf, pos, end, body, head, now_ms)
     if awaiting is None:
@@ -143,21 +144,21 @@ def metadata_request(side: Side, buf: Buffer, pos: int, end: int, body: int, hea
 
 
 def find_coordinator_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Owe a FindCoordinator answer."""
     return _owe(side, head, _COORDINATORS)
 
 
 def describe_cluster_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Owe a DescribeCluster answer."""
     return _owe(side, head, _CLUSTER)
 
 
 def api_versions_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Owe an ApiVersions answer, which is cut in a sidecar too."""
     side.state.in_flight.append((head[3], head[2], _APIS))

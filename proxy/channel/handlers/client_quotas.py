@@ -11,6 +11,7 @@ Version notes: 1 is flexible. A later one was never offered, and would be answer
 
 from protocol.api import API_NAMES, MAX_VERSION, flexible
 from protocol.errors import TruncatedError
+from protocol.header import RequestHead
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Question
@@ -20,9 +21,7 @@ from proxy.channel.side import Side, copied, skip_header_tags
 __all__ = ["request"]
 
 
-def request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int], _now_ms: int
-) -> int:
+def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int) -> int:
     """Have the request answered here, or pass it on."""
     length, key, version, correlation_id, _ = head
     state = side.state

@@ -8,6 +8,7 @@ answers as they are, and answers that are not about a broker unseen. Ignored: wh
 from typing import Final
 
 from protocol.api import API_NAMES, DESCRIBE_QUORUM, MAX_VERSION, flexible
+from protocol.header import RequestHead
 from protocol.messages import broker_configs, describe_quorum
 from protocol.messages.describe_configs import DESCRIBE_CONFIGS
 from proxy.channel.bounds import REQUEST_BYTES_MAX
@@ -18,15 +19,15 @@ from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["configs_request", "quorum_request"]
 
-Head = tuple[int, int, int, int, int]
-
 _WITHOUT_ADDRESSES: Final = {
     DESCRIBE_CONFIGS: Rewritten(DESCRIBE_CONFIGS, broker_configs.without_addresses),
     DESCRIBE_QUORUM: Rewritten(DESCRIBE_QUORUM, describe_quorum.without_addresses),
 }
 
 
-def configs_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int) -> int:
+def configs_request(
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+) -> int:
     """Owe an answer, which is looked through in a gateway if a broker's configs are asked for."""
     length, key, version, correlation_id, _ = head
     owed = None
@@ -51,7 +52,7 @@ def configs_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head
 
 
 def quorum_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Owe an answer, which loses its addresses in a gateway."""
     _, key, version, correlation_id, _ = head
@@ -63,7 +64,7 @@ def quorum_request(
     return 0
 
 
-def _check_version(head: Head) -> None:
+def _check_version(head: RequestHead) -> None:
     _, key, version, _, _ = head
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")

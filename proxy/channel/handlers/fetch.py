@@ -18,6 +18,7 @@ from struct import Struct, pack_into, unpack_from
 from typing import Final
 
 from protocol.api import FETCH, MAX_VERSION
+from protocol.header import RequestHead
 from protocol.messages import fetch
 from protocol.messages.fetch_session import must_forward
 from protocol.messages.fetch_walk import FetchWalk
@@ -30,8 +31,6 @@ from proxy.channel.side import WALK, Side, skip_header_tags
 from quotas.decisions import ADMITTED
 
 __all__ = ["Fetched", "request"]
-
-Head = tuple[int, int, int, int, int]
 
 _ERROR_AND_SESSION: Final = Struct(">hi").unpack_from
 _BYTES_MAX: Final = REQUEST_BYTES_MAX[FETCH]
@@ -106,7 +105,7 @@ def _owed(identity: Identity, session_id: int, alone: bool) -> Fetched:
 
 
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Forward the Fetch, capped and with the broker's epoch, or answer it here."""
     length, _, version, correlation_id, _ = head
@@ -182,7 +181,9 @@ def _cut(buf: Buffer, fields: fetch.FetchFields, max_bytes: int, wait_ms_max: in
         pack_into(">i", buf, fields.max_wait_at, wait_ms_max)
 
 
-def _end_session(side: Side, frame: bytes, fields_at: int, head: Head, fields: fetch.FetchFields) -> int:
+def _end_session(
+    side: Side, frame: bytes, fields_at: int, head: RequestHead, fields: fetch.FetchFields
+) -> int:
     """Forward a Fetch that ends its session, without topics: over the quota it may bring nothing."""
     length, _, version, correlation_id, _ = head
     state = side.state
@@ -198,7 +199,7 @@ def _end_session(side: Side, frame: bytes, fields_at: int, head: Head, fields: f
 
 
 def _translate(
-    side: Side, frame: bytes, fields_at: int, head: Head, fields: fetch.FetchFields, now_ms: int
+    side: Side, frame: bytes, fields_at: int, head: RequestHead, fields: fetch.FetchFields, now_ms: int
 ) -> int:
     """Forward with the broker's epoch, and with all that changed in Fetches answered here."""
     length, _, version, _, _ = head

@@ -8,6 +8,7 @@ Ignored: everything else in them; they pass byte for byte, whatever their versio
 
 from protocol.api import JOIN_GROUP, flexible
 from protocol.errors import TruncatedError
+from protocol.header import RequestHead
 from protocol.messages import groups
 from proxy.channel.in_flight import Buffer
 from proxy.channel.side import Side, skip_header_tags
@@ -15,9 +16,7 @@ from proxy.channel.side import Side, skip_header_tags
 __all__ = ["request"]
 
 
-def request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int], _now_ms: int
-) -> int:
+def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int) -> int:
     """Remember the session timeout, and owe the answer."""
     length, key, version, correlation_id, _ = head
     timeout_ms = 0  # only JoinGroup names one; the others must not shorten it

@@ -18,6 +18,7 @@ from struct import Struct
 from typing import Final
 
 from protocol.api import MAX_VERSION, PRODUCE
+from protocol.header import RequestHead
 from protocol.messages import produce
 from proxy.channel.bounds import RESPONSE_BYTES_MAX
 from proxy.channel.errors import PeerError
@@ -84,7 +85,7 @@ _NOT_MUTED: Final = _Produced(0)
 
 
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int], now_ms: int
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Charge the request, and owe its answer unless acks=0."""
     length, _, version, correlation_id, _ = head
@@ -133,14 +134,14 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     return 0
 
 
-def _walked(state: ChannelState, head: tuple[int, int, int, int, int], acks: int, mute_until_ms: int) -> int:
+def _walked(state: ChannelState, head: RequestHead, acks: int, mute_until_ms: int) -> int:
     """Owe the answer to a request that is walked for its topics' sake; what they cost is told in it too."""
     if acks:
         state.in_flight.append((head[3], head[2], _Produced(mute_until_ms)))
     return WALK
 
 
-def _acks(buf: Buffer, pos: int, end: int, body: int, head: tuple[int, int, int, int, int]) -> int | None:
+def _acks(buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> int | None:
     """The acks of any request; None when `end` comes before them."""
     length, _, version, _, _ = head
     if not 0 <= version <= _VERSION_MAX:

@@ -21,6 +21,7 @@ from protocol.api import (
     flexible,
 )
 from protocol.errors import TruncatedError
+from protocol.header import RequestHead
 from protocol.messages import reassignments
 from protocol.messages.by_partition import Partition
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
@@ -31,8 +32,6 @@ from proxy.channel.settings import ANONYMOUS
 from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["alter_request", "list_request"]
-
-Head = tuple[int, int, int, int, int]
 
 _VERSION_MAX: Final = 1  # of both
 _VERSION_AT: Final = 6  # in a frame
@@ -90,7 +89,9 @@ class _Altered(Owed):
         return side.replace(length + 4, b"")
 
 
-def alter_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int) -> int:
+def alter_request(
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+) -> int:
     """Ask the shell what to send in place of the request."""
     length, key, version, correlation_id, _ = head
     state = side.state
@@ -111,7 +112,9 @@ def alter_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
     return side.replace(length + 4, b"")
 
 
-def list_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int) -> int:
+def list_request(
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+) -> int:
     """Ask the broker in the version that it has, and remember what was asked for."""
     length, _, version, correlation_id, _ = head
     state = side.state
@@ -134,7 +137,7 @@ def list_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: H
     return side.replace(length + 4, sent)
 
 
-def _fields_at(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head) -> int:
+def _fields_at(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> int:
     """Where the fields of a whole request begin; 0 with an order while it is not all here."""
     length, key, version, _, _ = head
     if not 0 <= version <= _VERSION_MAX:

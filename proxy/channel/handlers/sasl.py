@@ -20,7 +20,7 @@ that begins like a request is one. A token without any handshake (GSSAPI in clie
 from typing import Final
 
 from protocol.api import API_NAMES, MAX_VERSION, SASL_AUTHENTICATE
-from protocol.header import REQUEST_HEAD
+from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import sasl
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
 from proxy.channel.conversation import UNKNOWN_USER, UNREAD_USER, Conversation
@@ -32,7 +32,6 @@ from proxy.channel.verdict import MORE, PASS
 
 __all__ = ["OVER", "authenticate_request", "handshake_request", "raw_token"]
 
-Head = tuple[int, int, int, int, int]
 
 OVER: Final = -1  # in place of a bare token's size: the exchange is over, a request follows
 
@@ -116,7 +115,7 @@ class _RawToken(_Step):
 
 
 def handshake_request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """An exchange begins."""
     if not _whole(side, end - pos, head):
@@ -130,7 +129,7 @@ def handshake_request(
 
 
 def authenticate_request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, _now_ms: int
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """A token passes. Without a handshake before it the broker will refuse it."""
     if not _whole(side, end - pos, head):
@@ -182,7 +181,7 @@ def raw_token(side: Side, buf: Buffer, pos: int, end: int) -> int:
     return length + 4
 
 
-def _whole(side: Side, have: int, head: Head) -> bool:
+def _whole(side: Side, have: int, head: RequestHead) -> bool:
     """Whether the whole request is here, in a version that is known; if not, the order is MORE."""
     length, key, version, _, _ = head
     if not 0 <= version <= MAX_VERSION[key]:
@@ -199,7 +198,7 @@ def _cut(side: Side, have: int, need: int) -> int:
 
 def _begins_request(buf: Buffer, pos: int, length: int) -> bool:
     """Whether a Kafka request is what begins here: tokens of GSSAPI begin with 0x60 or 0x05, or are empty."""
-    head: Head = REQUEST_HEAD.unpack_from(buf, pos)
+    head: RequestHead = REQUEST_HEAD.unpack_from(buf, pos)
     _, key, version, _, client_id_length = head
     return (
         0 <= version <= MAX_VERSION.get(key, -1) and -1 <= client_id_length <= length + 4 - REQUEST_HEAD.size

@@ -20,7 +20,7 @@ from struct import pack_into, unpack_from
 from typing import Final
 
 from protocol.api import API_NAMES, MAX_VERSION, SHARE_ACKNOWLEDGE, SHARE_FETCH
-from protocol.header import REQUEST_HEAD
+from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import share
 from protocol.messages.share import ShareFetchFields, ShareWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
@@ -33,8 +33,6 @@ from proxy.channel.verdict import MORE, PASS
 from quotas.decisions import ADMITTED
 
 __all__ = ["acknowledge_request", "fetch_request", "waits_muted"]
-
-Head = tuple[int, int, int, int, int]
 
 _THROTTLE_AT: Final = (
     9  # length, correlation id, an empty tag section; both APIs are flexible in every version
@@ -82,7 +80,9 @@ class _Shared(Owed):
         return WALK
 
 
-def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
+def fetch_request(
+    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+) -> int:
     """Forward a ShareFetch: with what it may bring, or without room for records; or have it wait."""
     _check_version(head)
     state: ChannelState = side.state
@@ -122,7 +122,7 @@ def fetch_request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: 
 
 
 def acknowledge_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: Head, _now_ms: int
+    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Owe a ShareAcknowledge answer."""
     _check_version(head)
@@ -141,7 +141,7 @@ def waits_muted(side: Side, buf: Buffer, pos: int, end: int) -> bool:
         side.verdict.order = MORE if have else PASS
         return True
     state: ChannelState = side.state
-    head: Head = REQUEST_HEAD.unpack_from(buf, pos)
+    head: RequestHead = REQUEST_HEAD.unpack_from(buf, pos)
     length, key, version, _, client_id_length = head
     if not state.mutes_all and version >= _VERSION_MIN and length <= state.settings.frame_bytes_max:
         if key == SHARE_ACKNOWLEDGE:
@@ -156,13 +156,13 @@ def waits_muted(side: Side, buf: Buffer, pos: int, end: int) -> bool:
     return True
 
 
-def _check_version(head: Head) -> None:
+def _check_version(head: RequestHead) -> None:
     _, key, version, _, _ = head
     if not _VERSION_MIN <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
 
 
-def _fields(buf: Buffer, body: int, frame_end: int, head: Head) -> ShareFetchFields:
+def _fields(buf: Buffer, body: int, frame_end: int, head: RequestHead) -> ShareFetchFields:
     """What a ShareFetch asks for that is all here."""
     fields_at = skip_header_tags(buf, body, frame_end)
     if fields_at is None:
@@ -176,7 +176,7 @@ def _leave_no_room(side: Side, buf: Buffer, fields: ShareFetchFields) -> None:
     side.verdict.patches += 1
 
 
-def _owe(state: ChannelState, head: Head, *, room: bool) -> int:
+def _owe(state: ChannelState, head: RequestHead, *, room: bool) -> int:
     """Owe an answer; with `room` it may hold records of a limited client: one at a time may."""
     _, key, version, correlation_id, _ = head
     identity = state.identity

@@ -24,6 +24,7 @@ from struct import pack_into
 from typing import Final
 
 from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
+from protocol.header import RequestHead
 from protocol.messages import topic_mutation_answers as answers
 from protocol.messages import topic_mutations as requests
 from protocol.messages.topic_mutations import MutationRequest, TopicMutation
@@ -37,8 +38,6 @@ from proxy.channel.topic_sizes import asked_sizes
 from quotas.mutations import MutationThrottle
 
 __all__ = ["request"]
-
-Head = tuple[int, int, int, int, int]
 
 # The mutation may have been made all the same.
 _REQUEST_TIMED_OUT: Final = 7
@@ -112,7 +111,7 @@ class _Charged(Owed):
         return side.replace(length + 4, told)
 
 
-def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Head, now_ms: int) -> int:
+def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int) -> int:
     """Weigh the request's topics, and forward those that the quota admits."""
     length, key, version, correlation_id, _ = head
     state = side.state
