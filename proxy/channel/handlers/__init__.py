@@ -6,7 +6,7 @@ answer owed into `in_flight`, or an order of its side. What is owed is described
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from protocol import api
 from protocol.header import RequestHead
@@ -24,10 +24,11 @@ from proxy.channel.handlers import (
     topic_mutations,
 )
 from proxy.channel.in_flight import Buffer
+from proxy.channel.side import Side
 
 __all__ = ["REQUEST_HANDLERS"]
 
-RequestHandler = Callable[[Any, Buffer, int, int, int, RequestHead, int], int]
+RequestHandler = Callable[[Side, Buffer, int, int, int, RequestHead, int], int]
 
 REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.PRODUCE: produce.request,
