@@ -179,7 +179,9 @@ class Capture(Observer):
         """Note what is told: of a connection's rate nothing is."""
         if isinstance(throttle, UserThrottle):
             return
-        if self._state.group_session_timeout_ms is None and isinstance(throttle, MutationThrottle):
+        if self._state.mute_limits.group_session_timeout_ms is None and isinstance(
+            throttle, MutationThrottle
+        ):
             told_ms = throttle_ms  # which is told in full (`handlers.topic_mutations`)
         if told_ms > self._told_ms:
             self._told_ms, self._told_by = told_ms, throttle

@@ -9,6 +9,7 @@ from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import REST, Forward, InFlight, Later, Made, Owed, Question, Shared
 from proxy.channel.intake import IN_FLIGHT_MAX, Intake
+from proxy.channel.mute_limits import MuteLimits
 from proxy.channel.observer import Muting, Observer
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
@@ -17,9 +18,7 @@ from proxy.stats import Stats
 from quotas.client_bandwidth import Throttle
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, ClientQuota, Engine
 from quotas.mutations import MutationThrottle
-from quotas.mute import GROUP_SESSION_TIMEOUT_MS, capped
 from quotas.requests import RequestThrottle
-from quotas.turn import MS_UNBOUNDED
 from quotas.user_connections import UserThrottle
 
 __all__ = ["ChannelState"]
@@ -33,15 +32,6 @@ _IDENTITY_BYTES: Final = 512
 _LONG: Final = bytes(
     CLIENT_ID_CHARACTERS_MAX + 1
 )  # stands for all client ids that are longer than is told apart
-_SESSION_TIMEOUT_MS_MIN: Final = 6_000
-# A session's last part, in which no channel is muted: what was sent in it has to reach the broker before it is over.
-# Clients authenticate again when 85 to 95 % are over (Java), or later still.
-_SESSION_END_SHARE: Final = 10
-_SESSION_END_MS_MAX: Final = 20_000
-# Several held requests may wait behind each other.
-_SESSION_HOLD_SHARE: Final = 20
-
-
 _TOPIC_WALKS: Final = TopicWalks()
 
 
@@ -56,8 +46,7 @@ class ChannelState:
 
     Attributes:
         mute_until_ms: no further request is handled before this time (KIP-219); 0 when not muted.
-        group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
-            None where no group request was seen. It bounds every mute.
+        mute_limits: what bounds every mute and hold.
         intake: whether requests are taken; `enter` changes it.
         in_flight_max: with so many responses owed no further request is handled; 0 unless the intake is OPEN.
         awaits_responses: the next request waits for responses, so nothing is read; the responses' side signals when
@@ -92,8 +81,6 @@ class ChannelState:
         "_muted_at",
         "_muted_by",
         "_names_bytes",
-        "_session_ms",
-        "_session_until_ms",
         "acks_zero",
         "authenticated",
         "awaits_responses",
@@ -102,7 +89,6 @@ class ChannelState:
         "engine",
         "fetch_owed",
         "forward",
-        "group_session_timeout_ms",
         "identity",
         "in_flight",
         "in_flight_max",
@@ -111,6 +97,7 @@ class ChannelState:
         "lookup",
         "measured",
         "mutations_owed",
+        "mute_limits",
         "mute_until_ms",
         "now_ns",
         "observer",
@@ -145,7 +132,7 @@ class ChannelState:
         self.mute_until_ms = 0
         self._muted_by: Muting | None = None
         self._muted_at: float | None = None  # its limit then
-        self.group_session_timeout_ms: int | None = None
+        self.mute_limits = MuteLimits(engine)
         self.acks_zero = False
         self.counted = False
         self.awaits_responses = False
@@ -163,8 +150,6 @@ class ChannelState:
         self.user = settings.user
         self.authenticated = False
         self.sasl: Conversation | None = None
-        self._session_ms = 0  # how long the principal's session lasts; 0 = for ever (KIP-368)
-        self._session_until_ms = 0  # until when it may be muted
         self.kept_bytes = 0
         self._names_bytes = 0  # of client ids
         self._asked_bytes = 0  # of the request that the shell answers
@@ -194,7 +179,7 @@ class ChannelState:
             self._names_bytes += len(key) + _IDENTITY_BYTES
             self.kept_bytes += len(key) + _IDENTITY_BYTES
         identity = self._identities[key] = Identity(quota)
-        self._cap_hold(identity)
+        identity.produce.hold_ms_max = self.mute_limits.turn_hold_ms_max
         return identity
 
     def become(self, user: str, now_ms: int) -> None:
@@ -205,15 +190,19 @@ class ChannelState:
             self.user = user
 
     def begin_session(self, lifetime_ms: int, now_ms: int) -> None:
-        """The client has to authenticate again within this time, 0 for never (KIP-368).
+        """The client has to authenticate again within this time, 0 for never (KIP-368): no mute outlasts a session."""
+        self.mute_limits.begin_session(lifetime_ms, now_ms)
+        self._limit_holds()
 
-        A broker closes on whatever else arrives later, though it was sent in time: so no mute outlasts a session.
-        """
-        self._session_ms = max(lifetime_ms, 0)
-        end_ms = min(self._session_ms // _SESSION_END_SHARE, _SESSION_END_MS_MAX)
-        self._session_until_ms = now_ms + self._session_ms - end_ms
+    def name_session_timeout(self, session_timeout_ms: int) -> None:
+        """A group request has passed; 0 where it names no session timeout."""
+        self.mute_limits.name_session_timeout(session_timeout_ms)
+        self._limit_holds()
+
+    def _limit_holds(self) -> None:
+        hold_ms_max = self.mute_limits.turn_hold_ms_max
         for identity in self._identities.values():
-            self._cap_hold(identity)
+            identity.produce.hold_ms_max = hold_ms_max
 
     def leave(self, now_ms: int) -> None:
         """Give back every turn: the channel closes, or has used too many names."""
@@ -224,19 +213,9 @@ class ChannelState:
         self._names_bytes = 0
         self.identity = None
 
-    def told(self, throttle_ms: int) -> int:
-        """How much of a throttle time is enforced and told: the caps of design.md, the rest stays as debt."""
-        mute_ms_max = self.engine.options.mute_seconds_max * 1000
-        group_ms = self.group_session_timeout_ms
-        if group_ms == 0:
-            group_ms = GROUP_SESSION_TIMEOUT_MS
-        return capped(throttle_ms, int(mute_ms_max), group_ms)
-
     def mute(self, throttle: Muting, throttle_ms: int, now_ms: int) -> int:
         """Mute the channel from now on; returns the time to tell the client, in ms (KIP-219 steps 1 and 2)."""
-        told_ms = self.told(throttle_ms)
-        if self._session_ms:
-            told_ms = min(told_ms, max(0, self._session_until_ms - now_ms))
+        told_ms = self.mute_limits.told(throttle_ms, now_ms)
         if now_ms + told_ms > self.mute_until_ms:
             self.mute_until_ms = now_ms + told_ms
             self._muted_by = throttle
@@ -244,11 +223,6 @@ class ChannelState:
         if self.observer is not None:
             self.observer.muted(throttle, throttle_ms, told_ms)
         return told_ms
-
-    def hold_ms_max(self, now_ms: int) -> int:
-        """For how long a request may wait at its header that is not to wait for ever: as long as the longest mute."""
-        longest_ms = self.told(MS_UNBOUNDED)
-        return min(longest_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else longest_ms
 
     def count_connection(self, now_ms: int) -> None:
         """Count the connection, once, against its user's rate; over it the channel is muted (`user_connections`).
@@ -329,32 +303,8 @@ class ChannelState:
             self.mute_until_ms = 0
             self._muted_by = None
 
-    def _cap_hold(self, identity: Identity) -> None:
-        """A hold keeps heartbeats, and the end of a session, waiting just as a mute does."""
-        hold_ms_max = MS_UNBOUNDED
-        if self.group_session_timeout_ms is not None:
-            hold_ms_max = self.told(MS_UNBOUNDED)
-        if self._session_ms:
-            hold_ms_max = min(hold_ms_max, self._session_ms // _SESSION_HOLD_SHARE)
-        identity.produce.hold_ms_max = hold_ms_max
-
     def _limit(self, throttle: Muting) -> float | None:
         if not isinstance(throttle, Throttle | RequestThrottle):
             return throttle.rate()
         limit, _ = self.engine.definitions.limit(throttle.key, throttle.user, throttle.client_id)
         return limit
-
-    def named_session_timeout(self, session_timeout_ms: int) -> None:
-        """A group request has passed; 0 where it names no session timeout.
-
-        Brokers take none below 6 s (group.min.session.timeout.ms): who names less ends no mute by it.
-        """
-        if session_timeout_ms:
-            session_timeout_ms = max(session_timeout_ms, _SESSION_TIMEOUT_MS_MIN)
-        known = self.group_session_timeout_ms
-        if known is None or known == 0:
-            self.group_session_timeout_ms = session_timeout_ms
-        elif session_timeout_ms:
-            self.group_session_timeout_ms = min(known, session_timeout_ms)
-        for identity in self._identities.values():
-            self._cap_hold(identity)

@@ -25,7 +25,7 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Reques
         if named is None and end - pos < length + 4:
             return side.more(end - pos, length)
         timeout_ms = groups.SESSION_TIMEOUT_DEFAULT_MS if named is None else named
-    side.state.named_session_timeout(timeout_ms)
+    side.state.name_session_timeout(timeout_ms)
     side.state.in_flight.append((correlation_id, version, None))
     return 0
 

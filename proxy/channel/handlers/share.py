@@ -31,6 +31,7 @@ from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, PASS
 from quotas.decisions import ADMITTED
+from quotas.turn import MS_UNBOUNDED
 
 __all__ = ["acknowledge_request", "fetch_request", "waits_muted"]
 
@@ -107,7 +108,7 @@ def fetch_request(
         return _owe(state, head, room=False)
     decision = throttle.fetch(identity.fetch, now_ms)
     if decision is not ADMITTED:
-        longest_ms = state.share_held_until_ms or now_ms + state.hold_ms_max(now_ms)
+        longest_ms = state.share_held_until_ms or now_ms + state.mute_limits.told(MS_UNBOUNDED, now_ms)
         if longest_ms > now_ms and not fields.acknowledges:
             state.share_held_until_ms = longest_ms
             return side.wait(min(longest_ms, now_ms + decision.throttle_ms), held=True)

@@ -245,7 +245,7 @@ def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now
         return 0
     throttle.told(throttle_ms)
     muted_ms = state.mute(throttle, throttle_ms, now_ms)
-    return throttle_ms if state.group_session_timeout_ms is None else muted_ms
+    return throttle_ms if state.mute_limits.group_session_timeout_ms is None else muted_ms
 
 
 def _settle(
