@@ -17,7 +17,7 @@ class Identity:
     Attributes:
         quota: the identity's throttles, shared with every other channel of the same quota entity.
         produce, fetch: this channel's turns at them.
-        fetched: what was owed for its last Fetch, to be owed again.
+        fetched: what is owed for a Fetch that is not limited; None before the first one.
     """
 
     __slots__ = ("fetch", "fetched", "produce", "quota")

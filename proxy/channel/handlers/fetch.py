@@ -95,13 +95,10 @@ class Fetched(Owed):
         return 0
 
 
-def _owed(identity: Identity, session_id: int, alone: bool) -> Fetched:
-    """What is owed for a Fetch: nearly always the same as for the one before it, so that one object does for all."""
-    owed = identity.fetched
-    if isinstance(owed, Fetched) and owed.session_id == session_id and owed.alone is alone:
-        return owed
-    identity.fetched = made = Fetched(identity, session_id, alone)
-    return made
+def _unweighed(identity: Identity) -> Owed:
+    """What is owed for a Fetch that is not limited: the same for all of an identity, and made once."""
+    owed = identity.fetched = Fetched(identity, 0, alone=False)
+    return owed
 
 
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
@@ -117,12 +114,13 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     throttle = identity.quota.fetch
     limited = throttle.limits(now_ms)
     if not limited and not state.sessions.shifted:
-        alone = state.engine.weighs_fetched_topics
-        if alone:  # its answer tells whose bytes it holds
+        owed = identity.fetched or _unweighed(identity)
+        if state.engine.weighs_fetched_topics:  # its response tells whose bytes it holds
             if state.fetch_owed:
                 return side.await_responses()
             state.fetch_owed = True
-        state.in_flight.append((correlation_id, version, _owed(identity, 0, alone)))
+            owed = Fetched(identity, 0, alone=True)
+        state.in_flight.append((correlation_id, version, owed))
         return 0
     frame_end = pos + 4 + length
     if (frame_end > end or length > _BYTES_MAX) and not side.whole(end - pos, length, _BYTES_MAX):
@@ -165,7 +163,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
             side.verdict.patches += 1
     alone = limited or state.engine.weighs_fetched_topics
     state.fetch_owed = alone
-    state.in_flight.append((correlation_id, version, _owed(identity, fields.session_id, alone)))
+    state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, alone)))
     if fields.session_id and state.sessions.knows(state.settings.broker, fields.session_id):
         frame = bytes(buf[pos:frame_end]) if read is None else read.now(buf[pos:frame_end])
         return _translate(side, frame, fields_at - pos, head, fields, now_ms)
@@ -191,7 +189,7 @@ def _end_session(
     state.sessions.broker_error(state.settings.broker, fields.session_id)  # it ends there, and so here
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"
-    state.in_flight.append((correlation_id, version, _owed(identity, fields.session_id, False)))
+    state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, False)))
     if forwarded == frame:  # it names none, as clients' own do
         return 0
     state.stats.requests[FETCH] += 1
