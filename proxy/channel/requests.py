@@ -56,8 +56,7 @@ class RequestSide(RequestReader):
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
         """Decide over what the client sent; see `proxy.channel.contract`."""
-        verdict = self.verdict
-        state = self.state
+        verdict, state = self.verdict, self.state
         state.now_ns = now_ns
         now_ms = now_ns // NS_PER_MS
         pos = start
@@ -67,7 +66,7 @@ class RequestSide(RequestReader):
                 verdict.passing = pos - start
                 return verdict
         in_flight = state.in_flight
-        version_of_quotas = state.engine.version
+        version_now = state.engine.version
         while True:
             if state.mute_until_ms > now_ms and self._muted(buf, pos, end):
                 break
@@ -102,20 +101,18 @@ class RequestSide(RequestReader):
                 order = handler(self, buf, pos, end, body, head, now_ms)
                 if order:
                     if order != WALK:
-                        if order == REPLACE and verdict.drop and state.unmeasured is not version_of_quotas:
+                        if order == REPLACE and verdict.drop and state.unmeasured is not version_now:
                             self._handled(self, buf, pos, end, body, head, now_ms)
                         break
                     next_pos = self._walk_on(buf, pos, end, now_ms)
                     if self.mid_frame():
                         self.counts[key] += 1
-                        if state.unmeasured is not version_of_quotas:
+                        if state.unmeasured is not version_now:
                             self._handled(self, buf, pos, end, body, head, now_ms)
                         pos = next_pos
                         break
                 self.counts[key] += 1
-            if state.unmeasured is not version_of_quotas and self._handled(
-                self, buf, pos, end, body, head, now_ms
-            ):
+            if state.unmeasured is not version_now and self._handled(self, buf, pos, end, body, head, now_ms):
                 self.counts[key] -= 1  # it will be handled again
                 break
             pos = next_pos
