@@ -1,16 +1,15 @@
-"""What waits for one thread, by client address: bounded, and fair between addresses.
+"""A queue of work for one thread, by client address: bounded, and fair between addresses.
 
-Every item has a weight: its bytes, and at least one place, so that small items count too. The weight is the one measure
-of everything here:
+Every item has a weight: its bytes, but at least a minimum, so that small items count too. All rules use the weight:
 
     bound      of all items, and of one address's where that is asked for
     overload   the newest item of the address with most weight is dropped; of equal ones that of the newcomer
     order      self-clocked fair queueing: an item's tag is the tag of the item served last, or of the address's own
                item before it, whichever is higher, and its weight; the lowest tag is next
 
-So addresses that always have something waiting are served equal weights: a small item goes ahead of the large ones of
-other addresses, and a large one waits for no more than its own weight of each of them. Of an address without items
-nothing is kept. It is pure, and knows no thread.
+So addresses with a permanent backlog are served equal weights: a small item precedes the large ones of other addresses,
+and a large one waits for at most its own weight of each of them. An address without items needs no memory. The queue is
+pure; threads are the caller's.
 """
 
 from typing import Generic, TypeVar
@@ -21,12 +20,12 @@ T = TypeVar("T")
 
 
 class AddressQueue(Generic[T]):
-    """Items by address. They are told apart by hash and equality, and each is in it once.
+    """Items by address. They are distinguished by hash and equality, and each is in the queue once.
 
     Args:
-        bytes_max: weight of all items.
-        count_max: how many items of the lowest weight that is.
-        address_bytes_max: weight of one address's items; 0 for no bound but that of all.
+        bytes_max: the bound of the weight of all items.
+        count_max: the number of items of the lowest weight within that bound.
+        address_bytes_max: the bound of one address's weight; 0 for none.
 
     >>> queue = AddressQueue[str](bytes_max=1000, count_max=10)
     >>> queue.add("192.0.2.1", 600, "large"), queue.add("192.0.2.1", 1, "small")
@@ -57,11 +56,11 @@ class AddressQueue(Generic[T]):
         self.bytes = 0  # the weight of all items
 
     def __len__(self) -> int:
-        """Count all items."""
+        """The number of items."""
         return len(self._address_of)
 
     def add(self, address: str, size: int, item: T) -> list[T]:
-        """Take an item; give those that are dropped for it, which may be the item itself."""
+        """Add an item; returns the items that are dropped for it, which may be the item itself."""
         assert item not in self._address_of, "an item is taken once"
         party = self._parties.get(address)
         if party is None:
@@ -78,7 +77,7 @@ class AddressQueue(Generic[T]):
         return dropped
 
     def next(self) -> T | None:
-        """Take out the item whose turn it is; None where there is none."""
+        """Remove and return the next item; None if the queue is empty."""
         if not self._parties:
             return None
         item, tag = min((party.first() for party in self._parties.values()), key=_tag_of)
@@ -87,7 +86,7 @@ class AddressQueue(Generic[T]):
         return item
 
     def discard(self, item: T) -> None:
-        """Forget an item; harmless where it is not waiting any more."""
+        """Remove an item; harmless if it is not in the queue."""
         address = self._address_of.pop(item, None)
         if address is None:
             return
@@ -97,7 +96,7 @@ class AddressQueue(Generic[T]):
             del self._parties[address]
 
     def clear(self) -> None:
-        """Forget all items."""
+        """Remove all items."""
         self._parties.clear()
         self._address_of.clear()
         self.bytes = 0
@@ -108,7 +107,7 @@ class AddressQueue(Generic[T]):
         return item
 
     def _heaviest(self, newcomer: "_Party[T]") -> "_Party[T]":
-        """Give the address with most weight; of equal ones the newcomer's."""
+        """Return the address with the most weight; of equal ones the newcomer's."""
         found = newcomer
         for party in self._parties.values():
             if party.bytes > found.bytes:
@@ -126,24 +125,24 @@ class _Party(Generic[T]):
         self.bytes = 0
 
     def add(self, item: T, weight: int, virtual: int) -> None:
-        """Take an item behind the others."""
+        """Append an item."""
         start = self.items[self.last()][1] if self.items else virtual
         self.items[item] = weight, start + weight
         self.bytes += weight
 
     def remove(self, item: T) -> int:
-        """Forget an item; tell its weight."""
+        """Remove an item; returns its weight."""
         weight, _ = self.items.pop(item)
         self.bytes -= weight
         return weight
 
     def first(self) -> tuple[T, int]:
-        """Give the item that came first, and its tag."""
+        """Return the oldest item and its tag."""
         item, (_, tag) = next(iter(self.items.items()))
         return item, tag
 
     def last(self) -> T:
-        """Give the item that came last."""
+        """Return the newest item."""
         return next(reversed(self.items))
 
 

@@ -1,4 +1,4 @@
-"""What may stand where a host is meant: an IP address, or a name that can be looked up and that a certificate can bear.
+"""Validation of hosts: an IP address, or a name that can be resolved and that a certificate can have.
 
 A name is ASCII: labels of 1 to 63 letters, digits, hyphens and underscores, 253 characters in all. Kafka's brokers
 advertise no other names, and Python's own look-up refuses the rest with an exception of its own kind.
@@ -21,7 +21,7 @@ _KNOWN_MAX: Final = 4096
 
 @lru_cache(_KNOWN_MAX)
 def is_ip(host: str) -> bool:
-    """Tell whether it is an IP address, perhaps with a zone.
+    """Whether it is an IP address, possibly with a zone.
 
     >>> is_ip("192.0.2.7"), is_ip("fe80::1%eth0"), is_ip("a.example")
     (True, True, False)
@@ -37,7 +37,7 @@ def is_ip(host: str) -> bool:
 
 
 def is_host(host: str) -> bool:
-    """Tell whether it is an IP address or a name.
+    """Whether it is an IP address or a valid name.
 
     >>> is_host("kafka-0.kafka"), is_host("a..b"), is_host("")
     (True, False, False)

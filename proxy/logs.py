@@ -1,9 +1,8 @@
-"""Structured logs on standard error: one line an event, as text (`key=value`) or JSON.
+"""Structured logs on standard error: one line for each event, as text (`key=value`) or JSON.
 
-The standard library's logging only. `event` is how the shell logs: a constant message and fields. A client id
-or a broker's host name is a peer's choice, so every value is bounded and written so that it cannot begin a
-line of its own; and each message has a budget of lines a second, so that a peer that fails a thousand times a
-second cannot fill a disk. Nothing is logged per frame, and nothing here knows what a frame is.
+It uses the standard library's logging. `event` logs a constant message with fields. A peer chooses client ids and host
+names, so every value is bounded and escaped so that it cannot begin a new line; and each message has a budget of lines
+per second, so that a peer that fails a thousand times a second cannot fill a disk. Nothing is logged per frame.
 """
 
 import json
@@ -15,7 +14,7 @@ from typing import Final, TextIO
 
 FIELD_CHARACTERS_MAX: Final = 1000
 LINES_PER_SECOND_MAX: Final = 20  # of one message
-MESSAGES_MAX: Final = 500  # distinct messages that are budgeted at a time
+MESSAGES_MAX: Final = 500  # distinct messages with a budget at a time
 FIELDS: Final = "sluice_fields"
 AUDIT: Final = "proxy.audit"  # the logger whose lines have no budget
 RESERVED: Final = frozenset(("time", "level", "logger", "message", "exception", "suppressed"))
@@ -25,14 +24,14 @@ Field = str | int | float | bool | None
 
 
 def event(logger: logging.Logger, level: int, message: str, **fields: Field) -> None:
-    """Log one event: a constant message, and what differs from one time to the next as fields."""
+    """Log one event: a constant message, with fields for the variable parts."""
     if logger.isEnabledFor(level):
         assert RESERVED.isdisjoint(fields), f"a field takes the name of a part of the line: {sorted(fields)}"
         logger.log(level, message, extra={FIELDS: fields})
 
 
 def set_up(level: str, form: str, stream: TextIO | None = None) -> None:
-    """Send everything that is logged to one stream, standard error by default.
+    """Write all logs to one stream, standard error by default.
 
     Args:
         level: `debug`, `info`, `warning` or `error`.
@@ -84,9 +83,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class Budget(logging.Filter):
-    """Lets a message through so many times a second; its next line after that carries how many were left out.
+    """Limits the lines of a message per second; the next line has the number of those left out.
 
-    Time is taken from the records. Errors of ours (a traceback) and the audit log are never left out.
+    Time is taken from the records. Tracebacks and the audit log are never left out.
     """
 
     def __init__(self, lines_per_second_max: int = LINES_PER_SECOND_MAX) -> None:
@@ -95,7 +94,7 @@ class Budget(logging.Filter):
         self._seen: dict[tuple[str, str], list[int]] = {}  # message -> second, lines in it, lines left out
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether the record is to be written, and count it."""
+        """Whether to write the record; counts it."""
         if record.exc_info or record.name == AUDIT:
             return True
         name, second = (record.name, str(record.msg)), int(record.created)

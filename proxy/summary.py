@@ -1,4 +1,4 @@
-"""What a process does, in the fields of one log line at its start: ports, policy, scope, mode, store. Pure."""
+"""The fields of the log line at the start: ports, policy, scope, mode, store. Pure."""
 
 from proxy.config import Config, ListenerOptions
 from proxy.logs import Field
@@ -7,12 +7,12 @@ __all__ = ["summary"]
 
 
 def summary(config: Config, quota_entries: int, problem: str = "") -> dict[str, Field]:
-    """Describe a configuration that serves.
+    """Return the fields for a configuration.
 
     Args:
-        config: what runs.
-        quota_entries: how many entities have quotas.
-        problem: why the cluster cannot be served yet; "" adds no field.
+        config: the configuration in force.
+        quota_entries: the number of entities with quotas.
+        problem: why the cluster cannot be served yet; "" for no such field.
     """
     quotas = config.quotas
     store = (

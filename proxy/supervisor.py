@@ -1,14 +1,14 @@
-"""Background work that outlives its own failures: counted by task, logged once for each cause, run again.
+"""Background tasks that survive their own failures: counted by task, logged once for each cause, restarted.
 
-    keep      for ever: after an exception run again, after a pause that doubles from PAUSE_SECONDS_MIN to
-              PAUSE_SECONDS_MAX; a task that has run for STEADY_SECONDS since works again
-    once      to its end, in the background: an exception ends this work and nothing else
-    attempt   to its end, and waited for no longer than it may take: what a start wants and does not depend on
-    run       a callback of the event loop that has nothing around it that would catch an exception
+    keep      a permanent task: after an exception it is restarted, after a pause that doubles from PAUSE_SECONDS_MIN
+              to PAUSE_SECONDS_MAX; a task that has run for STEADY_SECONDS since counts as recovered
+    once      one run in the background: an exception ends this run and nothing else
+    attempt   one run with a bounded wait: for work at the start that the process does not depend on
+    run       a callback of the event loop without a handler of exceptions around it
 
-No failure of any of them ends the process: what it cannot do without is found before it serves (`StartError`), and
-from then on its ports are bound and only a signal ends it. A cause is the type of the exception and the line that
-raised it; what the message says may differ each time.
+No failure of any of them ends the process: errors that prevent it from working are found before it serves
+(`StartError`), and from then on its ports are bound and only a signal ends it. A cause is the type of the exception and
+the line that raised it; messages may differ.
 """
 
 import asyncio
@@ -37,36 +37,36 @@ logger = logging.getLogger(__name__)
 
 
 class Supervisor:
-    """All background work of one process.
+    """All background tasks of one process.
 
     Args:
-        loop: the loop it runs on.
-        stats: where failures are counted.
+        loop: the event loop.
+        stats: counts failures.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
         self._loop = loop
         self._stats = stats
         self._tasks: set[asyncio.Task[object]] = set()
-        self._causes: dict[str, set[str]] = {}  # of tasks that fail now
+        self._causes: dict[str, set[str]] = {}  # of currently failing tasks
         self._raised: Callable[[BaseException], object] = _end_nothing
 
     def keep(self, name: str, run: Callable[[], Work]) -> asyncio.Task[object]:
-        """Run something for ever, until it is cancelled or returns."""
+        """Run a permanent task until it is cancelled or returns."""
         return self._start(self._keep(name, run))
 
     def once(self, name: str, work: Work) -> asyncio.Task[object]:
-        """Run something to its end, in the background."""
+        """Run a task once, in the background."""
         return self._start(self._single(name, work))
 
     async def attempt(self, name: str, work: Work, seconds_max: float) -> None:
-        """Run something to its end here; given up after `seconds_max`."""
+        """Run a task once and wait for it; it is cancelled after `seconds_max`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
                 await self._single(name, work)
 
     def run(self, name: str, act: Callable[[], object]) -> bool:
-        """Call something; False where it has failed."""
+        """Call a callback; returns False if it has failed."""
         try:
             act()
         except Exception as error:  # noqa: BLE001 - the edge of a callback
@@ -76,12 +76,12 @@ class Supervisor:
         return True
 
     def watch_callbacks(self, raised: Callable[[BaseException], object]) -> None:
-        """Count and log what the loop's callbacks raise, and hand it on: whose callback it was may have to end."""
+        """Count and log an exception of a loop's callback, and pass it on: the callback's owner may have to end."""
         self._raised = raised
         self._loop.set_exception_handler(self._callback_failed)
 
     async def end(self) -> None:
-        """Cancel everything, and wait until it is over."""
+        """Cancel all tasks, and wait for their end."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -114,7 +114,7 @@ class Supervisor:
             self._works(name)
 
     async def _caught(self, name: str, work: Work) -> bool:
-        """Run to the end; False where that was an exception."""
+        """Run a task; returns False if it raised an exception."""
         try:
             await work
         except asyncio.CancelledError as error:
@@ -160,7 +160,7 @@ def _end_nothing(_: BaseException) -> None: ...
 
 
 def _cause(error: BaseException) -> str:
-    """Name an exception by its type and by where it was raised."""
+    """Return an exception's type and the line that raised it."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     place = error.__traceback__
