@@ -64,7 +64,7 @@ test: jars languages ## Every test: unit, then all that need real brokers, then 
 
 .PHONY: unit
 unit: $(VENV)/.stamp ## Unit tests and the docstrings' examples: no sockets, no processes, no sleeps; under a minute
-	$(PYTEST) --numprocesses 2 --dist worksteal --doctest-modules protocol quotas commandline proxy offline tests/demo tests/support tests/fuzz tests/unit $(ARGS)
+	$(PYTEST) --numprocesses 2 --dist worksteal --doctest-modules protocol quotas commandline kafka_client proxy offline tests/demo tests/support tests/fuzz tests/unit $(ARGS)
 
 .PHONY: component
 component: $(VENV)/.stamp ## Parts of the proxy with real sockets, threads and processes; properties; whole worlds in virtual time

@@ -19,6 +19,7 @@ from typing import Final
 
 import uvloop
 
+from kafka_client import Login
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from proxy.admin import AdminServer, Site
 from proxy.capture import start as start_capture
@@ -27,7 +28,6 @@ from proxy.channel import ChannelSettings, Question
 from proxy.cluster import (
     Advertised,
     BrokerMap,
-    Login,
     MapFile,
     Poller,
     QuotaMirror,

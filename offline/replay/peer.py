@@ -1,19 +1,20 @@
 """A connection to one of the target's brokers for what is asked before a replay: one thing at a time."""
 
 import asyncio
-from contextlib import suppress
 from typing import Final
 
+from kafka_client import ClosedError, Connection
 from offline.replay import messages
 from offline.replay.answers import Broker
 from offline.replay.errors import TargetError
 from protocol.api import API_NAMES
+from protocol.errors import WireError
 
 __all__ = ["Peer"]
 
-_CLIENT_ID: Final = "sluice-replay"
+_CLIENT_ID: Final = b"sluice-replay"
 _SECONDS_MAX: Final = 10.0
-_ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Peer:
@@ -21,11 +22,10 @@ class Peer:
 
     def __init__(self, address: Broker) -> None:
         self.address = address
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._connection: Connection | None = None
 
     async def ask(self, api_key: int, body: bytes, version: int = -1) -> bytes:
-        """Send a request and give its answer.
+        """Send a request and return its response.
 
         Raises:
             TargetError: it did not come.
@@ -34,31 +34,30 @@ class Peer:
         where = f"{self.address.host}:{self.address.port}"
         try:
             async with asyncio.timeout(_SECONDS_MAX):
-                if self._reader is None or self._writer is None:
-                    self._reader, self._writer = await asyncio.open_connection(*self.address)
-                self._writer.write(messages.request(api_key, version, 1, _CLIENT_ID, body))
-                prefix = await self._reader.readexactly(4)
-                length = int.from_bytes(prefix, "big", signed=True)
-                if not 4 <= length <= _ANSWER_BYTES_MAX:
-                    raise TargetError(f"{where}: does not speak Kafka, or expects TLS")
-                return prefix + await self._reader.readexactly(length)
+                if self._connection is None:
+                    self._connection = await Connection.open(*self.address, client_id=_CLIENT_ID)
+                return await self._connection.request(
+                    api_key, version, body + b"\0", bytes_max=_RESPONSE_BYTES_MAX
+                )
         except TimeoutError as error:
             raise TargetError(
                 f"{where}: no response to {API_NAMES[api_key]} within {_SECONDS_MAX:g} s"
             ) from error
-        except asyncio.IncompleteReadError as error:
+        except ClosedError as error:
             raise TargetError(
                 f"{where}: closed the connection at {API_NAMES[api_key]} version {version}: it refuses it, or "
                 "expects TLS or SASL, which a replay does not speak"
             ) from error
+        except WireError as error:
+            raise TargetError(f"{where}: does not speak Kafka, or expects TLS") from error
         except OSError as error:
-            raise TargetError(f"{where}: cannot be reached: {error.strerror or error}") from error
-        except (UnicodeError, OverflowError) as error:
-            raise TargetError(f"{where}: is not an address: {error}") from error
+            raise TargetError(f"{where}: {_problem(error)}") from error
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """End it."""
-        if self._writer is not None:
-            with suppress(OSError):
-                self._writer.close()
-                await self._writer.wait_closed()
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _problem(error: OSError) -> str:
+    return f"cannot be reached: {error.strerror}" if error.errno else str(error)

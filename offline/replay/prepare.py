@@ -73,7 +73,7 @@ async def prepare(
     except WireError as error:
         raise TargetError(f"{address.host}:{address.port}: responds unlike a broker: {error}") from error
     finally:
-        await first.close()
+        first.close()
 
 
 def _versions(address: Broker, offered: Mapping[int, tuple[int, int]]) -> int:
@@ -167,7 +167,7 @@ async def _fill_and_locate(
                     placement.offsets[topic, partition] = offset
     finally:
         for peer in peers.values():
-            await peer.close()
+            peer.close()
 
 
 async def _patiently(peer: Asked, api_key: int, body: bytes, passing: Callable[[bytes], bool]) -> bytes:

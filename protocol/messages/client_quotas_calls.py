@@ -5,44 +5,34 @@ broker that has the two APIs speaks, and answers are read in both versions. What
 `client_quotas`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, flexible
 from protocol.errors import TruncatedError
-from protocol.header import REQUEST_HEAD, response_body_start
+from protocol.header import response_body_start
 from protocol.messages.client_quotas import Alteration, Component, Parts, parts_bytes, read_parts
 from protocol.primitives import Buffer, count, count_bytes, int16, skip, skip_tags, string, string_bytes
 
-__all__ = ["DescribeAnswer", "alter_request", "describe_request", "read_alter_answer"]
+__all__ = ["DescribeAnswer", "alter_body", "describe_body", "read_alter_answer"]
 
 _FLOAT64: Final = Struct(">d")
 
 
-def describe_request(
-    components: Sequence[Component], *, strict: bool, correlation_id: int, client_id: str, version: int = 0
-) -> bytes:
-    """A frame that asks for entities."""
+def describe_body(components: Sequence[Component], *, strict: bool, version: int = 0) -> bytes:
+    """The fields of a request for entities."""
     compact = flexible(DESCRIBE_CLIENT_QUOTAS, version)
     tags = b"\0" if compact else b""
     body = bytearray(count_bytes(len(components), compact))
     for kind, match_type, match in components:
         body += string_bytes(kind, compact) + match_type.to_bytes(1, "big", signed=True)
         body += string_bytes(match, compact) + tags
-    body += bytes((strict,)) + tags
-    return _frame(DESCRIBE_CLIENT_QUOTAS, version, correlation_id, client_id, tags + body)
+    return bytes(body + bytes((strict,)) + tags)
 
 
-def alter_request(
-    alterations: Sequence[Alteration],
-    *,
-    validate_only: bool,
-    correlation_id: int,
-    client_id: str,
-    version: int = 0,
-) -> bytes:
-    """A frame that changes entities."""
+def alter_body(alterations: Sequence[Alteration], *, validate_only: bool, version: int = 0) -> bytes:
+    """The fields of a request that changes entities."""
     compact = flexible(ALTER_CLIENT_QUOTAS, version)
     tags = b"\0" if compact else b""
     body = bytearray(count_bytes(len(alterations), compact))
@@ -51,8 +41,7 @@ def alter_request(
         for key, value in ops:
             body += string_bytes(key, compact) + _FLOAT64.pack(value or 0.0) + bytes((value is None,)) + tags
         body += tags
-    body += bytes((validate_only,)) + tags
-    return _frame(ALTER_CLIENT_QUOTAS, version, correlation_id, client_id, tags + body)
+    return bytes(body + bytes((validate_only,)) + tags)
 
 
 class DescribeAnswer:
@@ -122,10 +111,3 @@ def read_alter_answer(frame: Buffer, version: int) -> list[tuple[Parts, int, str
     if compact:
         skip_tags(frame, pos, end)
     return results
-
-
-def _frame(key: int, version: int, correlation_id: int, client_id: str, body: Iterable[int]) -> bytes:
-    name = client_id.encode()
-    rest = bytes(body)
-    length = REQUEST_HEAD.size - 4 + len(name) + len(rest)
-    return REQUEST_HEAD.pack(length, key, version, correlation_id, len(name)) + name + rest

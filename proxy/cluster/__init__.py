@@ -1,9 +1,9 @@
-"""Sluice's own view of the cluster: which broker listens where, and the connection that asks."""
+"""Sluice's own view of the cluster: which broker listens where, and what is asked of the brokers regularly."""
 
 from proxy.cluster.advertised import Advertised
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.dialling import Tls
-from proxy.cluster.login import Login, login_of
+from proxy.cluster.connect import Tls
+from proxy.cluster.login import login_of
 from proxy.cluster.map_file import MapFile
 from proxy.cluster.poller import Poller
 from proxy.cluster.quota_mirror import QuotaMirror
@@ -13,7 +13,6 @@ from proxy.cluster.topic_ids import TopicIds
 __all__ = [
     "Advertised",
     "BrokerMap",
-    "Login",
     "MapFile",
     "Poller",
     "QuotaMirror",

@@ -6,12 +6,11 @@ was asked.
 
 from typing import Final, NamedTuple
 
+from kafka_client import Login
 from protocol.api import METADATA
 from protocol.messages import metadata
-from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.dialling import Tls, dial
-from proxy.cluster.login import Login
+from proxy.cluster.connect import Target, Tls, connect
 from proxy.worker import decoded
 
 __all__ = ["Broker", "list_brokers"]
@@ -30,7 +29,7 @@ class Broker(NamedTuple):
 
 
 async def list_brokers(
-    brokers: BrokerMap, host: str, port: int, login: Login | None, tls: Tls | None
+    brokers: BrokerMap, target: Target, login: Login | None, tls: Tls | None
 ) -> list[Broker]:
     """Ask one broker for all brokers.
 
@@ -42,13 +41,11 @@ async def list_brokers(
         LoginError: it does not know Sluice.
         WireError: what came back is no Metadata answer.
     """
-    reader, writer = await dial(brokers, host, port, tls)
+    connection = await connect(brokers, target, login, tls)
     try:
-        if login is not None:
-            await login(reader, writer)
-        frame = await ask(reader, writer, METADATA, _VERSION, _NO_TOPICS, _BYTES_MAX)
+        frame = await connection.request(METADATA, _VERSION, _NO_TOPICS, bytes_max=_BYTES_MAX)
     finally:
-        writer.close()
+        connection.close()
     return await decoded(_read, frame)
 
 

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
+from kafka_client import Login
 from proxy.cluster.broker_list import Broker, list_brokers
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.dialling import Tls
-from proxy.cluster.login import ASKING_FAILS, Login
+from proxy.cluster.connect import Target, Tls, first_answer
 from proxy.cluster.map_file import MapFile
-from proxy.errors import reason
 from proxy.logs import event
 
 __all__ = ["Poller"]
@@ -80,19 +79,21 @@ class Poller:
     async def poll(self) -> float:
         """Ask once; gives the seconds to wait before the next time."""
         await self.resolve()
-        problems = []
-        for host, port in self._brokers.targets():
-            try:
-                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    found = await list_brokers(self._brokers, host, port, self._login, self._tls)
-            except ASKING_FAILS as error:
-                problems.append(f"{host}:{port}: {_reason(error)}")
-                continue
-            await self._found(found)
-            return _POLL_SECONDS
-        self._failed("; ".join(problems[:3]) or "no address of [cluster] bootstrap can be resolved")
-        self._failures += 1
-        return _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS)) - 1]
+        targets = self._brokers.targets()
+        try:
+            if not targets:
+                raise OSError("no address of [cluster] bootstrap can be resolved")
+            found = await first_answer(targets, self._ask, _ANSWER_SECONDS_MAX)
+        except OSError as error:
+            self._failed(str(error))
+            self._failures += 1
+            return _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS)) - 1]
+        await self._found(found)
+        return _POLL_SECONDS
+
+    async def _ask(self, target: Target) -> list[Broker]:
+        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+            return await list_brokers(self._brokers, target, self._login, self._tls)
 
     async def _found(self, found: Sequence[Broker]) -> None:
         if self.problem:
@@ -141,9 +142,3 @@ class Poller:
                 brokers.resolved(host, str(found[0][4][0]))
         finally:
             del self._lookups[host]
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, asyncio.IncompleteReadError):
-        return "closed the connection without a response, as a broker that requires SASL or TLS does"
-    return reason(error, _ANSWER_SECONDS_MAX)

@@ -10,13 +10,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from kafka_client import Login
 from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from protocol.messages.client_quotas_calls import DescribeAnswer
-from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.dialling import Tls, dial
-from proxy.cluster.login import ASKING_FAILS, Login
-from proxy.errors import reason
+from proxy.cluster.connect import Target, Tls, connect, first_answer
 from proxy.logs import event
 
 __all__ = ["QuotaMirror"]
@@ -62,33 +60,27 @@ class QuotaMirror:
 
     async def poll(self) -> None:
         """Ask once."""
-        problems = []
-        for host, port in self._brokers.targets():
-            try:
-                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    answer = await self._ask(host, port)
-                if answer.error_code:
-                    problems.append(f"{host}:{port}: error {answer.error_code}: {answer.error_message}")
-                    continue
-                differs = await self._take(answer)
-            except ASKING_FAILS as error:
-                problems.append(f"{host}:{port}: {reason(error, _ANSWER_SECONDS_MAX)}")
-                continue
+        try:
+            differs = await first_answer(self._brokers.targets(), self._mirror, _ANSWER_SECONDS_MAX)
+        except OSError as error:
+            problem = str(error)
+            if problem != self.problem:
+                event(logger, logging.WARNING, "cannot read the brokers' quotas", detail=problem)
+            self.problem = problem
+        else:
             if differs or self.problem:
                 event(logger, logging.INFO, "the brokers' quotas were read", differ=differs)
             self.problem = ""
-            return
-        problem = "; ".join(problems[:3]) or "no broker is known"
-        if problem != self.problem:
-            event(logger, logging.WARNING, "cannot read the brokers' quotas", detail=problem)
-        self.problem = problem
 
-    async def _ask(self, host: str, port: int) -> DescribeAnswer:
-        reader, writer = await dial(self._brokers, host, port, self._tls)
-        try:
-            if self._login is not None:
-                await self._login(reader, writer)
-            frame = await ask(reader, writer, DESCRIBE_CLIENT_QUOTAS, _VERSION, _EVERYTHING)
-        finally:
-            writer.close()
-        return DescribeAnswer(frame, _VERSION)
+    async def _mirror(self, target: Target) -> bool:
+        """Pass on the quotas as one broker knows them; return whether anything differed."""
+        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+            connection = await connect(self._brokers, target, self._login, self._tls)
+            try:
+                frame = await connection.request(DESCRIBE_CLIENT_QUOTAS, _VERSION, _EVERYTHING)
+            finally:
+                connection.close()
+        answer = DescribeAnswer(frame, _VERSION)
+        if answer.error_code:
+            raise OSError(f"error {answer.error_code}: {answer.error_message}")
+        return await self._take(answer)

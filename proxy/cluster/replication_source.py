@@ -17,17 +17,17 @@ It needs DescribeConfigs on the cluster and on topics, Describe on topics. It se
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final
 
+from kafka_client import ASKING_FAILS, Connection, Login
 from protocol.api import METADATA
 from protocol.messages import describe_configs, reassignments
 from protocol.messages.describe_configs import Described
 from protocol.messages.metadata_topics import BY_ID_VERSION, read_topics
 from protocol.primitives import count_bytes
-from proxy.cluster.asking import ask
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.dialling import Tls, dial
-from proxy.cluster.login import ASKING_FAILS, Login
+from proxy.cluster.connect import Target, Tls, connect, first_answer
 from proxy.config import ReplicationSettings
 from proxy.errors import reason
 from proxy.logs import event
@@ -53,9 +53,7 @@ _ASKED_FOR_MS_MAX: Final = 60_000
 _WARNED_MAX: Final = 1000
 _SAID_MAX: Final = 20
 
-_Target = tuple[str, int]
 _Found = tuple[BrokerLimits, BrokerLimits, ThrottledReplicas]
-_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +88,7 @@ class ReplicationSource:
         self._now_ms = now_ms
         self._login = login
         self._tls = tls
-        self._connections: dict[_Target, _Streams] = {}
+        self._connections: dict[Target, Connection] = {}
         self._rates: dict[int, tuple[float | None, float | None]] = {}
         self._nameless: dict[bytes, int] = {}  # ids, and since when they are asked for
         self._warned: set[str] = set()
@@ -120,8 +118,8 @@ class ReplicationSource:
                 while loop.time() < until and not self._quotas.waited_for:  # noqa: ASYNC110 - a pure flag tells nobody
                     await asyncio.sleep(_LOOK_SECONDS)
         finally:
-            for _, writer in self._connections.values():
-                writer.close()
+            for connection in self._connections.values():
+                connection.close()
             self._connections.clear()
 
     async def poll(self) -> None:
@@ -281,7 +279,7 @@ class ReplicationSource:
         return found
 
     async def _describe(
-        self, target: _Target, kind: int, names: Sequence[str], keys: Sequence[str]
+        self, target: Target, kind: int, names: Sequence[str], keys: Sequence[str]
     ) -> list[Described]:
         body = describe_configs.request_body(kind, names, keys)
         frame = await self._ask(target, describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
@@ -291,33 +289,26 @@ class ReplicationSource:
         """Ask the first broker that answers; the one that answered last first."""
         targets = self._brokers.targets()
         targets.sort(key=lambda target: target not in self._connections)
-        problems = []
-        for target in targets:
-            try:
-                return await self._ask(target, api_key, version, body)
-            except ASKING_FAILS as error:
-                problems.append(f"{target[0]}:{target[1]}: {reason(error, _ANSWER_SECONDS_MAX)}")
-        raise OSError("; ".join(problems[:3]) or "no broker is known")
+        ask = partial(self._ask, api_key=api_key, version=version, body=body)
+        return await first_answer(targets, ask, _ANSWER_SECONDS_MAX)
 
-    async def _ask(self, target: _Target, api_key: int, version: int, body: bytes) -> bytes:
+    async def _ask(self, target: Target, api_key: int, version: int, body: bytes) -> bytes:
         """Ask on a connection that is kept; taken out meanwhile, as several brokers may be known by one address."""
-        streams = self._connections.pop(target, None)
+        connection = self._connections.pop(target, None)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                if streams is None:
-                    streams = await dial(self._brokers, *target, self._tls)
-                    if self._login is not None:
-                        await self._login(*streams)
-                answer = await ask(*streams, api_key, version, body)
+                if connection is None:
+                    connection = await connect(self._brokers, target, self._login, self._tls)
+                frame = await connection.request(api_key, version, body)
         except BaseException:
-            if streams is not None:
-                streams[1].close()
+            if connection is not None:
+                connection.close()
             raise
         if target in self._connections:
-            streams[1].close()
+            connection.close()
         else:
-            self._connections[target] = streams
-        return answer
+            self._connections[target] = connection
+        return frame
 
 
 def _chunks(items: Sequence[bytes] | Sequence[str]) -> Iterator[list]:  # type: ignore[type-arg]  # of either

@@ -11,14 +11,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
+from kafka_client import Login
+from protocol.api import METADATA
 from protocol.messages import metadata_topics
-from proxy.cluster.asking import CLIENT_ID, CORRELATION_ID, exchange
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.dialling import Tls, dial
-from proxy.cluster.login import ASKING_FAILS, Login
-from proxy.errors import reason
+from proxy.cluster.connect import Target, Tls, connect, first_answer
 from proxy.logs import event
 from proxy.worker import decoded
 from quotas.topic_names import TopicNames
@@ -82,43 +82,39 @@ class TopicIds:
         limited = self._names.take_limited()
         if not wanted and not limited:
             return False
-        problems = []
-        for host, port in self._brokers.targets():
-            try:
-                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    found = await self._ask(host, port, wanted, limited)
-            except ASKING_FAILS as error:
-                problems.append(f"{host}:{port}: {reason(error, _ANSWER_SECONDS_MAX)}")
-                continue
-            for topic in found:
-                if topic.name and not topic.error_code:
-                    self._names.learn(topic.topic_id, topic.name)
-            self.problem = ""
-            return bool(wanted)
-        problem = "; ".join(problems[:3]) or "no broker is known"
-        if problem != self.problem:
-            event(logger, logging.WARNING, "cannot ask for the names of topics", detail=problem)
-        self.problem = problem
-        return True
+        ask = partial(self._ask, wanted, limited)
+        try:
+            found = await first_answer(self._brokers.targets(), ask, _ANSWER_SECONDS_MAX)
+        except OSError as error:
+            problem = str(error)
+            if problem != self.problem:
+                event(logger, logging.WARNING, "cannot ask for the names of topics", detail=problem)
+            self.problem = problem
+            return True
+        for topic in found:
+            if topic.name and not topic.error_code:
+                self._names.learn(topic.topic_id, topic.name)
+        self.problem = ""
+        return bool(wanted)
 
     async def _ask(
-        self, host: str, port: int, wanted: list[bytes], limited: list[str]
+        self, wanted: list[bytes], limited: list[str], target: Target
     ) -> list[metadata_topics.TopicSeen]:
         # Two questions: a broker that is asked for ids does not look at names.
         questions = []
         if wanted:
-            questions.append((metadata_topics.request_by_id(wanted, CORRELATION_ID, CLIENT_ID), len(wanted)))
+            questions.append((metadata_topics.ids_body(wanted), len(wanted)))
         if limited:
-            questions.append((metadata_topics.request_ids(limited, CORRELATION_ID, CLIENT_ID), len(limited)))
-        reader, writer = await dial(self._brokers, host, port, self._tls)
+            questions.append((metadata_topics.names_body(limited), len(limited)))
         found = []
-        try:
-            if self._login is not None:
-                await self._login(reader, writer)
-            for question, topics in questions:
-                frame = await exchange(reader, writer, question)
-                seen = await decoded(metadata_topics.read_topics, frame, metadata_topics.BY_ID_VERSION)
-                found += seen[:topics]  # a broker may say anything
-        finally:
-            writer.close()
+        version = metadata_topics.BY_ID_VERSION
+        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+            connection = await connect(self._brokers, target, self._login, self._tls)
+            try:
+                for body, topics in questions:
+                    frame = await connection.request(METADATA, version, body)
+                    seen = await decoded(metadata_topics.read_topics, frame, version)
+                    found += seen[:topics]  # a broker may say anything
+            finally:
+                connection.close()
         return found

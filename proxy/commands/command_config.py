@@ -4,18 +4,19 @@ Of its keys those of SASL PLAIN and SCRAM and of PEM stores are known; others of
 ignored, and what is not about security is ignored.
 """
 
+import asyncio
 import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from proxy.cluster import Login
-from proxy.config import read_text
-from proxy.errors import ConfigError
+from kafka_client import ASKING_FAILS, CLIENT_ID, Connection, Login
+from proxy.config import Address, read_text
+from proxy.errors import ConfigError, ServerError, reason
 from proxy.files import read
 
-__all__ = ["Security", "read_command_config"]
+__all__ = ["Security", "connect_any", "read_command_config"]
 
 _PEM_BYTES_MAX: Final = 4 * 1024 * 1024
 _JAAS: Final = re.compile(r'(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
@@ -36,6 +37,29 @@ class Security(NamedTuple):
 
     login: Login | None = None
     tls: ssl.SSLContext | None = None
+
+
+async def connect_any(
+    servers: Sequence[Address], security: Security, seconds: float, client_id: bytes = CLIENT_ID
+) -> Connection:
+    """Connect to the first server that can be reached.
+
+    Args:
+        seconds: the deadline of each.
+
+    Raises:
+        ServerError: there is none; it says why.
+    """
+    problems = []
+    for server in servers:
+        try:
+            async with asyncio.timeout(seconds):
+                return await Connection.open(
+                    *server, tls=security.tls, login=security.login, client_id=client_id
+                )
+        except ASKING_FAILS as error:
+            problems.append(f"{server}: {reason(error, seconds)}")
+    raise ServerError("; ".join(problems))
 
 
 def read_command_config(path: Path) -> Security:

@@ -9,18 +9,20 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from commandline.arguments import FORMATS as OUTPUT_FORMATS
 from commandline.arguments import add_format, add_old_json, warn_old_spelling
 from commandline.exit_codes import NEGATIVE, OK
+from protocol.errors import WireError
 from protocol.messages.client_quotas import Component
 from proxy.commands.quota_formats import FORMATS, describe, guess, jikkou_loses, plain, read, write
-from proxy.config import read_text, unenforced
+from proxy.config import Address, read_text, unenforced
 from proxy.config.readers import addresses
-from proxy.errors import ConfigError, ServerError, UsageError
+from proxy.errors import ConfigError, ServerError, UsageError, reason
 from quotas.alterations import PARTS, entity_of_parts, parts_of
 from quotas.definitions import check_entity, check_value
 from quotas.definitions_file import parse_amount, render_value
@@ -30,7 +32,7 @@ from quotas.filters import ANY, DEFAULT_NAME, EXACT
 from quotas.plan import Difference, Quotas, alterations, differences
 
 if TYPE_CHECKING:
-    from proxy.commands.quota_client import QuotaClient
+    from kafka_client import QuotaClient
 
 __all__ = ["DESCRIPTION", "add_arguments"]
 
@@ -39,6 +41,8 @@ DESCRIPTION: Final = (
     "--client-id (or both), --ip or --topic (of Sluice alone); the name <default> is the default entity."
 )
 _REFUSED_SHOWN_MAX: Final = 10
+_CONNECT_SECONDS_MAX: Final = 5.0  # of each server, with TLS and login
+_CLIENT_ID: Final = b"sluice-quotas"
 _FORMATS_TEXT: Final = (
     "toml as in the quotas file, json, or jikkou's YAML, which needs PyYAML (Sluice's extra `yaml`)"
 )
@@ -88,16 +92,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Run one command; give the exit code."""
     # Imported late: `--version` and `check` need no sockets.
-    from proxy.commands.command_config import Security, read_command_config
-    from proxy.commands.quota_client import QuotaClient
+    from kafka_client import QuotaClient
+    from proxy.commands.command_config import Security, connect_any, read_command_config
 
     security = read_command_config(options.command_config) if options.command_config else Security()
     servers = addresses("--bootstrap-server", options.bootstrap_server)
     work: Work = options.work
 
     async def main() -> int:
-        async with QuotaClient(servers, security) as client:
-            return await work(options, client)
+        connection = await connect_any(servers, security, _CONNECT_SECONDS_MAX, _CLIENT_ID)
+        try:
+            return await work(options, QuotaClient(connection))
+        finally:
+            connection.close()
 
     return asyncio.run(main())
 
@@ -161,8 +168,30 @@ async def _export(options: argparse.Namespace, client: "QuotaClient") -> int:
     return OK
 
 
+@contextmanager
+def _server_errors(client: "QuotaClient", api: str) -> Iterator[None]:
+    """Have what fails between here and the server be a ServerError."""
+    from kafka_client import ClosedError, RefusedError
+
+    server = Address(*client.address)
+    try:
+        yield
+    except RefusedError as error:
+        raise ServerError(str(error)) from error
+    except WireError as error:
+        raise ServerError(f"no response to {api}: {error}") from error
+    except ClosedError as error:
+        text = "the server closed the connection without a response: it may expect TLS or SASL"
+        raise ServerError(text) from error
+    except TimeoutError as error:
+        raise ServerError(f"{server}: {reason(error)}") from error
+    except OSError as error:
+        raise ServerError(f"{server}: no response: {reason(error)}") from error
+
+
 async def _alter(options: argparse.Namespace, client: "QuotaClient", found: list[Difference]) -> int:
-    refused = await client.alter(alterations(found), validate_only=options.dry_run) if found else []
+    with _server_errors(client, "AlterClientQuotas"):
+        refused = await client.alter(alterations(found), validate_only=options.dry_run) if found else []
     if refused:
         reasons = [f"{_named(parts)}: {problem}" for parts, problem in refused[:_REFUSED_SHOWN_MAX]]
         more = len(refused) - len(reasons)
@@ -204,7 +233,9 @@ async def _described(
     client: "QuotaClient", components: Sequence[Component] = (), *, strict: bool = False
 ) -> Quotas:
     found = {}
-    for parts, values in await client.describe(components, strict=strict):
+    with _server_errors(client, "DescribeClientQuotas"):
+        described = await client.describe(components, strict=strict)
+    for parts, values in described:
         entity = entity_of_parts(parts)
         if entity is None:
             print(f"sluice: left out: {_named(parts)}", file=sys.stderr)

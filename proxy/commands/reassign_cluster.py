@@ -8,11 +8,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kafka_client import ASKING_FAILS, Connection
 from protocol.api import METADATA
 from protocol.messages import describe_configs, replica_sizes
-from proxy.cluster.asking import ask
-from proxy.cluster.login import ASKING_FAILS
-from proxy.commands.command_config import Security
+from proxy.commands.command_config import Security, connect_any
 from proxy.config import Address
 from proxy.errors import ServerError, reason
 from quotas.move_estimate import RESPONSE_BYTES, Partition, Replicated
@@ -22,8 +21,6 @@ __all__ = ["Found", "read_cluster"]
 _CONNECT_SECONDS_MAX: Final = 10.0
 _ANSWER_SECONDS_MAX: Final = 60.0  # of all log directories of a broker
 _RESPONSE_BYTES_KEY: Final = "replica.fetch.response.max.bytes"
-
-_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Found(NamedTuple):
@@ -40,23 +37,23 @@ async def read_cluster(servers: Sequence[Address], security: Security, sample_se
     Raises:
         ServerError: it can not be asked.
     """
-    streams = await _connect_any(servers, security)
+    connection = await connect_any(servers, security, _CONNECT_SECONDS_MAX)
     try:
-        frame = await _asked(streams, METADATA, replica_sizes.METADATA_VERSION, replica_sizes.ALL_TOPICS)
+        frame = await _asked(connection, METADATA, replica_sizes.METADATA_VERSION, replica_sizes.ALL_TOPICS)
         brokers, placed = replica_sizes.read_metadata(frame)
     finally:
-        streams[1].close()
+        connection.close()
     connections = {}
     try:
         for broker, (host, port) in brokers.items():
-            connections[broker] = await _connect_any([Address(host, port)], security)
+            connections[broker] = await connect_any([Address(host, port)], security, _CONNECT_SECONDS_MAX)
         first, began = await _sizes(connections), time.monotonic()
         await asyncio.sleep(sample_seconds)
         second, ended = await _sizes(connections), time.monotonic()
         response_bytes = await _response_bytes(connections)
     finally:
-        for _, writer in connections.values():
-            writer.close()
+        for connection in connections.values():
+            connection.close()
     partitions = {}
     for partition, (leader, replicas) in placed.items():
         holder = leader if leader in connections else replicas[0]
@@ -66,11 +63,11 @@ async def read_cluster(servers: Sequence[Address], security: Security, sample_se
     return Found(brokers, partitions, response_bytes)
 
 
-async def _sizes(connections: Mapping[int, _Streams]) -> dict[int, dict[Partition, int]]:
+async def _sizes(connections: Mapping[int, Connection]) -> dict[int, dict[Partition, int]]:
     found = {}
-    for broker, streams in connections.items():
+    for broker, connection in connections.items():
         frame = await _asked(
-            streams,
+            connection,
             replica_sizes.DESCRIBE_LOG_DIRS,
             replica_sizes.LOG_DIRS_VERSION,
             replica_sizes.ALL_LOG_DIRS,
@@ -79,35 +76,21 @@ async def _sizes(connections: Mapping[int, _Streams]) -> dict[int, dict[Partitio
     return found
 
 
-async def _response_bytes(connections: Mapping[int, _Streams]) -> int:
+async def _response_bytes(connections: Mapping[int, Connection]) -> int:
     """The largest answer that any follower asks for."""
     largest = 0
-    for broker, streams in connections.items():
+    for broker, connection in connections.items():
         body = describe_configs.request_body(describe_configs.BROKER, (str(broker),), (_RESPONSE_BYTES_KEY,))
-        frame = await _asked(streams, describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
+        frame = await _asked(connection, describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
         for described in describe_configs.read_answer(frame):
             value = described.configs.get(_RESPONSE_BYTES_KEY, "")
             largest = max(largest, int(value) if value.isdecimal() else 0)
     return largest or RESPONSE_BYTES
 
 
-async def _connect_any(servers: Sequence[Address], security: Security) -> _Streams:
-    problems = []
-    for server in servers:
-        try:
-            async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-                streams = await asyncio.open_connection(server.host, server.port, ssl=security.tls)
-                if security.login is not None:
-                    await security.login(*streams)
-                return streams
-        except ASKING_FAILS as error:
-            problems.append(f"{server}: {reason(error, _CONNECT_SECONDS_MAX)}")
-    raise ServerError("; ".join(problems))
-
-
-async def _asked(streams: _Streams, api_key: int, version: int, body: bytes) -> bytes:
+async def _asked(connection: Connection, api_key: int, version: int, body: bytes) -> bytes:
     try:
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            return await ask(*streams, api_key, version, body)
+            return await connection.request(api_key, version, body)
     except ASKING_FAILS as error:
         raise ServerError(f"no response from the cluster: {reason(error, _ANSWER_SECONDS_MAX)}") from error

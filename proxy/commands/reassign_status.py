@@ -281,9 +281,8 @@ def _cause(error: Exception) -> BaseException:
 async def _asked(servers: Sequence[Address], command_config: Path | None) -> Document:
     """Ask a Sluice for the list, as a client."""
     # Imported late: the admin port needs none of it.
+    from kafka_client import ASKING_FAILS, ClosedError, Connection
     from protocol.messages import reassignments
-    from proxy.cluster.asking import ask
-    from proxy.cluster.login import ASKING_FAILS
     from proxy.commands.command_config import Security, read_command_config
 
     security = read_command_config(command_config) if command_config else Security()
@@ -291,16 +290,14 @@ async def _asked(servers: Sequence[Address], command_config: Path | None) -> Doc
     for server in servers:
         try:
             async with asyncio.timeout(_SECONDS_MAX):
-                streams = await asyncio.open_connection(server.host, server.port, ssl=security.tls)
+                connection = await Connection.open(*server, tls=security.tls, login=security.login)
                 try:
-                    if security.login is not None:
-                        await security.login(*streams)
                     key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.BATCH_VERSION
-                    frame = await ask(*streams, key, version, reassignments.EVERYTHING)
+                    frame = await connection.request(key, version, reassignments.EVERYTHING)
                 finally:
-                    streams[1].close()
+                    connection.close()
             found, batch = reassignments.read_batch(frame)
-        except asyncio.IncompleteReadError:
+        except ClosedError:
             problems.append(
                 f"{server}: closed the connection on version 1 of ListPartitionReassignments: "
                 'not a Sluice with mode = "batch"'

@@ -11,9 +11,11 @@ It needs Describe and Alter on the cluster, Describe and DescribeConfigs on topi
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
+from kafka_client import ASKING_FAILS, Connection, Login
 from protocol.api import (
     ALTER_PARTITION_REASSIGNMENTS,
     DESCRIBE_CLUSTER,
@@ -30,10 +32,9 @@ from protocol.messages import (
     replica_sizes,
 )
 from protocol.messages.alter_reassignments import AlterRequest, Outcome, Target
-from proxy.cluster import BrokerMap, Login
-from proxy.cluster.asking import ask
-from proxy.cluster.dialling import Tls, dial
-from proxy.cluster.login import ASKING_FAILS
+from proxy.cluster import BrokerMap
+from proxy.cluster.connect import Target as Address
+from proxy.cluster.connect import Tls, connect, first_answer
 from proxy.errors import reason
 from proxy.worker import decoded
 from quotas.reassignment_step import PartitionNow, TopicPartition
@@ -55,7 +56,6 @@ _NO_TOPIC: Final = frozenset((_UNKNOWN_TOPIC, 17))  # and none of a name that is
 _CHANGES: Final = frozenset((ALTER_PARTITION_REASSIGNMENTS, elect_leaders.ELECT_LEADERS))
 
 T = TypeVar("T")
-_Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class ClusterError(Exception):
@@ -93,7 +93,7 @@ class Cluster:
         self._brokers = brokers
         self._login = login
         self._tls = tls
-        self._streams: _Streams | None = None
+        self._connection: Connection | None = None
         self._one = asyncio.Lock()
         self._min_isr: dict[str, tuple[float, int]] = {}
         self._fenced_from = 0.0
@@ -168,29 +168,26 @@ class Cluster:
             _, target = self._brokers.upstream(broker)
             if target is None:
                 continue
-            streams = None
-            try:
+            with suppress(*ASKING_FAILS):
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    streams = await self._dial(target)
-                    frame = await ask(
-                        *streams,
-                        replica_sizes.DESCRIBE_LOG_DIRS,
-                        replica_sizes.LOG_DIRS_VERSION,
-                        replica_sizes.ALL_LOG_DIRS,
-                    )
-                    found[broker] = await asyncio.to_thread(replica_sizes.read_log_dirs, frame)
-            except ASKING_FAILS:
-                continue
-            finally:
-                if streams is not None:
-                    streams[1].close()
+                    found[broker] = await self._sizes(target)
         return found
 
     def close(self) -> None:
         """Give the connection up."""
-        if self._streams is not None:
-            self._streams[1].close()
-            self._streams = None
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _sizes(self, target: Address) -> dict[TopicPartition, int]:
+        connection = await connect(self._brokers, target, self._login, self._tls)
+        try:
+            frame = await connection.request(
+                replica_sizes.DESCRIBE_LOG_DIRS, replica_sizes.LOG_DIRS_VERSION, replica_sizes.ALL_LOG_DIRS
+            )
+        finally:
+            connection.close()
+        return await asyncio.to_thread(replica_sizes.read_log_dirs, frame)
 
     async def _ongoing(self) -> dict[TopicPartition, reassignments.Ongoing]:
         found = await self._read(
@@ -259,12 +256,12 @@ class Cluster:
         seconds = _ANSWER_SECONDS_MAX if api_key in _CHANGES else _READ_SECONDS_MAX
         async with self._one:
             try:
-                if self._streams is not None and self._streams[0].at_eof():
+                if self._connection is not None and self._connection.closed:
                     self.close()  # brokers close what was idle for connections.max.idle.ms, and so is this mostly
-                if self._streams is None:
-                    self._streams = await self._connect()
+                if self._connection is None:
+                    self._connection = await self._connect()
                 async with asyncio.timeout(seconds):
-                    return await ask(*self._streams, api_key, version, body)
+                    return await self._connection.request(api_key, version, body)
             except BaseException as error:
                 self.close()
                 self._turn += 1
@@ -272,29 +269,17 @@ class Cluster:
                     raise ClusterError(reason(error, seconds)) from error
                 raise
 
-    async def _connect(self) -> _Streams:
+    async def _connect(self) -> Connection:
         """Connect to the next broker that can be reached: one whose machine is gone must not be the first each time."""
-        problems = []
         targets = self._brokers.targets()
-        for _ in range(len(targets)):
-            target = targets[self._turn % len(targets)]
-            try:
-                async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-                    return await self._dial(target)
-            except ASKING_FAILS as error:
-                self._turn += 1
-                problems.append(f"{target[0]}:{target[1]}: {reason(error, _CONNECT_SECONDS_MAX)}")
-        raise OSError("; ".join(problems[:3]) or "no broker is known")
+        turn = self._turn % len(targets) if targets else 0
 
-    async def _dial(self, target: tuple[str, int]) -> _Streams:
-        streams = await dial(self._brokers, *target, self._tls)
-        try:
-            if self._login is not None:
-                await self._login(*streams)
-        except BaseException:
-            streams[1].close()
-            raise
-        return streams
+        async def reach(target: Address) -> Connection:
+            self._turn = targets.index(target)
+            async with asyncio.timeout(_CONNECT_SECONDS_MAX):
+                return await connect(self._brokers, target, self._login, self._tls)
+
+        return await first_answer(targets[turn:] + targets[:turn], reach, _CONNECT_SECONDS_MAX)
 
 
 def _now(

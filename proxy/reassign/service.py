@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Final
 
+from kafka_client import Login
 from proxy.channel import OngoingMoves, Question
-from proxy.cluster import BrokerMap, Login
-from proxy.cluster.dialling import Tls
+from proxy.cluster import BrokerMap, Tls
 from proxy.config import ReassignmentSettings
 from proxy.reassign import status
 from proxy.reassign.cluster import Cluster

@@ -23,13 +23,13 @@ from typing import Final
 import uvloop
 
 from protocol.header import body_start
-from protocol.messages import client_quotas_calls
 from protocol.messages.client_quotas import Alteration, Component
 from proxy.channel import Question, Shared
 from proxy.config import QuotaSettings
 from proxy.quota_store import QuotaDesk, QuotaStore
 from proxy.stats import Stats
 from quotas.engine import Engine, EngineOptions
+from tests.support.quota_frames import alter_request, describe_request
 
 _ROUNDS: Final = 5
 _IDLE_SECONDS: Final = 1.0
@@ -102,17 +102,13 @@ def alteration(client_id: str, rate: float | None) -> Alteration:
 
 def alter(*alterations: Alteration) -> Question:
     """An AlterClientQuotas."""
-    frame = client_quotas_calls.alter_request(
-        alterations, validate_only=False, correlation_id=1, client_id="bench"
-    )
+    frame = alter_request(alterations, validate_only=False, correlation_id=1, client_id="bench")
     return question(frame)
 
 
 def describe(*components: Component, strict: bool) -> Question:
     """A DescribeClientQuotas."""
-    frame = client_quotas_calls.describe_request(
-        components, strict=strict, correlation_id=1, client_id="bench"
-    )
+    frame = describe_request(components, strict=strict, correlation_id=1, client_id="bench")
     return question(frame)
 
 

@@ -3,10 +3,11 @@
 from contextlib import suppress
 from typing import Final
 
+from kafka_client import LoginError
+from kafka_client.sasl import Exchange
 from protocol.errors import WireError
 from protocol.messages import client_quotas, sasl_tokens
 from proxy.admin import http
-from proxy.cluster.scram import Scram, ScramError
 from proxy.leases.messages import MessageError, RefusalError, read_answer, read_request, write_answer
 from proxy.net import proxy_header
 from proxy.principals.certificate import CertificateError, expires_at, subject
@@ -26,7 +27,7 @@ __all__ = ["admin_head", "certificate", "leases", "mapping_rules", "proxy_line",
 
 _TERMS: Final = LeaseTerms(("a", "b", "c"), 5000)
 _LEASE_MS: Final = 2500
-_NONCE: Final = "fyko"
+_NONCE: Final = b"fyko"
 _ITERATIONS: Final = b"i=4096"
 _RULES: Final = MappingRules(
     r"RULE:^CN=(.*?),OU=(.*?),.*$/$1@$2/L,RULE:^([^=]*)=(?<name>[^,]*).*$/${name}/U,DEFAULT"
@@ -89,12 +90,13 @@ def tokens(data: bytes) -> None:
 
 def _scram_of_broker(token: bytes) -> None:
     """What a broker says to Sluice's own SCRAM exchange; hashing more often is away from the loop."""
-    scram = Scram("SCRAM-SHA-256", "sluice", "secret", _NONCE)
-    challenge, _, final = token.partition(b"\n")
-    with suppress(ScramError):
-        if b",i=" not in challenge or challenge.endswith(_ITERATIONS):
-            scram.final(challenge)
-        scram.verify(final)
+    exchange = Exchange("SCRAM-SHA-256", "sluice", "secret", "broker")
+    nonce = exchange.token().rpartition(b"r=")[2]
+    challenge, _, final = token.replace(_NONCE, nonce).partition(b"\n")
+    with suppress(LoginError):
+        if b"i=" not in challenge or challenge.endswith(_ITERATIONS):
+            exchange.receive(challenge)
+            exchange.receive(final)
 
 
 def certificate(data: bytes) -> None:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from protocol.api import FETCH, flexible
-from protocol.messages import client_quotas_calls
 from proxy.leases.messages import write_answer, write_refusal, write_request
 from quotas.lease_terms import Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
 from tests.fuzz import corpus
 from tests.fuzz.messages import READERS
 from tests.fuzz.samples import Sample, samples
 from tests.support import der
+from tests.support.quota_frames import alter_request, describe_request
 from tests.unit.proxy.net.test_proxy_header import HEADERS
 
 __all__ = ["CONFIGURATIONS", "answered", "asked", "main"]
@@ -156,7 +156,7 @@ def _heads() -> Iterator[bytes]:
 def _quota_requests() -> Iterator[bytes]:
     user = (("user", "ann"),)
     for version in (0, 1):
-        frame = client_quotas_calls.alter_request(
+        frame = alter_request(
             [(user, (("producer_byte_rate", 2000.0), ("consumer_byte_rate", None)))],
             validate_only=False,
             correlation_id=5,
@@ -164,7 +164,7 @@ def _quota_requests() -> Iterator[bytes]:
             version=version,
         )
         yield bytes((version,)) + frame[14 + version :]
-        frame = client_quotas_calls.describe_request(
+        frame = describe_request(
             [("user", 0, "ann"), ("client-id", 2, None)],
             strict=False,
             correlation_id=5,

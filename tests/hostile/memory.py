@@ -33,13 +33,13 @@ from pathlib import Path
 from typing import Final
 
 from protocol.api import ALTER_CLIENT_QUOTAS, METADATA
-from protocol.messages.client_quotas_calls import describe_request
 from protocol.primitives import count_bytes
 from tests.bench.process import resident_kib
 from tests.cluster import HOST
 from tests.support.certificates import Authority
 from tests.support.frames import LIST_OFFSETS, fetch, filler, frame, request
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
+from tests.support.quota_frames import describe_request
 
 MIB: Final = 1024 * 1024
 BUDGET: Final = 256 * MIB

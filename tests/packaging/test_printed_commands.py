@@ -23,7 +23,17 @@ from tests.support.printed import PrintedShell, commands, commented, fenced, sec
 pytestmark = pytest.mark.timeout(600)
 
 BROKER_IDS: Final = 64  # of a listener that does not say how many
-SHIPPED: Final = ("protocol", "quotas", "commandline", "proxy", "offline", "requirements", "docker", "docs")
+SHIPPED: Final = (
+    "protocol",
+    "quotas",
+    "commandline",
+    "kafka_client",
+    "proxy",
+    "offline",
+    "requirements",
+    "docker",
+    "docs",
+)
 
 
 @pytest.fixture

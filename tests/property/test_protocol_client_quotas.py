@@ -10,6 +10,7 @@ from protocol import header
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from protocol.errors import WireError
 from protocol.messages import client_quotas, client_quotas_calls
+from tests.support.quota_frames import alter_request, describe_request
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
 
 FEW = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
@@ -125,9 +126,7 @@ def test_alter_answer_is_read_by_kafka_python_and_by_us(
 def test_describe_request_is_read_by_kafka_python(
     version: int, components: list[tuple[str, int, str | None]], strict: bool
 ) -> None:
-    frame = client_quotas_calls.describe_request(
-        components, strict=strict, correlation_id=7, client_id="c", version=version
-    )
+    frame = describe_request(components, strict=strict, correlation_id=7, client_id="c", version=version)
     message = decoded(REQUESTS[DESCRIBE_CLIENT_QUOTAS], version, frame)
     assert [(one.entity_type, one.match_type, one.match) for one in message.components] == components
     assert message.strict == strict
@@ -146,7 +145,7 @@ def test_alter_request_is_read_by_kafka_python(
     alterations: list[tuple[tuple[tuple[str, str | None], ...], list[tuple[str, float | None]]]],
     validate_only: bool,
 ) -> None:
-    frame = client_quotas_calls.alter_request(
+    frame = alter_request(
         alterations, validate_only=validate_only, correlation_id=7, client_id="c", version=version
     )
     message = decoded(REQUESTS[ALTER_CLIENT_QUOTAS], version, frame)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from protocol.messages import client_quotas_calls
 from protocol.messages.client_quotas import Alteration, Component, Parts
+from tests.support.quota_frames import alter_request, describe_request
 
 _SECONDS_MAX = 60.0
 
@@ -14,7 +15,7 @@ def alter(
     bootstrap: str, *alterations: Alteration, validate_only: bool = False
 ) -> list[tuple[Parts, int, str]]:
     """Send one AlterClientQuotas; each entity's error code and message."""
-    frame = client_quotas_calls.alter_request(
+    frame = alter_request(
         alterations, validate_only=validate_only, correlation_id=5, client_id="quota-client"
     )
     results = client_quotas_calls.read_alter_answer(_ask(bootstrap, frame), 0)
@@ -33,9 +34,7 @@ def describe(
     bootstrap: str, components: Sequence[Component] = (), *, strict: bool = False
 ) -> dict[Parts, dict[str, float]]:
     """Send one DescribeClientQuotas; each entity's limits. AssertionError where it is answered with an error."""
-    frame = client_quotas_calls.describe_request(
-        components, strict=strict, correlation_id=5, client_id="quota-client"
-    )
+    frame = describe_request(components, strict=strict, correlation_id=5, client_id="quota-client")
     answer = client_quotas_calls.DescribeAnswer(_ask(bootstrap, frame), 0)
     assert not answer.error_code, answer.error_message
     return dict(answer)

@@ -26,10 +26,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
     ResourceType,
 )
 
+from kafka_client import Connection, Login
 from protocol.messages import alter_reassignments, reassignments
 from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest
-from proxy.cluster.asking import ask
-from proxy.cluster.login import Login
 from tests.cluster import Listener, tools
 from tests.cluster.sasl import password
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
@@ -181,18 +180,15 @@ class ReassignmentRig(ReplicationRig):
         """What the brokers themselves have under way."""
 
         async def read() -> bytes:
-            host, port = self.cluster.address(1)
-            reader, writer = await asyncio.open_connection(host, port)
+            connection = await Connection.open(*self.cluster.address(1))
             try:
-                return await ask(
-                    reader,
-                    writer,
+                return await connection.request(
                     reassignments.LIST_PARTITION_REASSIGNMENTS,
                     reassignments.VERSION,
                     reassignments.EVERYTHING,
                 )
             finally:
-                writer.close()
+                connection.close()
 
         return reassignments.read_answer(asyncio.run(read())).ongoing
 
@@ -201,12 +197,12 @@ class ReassignmentRig(ReplicationRig):
 
         async def question() -> bytes:
             host, _, port = bootstrap.partition(",")[0].rpartition(":")
-            reader, writer = await asyncio.open_connection(host, int(port))
+            login = Login("PLAIN", user, password(user))
+            connection = await Connection.open(host, int(port), login=login)
             try:
-                await Login("PLAIN", user, password(user))(reader, writer)
-                return await ask(reader, writer, api_key, version, body)
+                return await connection.request(api_key, version, body)
             finally:
-                writer.close()
+                connection.close()
 
         return asyncio.run(question())
 

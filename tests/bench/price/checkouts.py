@@ -25,7 +25,7 @@ __all__ = ["AFTER", "BEFORE", "WORKING_TREE", "RevisionError", "checkout", "open
 BEFORE: Final = "before"
 AFTER: Final = "after"
 WORKING_TREE: Final = "working tree"
-_PACKAGES: Final = ("protocol", "quotas", "commandline", "proxy")
+_PACKAGES: Final = ("protocol", "quotas", "commandline", "kafka_client", "proxy")
 
 
 class RevisionError(RuntimeError):

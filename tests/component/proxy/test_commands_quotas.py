@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kafka_client import quotas as quota_client
 from protocol.header import body_start
 from proxy import cli
 from proxy.channel import Question
-from proxy.commands import quota_client
 from proxy.config import QuotaSettings
 from proxy.quota_store import QuotaStore
 from proxy.quota_store.answers import answer
@@ -328,8 +328,8 @@ def test_server_that_hangs_up_is_told(tool: Tool) -> None:
 
 
 def test_server_that_never_responds_is_left(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert quota_client._DESCRIBE_SECONDS_MAX == 10.0
-    monkeypatch.setattr(quota_client, "_DESCRIBE_SECONDS_MAX", 0.05)
+    assert quota_client.DESCRIBE_SECONDS_MAX == 10.0
+    monkeypatch.setattr(quota_client, "DESCRIBE_SECONDS_MAX", 0.05)
     tool.server.stuck = True
     tool("show", code=1)
     assert tool.err == f"sluice: {tool.server.address}: no response within 0.05 s\n"

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_client import LoginError
 from proxy.cluster import MapFile
-from proxy.cluster.login import Login, LoginError
+from proxy.cluster.login import password_of
 from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
 from proxy.config import Address, ListenerTls, QuotaSettings, load
@@ -113,7 +114,7 @@ READERS: dict[str, tuple[Callable[[Path], object], type[Exception]]] = {
     "command-config": (read_command_config, ConfigError),
     "reassignment": (read_reassignment, ConfigError),
     "certificate": (lambda path: ServerTls(ListenerTls(cert_file=path, key_file=path), "tls"), ConfigError),
-    "password": (lambda path: Login("PLAIN", "sluice", path)._read(), LoginError),
+    "password": (password_of, LoginError),
 }
 
 

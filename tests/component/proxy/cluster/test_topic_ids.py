@@ -2,7 +2,7 @@
 
 import asyncio
 import uuid
-from unittest.mock import Mock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
@@ -50,15 +50,11 @@ async def test_ids_of_topics_that_have_limits_are_learned_beside_those_that_are_
 ) -> None:
     questions: list[bytes] = []
 
-    async def dialled(*_: object) -> tuple[None, Mock]:
-        return None, Mock()
-
-    async def answered(_reader: object, _writer: object, question: bytes) -> bytes:
-        questions.append(question)
+    async def request(_key: int, _version: int, body: bytes) -> bytes:
+        questions.append(body)
         return metadata()
 
-    monkeypatch.setattr(topic_ids, "dial", dialled)
-    monkeypatch.setattr(topic_ids, "exchange", answered)
+    monkeypatch.setattr(topic_ids, "connect", AsyncMock(return_value=Mock(request=request)))
     asked, names = asker(unused())
     names.limited = lambda: ("orders",)
     names.name(GONE.bytes, 0)

@@ -16,6 +16,7 @@ from proxy.quota_store import QuotaStore
 from proxy.quota_store.answers import Answer, Unread, answer
 from proxy.quota_store.permissions import Permissions
 from quotas.entities import Entity
+from tests.support.quota_frames import alter_request, describe_request
 
 RATE = "producer_byte_rate"
 NOBODY = Permissions(frozenset(), frozenset())
@@ -39,16 +40,14 @@ def question(frame: bytes, version: int, *, trusted: bool = True) -> Question:
 
 
 def describe(*components: Component, strict: bool = True, version: int = 1, trusted: bool = True) -> Question:
-    frame = client_quotas_calls.describe_request(
-        components, strict=strict, correlation_id=5, client_id="c", version=version
-    )
+    frame = describe_request(components, strict=strict, correlation_id=5, client_id="c", version=version)
     return question(frame, version, trusted=trusted)
 
 
 def alter(
     *alterations: Alteration, validate_only: bool = False, version: int = 1, trusted: bool = True
 ) -> Question:
-    frame = client_quotas_calls.alter_request(
+    frame = alter_request(
         alterations, validate_only=validate_only, correlation_id=5, client_id="c", version=version
     )
     return question(frame, version, trusted=trusted)

@@ -22,6 +22,7 @@ from proxy.quota_store.answers import Answer
 from proxy.stats import Stats
 from quotas.definitions import Definitions
 from quotas.entities import Entity
+from tests.support.quota_frames import alter_request
 
 ANN = Entity("ann")
 RATE = "producer_byte_rate"
@@ -71,7 +72,7 @@ async def office(tmp_path: Path) -> AsyncIterator[Office]:
 
 
 def alteration(rate: float | None, *, user: str = "ANONYMOUS", trusted: bool = True) -> Question:
-    frame = client_quotas_calls.alter_request(
+    frame = alter_request(
         [([("user", "ann")], [(RATE, rate)])], validate_only=False, correlation_id=1, client_id="c"
     )
     start = body_start(frame, 0, len(frame), 49, 0)

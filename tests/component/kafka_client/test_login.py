@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from kafka_client import Connection, Login, LoginError
 from protocol.api import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from proxy.cluster import BrokerMap, Login, Poller, login_of
-from proxy.cluster.login import LoginError
+from proxy.cluster import BrokerMap, Poller, login_of
 from proxy.config import Address, ClusterOptions
 from proxy.stats import Stats
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
@@ -58,12 +58,16 @@ async def logged_in(login: Login, answers: Sequence[bytes]) -> list[bytes]:
     """Log in once; gives the frames that the broker heard."""
     heard: list[bytes] = []
     async with broker(answers, heard) as address:
-        reader, writer = await asyncio.open_connection(*address)
-        try:
-            await login(reader, writer)
-        finally:
-            writer.close()
+        connection = await Connection.open(*address, login=login)
+        connection.close()
     return heard
+
+
+def from_file(path: Path) -> Login:
+    """The login that a configuration with a password file gives."""
+    login = login_of(ClusterOptions(sasl_mechanism="PLAIN", username="sluice", password_file=path))
+    assert login is not None
+    return login
 
 
 def token_in(frame: bytes) -> bytes:
@@ -74,16 +78,14 @@ def token_in(frame: bytes) -> bytes:
 async def test_plain_shows_name_and_password() -> None:
     heard = await logged_in(Login("PLAIN", "sluice", SECRET), [welcome(), verdict()])
     assert decoded(REQUESTS[SASL_HANDSHAKE], 1, heard[0]).mechanism == "PLAIN"
-    assert token_in(heard[1]) == b"\0sluice\0" + SECRET.encode()
+    assert token_in(heard[1]) == b"sluice\0sluice\0" + SECRET.encode()
 
 
 async def test_scram_never_shows_the_password() -> None:
     heard: list[bytes] = []
     async with broker([welcome(), verdict(b"r=wrong,s=c2FsdA==,i=4096")], heard) as address:
-        reader, writer = await asyncio.open_connection(*address)
-        with pytest.raises(LoginError, match="does not continue"):
-            await Login("SCRAM-SHA-512", "sluice", SECRET)(reader, writer)
-        writer.close()
+        with pytest.raises(LoginError, match="did not start with client nonce"):
+            await Connection.open(*address, login=Login("SCRAM-SHA-512", "sluice", SECRET))
     assert token_in(heard[1]).startswith(b"n,,n=sluice,r=")
     assert SECRET.encode() not in b"".join(heard)
 
@@ -105,11 +107,11 @@ async def test_refusal_is_told_in_the_brokers_words() -> None:
 
 async def test_password_file_is_read_each_time(tmp_path: Path) -> None:
     path = tmp_path / "password"
-    login = Login("PLAIN", "sluice", path)
+    login = from_file(path)
     for password in ("one", "two"):
         path.write_text(password + "\n")
         heard = await logged_in(login, [welcome(), verdict()])
-        assert token_in(heard[1]) == b"\0sluice\0" + password.encode()
+        assert token_in(heard[1]) == b"sluice\0sluice\0" + password.encode()
 
 
 @pytest.mark.parametrize(
@@ -121,7 +123,7 @@ async def test_password_file_that_cannot_be_used(tmp_path: Path, content: bytes 
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(LoginError, match=problem):
-        await logged_in(Login("PLAIN", "sluice", path), [])
+        await logged_in(from_file(path), [])
 
 
 def test_login_is_made_of_the_options(tmp_path: Path) -> None:

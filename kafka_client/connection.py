@@ -1,0 +1,167 @@
+"""One connection to a broker: plaintext or TLS, then a login, then one request at a time.
+
+The TLS context and the login are given for each connection, so a renewed certificate or password is in use from the
+next connection on. Deadlines are the caller's (`asyncio.timeout`): whatever is interrupted by one leaves the connection
+unusable, and its owner closes it. The length of a response is limited before any of it is kept.
+"""
+
+import asyncio
+import ssl
+import struct
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Self
+
+from kafka_client.errors import ClosedError
+from protocol.api import (
+    ALTER_PARTITION_REASSIGNMENTS,
+    API_NAMES,
+    API_VERSIONS,
+    DESCRIBE_CLUSTER,
+    LIST_PARTITION_REASSIGNMENTS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    flexible,
+)
+from protocol.errors import WireError
+from protocol.header import REQUEST_HEAD
+from protocol.messages.describe_configs import DESCRIBE_CONFIGS
+
+__all__ = ["CLIENT_ID", "RESPONSE_BYTES_MAX", "RESPONSE_BYTES_MAX_OTHERS", "Connection"]
+
+_MIB: Final = 1024 * 1024
+# By API, for what Sluice asks: hundreds of topics at a time, all reassignments, all quotas, a broker's replicas.
+RESPONSE_BYTES_MAX: Final[Mapping[int, int]] = {
+    API_VERSIONS: _MIB // 16,
+    SASL_HANDSHAKE: _MIB // 16,
+    SASL_AUTHENTICATE: _MIB // 2,
+    DESCRIBE_CLUSTER: _MIB,
+    ALTER_PARTITION_REASSIGNMENTS: 4 * _MIB,
+    DESCRIBE_CONFIGS: 8 * _MIB,
+    LIST_PARTITION_REASSIGNMENTS: 8 * _MIB,
+}
+RESPONSE_BYTES_MAX_OTHERS: Final = 16 * _MIB
+CLIENT_ID: Final = b"sluice"
+_CORRELATION_ID: Final = (
+    1  # always the same: a connection has one request at a time, and ends with a late response
+)
+
+
+class Connection:
+    """A connection that is open. Not to be used by two tasks at once.
+
+    Attributes:
+        address: host and port, as they were given.
+    """
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        client_id: bytes = CLIENT_ID,
+    ) -> None:
+        self.address = address
+        self._reader = reader
+        self._writer = writer
+        self._client_id = client_id
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        server_hostname: str = "",
+        login: "Callable[[Connection, str], Awaitable[None]] | None" = None,
+        client_id: bytes = CLIENT_ID,
+    ) -> Self:
+        """Connect and log in.
+
+        Args:
+            tls: None for plaintext.
+            server_hostname: the name that the broker's certificate must bear; `host` where it is empty.
+            login: authenticates the connection with a broker of this name; None where it requires no SASL.
+
+        Raises:
+            OSError: the broker cannot be reached, or its certificate is not trusted.
+            LoginError: the broker refuses the login.
+            WireError: a response to the login is none.
+        """
+        name = server_hostname or host
+        try:
+            streams = await asyncio.open_connection(
+                host, port, ssl=tls, server_hostname=name if tls else None
+            )
+        except (UnicodeError, OverflowError) as error:
+            raise OSError(f"is not an address: {error}") from error
+        connection = cls((host, port), *streams, client_id)
+        try:
+            if login is not None:
+                await login(connection, name)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    @property
+    def closed(self) -> bool:
+        """Whether either side has closed it."""
+        return self._reader.at_eof() or self._writer.is_closing()
+
+    async def request(
+        self,
+        api_key: int,
+        version: int,
+        body: bytes,
+        *,
+        bytes_max: int | None = None,
+        begin_seconds: float | None = None,
+    ) -> bytes:
+        """Send a request and return its response, a whole frame with its length prefix.
+
+        Args:
+            body: the fields of the request, without a header.
+            bytes_max: the longest response that is accepted; None for the limit of the API.
+            begin_seconds: the time within which the response must begin; None for no such limit.
+
+        Raises:
+            OSError: the broker closes the connection, or it breaks.
+            TimeoutError: the response has not begun in time.
+            WireError: what came back is not a response.
+        """
+        name = self._client_id
+        head = REQUEST_HEAD.pack(0, api_key, version, _CORRELATION_ID, len(name))[4:] + name
+        if flexible(api_key, version):
+            head += b"\0"  # a header without tags
+        if (
+            self._writer.is_closing()
+        ):  # uvloop has an error of its own for writing to a connection that was reset
+            raise ClosedError
+        self._writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
+        try:
+            prefix = await self._begin(begin_seconds)
+            (length,) = struct.unpack(">i", prefix)
+            limit = bytes_max or RESPONSE_BYTES_MAX.get(api_key, RESPONSE_BYTES_MAX_OTHERS)
+            if not 4 <= length <= limit:
+                raise WireError(
+                    f"a response of {length} bytes to {API_NAMES[api_key]}: not a Kafka broker, or one that "
+                    "expects TLS"
+                )
+            return prefix + await self._reader.readexactly(length)
+        except asyncio.IncompleteReadError:
+            raise ClosedError from None
+
+    async def _begin(self, seconds: float | None) -> bytes:
+        deadline = asyncio.timeout(seconds)
+        try:
+            async with deadline:
+                return await self._reader.readexactly(4)
+        except TimeoutError:
+            if deadline.expired():
+                raise TimeoutError(f"no response within {seconds:g} s") from None
+            raise
+
+    def close(self) -> None:
+        """Close it; nothing is waited for."""
+        self._writer.close()
