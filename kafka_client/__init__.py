@@ -9,6 +9,7 @@ from kafka_client.connection import CLIENT_ID, Connection
 from kafka_client.errors import ASKING_FAILS, ClosedError, LoginError, RefusedError
 from kafka_client.login import Login
 from kafka_client.quotas import QuotaClient
+from kafka_client.request import Request
 
 __all__ = [
     "ASKING_FAILS",
@@ -19,4 +20,5 @@ __all__ = [
     "LoginError",
     "QuotaClient",
     "RefusedError",
+    "Request",
 ]

@@ -9,14 +9,16 @@ import asyncio
 import ssl
 import struct
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from kafka_client.errors import ClosedError
+from kafka_client.request import Request
 from protocol.api import (
     ALTER_PARTITION_REASSIGNMENTS,
     API_NAMES,
     API_VERSIONS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_CONFIGS,
     LIST_PARTITION_REASSIGNMENTS,
     SASL_AUTHENTICATE,
     SASL_HANDSHAKE,
@@ -24,7 +26,6 @@ from protocol.api import (
 )
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD
-from protocol.messages.describe_configs import DESCRIBE_CONFIGS
 
 __all__ = ["CLIENT_ID", "RESPONSE_BYTES_MAX", "RESPONSE_BYTES_MAX_OTHERS", "Connection"]
 
@@ -109,20 +110,10 @@ class Connection:
         """Whether either side has closed it."""
         return self._reader.at_eof() or self._writer.is_closing()
 
-    async def request(
-        self,
-        api_key: int,
-        version: int,
-        body: bytes,
-        *,
-        bytes_max: int | None = None,
-        begin_seconds: float | None = None,
-    ) -> bytes:
-        """Send a request and return its response, a whole frame with its length prefix.
+    async def send(self, request: Request[Any], *, begin_seconds: float | None = None) -> bytes:
+        """Send a request and return its response, a whole frame with its length prefix; `request.read` reads it.
 
         Args:
-            body: the fields of the request, without a header.
-            bytes_max: the longest response that is accepted; None for the limit of the API.
             begin_seconds: the time within which the response must begin; None for no such limit.
 
         Raises:
@@ -130,7 +121,7 @@ class Connection:
             TimeoutError: the response has not begun in time.
             WireError: what came back is not a response.
         """
-        name = self._client_id
+        api_key, version, body, name = request.api_key, request.version, request.body, self._client_id
         head = REQUEST_HEAD.pack(0, api_key, version, _CORRELATION_ID, len(name))[4:] + name
         if flexible(api_key, version):
             head += b"\0"  # a header without tags
@@ -142,7 +133,7 @@ class Connection:
         try:
             prefix = await self._begin(begin_seconds)
             (length,) = struct.unpack(">i", prefix)
-            limit = bytes_max or RESPONSE_BYTES_MAX.get(api_key, RESPONSE_BYTES_MAX_OTHERS)
+            limit = request.bytes_max or RESPONSE_BYTES_MAX.get(api_key, RESPONSE_BYTES_MAX_OTHERS)
             if not 4 <= length <= limit:
                 raise WireError(
                     f"a response of {length} bytes to {API_NAMES[api_key]}: not a Kafka broker, or one that "

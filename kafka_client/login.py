@@ -7,15 +7,22 @@ Ignored: re-authentication (KIP-368); a broker that ends a session closes the co
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+from kafka_client.codec import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+    decode,
+    encode,
+)
 from kafka_client.connection import Connection
 from kafka_client.errors import LoginError
+from kafka_client.request import Request
 from kafka_client.sasl import Exchange
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
-from protocol.header import response_body_start
-from protocol.messages import sasl
-from protocol.primitives import string, string_bytes
 
 __all__ = ["Login"]
 
@@ -45,12 +52,13 @@ class Login:
 
         Raises:
             LoginError: the broker refuses it, or the password cannot be read.
-            OSError, WireError: as `Connection.request`.
+            OSError, WireError: as `Connection.send`.
         """
         exchange = await asyncio.to_thread(self._exchange, host)
-        body = string_bytes(self._mechanism, False)
-        frame = await connection.request(SASL_HANDSHAKE, _HANDSHAKE_VERSION, body)
-        error_code = sasl.handshake_error(frame, 0, len(frame))
+        body = encode(SaslHandshakeRequest(version=_HANDSHAKE_VERSION, mechanism=self._mechanism))
+        read = partial(decode, SaslHandshakeResponse, _HANDSHAKE_VERSION)
+        frame = await connection.send(Request(SASL_HANDSHAKE, _HANDSHAKE_VERSION, body, read))
+        error_code = read(frame).error_code
         if error_code:
             raise LoginError(f"the broker does not support {self._mechanism} (error {error_code})")
         for _ in range(_TOKENS_MAX):
@@ -66,11 +74,12 @@ class Login:
 
 async def _send_token(connection: Connection, token: bytes) -> bytes:
     """Send a token and return the broker's."""
-    body = len(token).to_bytes(4, "big") + token
-    frame = await connection.request(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, body)
-    verdict = sasl.verdict(frame, 0, len(frame), _AUTHENTICATE_VERSION)
+    body = encode(SaslAuthenticateRequest(version=_AUTHENTICATE_VERSION, auth_bytes=token))
+    read = partial(decode, SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
+    frame = await connection.send(Request(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, body, read))
+    verdict = read(frame)
     if verdict.error_code:
-        start = response_body_start(frame, 0, len(frame), SASL_AUTHENTICATE, _AUTHENTICATE_VERSION)
-        said, _ = string(frame, start + 2, len(frame), False)
-        raise LoginError(f"the broker refuses the credentials (error {verdict.error_code}): {said or ''}")
-    return frame[verdict.start : verdict.stop]
+        raise LoginError(
+            f"the broker refuses the credentials (error {verdict.error_code}): {verdict.error_message or ''}"
+        )
+    return verdict.auth_bytes or b""

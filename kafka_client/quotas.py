@@ -5,15 +5,16 @@ Version 0. A broker passes an alteration on to the controller by itself, so any 
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from kafka_client.connection import Connection
 from kafka_client.errors import RefusedError
+from kafka_client.request import Request
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from protocol.messages.client_quotas import Alteration, Component, Parts
 from protocol.messages.client_quotas_calls import DescribeAnswer, alter_body, describe_body, read_alter_answer
 
-__all__ = ["QuotaClient"]
+__all__ = ["QuotaClient", "describe_everything"]
 
 DESCRIBE_SECONDS_MAX: Final = 10.0  # until a response begins: quotas are in a server's memory
 # A broker passes an alteration on to the controller, and may have to look for it.
@@ -25,7 +26,7 @@ _VERSION: Final = 0
 
 
 class QuotaClient:
-    """Describes and alters quotas on a connection; each method raises what `Connection.request` does.
+    """Describes and alters quotas on a connection; each method raises what `Connection.send` does.
 
     Attributes:
         address: host and port of the server.
@@ -44,8 +45,8 @@ class QuotaClient:
             RefusedError: the server refuses.
         """
         body = describe_body(components, strict=strict)
-        frame = await self._request(DESCRIBE_CLIENT_QUOTAS, body, DESCRIBE_SECONDS_MAX)
-        answer = DescribeAnswer(frame, _VERSION)
+        request = Request(DESCRIBE_CLIENT_QUOTAS, _VERSION, body, _described, _RESPONSE_BYTES_MAX)
+        answer = _described(await self._send(request, DESCRIBE_SECONDS_MAX))
         if answer.error_code:
             raise RefusedError(_problem(answer.error_code, answer.error_message))
         return list(answer)
@@ -57,23 +58,34 @@ class QuotaClient:
         refused: list[tuple[Parts, str]] = []
         for start in range(0, len(alterations), _ALTERATIONS_MAX):
             body = alter_body(alterations[start : start + _ALTERATIONS_MAX], validate_only=validate_only)
-            frame = await self._request(ALTER_CLIENT_QUOTAS, body, ALTER_SECONDS_MAX)
-            results = read_alter_answer(frame, _VERSION)
+            request = Request(ALTER_CLIENT_QUOTAS, _VERSION, body, _altered, _RESPONSE_BYTES_MAX)
+            results = _altered(await self._send(request, ALTER_SECONDS_MAX))
             refused += [(parts, _problem(code, message)) for parts, code, message in results if code]
         return refused
 
-    async def _request(self, api_key: int, body: bytes, seconds: float) -> bytes:
+    async def _send(self, request: Request[Any], seconds: float) -> bytes:
         total_seconds = seconds + _ARRIVAL_SECONDS_MAX
         deadline = asyncio.timeout(total_seconds)
         try:
             async with deadline:
-                return await self._connection.request(
-                    api_key, _VERSION, body, bytes_max=_RESPONSE_BYTES_MAX, begin_seconds=seconds
-                )
+                return await self._connection.send(request, begin_seconds=seconds)
         except TimeoutError:
             if deadline.expired():
                 raise TimeoutError(f"no whole response within {total_seconds:g} s") from None
             raise
+
+
+def describe_everything() -> Request[DescribeAnswer]:
+    """Ask for all quotas; the response gives its entities one by one, and each is read when it is taken."""
+    return Request(DESCRIBE_CLIENT_QUOTAS, _VERSION, describe_body((), strict=False), _described)
+
+
+def _described(frame: bytes) -> DescribeAnswer:
+    return DescribeAnswer(frame, _VERSION)
+
+
+def _altered(frame: bytes) -> list[tuple[Parts, int, str | None]]:
+    return read_alter_answer(frame, _VERSION)
 
 
 def _problem(code: int, message: str | None) -> str:

@@ -1,13 +1,13 @@
-"""What a replay reads of answers: error codes, throttle times, and what it has to know of the target."""
+"""What a replay reads of the responses to its load: error codes and throttle times."""
 
 from typing import Final, NamedTuple
 
 from protocol import throttle
 from protocol.api import FETCH, PRODUCE
 from protocol.errors import WireError
-from protocol.primitives import count, int16, int32, skip, skip_string, skip_tags, string
+from protocol.primitives import count, int16, int32, skip, skip_string, skip_tags
 
-__all__ = ["NONE", "Broker", "Topic", "offset_of", "outcome", "ranges", "read_created", "read_metadata"]
+__all__ = ["NONE", "Broker", "Topic", "outcome"]
 
 NONE: Final = 0  # no error
 _BODY: Final = 9  # length, correlation id, an empty tag section
@@ -69,70 +69,3 @@ def _fetched(frame: bytes, end: int) -> int:
         return NONE
     partitions, pos = count(frame, skip_string(frame, pos, end, True), end, True)
     return int16(frame, pos + 4, end) if partitions > 0 else NONE
-
-
-def ranges(frame: bytes) -> dict[int, tuple[int, int]]:
-    """What ApiVersions 3 says of each API: its header has no tags."""
-    end = len(frame)
-    pos = 8
-    if int16(frame, pos, end):
-        return {}
-    apis, pos = count(frame, pos + 2, end, True)
-    found = {}
-    for _ in range(apis):
-        found[int16(frame, pos, end)] = (int16(frame, pos + 2, end), int16(frame, pos + 4, end))
-        pos = skip_tags(frame, skip(pos, 6, end), end)
-    return found
-
-
-def read_metadata(frame: bytes) -> tuple[dict[int, Broker], dict[str, Topic]]:
-    """Brokers by id and topics by name, from Metadata 9."""
-    end = len(frame)
-    entries, pos = count(frame, _BODY + 4, end, True)
-    brokers = {}
-    for _ in range(entries):
-        node = int32(frame, pos, end)
-        host, pos = string(frame, pos + 4, end, True)
-        brokers[node] = Broker(host or "", int32(frame, pos, end))
-        pos = skip_tags(frame, skip_string(frame, pos + 4, end, True), end)
-    pos = skip(skip_string(frame, pos, end, True), 4, end)  # cluster id, controller
-    entries, pos = count(frame, pos, end, True)
-    topics = {}
-    for _ in range(entries):
-        error = int16(frame, pos, end)
-        name, pos = string(frame, pos + 2, end, True)
-        partitions, pos = count(frame, pos + 1, end, True)
-        leaders = {}
-        for _ in range(partitions):
-            leaders[int32(frame, pos + 2, end)] = int32(frame, pos + 6, end)
-            pos = skip(pos, 14, end)
-            for _ in range(3):  # replicas, in sync, offline
-                nodes, pos = count(frame, pos, end, True)
-                pos = skip(pos, 4 * max(nodes, 0), end)
-            pos = skip_tags(frame, pos, end)
-        topics[name or ""] = Topic(error, leaders)
-        pos = skip_tags(frame, skip(pos, 4, end), end)
-    return brokers, topics
-
-
-def read_created(frame: bytes) -> tuple[int, str]:
-    """The error of the one topic that CreateTopics 5 was asked for, and what the broker says."""
-    end = len(frame)
-    _, pos = count(frame, _BODY + 4, end, True)
-    pos = skip_string(frame, pos, end, True)
-    error = int16(frame, pos, end)
-    message, _ = string(frame, pos + 2, end, True)
-    return error, message or ""
-
-
-def offset_of(frame: bytes) -> dict[int, tuple[int, int]]:
-    """Error and first offset by partition, of the one topic that ListOffsets 6 was asked for."""
-    end = len(frame)
-    _, pos = count(frame, _BODY + 4, end, True)
-    partitions, pos = count(frame, skip_string(frame, pos, end, True), end, True)
-    found = {}
-    for _ in range(partitions):
-        offset = int.from_bytes(frame[pos + 14 : pos + 22], "big", signed=True)
-        found[int32(frame, pos, end)] = (int16(frame, pos + 4, end), offset)
-        pos = skip_tags(frame, skip(pos, 26, end), end)
-    return found

@@ -1,33 +1,28 @@
 """The requests that a replay sends, as bytes; each in one flexible version that Kafka has known since 2.8.
 
-Only what is said here is written: Produce 9 to 12, Fetch 12 without a session, Metadata 9, ApiVersions 3,
-ListOffsets 6 and CreateTopics 5. Any of them can be made longer by a tagged field that nobody knows, which brokers skip
-(KIP-482).
+Produce 9 to 12, Fetch 12 without a session, Metadata 9 and ApiVersions 3. Any of them can be made longer by a tagged
+field that no broker knows, which brokers skip (KIP-482). What is asked before a replay is `kafka_client`'s.
 """
 
 import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from protocol.api import API_VERSIONS, CREATE_TOPICS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from protocol.api import API_VERSIONS, FETCH, METADATA, PRODUCE
 from protocol.header import REQUEST_HEAD
 from protocol.primitives import count_bytes, string_bytes, uvarint_bytes
 
 __all__ = [
-    "EARLIEST",
     "VERSIONS",
     "api_versions",
-    "create_topic",
     "fetch",
-    "list_offsets",
     "metadata",
     "produce",
     "request",
 ]
 
 # What a target has to speak; of Produce the highest that it does, up to the one that names topics.
-VERSIONS: Final = {PRODUCE: 9, FETCH: 12, METADATA: 9, API_VERSIONS: 3, LIST_OFFSETS: 6, CREATE_TOPICS: 5}
-EARLIEST: Final = -2
+VERSIONS: Final = {PRODUCE: 9, FETCH: 12, METADATA: 9, API_VERSIONS: 3}
 _CONSUMER: Final = -1
 _NO_EPOCH: Final = -1
 _TIMEOUT_MS: Final = 30_000
@@ -96,35 +91,3 @@ def metadata(topics: Sequence[str] | None) -> bytes:
 def api_versions() -> bytes:
     """The name and version of this software."""
     return _text("sluice-replay") + _text("1")
-
-
-def list_offsets(topic: str, partitions: Sequence[int]) -> bytes:
-    """Where each partition begins."""
-    rows = b"".join(struct.pack(">iiqx", index, _NO_EPOCH, EARLIEST) for index in partitions)
-    return (
-        struct.pack(">ib", _CONSUMER, 0)
-        + count_bytes(1, True)
-        + _text(topic)
-        + count_bytes(len(partitions), True)
-        + rows
-        + b"\0"
-    )
-
-
-def create_topic(topic: str, replicas: Sequence[Sequence[int]]) -> bytes:
-    """One topic, with its replicas by partition; the first of each leads."""
-    rows = b"".join(
-        struct.pack(">i", index)
-        + count_bytes(len(brokers), True)
-        + struct.pack(f">{len(brokers)}i", *brokers)
-        + b"\0"
-        for index, brokers in enumerate(replicas)
-    )
-    entry = (
-        _text(topic)
-        + struct.pack(">ih", -1, -1)
-        + count_bytes(len(replicas), True)
-        + rows
-        + count_bytes(0, True)
-    )
-    return count_bytes(1, True) + entry + b"\0" + struct.pack(">ib", _TIMEOUT_MS, 0)

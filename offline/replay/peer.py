@@ -1,16 +1,17 @@
 """A connection to one of the target's brokers for what is asked before a replay: one thing at a time."""
 
 import asyncio
-from typing import Final
+from typing import Final, TypeVar
 
-from kafka_client import ClosedError, Connection
-from offline.replay import messages
+from kafka_client import ClosedError, Connection, Request
 from offline.replay.answers import Broker
 from offline.replay.errors import TargetError
 from protocol.api import API_NAMES
 from protocol.errors import WireError
 
 __all__ = ["Peer"]
+
+T = TypeVar("T")
 
 _CLIENT_ID: Final = b"sluice-replay"
 _SECONDS_MAX: Final = 10.0
@@ -24,21 +25,21 @@ class Peer:
         self.address = address
         self._connection: Connection | None = None
 
-    async def ask(self, api_key: int, body: bytes, version: int = -1) -> bytes:
-        """Send a request and return its response.
+    async def ask(self, request: Request[T]) -> T:
+        """Send a request and return what its response says.
 
         Raises:
-            TargetError: it did not come.
+            TargetError: the response did not come.
+            WireError: the response cannot be read.
         """
-        version = messages.VERSIONS[api_key] if version < 0 else version
+        api_key, version = request.api_key, request.version
+        limited = request._replace(bytes_max=_RESPONSE_BYTES_MAX)
         where = f"{self.address.host}:{self.address.port}"
         try:
             async with asyncio.timeout(_SECONDS_MAX):
                 if self._connection is None:
                     self._connection = await Connection.open(*self.address, client_id=_CLIENT_ID)
-                return await self._connection.request(
-                    api_key, version, body + b"\0", bytes_max=_RESPONSE_BYTES_MAX
-                )
+                frame = await self._connection.send(limited)
         except TimeoutError as error:
             raise TargetError(
                 f"{where}: no response to {API_NAMES[api_key]} within {_SECONDS_MAX:g} s"
@@ -52,6 +53,7 @@ class Peer:
             raise TargetError(f"{where}: does not speak Kafka, or expects TLS") from error
         except OSError as error:
             raise TargetError(f"{where}: {_problem(error)}") from error
+        return request.read(frame)
 
     def close(self) -> None:
         """End it."""

@@ -9,19 +9,24 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
+from kafka_client import Request, metadata, topics
 from offline.replay import answers, messages
 from offline.replay.answers import Broker, Topic
 from offline.replay.errors import TargetError
 from offline.replay.payload import BATCH_BYTES_MIN, batch
 from offline.replay.peer import Peer
 from offline.replay.target import Placement, Wanted
-from protocol.api import API_NAMES, API_VERSIONS, CREATE_TOPICS, LIST_OFFSETS, METADATA, PRODUCE
+from protocol.api import API_NAMES, METADATA, PRODUCE
 from protocol.errors import WireError
 
 __all__ = ["FILL_BYTES_MAX", "prepare"]
 
+T = TypeVar("T")
+
+_SOFTWARE: Final = "sluice-replay"
 _LEADER_SECONDS_MAX: Final = 20.0
 _AGAIN_SECONDS: Final = 0.2
 _EXISTS: Final = 36
@@ -36,8 +41,8 @@ _PRODUCE_NAMES_MAX: Final = 12  # from 13 on topics are named by id
 class Asked(Protocol):
     """A broker that answers."""
 
-    async def ask(self, api_key: int, body: bytes) -> bytes:
-        """Give the answer."""
+    async def ask(self, request: Request[T]) -> T:
+        """Return what the response says."""
 
 
 async def prepare(
@@ -50,14 +55,14 @@ async def prepare(
     """
     first = Peer(address)
     try:
-        offered = answers.ranges(await first.ask(API_VERSIONS, messages.api_versions()))
+        offered = await first.ask(topics.version_ranges(_SOFTWARE))
         produce_version = _versions(address, offered)
         names = sorted(need.leaders)
-        brokers, topics = answers.read_metadata(await first.ask(METADATA, messages.metadata(names)))
+        brokers, there = await _look(first, names)
         if not brokers:
             raise TargetError(f"{address.host}:{address.port}: its metadata has no brokers")
         nodes = _nodes(need.brokers, brokers, address)
-        missing = [name for name in names if name not in topics or topics[name].error]
+        missing = [name for name in names if name not in there or there[name].error]
         if missing and not create:
             shown = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
             raise TargetError(f"the target lacks {len(missing)} topics ({shown}); --create makes them")
@@ -65,8 +70,8 @@ async def prepare(
             await _create(first, name, need.leaders[name], nodes, sorted(brokers), replicas)
         if missing:
             say(f"{len(missing)} topics created")
-            topics = await _led(first, names)
-        placement = Placement({old: brokers[new] for old, new in nodes.items()}, nodes, topics)
+            there = await _led(first, names)
+        placement = Placement({old: brokers[new] for old, new in nodes.items()}, nodes, there)
         placement.produce_version, placement.ranges = produce_version, offered
         await _fill_and_locate(placement, need, set(missing), brokers, say)
         return placement
@@ -78,7 +83,7 @@ async def prepare(
 
 def _versions(address: Broker, offered: Mapping[int, tuple[int, int]]) -> int:
     """See that the target speaks what is sent; the version of Produce to send."""
-    for api_key, version in messages.VERSIONS.items():
+    for api_key, version in (messages.VERSIONS | topics.VERSIONS).items():
         low, high = offered.get(api_key, (0, -1))
         if api_key == PRODUCE:
             low = min(low, version)
@@ -118,20 +123,30 @@ async def _create(
         leader = nodes[leaders[partition]] if partition in leaders else brokers[partition % len(brokers)]
         at = brokers.index(leader)
         rows.append([brokers[(at + step) % len(brokers)] for step in range(min(replicas, len(brokers)))])
-    error, message = answers.read_created(await peer.ask(CREATE_TOPICS, messages.create_topic(name, rows)))
+    error, message = await peer.ask(topics.create_topic(name, rows))
     if error not in (answers.NONE, _EXISTS):
         raise TargetError(f"topic {name}: cannot be created: error {error}: {message}")
+
+
+async def _look(peer: Asked, names: list[str]) -> tuple[dict[int, Broker], dict[str, Topic]]:
+    """The target's brokers by id, and these topics with their leaders."""
+    seen = await peer.ask(metadata.partitions(names, messages.VERSIONS[METADATA]))
+    there = {
+        name: Topic(topic.error_code, {index: one.leader for index, one in topic.partitions.items()})
+        for name, topic in seen.topics.items()
+    }
+    return {broker: Broker(host, port) for broker, host, port in seen.brokers}, there
 
 
 async def _led(peer: Peer, names: list[str]) -> dict[str, Topic]:
     """Topics, once somebody leads every partition of them."""
     until = time.monotonic() + _LEADER_SECONDS_MAX
     while True:
-        _, topics = answers.read_metadata(await peer.ask(METADATA, messages.metadata(names)))
-        if all(name in topics and not topics[name].error for name in names) and all(
-            leader >= 0 for topic in topics.values() for leader in topic.leaders.values()
+        _, there = await _look(peer, names)
+        if all(name in there and not there[name].error for name in names) and all(
+            leader >= 0 for topic in there.values() for leader in topic.leaders.values()
         ):
-            return topics
+            return there
         if time.monotonic() > until:
             raise TargetError(f"topics have no leaders after {_LEADER_SECONDS_MAX:g} s")
         await asyncio.sleep(_AGAIN_SECONDS)
@@ -161,8 +176,8 @@ async def _fill_and_locate(
         filled = sum(topic in new for topic, _ in sizes)
         if filled:
             say(f"{filled} partitions filled")
-        for leader, topics in by_leader.items():
-            for topic, partitions in topics.items():
+        for leader, its in by_leader.items():
+            for topic, partitions in its.items():
                 for partition, offset in (await _locate(peers[leader], topic, partitions)).items():
                     placement.offsets[topic, partition] = offset
     finally:
@@ -170,24 +185,23 @@ async def _fill_and_locate(
             peer.close()
 
 
-async def _patiently(peer: Asked, api_key: int, body: bytes, passing: Callable[[bytes], bool]) -> bytes:
-    """Ask again, as long as an answer is one that passes by itself and there is time; gives the last one."""
+async def _patiently(peer: Asked, request: Request[T], passing: Callable[[T], bool]) -> T:
+    """Ask again, as long as a response is one that passes by itself and there is time; return the last one."""
     until = time.monotonic() + _LEADER_SECONDS_MAX
     while True:
-        frame = await peer.ask(api_key, body)
-        if not passing(frame) or time.monotonic() > until:
-            return frame
+        found = await peer.ask(request)
+        if not passing(found) or time.monotonic() > until:
+            return found
         await asyncio.sleep(_AGAIN_SECONDS)
 
 
 async def _locate(peer: Asked, topic: str, partitions: list[int]) -> dict[int, int]:
     """Where partitions begin."""
 
-    def passing(frame: bytes) -> bool:
-        return any(error in _PASSING for error, _ in answers.offset_of(frame).values())
+    def passing(found: Mapping[int, tuple[int, int]]) -> bool:
+        return any(error in _PASSING for error, _ in found.values())
 
-    frame = await _patiently(peer, LIST_OFFSETS, messages.list_offsets(topic, partitions), passing)
-    found = answers.offset_of(frame)
+    found = await _patiently(peer, topics.first_offsets(topic, partitions), passing)
     for partition in partitions:
         error, _ = found.get(partition, (-1, 0))
         if error:
@@ -198,16 +212,15 @@ async def _locate(peer: Asked, topic: str, partitions: list[int]) -> dict[int, i
 
 
 async def _fill(peer: Asked, topic: str, partition: int, size: int) -> None:
-    def error_of(frame: bytes) -> int:
-        return answers.outcome(frame, PRODUCE, messages.VERSIONS[PRODUCE])[0]
-
+    version = messages.VERSIONS[PRODUCE]
+    read = partial(answers.outcome, api_key=PRODUCE, version=version)
     now_ms = int(time.time() * 1000)
     for each in _batches(size):
-        body = messages.produce(-1, [(topic, [(partition, batch(each, 1, now_ms))])])
-        frame = await _patiently(peer, PRODUCE, body, lambda frame: error_of(frame) in _PASSING)
-        if error_of(frame):
-            raise TargetError(f"topic {topic}: cannot be filled: error {error_of(frame)}")
-        _, throttle_ms = answers.outcome(frame, PRODUCE, messages.VERSIONS[PRODUCE])
+        body = messages.produce(-1, [(topic, [(partition, batch(each, 1, now_ms))])]) + b"\0"  # no tags
+        request = Request(PRODUCE, version, body, read)
+        error, throttle_ms = await _patiently(peer, request, lambda found: found[0] in _PASSING)
+        if error:
+            raise TargetError(f"topic {topic}: cannot be filled: error {error}")
         await asyncio.sleep(throttle_ms / 1000)
 
 

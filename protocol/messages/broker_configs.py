@@ -3,15 +3,15 @@
 
 The configs that hold addresses of brokers and controllers lose their values, synonyms' values too, and are marked as
 sensitive, which is how Kafka itself shows what it does not tell. Topics' and groups' configs hold none, and all else
-stays as it came. Sluice's own questions are in `describe_configs`.
+stays as it came.
 
 Version notes: synonyms since 1, types and documentation since 3, flexible since 4.
 """
 
 from typing import Final
 
+from protocol.api import DESCRIBE_CONFIGS
 from protocol.header import response_body_start
-from protocol.messages.describe_configs import BROKER, DESCRIBE_CONFIGS
 from protocol.primitives import Buffer, count, count_bytes, skip, skip_string, skip_tags, string, string_span
 
 __all__ = ["HIDDEN", "asks_of_broker", "without_addresses"]
@@ -30,6 +30,7 @@ HIDDEN: Final = frozenset(
         "advertised.port",
     )
 )
+_BROKER: Final = 4  # a resource type
 _SYNONYMS_SINCE: Final = 1
 _DOCUMENTED_SINCE: Final = 3
 _FLEXIBLE_SINCE: Final = 4
@@ -47,7 +48,7 @@ def asks_of_broker(frame: Buffer, body: int, version: int) -> bool:
     for _ in range(resources):
         start, stop = string_span(frame, skip(pos, 1, end), end, compact)
         if (
-            frame[pos] == BROKER and stop > start
+            frame[pos] == _BROKER and stop > start
         ):  # without a name: the default of all brokers, which has no address
             return True
         keys, pos = count(frame, max(start, stop), end, compact)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from protocol import api
-from protocol.messages.describe_configs import DESCRIBE_CONFIGS
+from protocol.api import DESCRIBE_CONFIGS
 
 __all__ = [
     "AUTO_CREATED_ANSWER_BYTES_MAX",

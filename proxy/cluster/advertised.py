@@ -11,10 +11,9 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kafka_client import ASKING_FAILS, Login
-from proxy.cluster.broker_list import list_brokers
+from kafka_client import ASKING_FAILS, Login, metadata
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Tls
+from proxy.cluster.connect import Tls, ask_once
 from proxy.config import Address, ListenerOptions
 from proxy.errors import reason
 from proxy.logs import event
@@ -87,7 +86,7 @@ class Advertised:
             if target is None:
                 raise OSError("its name cannot be resolved")
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                found = await list_brokers(self._brokers, target, self._login, self._tls)
+                found = await ask_once(self._brokers, target, self._login, self._tls, metadata.brokers())
         except ASKING_FAILS as error:
             self.unknown[broker] = reason(error, _ANSWER_SECONDS_MAX)
             return ""

@@ -7,12 +7,13 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
-from kafka_client import ASKING_FAILS, Connection, Login
+from kafka_client import ASKING_FAILS, Connection, Login, Request
 from proxy.channel.settings import ANY_BROKER
 from proxy.cluster.brokers import BrokerMap
 from proxy.errors import reason
+from proxy.worker import decoded
 
-__all__ = ["Target", "Tls", "connect", "first_answer"]
+__all__ = ["Target", "Tls", "ask", "ask_once", "connect", "first_answer"]
 
 T = TypeVar("T")
 Target = tuple[str, int]
@@ -52,3 +53,27 @@ async def first_answer(targets: Iterable[Target], ask: Callable[[Target], Awaita
         except ASKING_FAILS as error:
             problems.append(f"{target[0]}:{target[1]}: {reason(error, seconds)}")
     raise OSError("; ".join(problems[:_PROBLEMS_MAX]) or "no broker is known")
+
+
+async def ask(connection: Connection, request: Request[T]) -> T:
+    """Send a request and return what is read of its response, in a thread where that takes long.
+
+    Raises:
+        OSError, WireError: as `Connection.send`.
+    """
+    return await decoded(request.read, await connection.send(request))
+
+
+async def ask_once(
+    brokers: BrokerMap, target: Target, login: Login | None, tls: Tls | None, request: Request[T]
+) -> T:
+    """Ask on a connection for this request alone.
+
+    Raises:
+        OSError, LoginError, WireError: as `Connection.open` and `Connection.send`.
+    """
+    connection = await connect(brokers, target, login, tls)
+    try:
+        return await ask(connection, request)
+    finally:
+        connection.close()

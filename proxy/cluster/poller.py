@@ -1,8 +1,7 @@
 """Sluice's own Metadata connection: asks for the brokers every few seconds, and says why it can not be served
 from here.
 
-One short connection a round (`broker_list`). While no broker answers it asks again with a growing pause, and the
-listeners stay bound.
+One short connection a round. While no broker answers it asks again with a growing pause, and the listeners stay bound.
 """
 
 import asyncio
@@ -12,10 +11,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from kafka_client import Login
-from proxy.cluster.broker_list import Broker, list_brokers
+from kafka_client import Login, metadata
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Target, Tls, first_answer
+from proxy.cluster.connect import Target, Tls, ask_once, first_answer
 from proxy.cluster.map_file import MapFile
 from proxy.logs import event
 
@@ -91,11 +89,11 @@ class Poller:
         await self._found(found)
         return _POLL_SECONDS
 
-    async def _ask(self, target: Target) -> list[Broker]:
+    async def _ask(self, target: Target) -> list[metadata.Broker]:
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            return await list_brokers(self._brokers, target, self._login, self._tls)
+            return await ask_once(self._brokers, target, self._login, self._tls, metadata.brokers())
 
-    async def _found(self, found: Sequence[Broker]) -> None:
+    async def _found(self, found: Sequence[metadata.Broker]) -> None:
         if self.problem:
             event(logger, logging.INFO, "cluster found", brokers=len(found))
         self.problem = ""

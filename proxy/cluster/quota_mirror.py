@@ -11,18 +11,16 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kafka_client import Login
-from protocol.api import DESCRIBE_CLIENT_QUOTAS
+from kafka_client.quotas import describe_everything
 from protocol.messages.client_quotas_calls import DescribeAnswer
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Target, Tls, connect, first_answer
+from proxy.cluster.connect import Target, Tls, ask_once, first_answer
 from proxy.logs import event
 
 __all__ = ["QuotaMirror"]
 
 _POLL_SECONDS: Final = 5.0
 _ANSWER_SECONDS_MAX: Final = 10.0
-_VERSION: Final = 0
-_EVERYTHING: Final = bytes(5)  # no components, not strict
 
 logger = logging.getLogger(__name__)
 
@@ -75,12 +73,8 @@ class QuotaMirror:
     async def _mirror(self, target: Target) -> bool:
         """Pass on the quotas as one broker knows them; return whether anything differed."""
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            connection = await connect(self._brokers, target, self._login, self._tls)
-            try:
-                frame = await connection.request(DESCRIBE_CLIENT_QUOTAS, _VERSION, _EVERYTHING)
-            finally:
-                connection.close()
-        answer = DescribeAnswer(frame, _VERSION)
+            request = describe_everything()
+            answer = await ask_once(self._brokers, target, self._login, self._tls, request)
         if answer.error_code:
             raise OSError(f"error {answer.error_code}: {answer.error_message}")
         return await self._take(answer)

@@ -16,22 +16,18 @@ It needs DescribeConfigs on the cluster and on topics, Describe on topics. It se
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
-from kafka_client import ASKING_FAILS, Connection, Login
-from protocol.api import METADATA
-from protocol.messages import describe_configs, reassignments
-from protocol.messages.describe_configs import Described
-from protocol.messages.metadata_topics import BY_ID_VERSION, read_topics
-from protocol.primitives import count_bytes
+from kafka_client import ASKING_FAILS, Connection, Login, Request, configs, metadata, reassignments
+from kafka_client.configs import Described
+from kafka_client.request import chunks
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Target, Tls, connect, first_answer
+from proxy.cluster.connect import Target, Tls, ask, connect, first_answer
 from proxy.config import ReplicationSettings
 from proxy.errors import reason
 from proxy.logs import event
-from proxy.worker import decoded
 from quotas.replication import TOPIC_IDS_MAX, BrokerLimits, ReplicationQuotas
 from quotas.throttled_replicas import ReplicaList, ThrottledReplicas, parse_replicas
 
@@ -45,7 +41,6 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 _POLL_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.02  # whether somebody waits for an answer
 _ANSWER_SECONDS_MAX: Final = 5.0
-_TOPICS_A_REQUEST: Final = 1000
 _UNLIMITED: Final = 2**63 - 1  # Kafka's default
 # A topic that was just created is not known to every broker at once; one that was deleted never again. A time and no
 # number of questions: where somebody waits, they follow each other by some 20 ms.
@@ -53,6 +48,7 @@ _ASKED_FOR_MS_MAX: Final = 60_000
 _WARNED_MAX: Final = 1000
 _SAID_MAX: Final = 20
 
+T = TypeVar("T")
 _Found = tuple[BrokerLimits, BrokerLimits, ThrottledReplicas]
 
 logger = logging.getLogger(__name__)
@@ -171,11 +167,8 @@ class ReplicationSource:
                 nameless.setdefault(topic, now_ms)
         wanted = list(nameless)
         names = dict(quotas.topic_names)
-        for chunk in _chunks(wanted):
-            topics = b"".join(topic + b"\0\0" for topic in chunk)
-            body = count_bytes(len(chunk), True) + topics + bytes(3)
-            frame = await self._ask_any(METADATA, BY_ID_VERSION, body)
-            for seen in (await decoded(read_topics, frame, BY_ID_VERSION))[: len(chunk)]:
+        for chunk in chunks(wanted):
+            for seen in (await self._ask_any(metadata.topics_by_id(chunk)))[: len(chunk)]:
                 if seen.name:
                     names[seen.topic_id] = seen.name
                     nameless.pop(seen.topic_id, None)
@@ -203,7 +196,7 @@ class ReplicationSource:
         if target is None:
             return None
         try:
-            found = await self._describe(target, describe_configs.BROKER, (str(broker),), keys)
+            found = await self._ask(configs.describe_brokers((broker,), keys), target)
         except ASKING_FAILS:
             return None
         return found[0] if found and not found[0].error_code else None
@@ -212,11 +205,9 @@ class ReplicationSource:
         names = sorted(set(self._quotas.topic_names.values()))
         leaders: dict[str, ReplicaList] = {}
         followers: dict[str, ReplicaList] = {}
-        for chunk in _chunks(names):
-            keys = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
-            body = describe_configs.request_body(describe_configs.TOPIC, chunk, keys)
-            frame = await self._ask_any(describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
-            for topic in (await decoded(describe_configs.read_answer, frame))[: len(chunk)]:
+        for chunk in chunks(names):
+            request = configs.describe_topics(chunk, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
+            for topic in (await self._ask_any(request))[: len(chunk)]:
                 await asyncio.sleep(0)  # a list has up to 32 kB, and is read on the loop
                 for key, lists, before in (
                     (LEADER_REPLICAS, leaders, self._quotas.lists.leaders),
@@ -231,9 +222,7 @@ class ReplicationSource:
 
     async def _reassigned(self) -> _Found:
         """Ask for the reassignments under way."""
-        api_key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.VERSION
-        frame = await self._ask_any(api_key, version, reassignments.EVERYTHING)
-        found = await decoded(reassignments.read_answer, frame)
+        found = await self._ask_any(reassignments.ongoing())
         if found.error_code:
             raise OSError(
                 f"ListPartitionReassignments: error {found.error_code} {found.error_message or ''}".strip()
@@ -278,28 +267,20 @@ class ReplicationSource:
                 event(logger, logging.WARNING, "malformed list of throttled replicas", problem=warning)
         return found
 
-    async def _describe(
-        self, target: Target, kind: int, names: Sequence[str], keys: Sequence[str]
-    ) -> list[Described]:
-        body = describe_configs.request_body(kind, names, keys)
-        frame = await self._ask(target, describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION, body)
-        return await decoded(describe_configs.read_answer, frame)
-
-    async def _ask_any(self, api_key: int, version: int, body: bytes) -> bytes:
+    async def _ask_any(self, request: Request[T]) -> T:
         """Ask the first broker that answers; the one that answered last first."""
         targets = self._brokers.targets()
         targets.sort(key=lambda target: target not in self._connections)
-        ask = partial(self._ask, api_key=api_key, version=version, body=body)
-        return await first_answer(targets, ask, _ANSWER_SECONDS_MAX)
+        return await first_answer(targets, partial(self._ask, request), _ANSWER_SECONDS_MAX)
 
-    async def _ask(self, target: Target, api_key: int, version: int, body: bytes) -> bytes:
+    async def _ask(self, request: Request[T], target: Target) -> T:
         """Ask on a connection that is kept; taken out meanwhile, as several brokers may be known by one address."""
         connection = self._connections.pop(target, None)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                 if connection is None:
                     connection = await connect(self._brokers, target, self._login, self._tls)
-                frame = await connection.request(api_key, version, body)
+                found = await ask(connection, request)
         except BaseException:
             if connection is not None:
                 connection.close()
@@ -308,12 +289,7 @@ class ReplicationSource:
             connection.close()
         else:
             self._connections[target] = connection
-        return frame
-
-
-def _chunks(items: Sequence[bytes] | Sequence[str]) -> Iterator[list]:  # type: ignore[type-arg]  # of either
-    for start in range(0, len(items), _TOPICS_A_REQUEST):
-        yield list(items[start : start + _TOPICS_A_REQUEST])
+        return found
 
 
 def _rate(described: Described, key: str) -> float | None:

@@ -1,10 +1,10 @@
 """Asks the cluster for the names of topics that traffic names by id, where topics have quotas (KIP-516).
 
-Only when traffic has shown an id is anything asked for: it, at most a thousand ids in one question and one question a
-second, and the ids of topics that have limits of their own, since a client may show more ids than can be asked for. An
-id never gets another name, so nothing has to be asked for again. It needs Describe on the topics where brokers have
-ACLs. A cluster that does not answer is no reason not to serve: the ids are asked for again when they are seen again,
-and until then their topics are not charged, which is counted (`sluice_topic_bytes_uncharged_total`).
+Only when traffic has shown an id is anything asked for: it, at most a thousand ids a second, and the ids of topics that
+have limits of their own, since a client may show more ids than can be asked for. An id never gets another name, so
+nothing has to be asked for again. It needs Describe on the topics where brokers have ACLs. A cluster that does not
+answer is no reason not to serve: the ids are asked for again when they are seen again, and until then their topics are
+not charged, which is counted (`sluice_topic_bytes_uncharged_total`).
 """
 
 import asyncio
@@ -14,13 +14,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from kafka_client import Login
-from protocol.api import METADATA
-from protocol.messages import metadata_topics
+from kafka_client import Login, metadata
+from kafka_client.request import chunks
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Target, Tls, connect, first_answer
+from proxy.cluster.connect import Target, Tls, ask, connect, first_answer
 from proxy.logs import event
-from proxy.worker import decoded
 from quotas.topic_names import TopicNames
 
 __all__ = ["TopicIds"]
@@ -97,24 +95,16 @@ class TopicIds:
         self.problem = ""
         return bool(wanted)
 
-    async def _ask(
-        self, wanted: list[bytes], limited: list[str], target: Target
-    ) -> list[metadata_topics.TopicSeen]:
-        # Two questions: a broker that is asked for ids does not look at names.
-        questions = []
-        if wanted:
-            questions.append((metadata_topics.ids_body(wanted), len(wanted)))
-        if limited:
-            questions.append((metadata_topics.names_body(limited), len(limited)))
-        found = []
-        version = metadata_topics.BY_ID_VERSION
+    async def _ask(self, wanted: list[bytes], limited: list[str], target: Target) -> list[metadata.TopicSeen]:
+        # By id and by name: a broker that is asked for ids does not look at names.
+        requests = [(len(chunk), partial(metadata.topics_by_id, chunk)) for chunk in chunks(wanted)]
+        requests += [(len(chunk), partial(metadata.topics_by_name, chunk)) for chunk in chunks(limited)]
+        found: list[metadata.TopicSeen] = []
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
             connection = await connect(self._brokers, target, self._login, self._tls)
             try:
-                for body, topics in questions:
-                    frame = await connection.request(METADATA, version, body)
-                    seen = await decoded(metadata_topics.read_topics, frame, version)
-                    found += seen[:topics]  # a broker may say anything
+                for topics, request in requests:
+                    found += (await ask(connection, request()))[:topics]  # a broker may say anything
             finally:
                 connection.close()
         return found

@@ -281,8 +281,7 @@ def _cause(error: Exception) -> BaseException:
 async def _asked(servers: Sequence[Address], command_config: Path | None) -> Document:
     """Ask a Sluice for the list, as a client."""
     # Imported late: the admin port needs none of it.
-    from kafka_client import ASKING_FAILS, ClosedError, Connection
-    from protocol.messages import reassignments
+    from kafka_client import ASKING_FAILS, ClosedError, Connection, reassignments
     from proxy.commands.command_config import Security, read_command_config
 
     security = read_command_config(command_config) if command_config else Security()
@@ -292,11 +291,10 @@ async def _asked(servers: Sequence[Address], command_config: Path | None) -> Doc
             async with asyncio.timeout(_SECONDS_MAX):
                 connection = await Connection.open(*server, tls=security.tls, login=security.login)
                 try:
-                    key, version = reassignments.LIST_PARTITION_REASSIGNMENTS, reassignments.BATCH_VERSION
-                    frame = await connection.request(key, version, reassignments.EVERYTHING)
+                    request = reassignments.batches()
+                    found, batch = request.read(await connection.send(request))
                 finally:
                     connection.close()
-            found, batch = reassignments.read_batch(frame)
         except ClosedError:
             problems.append(
                 f"{server}: closed the connection on version 1 of ListPartitionReassignments: "

@@ -10,31 +10,20 @@ It needs Describe and Alter on the cluster, Describe and DescribeConfigs on topi
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
-from kafka_client import ASKING_FAILS, Connection, Login
-from protocol.api import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    DESCRIBE_CLUSTER,
-    LIST_PARTITION_REASSIGNMENTS,
-    METADATA,
-)
+from kafka_client import ASKING_FAILS, Connection, Login, Request, configs, metadata, reassignments, replicas
+from kafka_client.metadata import TopicPartitions
+from kafka_client.request import chunks
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS
 from protocol.errors import WireError
-from protocol.messages import (
-    alter_reassignments,
-    describe_configs,
-    elect_leaders,
-    partition_states,
-    reassignments,
-    replica_sizes,
-)
-from protocol.messages.alter_reassignments import AlterRequest, Outcome, Target
+from protocol.messages.alter_reassignments import Outcome, Target
+from protocol.messages.reassignments import Ongoing
 from proxy.cluster import BrokerMap
 from proxy.cluster.connect import Target as Address
-from proxy.cluster.connect import Tls, connect, first_answer
+from proxy.cluster.connect import Tls, ask_once, connect, first_answer
 from proxy.errors import reason
 from proxy.worker import decoded
 from quotas.reassignment_step import PartitionNow, TopicPartition
@@ -43,7 +32,6 @@ __all__ = ["Cluster", "ClusterError", "Seen"]
 
 MIN_ISR: Final = "min.insync.replicas"
 _MIN_ISR_SECONDS: Final = 15.0  # a topic's config is asked for again after this time
-_TOPICS_A_REQUEST: Final = 500
 _ANSWER_SECONDS_MAX: Final = 15.0  # longer than _TIMEOUT_MS, which a broker may take for a change
 _READ_SECONDS_MAX: Final = 6.0  # a caller waits for it, and then for the next broker
 _CONNECT_SECONDS_MAX: Final = 3.0
@@ -53,7 +41,7 @@ _TIMEOUT_MS: Final = 10_000
 _UNKNOWN_TOPIC: Final = 3
 _NO_TOPIC: Final = frozenset((_UNKNOWN_TOPIC, 17))  # and none of a name that is invalid
 # What is not answered may have been done: these are not asked twice.
-_CHANGES: Final = frozenset((ALTER_PARTITION_REASSIGNMENTS, elect_leaders.ELECT_LEADERS))
+_CHANGES: Final = frozenset((ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS))
 
 T = TypeVar("T")
 
@@ -77,7 +65,7 @@ class Seen(NamedTuple):
     registered: frozenset[int]
     now: Mapping[TopicPartition, PartitionNow]
     topic_ids: Mapping[str, str]
-    ongoing: Mapping[TopicPartition, reassignments.Ongoing]
+    ongoing: Mapping[TopicPartition, Ongoing]
 
 
 class Cluster:
@@ -109,11 +97,10 @@ class Cluster:
             ClusterError: nobody answers, or Sluice may not ask.
         """
         live: frozenset[int] = frozenset()
-        found: dict[str, partition_states.TopicPartitions] = {}
+        found: dict[str, TopicPartitions] = {}
         names = sorted(set(topics))
-        for chunk in _chunks(names) or [[]]:
-            body = partition_states.request_body(chunk)
-            seen = await self._read(METADATA, partition_states.VERSION, body, partition_states.read_answer)
+        for chunk in list(chunks(names)) or [[]]:
+            seen = await self._read(metadata.partitions(chunk))
             live |= seen.live
             found.update(seen.topics)
         there = {name: topic for name, topic in found.items() if not topic.error_code}
@@ -136,14 +123,7 @@ class Cluster:
         Raises:
             ClusterError: nobody has answered. It may have been done.
         """
-        asked = AlterRequest(_TIMEOUT_MS, True, list(targets.items()))
-        version = alter_reassignments.VERSION
-        answer = await self._read(
-            ALTER_PARTITION_REASSIGNMENTS,
-            version,
-            alter_reassignments.request_body(asked, version),
-            partial(alter_reassignments.read_answer, version=version),
-        )
+        answer = await self._read(reassignments.alter(targets, _TIMEOUT_MS))
         found = dict(answer.partitions)
         if answer.outcome.error_code:
             return {key: found.get(key, answer.outcome) for key in targets}
@@ -155,10 +135,7 @@ class Cluster:
         Raises:
             ClusterError: nobody has answered.
         """
-        body = elect_leaders.request_body(partitions, _TIMEOUT_MS)
-        error_code, found = await self._read(
-            elect_leaders.ELECT_LEADERS, elect_leaders.VERSION, body, elect_leaders.read_answer
-        )
+        error_code, found = await self._read(replicas.elect_preferred(partitions, _TIMEOUT_MS))
         return {key: found.get(key, (error_code, "")) for key in partitions}
 
     async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
@@ -170,7 +147,8 @@ class Cluster:
                 continue
             with suppress(*ASKING_FAILS):
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                    found[broker] = await self._sizes(target)
+                    request = replicas.replica_sizes()
+                    found[broker] = await ask_once(self._brokers, target, self._login, self._tls, request)
         return found
 
     def close(self) -> None:
@@ -179,23 +157,8 @@ class Cluster:
             self._connection.close()
             self._connection = None
 
-    async def _sizes(self, target: Address) -> dict[TopicPartition, int]:
-        connection = await connect(self._brokers, target, self._login, self._tls)
-        try:
-            frame = await connection.request(
-                replica_sizes.DESCRIBE_LOG_DIRS, replica_sizes.LOG_DIRS_VERSION, replica_sizes.ALL_LOG_DIRS
-            )
-        finally:
-            connection.close()
-        return await asyncio.to_thread(replica_sizes.read_log_dirs, frame)
-
-    async def _ongoing(self) -> dict[TopicPartition, reassignments.Ongoing]:
-        found = await self._read(
-            LIST_PARTITION_REASSIGNMENTS,
-            reassignments.VERSION,
-            reassignments.EVERYTHING,
-            reassignments.read_answer,
-        )
+    async def _ongoing(self) -> dict[TopicPartition, Ongoing]:
+        found = await self._read(reassignments.ongoing())
         if found.error_code:
             message = f"error {found.error_code} {found.error_message or ''}".strip()
             raise ClusterError(f"ListPartitionReassignments: {message}")
@@ -205,10 +168,8 @@ class Cluster:
         loop = asyncio.get_running_loop()
         old = loop.time() - _MIN_ISR_SECONDS
         wanted = [topic for topic in topics if self._min_isr.get(topic, (old - 1, 0))[0] < old]
-        for chunk in _chunks(wanted):
-            body = describe_configs.request_body(describe_configs.TOPIC, chunk, (MIN_ISR,))
-            key, version = describe_configs.DESCRIBE_CONFIGS, describe_configs.VERSION
-            for described in await self._read(key, version, body, describe_configs.read_answer):
+        for chunk in chunks(wanted):
+            for described in await self._read(configs.describe_topics(chunk, (MIN_ISR,))):
                 if described.error_code not in (0, _UNKNOWN_TOPIC):
                     # Without it nobody knows how few replicas are too few.
                     raise ClusterError(
@@ -226,12 +187,7 @@ class Cluster:
         if loop.time() < self._fenced_from:
             return frozenset()
         try:
-            error_code, brokers = await self._read(
-                DESCRIBE_CLUSTER,
-                partition_states.CLUSTER_VERSION,
-                partition_states.BROKERS_AND_FENCED,
-                partition_states.read_brokers,
-            )
+            error_code, brokers = await self._read(metadata.registered_brokers())
         except ClusterError:
             await self._ongoing()  # raises where it was not the question's fault
             error_code, brokers = 1, frozenset[int]()
@@ -239,21 +195,21 @@ class Cluster:
             self._fenced_from = loop.time() + _FENCED_SECONDS
         return brokers
 
-    async def _read(self, api_key: int, version: int, body: bytes, read: Callable[[bytes], T]) -> T:
+    async def _read(self, request: Request[T]) -> T:
         """Ask, and read the answer in a thread: thousands of partitions take longer than channels may wait."""
         try:
-            frame = await self._ask(api_key, version, body)
+            frame = await self._ask(request)
         except ClusterError:
-            if api_key in _CHANGES:
+            if request.api_key in _CHANGES:
                 raise
-            frame = await self._ask(api_key, version, body)  # of the next broker
+            frame = await self._ask(request)  # of the next broker
         try:
-            return await decoded(read, frame)
+            return await decoded(request.read, frame)
         except WireError as error:
             raise ClusterError(f"a response that cannot be read: {error}") from error
 
-    async def _ask(self, api_key: int, version: int, body: bytes) -> bytes:
-        seconds = _ANSWER_SECONDS_MAX if api_key in _CHANGES else _READ_SECONDS_MAX
+    async def _ask(self, request: Request[T]) -> bytes:
+        seconds = _ANSWER_SECONDS_MAX if request.api_key in _CHANGES else _READ_SECONDS_MAX
         async with self._one:
             try:
                 if self._connection is not None and self._connection.closed:
@@ -261,7 +217,7 @@ class Cluster:
                 if self._connection is None:
                     self._connection = await self._connect()
                 async with asyncio.timeout(seconds):
-                    return await self._connection.request(api_key, version, body)
+                    return await self._connection.send(request)
             except BaseException as error:
                 self.close()
                 self._turn += 1
@@ -283,8 +239,8 @@ class Cluster:
 
 
 def _now(
-    topics: Mapping[str, partition_states.TopicPartitions],
-    ongoing: Mapping[TopicPartition, reassignments.Ongoing],
+    topics: Mapping[str, TopicPartitions],
+    ongoing: Mapping[TopicPartition, Ongoing],
     min_isr: Mapping[str, int],
 ) -> dict[TopicPartition, PartitionNow]:
     """Put together what several answers say of each partition."""
@@ -301,7 +257,3 @@ def _now(
                 min_isr=min_isr.get(name, 1),
             )
     return now
-
-
-def _chunks(items: Sequence[str]) -> list[list[str]]:
-    return [list(items[at : at + _TOPICS_A_REQUEST]) for at in range(0, len(items), _TOPICS_A_REQUEST)]

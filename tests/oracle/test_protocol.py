@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from protocol import api, header, throttle
+from protocol.api import DESCRIBE_CONFIGS
 from protocol.messages import (
     api_versions,
     broker_configs,
@@ -23,7 +24,6 @@ from protocol.messages import (
     produce,
     share,
 )
-from protocol.messages.describe_configs import DESCRIBE_CONFIGS
 from protocol.messages.fetch_walk import FetchWalk
 from protocol.messages.share import ShareWalk
 from protocol.messages.walk import Walk

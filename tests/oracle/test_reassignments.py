@@ -2,8 +2,7 @@
 
 import pytest
 
-from protocol import api
-from protocol.messages import alter_reassignments, partition_states, reassignments
+from protocol.messages import alter_reassignments, reassignments
 from tests.oracle.judge import Judge
 
 SEEDS = range(8)
@@ -46,10 +45,3 @@ def test_list_answer_is_written_as_kafka_does(judge: Judge) -> None:
         assert judge.frame("set", "response", LIST, 0, "throttleTimeMs", told, ours) == ours
         asked, body = judge.request(LIST, 0, seed)
         reassignments.read_request(asked, body)
-
-
-def test_metadata_and_brokers_are_read_to_their_end(judge: Judge) -> None:
-    for seed in SEEDS:
-        partition_states.read_answer(judge.response(api.METADATA, partition_states.VERSION, seed))
-        version = partition_states.CLUSTER_VERSION
-        partition_states.read_brokers(judge.response(api.DESCRIBE_CLUSTER, version, seed))

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol import header
-from protocol.api import API_NAMES, METADATA
+from protocol.api import API_NAMES
 from protocol.errors import WireError
-from protocol.messages import alter_reassignments, elect_leaders, partition_states, reassignments
+from protocol.messages import alter_reassignments, reassignments
 from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome
 from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
@@ -18,7 +18,6 @@ FEW = settings(max_examples=15, deadline=None, suppress_health_check=list(Health
 VERSIONS = pytest.mark.parametrize("version", [0, 1])
 ALTER = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
 LIST = reassignments.LIST_PARTITION_REASSIGNMENTS
-ELECT = elect_leaders.ELECT_LEADERS
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 BROKERS = st.lists(INT32, max_size=4).map(tuple)
@@ -177,59 +176,6 @@ def test_list_answer_may_name_many_brokers(size: int) -> None:
 
 
 @FEW
-@given(partitions=st.lists(PARTITIONS, max_size=4, unique=True))
-def test_election_is_asked_as_kafka_asks(partitions: list[tuple[str, int]]) -> None:
-    body = elect_leaders.request_body(partitions, 5000)
-    head = header.REQUEST_HEAD.pack(0, ELECT, elect_leaders.VERSION, 1, 1)[4:] + b"c" + body
-    message = decoded(REQUESTS[ELECT], elect_leaders.VERSION, len(head).to_bytes(4, "big") + head)
-    assert (message.election_type, message.timeout_ms) == (0, 5000)
-    named = [(one.topic, index) for one in message.topic_partitions for index in one.partitions]
-    assert sorted(named) == sorted(partitions)
-
-
-@FEW
-@given(data=st.data())
-def test_election_answer_of_kafka_python_is_read(data: st.DataObject) -> None:
-    message = data.draw(messages(RESPONSES[ELECT], elect_leaders.VERSION))
-    frame = framed(message)
-    error_code, found = elect_leaders.read_answer(frame)
-    assert error_code == message.error_code
-    assert set(found) == {
-        (one.topic, partition.partition_id)
-        for one in message.replica_election_results
-        for partition in one.partition_result
-    }
-    for end in range(len(frame)):
-        with pytest.raises(WireError):
-            elect_leaders.read_answer(frame[:end])
-
-
-@FEW
-@given(data=st.data())
-def test_partitions_of_kafka_python_are_read(data: st.DataObject) -> None:
-    version = partition_states.VERSION
-    message = data.draw(messages(RESPONSES[METADATA], version))
-    found = partition_states.read_answer(framed(message))
-    assert found.live == {broker.node_id for broker in message.brokers}
-    for topic in message.topics:
-        seen = found.topics[topic.name or ""]
-        last = [one for one in message.topics if (one.name or "") == (topic.name or "")][-1]
-        assert (seen.error_code, seen.topic_id) == (last.error_code, last.topic_id.bytes)
-        for partition in last.partitions:
-            same = [one for one in last.partitions if one.partition_index == partition.partition_index][-1]
-            expected = (same.leader_id, tuple(same.replica_nodes), tuple(same.isr_nodes))
-            assert seen.partitions[partition.partition_index] == expected
-
-
-def test_partitions_are_asked_as_kafka_asks() -> None:
-    body = partition_states.request_body(["a", "b"])
-    head = header.REQUEST_HEAD.pack(0, METADATA, partition_states.VERSION, 1, 1)[4:] + b"c\0" + body
-    message = decoded(REQUESTS[METADATA], partition_states.VERSION, len(head).to_bytes(4, "big") + head)
-    assert [topic.name for topic in message.topics] == ["a", "b"]
-    assert not message.allow_auto_topic_creation
-
-
-@FEW
 @given(garbage=st.binary(max_size=60))
 def test_garbage_is_read_or_refused(garbage: bytes) -> None:
     for read in (
@@ -238,9 +184,6 @@ def test_garbage_is_read_or_refused(garbage: bytes) -> None:
         lambda: alter_reassignments.read_answer(garbage, 1),
         lambda: reassignments.read_request(garbage, 0),
         lambda: reassignments.read_batch(garbage),
-        lambda: elect_leaders.read_answer(garbage),
-        lambda: partition_states.read_answer(garbage),
-        lambda: partition_states.read_brokers(garbage),
     ):
         try:
             read()
@@ -251,4 +194,3 @@ def test_garbage_is_read_or_refused(garbage: bytes) -> None:
 def test_apis_have_their_names() -> None:
     assert API_NAMES[ALTER] == "AlterPartitionReassignments"
     assert API_NAMES[LIST] == "ListPartitionReassignments"
-    assert API_NAMES[ELECT] == "ElectLeaders"

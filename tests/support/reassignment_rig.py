@@ -26,9 +26,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
     ResourceType,
 )
 
-from kafka_client import Connection, Login
-from protocol.messages import alter_reassignments, reassignments
+from kafka_client import Connection, Login, Request, reassignments
+from protocol.messages import alter_reassignments
 from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest
+from protocol.messages.reassignments import Ongoing
 from tests.cluster import Listener, tools
 from tests.cluster.sasl import password
 from tests.support.proxy_process import SluicePorts, SluiceProcess, SluiceSettings
@@ -176,21 +177,17 @@ class ReassignmentRig(ReplicationRig):
         (description,) = self.admin.list_topics(topic, timeout=10).topics.values()
         return {number: one.leader for number, one in description.partitions.items()}
 
-    def ongoing(self) -> dict[tuple[str, int], reassignments.Ongoing]:
+    def ongoing(self) -> dict[tuple[str, int], Ongoing]:
         """What the brokers themselves have under way."""
 
         async def read() -> bytes:
             connection = await Connection.open(*self.cluster.address(1))
             try:
-                return await connection.request(
-                    reassignments.LIST_PARTITION_REASSIGNMENTS,
-                    reassignments.VERSION,
-                    reassignments.EVERYTHING,
-                )
+                return await connection.send(reassignments.ongoing())
             finally:
                 connection.close()
 
-        return reassignments.read_answer(asyncio.run(read())).ongoing
+        return reassignments.ongoing().read(asyncio.run(read())).ongoing
 
     def asked(self, bootstrap: str, api_key: int, version: int, body: bytes, user: str = "bob") -> bytes:
         """Ask one question in a user's name, and return the response's frame."""
@@ -200,7 +197,7 @@ class ReassignmentRig(ReplicationRig):
             login = Login("PLAIN", user, password(user))
             connection = await Connection.open(host, int(port), login=login)
             try:
-                return await connection.request(api_key, version, body)
+                return await connection.send(Request(api_key, version, body, bytes))
             finally:
                 connection.close()
 

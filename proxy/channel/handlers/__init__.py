@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from protocol import api
+from protocol.api import DESCRIBE_CONFIGS
 from protocol.header import RequestHead
-from protocol.messages.describe_configs import DESCRIBE_CONFIGS
 from proxy.channel.handlers import (
     addresses,
     client_quotas,

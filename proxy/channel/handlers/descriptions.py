@@ -7,10 +7,9 @@ answers as they are, and answers that are not about a broker unseen. Ignored: wh
 
 from typing import Final
 
-from protocol.api import API_NAMES, DESCRIBE_QUORUM, MAX_VERSION, flexible
+from protocol.api import API_NAMES, DESCRIBE_CONFIGS, DESCRIBE_QUORUM, MAX_VERSION, flexible
 from protocol.header import RequestHead
 from protocol.messages import broker_configs, describe_quorum
-from protocol.messages.describe_configs import DESCRIBE_CONFIGS
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer

@@ -5,7 +5,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from kafka_client import ClosedError, Connection
+from kafka_client import ClosedError, Connection, Request
 from kafka_client.connection import RESPONSE_BYTES_MAX, RESPONSE_BYTES_MAX_OTHERS
 from protocol.api import API_VERSIONS, DESCRIBE_CLUSTER, LIST_PARTITION_REASSIGNMENTS, METADATA
 from protocol.errors import WireError
@@ -20,10 +20,14 @@ def connected(received: bytes, *, ends: bool = True) -> Connection:
     return Connection(("h", 1), reader, Mock(is_closing=lambda: False))
 
 
-async def requested(api_key: int, length: int, bytes_max: int | None = None) -> bytes:
+def asking(api_key: int = METADATA, bytes_max: int = 0) -> Request[bytes]:
+    return Request(api_key, 0, b"", bytes, bytes_max)
+
+
+async def requested(api_key: int, length: int, bytes_max: int = 0) -> bytes:
     """Ask; the response announces so many bytes, and four come."""
     received = length.to_bytes(4, "big", signed=True) + b"\0\0\0\1"
-    return await connected(received).request(api_key, 0, b"", bytes_max=bytes_max)
+    return await connected(received).send(asking(api_key, bytes_max))
 
 
 @pytest.mark.parametrize(
@@ -57,13 +61,13 @@ async def test_caller_may_limit_it_more() -> None:
 
 async def test_response_that_does_not_begin_in_time_is_a_timeout() -> None:
     with pytest.raises(TimeoutError, match=r"no response within 0\.01 s"):
-        await connected(b"\0\0", ends=False).request(METADATA, 0, b"", begin_seconds=0.01)
+        await connected(b"\0\0", ends=False).send(asking(), begin_seconds=0.01)
 
 
 async def test_deadline_of_the_caller_is_not_taken_for_that() -> None:
     with pytest.raises(TimeoutError) as raised:
         async with asyncio.timeout(0.01):
-            await connected(b"", ends=False).request(METADATA, 0, b"", begin_seconds=10)
+            await connected(b"", ends=False).send(asking(), begin_seconds=10)
     assert str(raised.value) == ""
 
 
@@ -71,6 +75,6 @@ async def test_nothing_is_written_to_a_connection_that_was_reset() -> None:
     writer = Mock(is_closing=lambda: True)
     connection = Connection(("h", 1), asyncio.StreamReader(), writer)
     with pytest.raises(ClosedError):
-        await connection.request(METADATA, 0, b"")
+        await connection.send(asking())
     writer.write.assert_not_called()
     assert connection.closed

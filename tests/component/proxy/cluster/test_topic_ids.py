@@ -6,6 +6,7 @@ from unittest.mock import AsyncMock, Mock
 
 import pytest
 
+from kafka_client import Request
 from protocol.api import METADATA
 from proxy.cluster import BrokerMap, TopicIds, topic_ids
 from proxy.config import Address
@@ -50,11 +51,11 @@ async def test_ids_of_topics_that_have_limits_are_learned_beside_those_that_are_
 ) -> None:
     questions: list[bytes] = []
 
-    async def request(_key: int, _version: int, body: bytes) -> bytes:
-        questions.append(body)
+    async def send(request: Request[object]) -> bytes:
+        questions.append(request.body)
         return metadata()
 
-    monkeypatch.setattr(topic_ids, "connect", AsyncMock(return_value=Mock(request=request)))
+    monkeypatch.setattr(topic_ids, "connect", AsyncMock(return_value=Mock(send=send)))
     asked, names = asker(unused())
     names.limited = lambda: ("orders",)
     names.name(GONE.bytes, 0)

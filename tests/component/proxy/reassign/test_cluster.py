@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from kafka_client import Connection
-from protocol.api import DESCRIBE_CLUSTER, METADATA
-from protocol.messages import alter_reassignments, elect_leaders, reassignments
+from protocol.api import DESCRIBE_CLUSTER, ELECT_LEADERS, METADATA
+from protocol.messages import alter_reassignments, reassignments
 from protocol.messages.alter_reassignments import AlterAnswer, Outcome
 from protocol.messages.reassignments import Ongoing, Reassignments
 from proxy.cluster import BrokerMap
@@ -24,7 +24,7 @@ from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 DESCRIBE_CONFIGS = 32
 ALTER = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
 LIST = reassignments.LIST_PARTITION_REASSIGNMENTS
-ELECT = elect_leaders.ELECT_LEADERS
+ELECT = ELECT_LEADERS
 T0, T1 = ("t", 0), ("t", 1)
 
 

@@ -1,21 +1,24 @@
 """What is asked of a target before a replay; kafka-python writes its answers."""
 
 import asyncio
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from kafka_client import Request, topics
 from offline.replay import messages, prepare
 from offline.replay.answers import Broker
 from offline.replay.errors import TargetError
 from offline.replay.payload import BATCH_BYTES_MIN
 from offline.replay.peer import Peer
-from protocol.api import API_VERSIONS, FETCH, LIST_OFFSETS, PRODUCE
+from protocol.api import FETCH, LIST_OFFSETS, PRODUCE
+from tests.support.own_requests import frame_of
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
 from tests.unit.protocol.kafka_frames import struct as part
 
+T = TypeVar("T")
 HERE = Broker("h", 1)
-ALL = {key: (0, version + 1) for key, version in messages.VERSIONS.items()}
+ALL = {key: (0, version + 1) for key, version in (messages.VERSIONS | topics.VERSIONS).items()}
 
 
 def test_highest_produce_that_names_topics_is_sent() -> None:
@@ -61,7 +64,7 @@ def test_broker_is_itself_where_the_target_has_it(
 
 def test_name_that_is_none_is_one_clear_line() -> None:
     with pytest.raises(TargetError, match=r"x\.\.y:9092: is not an address"):
-        asyncio.run(Peer(Broker("x..y", 9092)).ask(API_VERSIONS, messages.api_versions()))
+        asyncio.run(Peer(Broker("x..y", 9092)).ask(topics.version_ranges("me")))
 
 
 class Scripted:
@@ -71,18 +74,16 @@ class Scripted:
         self._errors = list(errors)
         self.asked: list[Any] = []
 
-    async def ask(self, api_key: int, body: bytes) -> bytes:
-        version = messages.VERSIONS[api_key]
-        self.asked.append(
-            decoded(REQUESTS[api_key], version, messages.request(api_key, version, 1, "c", body))
-        )
+    async def ask(self, request: Request[T]) -> T:
+        api_key, version = request.api_key, request.version
+        self.asked.append(decoded(REQUESTS[api_key], version, frame_of(request)))
         error = self._errors.pop(0) if self._errors else 0
         cls = RESPONSES[api_key]
         if api_key == LIST_OFFSETS:
-            name, rows, topics = "ListOffsetsTopicResponse", "ListOffsetsPartitionResponse", "topics"
+            name, rows, array = "ListOffsetsTopicResponse", "ListOffsetsPartitionResponse", "topics"
             fields: dict[str, Any] = {"timestamp": -1, "offset": 40, "leader_epoch": 0}
         else:
-            name, rows, topics = "TopicProduceResponse", "PartitionProduceResponse", "responses"
+            name, rows, array = "TopicProduceResponse", "PartitionProduceResponse", "responses"
             fields = {"base_offset": 0, "log_append_time_ms": -1, "log_start_offset": 0, "record_errors": []}
             fields["error_message"] = None
         index = "partition_index" if api_key == LIST_OFFSETS else "index"
@@ -94,7 +95,7 @@ class Scripted:
             **{"partitions" if api_key == LIST_OFFSETS else "partition_responses": [entry]},
         )
         topic.name = "t"
-        return framed(cls[version](throttle_time_ms=0, **{topics: [topic]}))
+        return request.read(framed(cls[version](throttle_time_ms=0, **{array: [topic]})))
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from protocol.api import DESCRIBE_CONFIGS
 from protocol.errors import WireError
 from protocol.messages.broker_configs import HIDDEN, asks_of_broker, without_addresses
-from protocol.messages.describe_configs import BROKER, DESCRIBE_CONFIGS, TOPIC
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, Message, decoded, framed, struct
 
+TOPIC, BROKER = 2, 4  # resource types
 CLS = RESPONSES[DESCRIBE_CONFIGS]
 VERSIONS = [1, 2, 3, 4]
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from protocol.api import DESCRIBE_QUORUM
+from protocol.api import DESCRIBE_CONFIGS, DESCRIBE_QUORUM
 from protocol.messages.broker_configs import without_addresses
-from protocol.messages.describe_configs import BROKER, DESCRIBE_CONFIGS, TOPIC
 from tests.support.frames import request
 from tests.support.playbook import Drop, Ends, Insert, Pass, Playbook, channel_machine
 from tests.unit.protocol.kafka_frames import REQUESTS, framed, struct
 from tests.unit.protocol.messages import test_broker_configs, test_describe_quorum
 
+TOPIC, BROKER = 2, 4  # resource types
 TOLD = {"listeners": "PLAINTEXT://10.0.0.1:9092", "log.dirs": "/data"}
 
 

@@ -1,4 +1,7 @@
-"""What Sluice asks about replicas, as kafka-python encodes the answers and decodes the questions."""
+"""What Sluice asks for itself, as kafka-python decodes the requests and encodes the responses."""
+
+import uuid
+from typing import Any
 
 import pytest
 from kafka.protocol.admin import (
@@ -8,32 +11,32 @@ from kafka.protocol.admin import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
+from kafka_client import Request, configs, metadata, reassignments, replicas, topics
 from protocol.errors import WireError
-from protocol.header import REQUEST_HEAD
-from protocol.messages import describe_configs, reassignments, replica_sizes
+from tests.support.own_requests import frame_of
 from tests.unit.protocol.kafka_frames import decoded, framed, struct
 
 
-def whole(api_key: int, version: int, body: bytes, *, flexible: bool = False) -> bytes:
-    """A request with its header."""
-    head = REQUEST_HEAD.pack(0, api_key, version, 1, 1)[4:] + b"c" + (b"\0" if flexible else b"") + body
-    return len(head).to_bytes(4, "big") + head
+def sent(kind: Any, request: Request[Any]) -> Any:
+    """A request as its broker reads it."""
+    return decoded(kind, request.version, frame_of(request))
 
 
-def test_describe_configs_is_asked_as_kafka_asks() -> None:
-    body = describe_configs.request_body(describe_configs.TOPIC, ["a", "b"], ["k", "l"])
-    message = decoded(DescribeConfigsRequest, 1, whole(32, 1, body))
+def test_configs_are_asked_for() -> None:
+    message = sent(DescribeConfigsRequest, configs.describe_topics(["a", "b"], ["k", "l"]))
     assert [(one.resource_type, one.resource_name) for one in message.resources] == [(2, "a"), (2, "b")]
     assert message.resources[0].configuration_keys == ["k", "l"]
     assert not message.include_synonyms
+    (broker,) = sent(DescribeConfigsRequest, configs.describe_brokers([7], ["k"])).resources
+    assert (broker.resource_type, broker.resource_name) == (4, "7")
 
 
-def test_describe_configs_is_read() -> None:
+def test_configs_are_read() -> None:
     kind = DescribeConfigsResponse
     entry = {"read_only": False, "config_source": 1, "is_sensitive": False, "synonyms": []}
-    configs = [
+    values = [
         struct(kind, 1, "DescribeConfigsResourceResult", name="k", value="0:1", **entry),
         struct(kind, 1, "DescribeConfigsResourceResult", name="l", value=None, **entry),
     ]
@@ -45,19 +48,18 @@ def test_describe_configs_is_read() -> None:
         error_message=None,
         resource_type=2,
         resource_name="a",
-        configs=configs,
+        configs=values,
     )
     frame = framed(kind(version=1, throttle_time_ms=0, results=[result]))
-    assert describe_configs.read_answer(frame) == [(0, "a", {"k": "0:1"})]
+    read = configs.describe_topics(["a"], ["k", "l"]).read
+    assert read(frame) == [(0, "a", {"k": "0:1"})]
     for end in range(8, len(frame)):
         with pytest.raises(WireError):
-            describe_configs.read_answer(frame[:end])
+            read(frame[:end])
 
 
 def test_reassignments_are_asked_for_and_read() -> None:
-    message = decoded(
-        ListPartitionReassignmentsRequest, 0, whole(46, 0, reassignments.EVERYTHING, flexible=True)
-    )
+    message = sent(ListPartitionReassignmentsRequest, reassignments.ongoing())
     assert message.timeout_ms == 60_000
     assert message.topics is None
     kind = ListPartitionReassignmentsResponse
@@ -75,11 +77,29 @@ def test_reassignments_are_asked_for_and_read() -> None:
     ]
     topic = struct(kind, 0, "OngoingTopicReassignment", name="t", partitions=partitions)
     frame = framed(kind(version=0, throttle_time_ms=0, error_code=0, error_message=None, topics=[topic]))
-    found = reassignments.read_answer(frame)
+    found = reassignments.ongoing().read(frame)
     assert (found.error_code, found.error_message) == (0, None)
     assert found.adding == {("t", 0): frozenset({3, 4})}
     with pytest.raises(WireError):
-        reassignments.read_answer(frame[:-8])
+        reassignments.ongoing().read(frame[:-8])
+
+
+def test_topics_are_asked_for_and_none_is_created() -> None:
+    topic_id = uuid.UUID(int=5)
+    for request, expected in (
+        (metadata.partitions(["a", "b"]), [(None, "a"), (None, "b")]),
+        (metadata.topics_by_name(["a"]), [(None, "a")]),
+        (metadata.topics_by_id([topic_id.bytes]), [(topic_id, None)]),
+    ):
+        message = sent(MetadataRequest, request)
+        assert [(one.topic_id, one.name) for one in message.topics] == expected
+        assert not message.allow_auto_topic_creation
+    assert [one.name for one in sent(MetadataRequest, metadata.partitions(["a"], 9)).topics] == ["a"]
+
+
+def test_all_topics_and_no_topics_are_told_apart() -> None:
+    assert sent(MetadataRequest, metadata.everything()).topics is None
+    assert sent(MetadataRequest, metadata.brokers()).topics == []
 
 
 def test_metadata_is_read_with_replicas() -> None:
@@ -99,7 +119,11 @@ def test_metadata_is_read_with_replicas() -> None:
         kind, 1, "MetadataResponseTopic", error_code=0, name="t", is_internal=False, partitions=[partition]
     )
     frame = framed(kind(version=1, brokers=[broker], controller_id=1, topics=[topic]))
-    assert replica_sizes.read_metadata(frame) == ({1: ("h", 9092)}, {("t", 7): (1, (1, 2))})
+    found = metadata.everything().read(frame)
+    assert found.brokers == [(1, "h", 9092)]
+    assert found.live == {1}
+    assert found.topics == {"t": (0, bytes(16), {7: (1, (1, 2), (1,))})}
+    assert metadata.brokers().read(frame) == [(1, "h", 9092)]
 
 
 def test_log_sizes_are_read_without_those_on_their_way_to_another_disk() -> None:
@@ -119,4 +143,10 @@ def test_log_sizes_are_read_without_those_on_their_way_to_another_disk() -> None
     topic = struct(kind, 1, "DescribeLogDirsTopic", name="t", partitions=partitions)
     result = struct(kind, 1, "DescribeLogDirsResult", error_code=0, log_dir="/d", topics=[topic])
     frame = framed(kind(version=1, throttle_time_ms=0, results=[result]))
-    assert replica_sizes.read_log_dirs(frame) == {("t", 0): 1 << 40}
+    assert replicas.replica_sizes().read(frame) == {("t", 0): 1 << 40}
+
+
+def test_broker_that_refuses_the_version_offers_no_api() -> None:
+    refusal = b"\0\0\0\1" + (35).to_bytes(2, "big") + (1).to_bytes(4, "big") + bytes((0, 18, 0, 0, 0, 3))
+    read = topics.version_ranges("me").read
+    assert read(len(refusal).to_bytes(4, "big") + refusal) == {}

@@ -1,0 +1,62 @@
+"""DescribeConfigs 1: a few dynamic configs of topics and brokers (KIP-133, KIP-73).
+
+A broker describes itself alone. Synonyms are not asked for: the value is the one in force, a broker's own before the
+cluster's default.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kafka_client.codec import DescribeConfigsRequest, DescribeConfigsResponse, decode, encode
+from kafka_client.request import Request
+from protocol.api import DESCRIBE_CONFIGS
+
+__all__ = ["Described", "describe_brokers", "describe_topics"]
+
+_VERSION: Final = 1
+_TOPIC: Final = 2
+_BROKER: Final = 4
+
+
+class Described(NamedTuple):
+    """One resource: its configs by name, those without a value left out."""
+
+    error_code: int
+    name: str
+    configs: Mapping[str, str]
+
+
+def describe_topics(names: Sequence[str], keys: Sequence[str]) -> Request[list[Described]]:
+    """Ask for these keys of topics."""
+    return _describe(_TOPIC, names, keys)
+
+
+def describe_brokers(brokers: Sequence[int], keys: Sequence[str]) -> Request[list[Described]]:
+    """Ask for these keys of brokers."""
+    return _describe(_BROKER, [str(broker) for broker in brokers], keys)
+
+
+def _describe(kind: int, names: Sequence[str], keys: Sequence[str]) -> Request[list[Described]]:
+    resource = DescribeConfigsRequest.DescribeConfigsResource
+    resources = [
+        resource(version=_VERSION, resource_type=kind, resource_name=name, configuration_keys=keys)
+        for name in names
+    ]
+    asked = DescribeConfigsRequest(version=_VERSION, resources=resources, include_synonyms=False)
+    return Request(DESCRIBE_CONFIGS, _VERSION, encode(asked), _read)
+
+
+def _read(frame: bytes) -> list[Described]:
+    response = decode(DescribeConfigsResponse, _VERSION, frame)
+    return [
+        Described(
+            one.error_code,
+            one.resource_name or "",
+            {
+                config.name: config.value
+                for config in one.configs or ()
+                if config.name is not None and config.value is not None
+            },
+        )
+        for one in response.results or ()
+    ]

@@ -1,0 +1,181 @@
+"""Metadata and DescribeCluster: the brokers, and topics with their partitions (KIP-4, KIP-516, KIP-1073).
+
+No topic is created by asking for it. Versions: Metadata 1 for the brokers alone, which every broker since 0.10 speaks;
+12 for topics, the first in which brokers look topics up by id. Topics are asked for some hundreds at a time (`chunks`).
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from kafka_client.codec import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    MetadataRequest,
+    MetadataResponse,
+    decode,
+    encode,
+)
+from kafka_client.request import Request
+from protocol.api import DESCRIBE_CLUSTER, METADATA
+
+__all__ = [
+    "Broker",
+    "ClusterSeen",
+    "PartitionSeen",
+    "TopicPartitions",
+    "TopicSeen",
+    "brokers",
+    "everything",
+    "partitions",
+    "registered_brokers",
+    "topics_by_id",
+    "topics_by_name",
+]
+
+_BROKERS_VERSION: Final = 1
+_BROKERS_BYTES_MAX: Final = 2 * 1024 * 1024  # 10,000 brokers with names of 150 characters
+_TOPICS_VERSION: Final = 12
+_CLUSTER_VERSION: Final = 2
+_ENDPOINTS_OF_BROKERS: Final = 1
+_NO_ID: Final = bytes(16)
+
+
+class Broker(NamedTuple):
+    """A broker as the one that was asked knows it; nothing of it is checked."""
+
+    broker: int
+    host: str
+    port: int
+
+
+class PartitionSeen(NamedTuple):
+    """A partition; the leader is -1 where there is none."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class TopicPartitions(NamedTuple):
+    """A topic, or why there is none."""
+
+    error_code: int
+    topic_id: bytes
+    partitions: Mapping[int, PartitionSeen]
+
+
+class ClusterSeen(NamedTuple):
+    """The brokers that are alive, and the topics that were asked for."""
+
+    brokers: Sequence[Broker]
+    topics: Mapping[str, TopicPartitions]
+
+    @property
+    def live(self) -> frozenset[int]:
+        """The ids of the brokers that are alive."""
+        return frozenset(broker.broker for broker in self.brokers)
+
+
+class TopicSeen(NamedTuple):
+    """A topic as a broker knows it; without a name where it does not."""
+
+    error_code: int
+    name: str | None
+    topic_id: bytes
+
+
+def brokers() -> Request[list[Broker]]:
+    """Ask for the brokers that are alive."""
+    body = encode(MetadataRequest(version=_BROKERS_VERSION, topics=[]))
+    return Request(METADATA, _BROKERS_VERSION, body, _read_brokers, _BROKERS_BYTES_MAX)
+
+
+def everything() -> Request[ClusterSeen]:
+    """Ask for all topics with their partitions, in the version of `brokers`; topics have no ids in it."""
+    body = encode(MetadataRequest(version=_BROKERS_VERSION, topics=None))
+    return Request(METADATA, _BROKERS_VERSION, body, partial(_read_partitions, _BROKERS_VERSION))
+
+
+def partitions(topics: Sequence[str], version: int = _TOPICS_VERSION) -> Request[ClusterSeen]:
+    """Ask for these topics with their partitions; their ids are zeros before version 12."""
+    return Request(METADATA, version, _names_body(topics, version), partial(_read_partitions, version))
+
+
+def topics_by_name(names: Sequence[str]) -> Request[list[TopicSeen]]:
+    """Ask for the ids of topics."""
+    return Request(METADATA, _TOPICS_VERSION, _names_body(names, _TOPICS_VERSION), _read_topics)
+
+
+def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicSeen]]:
+    """Ask for the names of topics."""
+    kind = MetadataRequest.MetadataRequestTopic
+    entries = [
+        kind(version=_TOPICS_VERSION, topic_id=uuid.UUID(bytes=topic_id), name=None) for topic_id in topic_ids
+    ]
+    return Request(METADATA, _TOPICS_VERSION, _topics_body(entries, _TOPICS_VERSION), _read_topics)
+
+
+def registered_brokers() -> Request[tuple[int, frozenset[int]]]:
+    """Ask for every registered broker, alive or not (Kafka 4.0); the response is an error code and their ids."""
+    asked = DescribeClusterRequest(
+        version=_CLUSTER_VERSION,
+        include_cluster_authorized_operations=False,
+        endpoint_type=_ENDPOINTS_OF_BROKERS,
+        include_fenced_brokers=True,
+    )
+    return Request(DESCRIBE_CLUSTER, _CLUSTER_VERSION, encode(asked), _read_registered)
+
+
+def _names_body(names: Sequence[str], version: int) -> bytes:
+    kind = MetadataRequest.MetadataRequestTopic
+    return _topics_body([kind(version=version, name=name) for name in names], version)
+
+
+def _topics_body(topics: Sequence[Any], version: int) -> bytes:
+    asked = MetadataRequest(
+        version=version,
+        topics=topics,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
+    )
+    return encode(asked)
+
+
+def _brokers_of(response: Any) -> list[Broker]:
+    return [Broker(one.node_id, one.host or "", one.port) for one in response.brokers or ()]
+
+
+def _read_brokers(frame: bytes) -> list[Broker]:
+    return _brokers_of(decode(MetadataResponse, _BROKERS_VERSION, frame))
+
+
+def _read_topics(frame: bytes) -> list[TopicSeen]:
+    response = decode(MetadataResponse, _TOPICS_VERSION, frame)
+    return [TopicSeen(one.error_code, one.name, _id_of(one)) for one in response.topics or ()]
+
+
+def _read_partitions(version: int, frame: bytes) -> ClusterSeen:
+    response = decode(MetadataResponse, version, frame)
+    topics = {}
+    for topic in response.topics or ():
+        # A partition without a leader has an error and is no less there.
+        seen = {
+            one.partition_index: PartitionSeen(
+                one.leader_id, tuple(one.replica_nodes or ()), tuple(one.isr_nodes or ())
+            )
+            for one in topic.partitions or ()
+        }
+        topics[topic.name or ""] = TopicPartitions(topic.error_code, _id_of(topic), seen)
+    return ClusterSeen(_brokers_of(response), topics)
+
+
+def _id_of(topic: Any) -> bytes:
+    """A topic's id; zeros where it has none, which kafka-python gives as None."""
+    return topic.topic_id.bytes if topic.topic_id is not None else _NO_ID
+
+
+def _read_registered(frame: bytes) -> tuple[int, frozenset[int]]:
+    response = decode(DescribeClusterResponse, _CLUSTER_VERSION, frame)
+    return response.error_code, frozenset(broker.broker_id for broker in response.brokers or ())

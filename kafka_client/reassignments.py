@@ -1,0 +1,39 @@
+"""ListPartitionReassignments and AlterPartitionReassignments, as Sluice itself asks (KIP-455).
+
+Clients' requests of both are read and answered too, so the messages are `protocol`'s.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+from kafka_client.request import Request
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
+from protocol.messages import alter_reassignments, reassignments
+from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Target
+from protocol.messages.reassignments import Reassignments, Stepping
+
+__all__ = ["alter", "batches", "ongoing"]
+
+Partition = tuple[str, int]
+
+_ALTER: Final = alter_reassignments.VERSION
+
+
+def ongoing() -> Request[Reassignments]:
+    """Ask for all reassignments under way."""
+    version = reassignments.VERSION
+    return Request(LIST_PARTITION_REASSIGNMENTS, version, reassignments.EVERYTHING, reassignments.read_answer)
+
+
+def batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]]:
+    """Ask a Sluice for all reassignments, and for the steps under way (KIP-435)."""
+    version = reassignments.BATCH_VERSION
+    return Request(LIST_PARTITION_REASSIGNMENTS, version, reassignments.EVERYTHING, reassignments.read_batch)
+
+
+def alter(targets: Mapping[Partition, Target], timeout_ms: int) -> Request[AlterAnswer]:
+    """Have partitions reassigned, or their reassignments cancelled (None)."""
+    body = alter_reassignments.request_body(AlterRequest(timeout_ms, True, list(targets.items())), _ALTER)
+    read = partial(alter_reassignments.read_answer, version=_ALTER)
+    return Request(ALTER_PARTITION_REASSIGNMENTS, _ALTER, body, read)

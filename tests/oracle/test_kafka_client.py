@@ -1,0 +1,114 @@
+"""Sluice's own requests, as Kafka's own classes read them, and arbitrary responses of Kafka's, read to their end."""
+
+from typing import Any
+
+import pytest
+
+from kafka_client import Request, configs, metadata, reassignments, replicas, topics
+from kafka_client.quotas import describe_everything
+from tests.oracle.judge import Judge
+from tests.support.own_requests import frame_of
+
+SEEDS = range(8)
+NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+# Each with what Kafka's class says of it.
+REQUESTS: list[tuple[Request[Any], str]] = [
+    (
+        metadata.brokers(),
+        (
+            "MetadataRequestData(topics=[], allowAutoTopicCreation=true, includeClusterAuthorizedOperations=false, "
+            "includeTopicAuthorizedOperations=false)"
+        ),
+    ),
+    (
+        metadata.partitions(["a"]),
+        (
+            f"MetadataRequestData(topics=[MetadataRequestTopic(topicId={NO_ID}, name='a')], "
+            "allowAutoTopicCreation=false, includeClusterAuthorizedOperations=false, "
+            "includeTopicAuthorizedOperations=false)"
+        ),
+    ),
+    (
+        metadata.topics_by_id([bytes(15) + b"\1"]),
+        (
+            "MetadataRequestData(topics=[MetadataRequestTopic(topicId=AAAAAAAAAAAAAAAAAAAAAQ, name=null)], "
+            "allowAutoTopicCreation=false, includeClusterAuthorizedOperations=false, "
+            "includeTopicAuthorizedOperations=false)"
+        ),
+    ),
+    (
+        metadata.registered_brokers(),
+        (
+            "DescribeClusterRequestData(includeClusterAuthorizedOperations=false, endpointType=1, "
+            "includeFencedBrokers=true)"
+        ),
+    ),
+    (
+        configs.describe_brokers([3], ["k"]),
+        (
+            "DescribeConfigsRequestData(resources=[DescribeConfigsResource(resourceType=4, resourceName='3', "
+            "configurationKeys=[k])], includeSynonyms=false, includeDocumentation=false)"
+        ),
+    ),
+    (replicas.replica_sizes(), "DescribeLogDirsRequestData(topics=null)"),
+    (
+        replicas.elect_preferred([("a", 1), ("b", 0), ("a", 2)], 5000),
+        (
+            "ElectLeadersRequestData(electionType=0, topicPartitions=[TopicPartitions(topic='a', partitions=[1, 2]), "
+            "TopicPartitions(topic='b', partitions=[0])], timeoutMs=5000)"
+        ),
+    ),
+    (reassignments.ongoing(), "ListPartitionReassignmentsRequestData(timeoutMs=60000, topics=null)"),
+    (describe_everything(), "DescribeClientQuotasRequestData(components=[], strict=false)"),
+    (
+        topics.version_ranges("me"),
+        (
+            "ApiVersionsRequestData(clientSoftwareName='me', clientSoftwareVersion='1', clusterId=null, "
+            "nodeId=-1)"
+        ),
+    ),
+    (
+        topics.first_offsets("a", [4]),
+        (
+            "ListOffsetsRequestData(replicaId=-1, isolationLevel=0, topics=[ListOffsetsTopic(name='a', "
+            "partitions=[ListOffsetsPartition(partitionIndex=4, currentLeaderEpoch=-1, timestamp=-2)])], timeoutMs=0)"
+        ),
+    ),
+]
+# Those that kafka-python reads; of ApiVersions it reads every response with an error as one of version 0.
+READ: list[Request[Any]] = [
+    metadata.brokers(),
+    metadata.partitions(["a"]),
+    metadata.partitions(["a"], 9),
+    metadata.topics_by_id([bytes(16)]),
+    metadata.registered_brokers(),
+    configs.describe_topics(["a"], ["k"]),
+    replicas.replica_sizes(),
+    replicas.elect_preferred([], 1),
+    topics.create_topic("a", [[1]]),
+    topics.first_offsets("a", [0]),
+]
+
+
+def name(value: object) -> str:
+    return f"{value.api_key}v{value.version}" if isinstance(value, Request) else ""
+
+
+@pytest.mark.parametrize(("request_", "said"), REQUESTS, ids=name)
+def test_request_is_read_by_kafka(judge: Judge, request_: Request[Any], said: str) -> None:
+    asked = judge.ask("get", "request", request_.api_key, request_.version, "toString", frame_of(request_))
+    assert asked == said
+
+
+def test_created_topic_is_read_by_kafka(judge: Judge) -> None:
+    request = topics.create_topic("a", [[1, 2], [2, 1]])
+    asked = judge.ask("get", "request", request.api_key, request.version, "toString", frame_of(request))
+    assert "name='a', numPartitions=-1, replicationFactor=-1" in asked
+    assert "partitionIndex=1, brokerIds=[2, 1]" in asked
+    assert asked.endswith("timeoutMs=30000, validateOnly=false)")
+
+
+@pytest.mark.parametrize("request_", READ, ids=name)
+def test_responses_of_kafka_are_read(judge: Judge, request_: Request[Any]) -> None:
+    for seed in SEEDS:
+        request_.read(judge.response(request_.api_key, request_.version, seed))
