@@ -52,6 +52,7 @@ class Connection:
 
     Attributes:
         address: host and port, as they were given.
+        encrypted: whether it has TLS.
     """
 
     def __init__(
@@ -60,8 +61,11 @@ class Connection:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         client_id: bytes = CLIENT_ID,
+        *,
+        encrypted: bool = False,
     ) -> None:
         self.address = address
+        self.encrypted = encrypted
         self._reader = reader
         self._writer = writer
         self._client_id = client_id
@@ -96,7 +100,7 @@ class Connection:
             )
         except (UnicodeError, OverflowError) as error:
             raise OSError(f"is not an address: {error}") from error
-        connection = cls((host, port), *streams, client_id)
+        connection = cls((host, port), *streams, client_id, encrypted=tls is not None)
         try:
             if login is not None:
                 await login(connection, name)

@@ -35,8 +35,9 @@ class Login:
     """Authenticates connections.
 
     Args:
-        mechanism: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
-        password: the password, or what reads it, in a thread; it raises LoginError.
+        mechanism: one of `Exchange`.
+        username: empty where the mechanism has no name of its own.
+        password: the password or token, or what reads it, in a thread; it raises LoginError.
     """
 
     def __init__(self, mechanism: str, username: str, password: str | Callable[[], str]) -> None:
@@ -54,7 +55,7 @@ class Login:
             LoginError: the broker refuses it, or the password cannot be read.
             OSError, WireError: as `Connection.send`.
         """
-        exchange = await asyncio.to_thread(self._exchange, host)
+        exchange = await asyncio.to_thread(self._exchange, host, connection.encrypted)
         body = encode(SaslHandshakeRequest(version=_HANDSHAKE_VERSION, mechanism=self._mechanism))
         read = partial(decode, SaslHandshakeResponse, _HANDSHAKE_VERSION)
         frame = await connection.send(Request(SASL_HANDSHAKE, _HANDSHAKE_VERSION, body, read))
@@ -67,9 +68,9 @@ class Login:
                 return
         raise LoginError(f"the broker does not end {self._mechanism} within {_TOKENS_MAX} messages")
 
-    def _exchange(self, host: str) -> Exchange:
+    def _exchange(self, host: str, encrypted: bool) -> Exchange:
         password = self._password if isinstance(self._password, str) else self._password()
-        return Exchange(self._mechanism, self._username, password, host)
+        return Exchange(self._mechanism, self._username, password, host, encrypted=encrypted)
 
 
 async def _send_token(connection: Connection, token: bytes) -> bytes:

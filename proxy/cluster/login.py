@@ -20,9 +20,8 @@ def login_of(options: ClusterOptions) -> Login | None:
     if not options.sasl_mechanism:
         return None
     path = options.password_file
-    if options.password:
+    if options.password or path is None:  # GSSAPI and AWS_MSK_IAM have neither
         return Login(options.sasl_mechanism, options.username, options.password)
-    assert path is not None, "the configuration was checked"
     return Login(options.sasl_mechanism, options.username, lambda: password_of(path))
 
 

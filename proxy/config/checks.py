@@ -7,7 +7,7 @@ caller logs.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from proxy.config.options import ClusterOptions, Config, ListenerOptions
+from proxy.config.options import SASL_NAMED, SASL_WITH_SECRET, ClusterOptions, Config, ListenerOptions
 from proxy.config.readers import PORT_MAX, Address
 from proxy.errors import ConfigError
 
@@ -61,13 +61,15 @@ def check(config: Config) -> list[str]:
 
 def _check_login(cluster: ClusterOptions) -> None:
     """Half an identity is a mistake."""
-    if cluster.sasl_mechanism:
-        if not cluster.username:
-            raise ConfigError("cluster.username", "is needed with sasl_mechanism")
-        if not cluster.password and cluster.password_file is None:
-            raise ConfigError("cluster.password_file", "is needed with sasl_mechanism")
-    elif cluster.username or cluster.password or cluster.password_file:
+    mechanism, has_secret = cluster.sasl_mechanism, bool(cluster.password or cluster.password_file)
+    if not mechanism and (cluster.username or has_secret):
         raise ConfigError("cluster.sasl_mechanism", "is needed with a username and password")
+    if mechanism in SASL_NAMED and not cluster.username:
+        raise ConfigError("cluster.username", f"is needed with {mechanism}")
+    if mechanism in SASL_WITH_SECRET and not has_secret:
+        raise ConfigError("cluster.password_file", f"is needed with {mechanism}")
+    if mechanism == "AWS_MSK_IAM" and cluster.tls is None:
+        raise ConfigError("cluster.tls", "is needed with AWS_MSK_IAM")
 
 
 def _check_names(config: Config) -> None:

@@ -23,6 +23,10 @@ from proxy.config.tls_options import ClusterTls, ListenerTls, read_cluster_tls, 
 from quotas.options import Mode, NewConnections, Policy, Scope, UnknownUsers
 
 DAY_SECONDS: Final = 86400
+# Of Sluice's own login, with what each needs (`kafka_client.sasl`).
+SASL_NAMED: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SASL_WITH_SECRET: Final = (*SASL_NAMED, "OAUTHBEARER")
+SASL_MECHANISMS: Final = (*SASL_WITH_SECRET, "GSSAPI", "AWS_MSK_IAM")
 HOLD_SECONDS_SCHEDULE: Final = (
     15.0  # the default of `schedule`: below the request timeouts that clients come with
 )
@@ -49,16 +53,17 @@ class ClusterOptions:
     sasl_mechanism: str = field(
         default="",
         metadata=key(
-            readers.choice("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
-            '"PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512"',
+            readers.choice(*SASL_MECHANISMS),
+            ", ".join(f'"{name}"' for name in SASL_MECHANISMS[:-1]) + f' or "{SASL_MECHANISMS[-1]}"',
             default="none: no SASL",
         ),
     )
     username: str = field(
-        default="", metadata=key(readers.text, "text", default="none; needed with `sasl_mechanism`")
+        default="", metadata=key(readers.text, "text", default="none; needed with PLAIN and SCRAM")
     )
     password_file: Path | None = field(
-        default=None, metadata=key(readers.file_path, "path", default="none; needed with `sasl_mechanism`")
+        default=None,
+        metadata=key(readers.file_path, "path", default="none; needed with PLAIN, SCRAM and OAUTHBEARER"),
     )
     password: str = field(
         default="", repr=False, metadata=key(readers.secret, "text", default="what `password_file` holds")

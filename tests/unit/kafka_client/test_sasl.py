@@ -2,7 +2,9 @@
 
 import hashlib
 import hmac
+import sys
 from base64 import b64decode, b64encode
+from types import SimpleNamespace
 
 import pytest
 
@@ -54,7 +56,7 @@ def test_plain_shows_name_and_password_and_ends_with_nothing() -> None:
 
 
 def test_plain_that_is_answered_is_no_login() -> None:
-    with pytest.raises(LoginError, match="PLAIN message is wrong"):
+    with pytest.raises(LoginError, match="PLAIN got a wrong message from the broker"):
         Exchange("PLAIN", "sluice", "secret", "broker").receive(b"hello")
 
 
@@ -68,7 +70,7 @@ def test_name_is_escaped() -> None:
     [
         ("e=other-error", "not a challenge"),
         ("\xff", "not a challenge"),
-        ("r={nonce},s=a,i=4096", "wrong"),
+        ("r={nonce},s=a,i=4096", "wrong message"),
         ("r=another,s={salt},i=4096", "did not start with client nonce"),
         ("r={nonce},s={salt},i=4095", "4095 iterations"),
         ("r={nonce},s={salt},i=4096,i=1", "not a challenge"),
@@ -95,5 +97,68 @@ def test_broker_that_does_not_know_the_password_is_refused(final: bytes) -> None
     exchange, server = begun()
     exchange.receive(server.challenge)
     exchange.token()
-    with pytest.raises(LoginError, match="SCRAM-SHA-256 message is wrong"):
+    with pytest.raises(LoginError, match="SCRAM-SHA-256 got a wrong message from the broker"):
         exchange.receive(final)
+
+
+def test_token_is_shown_and_a_refused_one_is_given_up() -> None:
+    exchange = Exchange("OAUTHBEARER", "", "a.b.c", "broker")
+    assert exchange.token() == b"n,,\x01auth=Bearer a.b.c\x01\x01"
+    assert not exchange.receive(b'{"status":"invalid_token"}')
+    assert exchange.token() == b"\x01", "the broker then says why, in its own words"
+    accepted = Exchange("OAUTHBEARER", "", "a.b.c", "broker")
+    accepted.token()
+    assert accepted.receive(b"")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "problem"),
+    [("GSSAPI", "GSSAPI lib not found"), ("AWS_MSK_IAM", 'requires the "botocore" package')],
+)
+def test_mechanism_whose_package_is_not_there_is_one_clear_line(
+    mechanism: str, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("gssapi", "botocore", "botocore.session"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(LoginError, match=f"{mechanism} cannot begin: RuntimeError: .*{problem}"):
+        Exchange(mechanism, "", "", "broker")
+
+
+class Context:
+    """A GSSAPI context that is complete after one token of the server."""
+
+    complete = False
+
+    def step(self, token: bytes | None) -> bytes:
+        self.complete = token is not None
+        return b"final" if token else b"first"
+
+    def unwrap(self, message: bytes) -> SimpleNamespace:
+        return SimpleNamespace(message=message)
+
+    def wrap(self, message: bytes, _encrypt: bool) -> SimpleNamespace:
+        return SimpleNamespace(message=b"wrapped " + message)
+
+
+def test_kerberos_is_asked_for_the_brokers_own_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    names: list[str] = []
+
+    def name(of: str, **_: object) -> SimpleNamespace:
+        names.append(of)
+        return SimpleNamespace(canonicalize=lambda _mechanism: of)
+
+    library = SimpleNamespace(
+        Name=name,
+        NameType=SimpleNamespace(hostbased_service=1),
+        MechType=SimpleNamespace(kerberos=1),
+        SecurityContext=lambda **_: Context(),
+    )
+    monkeypatch.setitem(sys.modules, "gssapi", library)
+    exchange = Exchange("GSSAPI", "", "", "b1.example")
+    tokens = [exchange.token()]
+    for received in (b"a", b"\x07\0\0\0"):
+        assert not exchange.receive(received)
+        tokens.append(exchange.token())
+    assert exchange.receive(b"")
+    assert names == ["kafka@b1.example"]
+    assert tokens == [b"first", b"final", b"wrapped \x01\0\0\0kafka@b1.example"]

@@ -133,10 +133,12 @@ SASL = 'sasl_mechanism = "PLAIN"\nusername = "sluice"\n'
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ('sasl_mechanism = "PLAIN"\npassword = "x"', "cluster.username: is needed with sasl_mechanism"),
-        (SASL, "cluster.password_file: is needed with sasl_mechanism"),
+        ('sasl_mechanism = "PLAIN"\npassword = "x"', "cluster.username: is needed with PLAIN"),
+        (SASL, "cluster.password_file: is needed with PLAIN"),
+        ('sasl_mechanism = "OAUTHBEARER"', "cluster.password_file: is needed with OAUTHBEARER"),
+        ('sasl_mechanism = "AWS_MSK_IAM"', "cluster.tls: is needed with AWS_MSK_IAM"),
         ('username = "sluice"', "cluster.sasl_mechanism: is needed with a username and password"),
-        ('sasl_mechanism = "GSSAPI"', 'cluster.sasl_mechanism: must be "PLAIN" or "SCRAM-SHA-256"'),
+        ('sasl_mechanism = "DIGEST-MD5"', 'cluster.sasl_mechanism: must be "PLAIN" or "SCRAM-SHA-256"'),
         ('security_protocol = "SASL_SSL"', "cluster.security_protocol: it follows from sasl_mechanism"),
         (SASL + "password = 7", "cluster.password: must be a string that is not empty"),
     ],
