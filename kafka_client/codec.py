@@ -9,8 +9,11 @@ import struct
 from typing import Any, Final
 
 from kafka.protocol.admin import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DescribeClientQuotasRequest,
     DescribeClusterRequest,
     DescribeClusterResponse,
     DescribeConfigsRequest,
@@ -38,10 +41,13 @@ from protocol.errors import MalformedFieldError, TruncatedError
 from protocol.primitives import Buffer
 
 __all__ = [
+    "AlterClientQuotasRequest",
+    "AlterClientQuotasResponse",
     "ApiVersionsRequest",
     "ApiVersionsResponse",
     "CreateTopicsRequest",
     "CreateTopicsResponse",
+    "DescribeClientQuotasRequest",
     "DescribeClusterRequest",
     "DescribeClusterResponse",
     "DescribeConfigsRequest",

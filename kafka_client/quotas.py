@@ -1,20 +1,34 @@
-"""The quota API as a client (KIP-546), on Sluice and on brokers alike: for `sluice quotas` and `sluice-offline apply`.
+"""The quota API as a client (KIP-546), on Sluice and on brokers alike.
 
-Version 0. A broker passes an alteration on to the controller by itself, so any address of the cluster will do.
+A broker passes an alteration on to the controller by itself, so any address of the cluster will do. A description is
+read by hand, and entity by entity: it may have 100,000 of them, which kafka-python would make at once (0.8 s, 96 MiB).
+
+Version notes: 1 is flexible, and otherwise the same. Sluice asks in version 0, which every broker with the API speaks.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from struct import Struct
 from typing import Any, Final
 
+from kafka_client.codec import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    DescribeClientQuotasRequest,
+    decode,
+    encode,
+)
 from kafka_client.connection import Connection
 from kafka_client.errors import RefusedError
 from kafka_client.request import Request
-from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
-from protocol.messages.client_quotas import Alteration, Component, Parts
-from protocol.messages.client_quotas_calls import DescribeAnswer, alter_body, describe_body, read_alter_answer
+from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, flexible
+from protocol.errors import TruncatedError
+from protocol.header import response_body_start
+from protocol.messages.client_quotas import Alteration, Component, Parts, read_parts
+from protocol.primitives import Buffer, count, int16, skip, skip_tags, string
 
-__all__ = ["QuotaClient", "describe_everything"]
+__all__ = ["QuotaClient", "QuotaEntities", "alter", "describe"]
 
 DESCRIBE_SECONDS_MAX: Final = 10.0  # until a response begins: quotas are in a server's memory
 # A broker passes an alteration on to the controller, and may have to look for it.
@@ -22,7 +36,96 @@ ALTER_SECONDS_MAX: Final = 30.0
 _ARRIVAL_SECONDS_MAX: Final = 60.0  # from the first bytes of a response to its last
 _RESPONSE_BYTES_MAX: Final = 256 * 1024**2
 _ALTERATIONS_MAX: Final = 1000  # in one request: far below what any broker takes
-_VERSION: Final = 0
+_FLOAT64: Final = Struct(">d")
+
+Altered = tuple[Parts, int, str | None]
+"""An entity with its error code and message."""
+
+
+class QuotaEntities:
+    """A whole response to DescribeClientQuotas; its entities are read one by one, as they are taken.
+
+    Attributes:
+        error_code, error_message: 0 and None where there are entities.
+    """
+
+    def __init__(self, version: int, frame: Buffer) -> None:
+        """Read what stands before the entities.
+
+        Raises:
+            WireError: it is no such response.
+        """
+        end = len(frame)
+        self._frame = frame
+        self._compact = flexible(DESCRIBE_CLIENT_QUOTAS, version)
+        pos = response_body_start(frame, 0, end, DESCRIBE_CLIENT_QUOTAS, version)
+        pos = skip(pos, 4, end)
+        self.error_code = int16(frame, pos, end)
+        self.error_message, self._pos = string(frame, pos + 2, end, self._compact)
+
+    def __iter__(self) -> Iterator[tuple[Parts, dict[str, float]]]:
+        """Each entity with its limits.
+
+        Raises:
+            WireError: it is no such response.
+        """
+        frame, end, compact = self._frame, len(self._frame), self._compact
+        entries, pos = count(frame, self._pos, end, compact)
+        for _ in range(entries):
+            parts, pos = read_parts(frame, pos, end, compact)
+            values: dict[str, float] = {}
+            size, pos = count(frame, pos, end, compact)
+            for _ in range(size):
+                key, pos = string(frame, pos, end, compact)
+                if pos + 8 > end:
+                    raise TruncatedError(f"a value at byte {pos} is cut off at {end}")
+                values[key or ""] = _FLOAT64.unpack_from(frame, pos)[0]
+                pos = skip_tags(frame, pos + 8, end) if compact else pos + 8
+            if compact:
+                pos = skip_tags(frame, pos, end)
+            yield parts, values
+        if compact:
+            skip_tags(frame, pos, end)
+
+
+def describe(
+    components: Sequence[Component] = (), *, strict: bool = False, version: int = 0, bytes_max: int = 0
+) -> Request[QuotaEntities]:
+    """Ask for the entities that match; for all of them where nothing is asked for."""
+    kind = DescribeClientQuotasRequest.ComponentData
+    asked = DescribeClientQuotasRequest(
+        version=version,
+        components=[
+            kind(version=version, entity_type=entity_type, match_type=match_type, match=match)
+            for entity_type, match_type, match in components
+        ],
+        strict=strict,
+    )
+    read = partial(QuotaEntities, version)
+    return Request(DESCRIBE_CLIENT_QUOTAS, version, encode(asked), read, bytes_max)
+
+
+def alter(
+    alterations: Sequence[Alteration], *, validate_only: bool, version: int = 0
+) -> Request[list[Altered]]:
+    """Alter entities."""
+    entry = AlterClientQuotasRequest.EntryData
+    entries = [
+        entry(
+            version=version,
+            entity=[
+                entry.EntityData(version=version, entity_type=entity_type, entity_name=name)
+                for entity_type, name in parts
+            ],
+            ops=[
+                entry.OpData(version=version, key=key, value=value or 0.0, remove=value is None)
+                for key, value in ops
+            ],
+        )
+        for parts, ops in alterations
+    ]
+    asked = AlterClientQuotasRequest(version=version, entries=entries, validate_only=validate_only)
+    return Request(ALTER_CLIENT_QUOTAS, version, encode(asked), partial(_read_altered, version))
 
 
 class QuotaClient:
@@ -44,12 +147,11 @@ class QuotaClient:
         Raises:
             RefusedError: the server refuses.
         """
-        body = describe_body(components, strict=strict)
-        request = Request(DESCRIBE_CLIENT_QUOTAS, _VERSION, body, _described, _RESPONSE_BYTES_MAX)
-        answer = _described(await self._send(request, DESCRIBE_SECONDS_MAX))
-        if answer.error_code:
-            raise RefusedError(_problem(answer.error_code, answer.error_message))
-        return list(answer)
+        request = describe(components, strict=strict, bytes_max=_RESPONSE_BYTES_MAX)
+        found = request.read(await self._send(request, DESCRIBE_SECONDS_MAX))
+        if found.error_code:
+            raise RefusedError(_problem(found.error_code, found.error_message))
+        return list(found)
 
     async def alter(
         self, alterations: Sequence[Alteration], *, validate_only: bool
@@ -57,9 +159,8 @@ class QuotaClient:
         """Alter entities; return those that were refused, with the reason."""
         refused: list[tuple[Parts, str]] = []
         for start in range(0, len(alterations), _ALTERATIONS_MAX):
-            body = alter_body(alterations[start : start + _ALTERATIONS_MAX], validate_only=validate_only)
-            request = Request(ALTER_CLIENT_QUOTAS, _VERSION, body, _altered, _RESPONSE_BYTES_MAX)
-            results = _altered(await self._send(request, ALTER_SECONDS_MAX))
+            request = alter(alterations[start : start + _ALTERATIONS_MAX], validate_only=validate_only)
+            results = request.read(await self._send(request, ALTER_SECONDS_MAX))
             refused += [(parts, _problem(code, message)) for parts, code, message in results if code]
         return refused
 
@@ -75,17 +176,16 @@ class QuotaClient:
             raise
 
 
-def describe_everything() -> Request[DescribeAnswer]:
-    """Ask for all quotas; the response gives its entities one by one, and each is read when it is taken."""
-    return Request(DESCRIBE_CLIENT_QUOTAS, _VERSION, describe_body((), strict=False), _described)
-
-
-def _described(frame: bytes) -> DescribeAnswer:
-    return DescribeAnswer(frame, _VERSION)
-
-
-def _altered(frame: bytes) -> list[tuple[Parts, int, str | None]]:
-    return read_alter_answer(frame, _VERSION)
+def _read_altered(version: int, frame: bytes) -> list[Altered]:
+    response = decode(AlterClientQuotasResponse, version, frame)
+    return [
+        (
+            tuple((part.entity_type or "", part.entity_name) for part in entry.entity or ()),
+            entry.error_code,
+            entry.error_message,
+        )
+        for entry in response.entries or ()
+    ]
 
 
 def _problem(code: int, message: str | None) -> str:

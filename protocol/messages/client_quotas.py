@@ -5,7 +5,7 @@ known to `quotas.alterations` and `quotas.filters`. An alteration's value is pas
 removal is ignored, as in Kafka. Requests can name 100,000 entities and answers hold as many, so both are read and
 written entity by entity, as fast as whoever asks for the next one. What is read is given as tuples, which Python's
 cyclic garbage collector soon leaves alone: visiting 100,000 lists would hold everything up. The client's side is
-`client_quotas_calls`.
+`kafka_client.quotas`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -25,7 +25,6 @@ __all__ = [
     "alter_answer",
     "describe_answer",
     "describe_error",
-    "parts_bytes",
     "read_describe",
     "read_parts",
 ]
@@ -133,7 +132,7 @@ def describe_answer(
     body = bytearray(_HEAD_ROOM)
     size = 0
     for parts, values in entries:
-        body += parts_bytes(parts, compact)
+        body += _parts_bytes(parts, compact)
         body += count_bytes(len(values), compact)
         for key, value in values.items():
             body += string_bytes(key, compact) + _FLOAT64.pack(value) + tags
@@ -161,12 +160,12 @@ def alter_answer(
     body = bytearray(_HEAD_ROOM)
     size = 0
     for parts, error_code, message in results:
-        body += _INT16.pack(error_code) + string_bytes(message, compact) + parts_bytes(parts, compact) + tags
+        body += _INT16.pack(error_code) + string_bytes(message, compact) + _parts_bytes(parts, compact) + tags
         size += 1
     return _frame(correlation_id, compact, _INT32.pack(0) + count_bytes(size, compact), body)
 
 
-def parts_bytes(parts: Parts, compact: bool) -> bytes:
+def _parts_bytes(parts: Parts, compact: bool) -> bytes:
     """An entity."""
     tags = b"\0" if compact else b""
     return count_bytes(len(parts), compact) + b"".join(

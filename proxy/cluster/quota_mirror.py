@@ -10,9 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kafka_client import Login
-from kafka_client.quotas import describe_everything
-from protocol.messages.client_quotas_calls import DescribeAnswer
+from kafka_client import Login, quotas
 from proxy.cluster.brokers import BrokerMap
 from proxy.cluster.connect import Target, Tls, ask_once, first_answer
 from proxy.logs import event
@@ -40,7 +38,7 @@ class QuotaMirror:
     def __init__(
         self,
         brokers: BrokerMap,
-        take: Callable[[DescribeAnswer], Awaitable[bool]],
+        take: Callable[[quotas.QuotaEntities], Awaitable[bool]],
         login: Login | None = None,
         tls: Tls | None = None,
     ) -> None:
@@ -73,8 +71,7 @@ class QuotaMirror:
     async def _mirror(self, target: Target) -> bool:
         """Pass on the quotas as one broker knows them; return whether anything differed."""
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            request = describe_everything()
-            answer = await ask_once(self._brokers, target, self._login, self._tls, request)
+            answer = await ask_once(self._brokers, target, self._login, self._tls, quotas.describe())
         if answer.error_code:
             raise OSError(f"error {answer.error_code}: {answer.error_message}")
         return await self._take(answer)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kafka_client import Request, configs, replicas, topics
 from kafka_client import metadata as own_metadata
+from kafka_client import quotas as own_quotas
 from offline.replay import answers as replay_answers
 from offline.replay import kept
 from protocol import api, header, throttle
@@ -20,7 +21,6 @@ from protocol.messages import (
     alter_reassignments,
     api_versions,
     client_quotas,
-    client_quotas_calls,
     describe_cluster,
     fetch,
     find_coordinator,
@@ -139,9 +139,9 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ),
     (
         "client_quotas_calls.DescribeAnswer",
-        lambda frame, v: list(client_quotas_calls.DescribeAnswer(frame, v)),
+        lambda frame, v: list(own_quotas.QuotaEntities(v, frame)),
     ),
-    ("client_quotas_calls.read_alter_answer", client_quotas_calls.read_alter_answer),
+    ("client_quotas_calls.read_alter_answer", _own(own_quotas.alter([], validate_only=True))),
     ("topic_mutations.read_request", _mutation),
     ("topic_mutation_answers.read_answer", _mutation_answer),
     ("throttle.patch", _throttle),

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from kafka_client import Request, configs, metadata, reassignments, replicas, topics
-from kafka_client.quotas import describe_everything
+from kafka_client import Request, configs, metadata, quotas, reassignments, replicas, topics
 from tests.oracle.judge import Judge
 from tests.support.own_requests import frame_of
 
@@ -59,7 +58,15 @@ REQUESTS: list[tuple[Request[Any], str]] = [
         ),
     ),
     (reassignments.ongoing(), "ListPartitionReassignmentsRequestData(timeoutMs=60000, topics=null)"),
-    (describe_everything(), "DescribeClientQuotasRequestData(components=[], strict=false)"),
+    (quotas.describe(), "DescribeClientQuotasRequestData(components=[], strict=false)"),
+    (
+        quotas.alter([([("user", None)], [("producer_byte_rate", 5.0), ("k", None)])], validate_only=True),
+        (
+            "AlterClientQuotasRequestData(entries=[EntryData(entity=[EntityData(entityType='user', entityName=null)], "
+            "ops=[OpData(key='producer_byte_rate', value=5.0, remove=false), OpData(key='k', value=0.0, "
+            "remove=true)])], validateOnly=true)"
+        ),
+    ),
     (
         topics.version_ranges("me"),
         (
@@ -85,6 +92,7 @@ READ: list[Request[Any]] = [
     configs.describe_topics(["a"], ["k"]),
     replicas.replica_sizes(),
     replicas.elect_preferred([], 1),
+    quotas.alter([], validate_only=True),
     topics.create_topic("a", [[1]]),
     topics.first_offsets("a", [0]),
 ]

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kafka_client import quotas
+from kafka_client.quotas import QuotaEntities
 from protocol import header
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from protocol.errors import WireError
-from protocol.messages import client_quotas, client_quotas_calls
+from protocol.messages import client_quotas
 from tests.support.quota_frames import alter_request, describe_request
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
 
@@ -85,13 +87,13 @@ def test_describe_answer_is_read_by_kafka_python_and_by_us(
         (parts_of(entry.entity), {value.key: value.value for value in entry.values})
         for entry in message.entries
     ] == entries
-    answer = client_quotas_calls.DescribeAnswer(frame, version)
+    answer = QuotaEntities(version, frame)
     assert (answer.error_code, answer.error_message) == (0, None)
     assert list(answer) == entries
     if entries:
         for end in range(len(frame)):
             with pytest.raises(WireError):
-                list(client_quotas_calls.DescribeAnswer(frame[:end], version))
+                list(QuotaEntities(version, frame[:end]))
 
 
 @VERSIONS
@@ -99,7 +101,7 @@ def test_describe_error_has_no_entries(version: int) -> None:
     frame = client_quotas.describe_error(version, 7, 42, "no")
     message = decoded(RESPONSES[DESCRIBE_CLIENT_QUOTAS], version, frame)
     assert (message.error_code, message.error_message, message.entries) == (42, "no", None)
-    answer = client_quotas_calls.DescribeAnswer(frame, version)
+    answer = QuotaEntities(version, frame)
     assert (answer.error_code, answer.error_message, list(answer)) == (42, "no", [])
 
 
@@ -113,47 +115,46 @@ def test_alter_answer_is_read_by_kafka_python_and_by_us(
     message = decoded(RESPONSES[ALTER_CLIENT_QUOTAS], version, frame)
     found = [(parts_of(entry.entity), entry.error_code, entry.error_message) for entry in message.entries]
     assert found == results
-    assert client_quotas_calls.read_alter_answer(frame, version) == results
+    read = quotas.alter([], validate_only=False, version=version).read
+    assert read(bytes(frame)) == results
     if results:
         for end in range(len(frame)):
             with pytest.raises(WireError):
-                client_quotas_calls.read_alter_answer(frame[:end], version)
+                read(bytes(frame[:end]))
 
 
 @VERSIONS
 @FEW
 @given(components=st.lists(st.tuples(TEXTS, st.integers(-128, 127), NAMES), max_size=3), strict=st.booleans())
-def test_describe_request_is_read_by_kafka_python(
+def test_describe_request_of_ours_is_read(
     version: int, components: list[tuple[str, int, str | None]], strict: bool
 ) -> None:
     frame = describe_request(components, strict=strict, correlation_id=7, client_id="c", version=version)
-    message = decoded(REQUESTS[DESCRIBE_CLIENT_QUOTAS], version, frame)
-    assert [(one.entity_type, one.match_type, one.match) for one in message.components] == components
-    assert message.strict == strict
+    start = body_of(frame, DESCRIBE_CLIENT_QUOTAS, version)
+    assert client_quotas.read_describe(frame, start, len(frame), version) == (components, strict)
 
 
 @VERSIONS
 @FEW
 @given(
     alterations=st.lists(
-        st.tuples(PARTS, st.lists(st.tuples(TEXTS, st.none() | VALUES), max_size=3)), max_size=3
+        st.tuples(PARTS, st.lists(st.tuples(TEXTS, st.none() | VALUES), max_size=3).map(tuple)), max_size=3
     ),
     validate_only=st.booleans(),
 )
-def test_alter_request_is_read_by_kafka_python(
+def test_alter_request_of_ours_is_read(
     version: int,
-    alterations: list[tuple[tuple[tuple[str, str | None], ...], list[tuple[str, float | None]]]],
+    alterations: list[tuple[tuple[tuple[str, str | None], ...], tuple[tuple[str, float | None], ...]]],
     validate_only: bool,
 ) -> None:
     frame = alter_request(
         alterations, validate_only=validate_only, correlation_id=7, client_id="c", version=version
     )
-    message = decoded(REQUESTS[ALTER_CLIENT_QUOTAS], version, frame)
-    assert [
-        (parts_of(entry.entity), [(op.key, None if op.remove else op.value) for op in entry.ops])
-        for entry in message.entries
-    ] == alterations
-    assert message.validate_only == validate_only
+    assert header.REQUEST_HEAD.unpack_from(frame)[:4] == (len(frame) - 4, ALTER_CLIENT_QUOTAS, version, 7)
+    start = body_of(frame, ALTER_CLIENT_QUOTAS, version)
+    request = client_quotas.AlterRequest(frame, start, len(frame), version)
+    assert list(request) == alterations
+    assert request.validate_only == validate_only
 
 
 @VERSIONS
@@ -163,8 +164,7 @@ def test_garbage_is_read_or_refused(version: int, garbage: bytes) -> None:
     for read in (
         lambda: client_quotas.read_describe(garbage, 0, len(garbage), version),
         lambda: list(client_quotas.AlterRequest(garbage, 0, len(garbage), version)),
-        lambda: list(client_quotas_calls.DescribeAnswer(garbage, version)),
-        lambda: client_quotas_calls.read_alter_answer(garbage, version),
+        lambda: list(QuotaEntities(version, garbage)),
     ):
         try:
             read()

@@ -9,9 +9,10 @@ from protocol.header import REQUEST_HEAD
 __all__ = ["frame_of"]
 
 
-def frame_of(request: Request[Any], client_id: bytes = b"sluice") -> bytes:
+def frame_of(request: Request[Any], client_id: str = "sluice", correlation_id: int = 1) -> bytes:
     """The request as it is sent."""
     tags = b"\0" if flexible(request.api_key, request.version) else b""
-    head = REQUEST_HEAD.pack(0, request.api_key, request.version, 1, len(client_id))[4:]
-    rest = head + client_id + tags + request.body
+    name = client_id.encode()
+    head = REQUEST_HEAD.pack(0, request.api_key, request.version, correlation_id, len(name))[4:]
+    rest = head + name + tags + request.body
     return len(rest).to_bytes(4, "big") + rest

@@ -4,7 +4,8 @@ import socket
 import struct
 from collections.abc import Sequence
 
-from protocol.messages import client_quotas_calls
+from kafka_client import quotas
+from kafka_client.quotas import QuotaEntities
 from protocol.messages.client_quotas import Alteration, Component, Parts
 from tests.support.quota_frames import alter_request, describe_request
 
@@ -18,7 +19,7 @@ def alter(
     frame = alter_request(
         alterations, validate_only=validate_only, correlation_id=5, client_id="quota-client"
     )
-    results = client_quotas_calls.read_alter_answer(_ask(bootstrap, frame), 0)
+    results = quotas.alter([], validate_only=False).read(_ask(bootstrap, frame))
     return [(parts, code, message or "") for parts, code, message in results]
 
 
@@ -35,7 +36,7 @@ def describe(
 ) -> dict[Parts, dict[str, float]]:
     """Send one DescribeClientQuotas; each entity's limits. AssertionError where it is answered with an error."""
     frame = describe_request(components, strict=strict, correlation_id=5, client_id="quota-client")
-    answer = client_quotas_calls.DescribeAnswer(_ask(bootstrap, frame), 0)
+    answer = QuotaEntities(0, _ask(bootstrap, frame))
     assert not answer.error_code, answer.error_message
     return dict(answer)
 

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, flexible
-from protocol.header import REQUEST_HEAD
+from kafka_client import quotas
 from protocol.messages.client_quotas import Alteration, Component
-from protocol.messages.client_quotas_calls import alter_body, describe_body
+from tests.support.own_requests import frame_of
 
 __all__ = ["alter_request", "describe_request"]
 
@@ -14,8 +13,7 @@ def describe_request(
     components: Sequence[Component], *, strict: bool, correlation_id: int, client_id: str, version: int = 0
 ) -> bytes:
     """A frame that asks for entities."""
-    body = describe_body(components, strict=strict, version=version)
-    return _frame(DESCRIBE_CLIENT_QUOTAS, version, correlation_id, client_id, body)
+    return frame_of(quotas.describe(components, strict=strict, version=version), client_id, correlation_id)
 
 
 def alter_request(
@@ -27,13 +25,5 @@ def alter_request(
     version: int = 0,
 ) -> bytes:
     """A frame that changes entities."""
-    body = alter_body(alterations, validate_only=validate_only, version=version)
-    return _frame(ALTER_CLIENT_QUOTAS, version, correlation_id, client_id, body)
-
-
-def _frame(key: int, version: int, correlation_id: int, client_id: str, body: bytes) -> bytes:
-    name = client_id.encode()
-    rest = name + (b"\0" if flexible(key, version) else b"") + body
-    return (
-        REQUEST_HEAD.pack(REQUEST_HEAD.size - 4 + len(rest), key, version, correlation_id, len(name)) + rest
-    )
+    request = quotas.alter(alterations, validate_only=validate_only, version=version)
+    return frame_of(request, client_id, correlation_id)

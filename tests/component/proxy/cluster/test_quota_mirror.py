@@ -6,9 +6,9 @@ import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
+from kafka_client.quotas import QuotaEntities
 from protocol.messages import client_quotas
 from protocol.messages.client_quotas import Parts
-from protocol.messages.client_quotas_calls import DescribeAnswer
 from proxy.cluster import BrokerMap, QuotaMirror
 from proxy.config import Address
 from proxy.stats import Stats
@@ -23,7 +23,7 @@ class Keeper:
     def __init__(self) -> None:
         self.taken: list[dict[Parts, Mapping[str, float]]] = []
 
-    async def take(self, answer: DescribeAnswer) -> bool:
+    async def take(self, answer: QuotaEntities) -> bool:
         self.taken.append(dict(answer))
         return True
 

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from kafka_client import quotas
+from kafka_client.quotas import QuotaEntities
 from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from protocol.errors import WireError
 from protocol.header import body_start
-from protocol.messages import client_quotas_calls
 from protocol.messages.client_quotas import Alteration, Component
 from proxy.channel import ANONYMOUS, Question, Shared
 from proxy.config import QuotaSettings
@@ -54,12 +55,12 @@ def alter(
 
 
 def described(made: Answer, version: int = 1) -> tuple[int, str | None, dict[object, dict[str, float]]]:
-    found = client_quotas_calls.DescribeAnswer(bytes(made.frame), version)
+    found = QuotaEntities(version, bytes(made.frame))
     return found.error_code, found.error_message, dict(found)
 
 
 def results(made: Answer, version: int = 1) -> list[tuple[Sequence[object], int, str | None]]:
-    return list(client_quotas_calls.read_alter_answer(bytes(made.frame), version))
+    return list(quotas.alter([], validate_only=False, version=version).read(bytes(made.frame)))
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -7,10 +7,10 @@ from threading import Event
 
 import pytest
 
+from kafka_client import quotas
 from protocol.api import ALTER_CLIENT_QUOTAS
 from protocol.errors import WireError
 from protocol.header import body_start
-from protocol.messages import client_quotas_calls
 from proxy.channel import PeerError, Question, Shared
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.config import QuotaSettings
@@ -82,7 +82,7 @@ def alteration(rate: float | None, *, user: str = "ANONYMOUS", trusted: bool = T
 
 def code(answer: bytes | bytearray | Shared | Exception) -> int:
     assert not isinstance(answer, Exception), repr(answer)
-    ((_, found, _),) = client_quotas_calls.read_alter_answer(bytes(answer), 0)
+    ((_, found, _),) = quotas.alter([], validate_only=False).read(bytes(answer))
     return found
 
 
