@@ -7,15 +7,15 @@ it blocks: call it off the loop.
 """
 
 import errno
-import fcntl
 import io
 import os
 import stat
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
+
+from proxy.file_locks import lock
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["Signature", "locked", "look", "open_file", "open_text", "read", "replace", "signature"]
 
 _LOCK_SECONDS_MAX: Final = 5.0
-_LOCK_STEP_SECONDS: Final = 0.02
 _WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -140,19 +139,12 @@ def locked(path: Path) -> Iterator[None]:
     """
     directory = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        deadline = time.monotonic() + _LOCK_SECONDS_MAX
-        while True:
-            try:
-                fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(
-                        f"another process has locked its directory for {_LOCK_SECONDS_MAX:g} s"
-                    ) from None
-                time.sleep(_LOCK_STEP_SECONDS)
-            except OSError:
-                break  # a file system without locks
+        try:
+            lock(directory, _LOCK_SECONDS_MAX, "another process has locked its directory")
+        except TimeoutError:
+            raise
+        except OSError:
+            pass  # a file system without locks
         yield
     finally:
         os.close(directory)

@@ -10,7 +10,6 @@ just finished counts as the oldest. Only regular files belong to captures; one t
 and does not prevent others from being removed.
 """
 
-import fcntl
 import logging
 import os
 import secrets
@@ -23,6 +22,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX, UNFINISHED_SUFFIX
 from proxy.errors import StartError
+from proxy.file_locks import try_lock
 from proxy.logs import event
 
 __all__ = ["Directory", "Finished"]
@@ -85,7 +85,7 @@ class Directory:
         path = self.path / f"{self._prefix}{name}{self._suffix}{UNFINISHED_SUFFIX}"
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
         with suppress(OSError):  # a file system without locks: two processes should not share it
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            try_lock(descriptor)
         return path, os.fdopen(descriptor, "wb")
 
     def finish(self, path: Path, file: BinaryIO) -> Path:
@@ -168,11 +168,12 @@ def _removed_if_left(path: Path) -> bool:
             return False
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not try_lock(descriptor):
+                return False  # another process writes it
             path.unlink()
         finally:
             os.close(descriptor)
-    except (BlockingIOError, FileNotFoundError):  # somebody writes it, or has finished or removed it
+    except FileNotFoundError:  # another process has finished or removed it
         return False
     except OSError as error:  # without locks, files in use cannot be distinguished
         event(

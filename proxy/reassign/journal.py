@@ -10,15 +10,14 @@ file is written anew.
 Everything here blocks: it is called off the loop, one call at a time.
 """
 
-import fcntl
 import os
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from proxy.file_locks import lock
 from proxy.files import open_file
 from proxy.reassign.entries import (
     LINE_BYTES_MAX,
@@ -44,7 +43,6 @@ _COMPACT_BYTES_MIN: Final = 1024**2
 _LINES_A_MOVE: Final = 8
 _SET_ASIDE_MAX: Final = 1000
 _LOCK_SECONDS_MAX: Final = 5.0
-_LOCK_STEP_SECONDS: Final = 0.005
 
 
 class JournalError(Exception):
@@ -314,23 +312,10 @@ class Journal:
         self._directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            _lock(descriptor)
+            lock(descriptor, _LOCK_SECONDS_MAX, "another process has been writing")
             yield
         finally:
             os.close(descriptor)
-
-
-def _lock(descriptor: int) -> None:
-    deadline = time.monotonic() + _LOCK_SECONDS_MAX
-    while True:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"another process has been writing for {_LOCK_SECONDS_MAX:g} s") from None
-            time.sleep(_LOCK_STEP_SECONDS)
-        else:
-            return
 
 
 def _write_all(descriptor: int, content: bytes, offset: int) -> None:

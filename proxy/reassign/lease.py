@@ -6,12 +6,12 @@ it gives up on a machine. Should it ever give the lock to two, the journal's ter
 whoever executes writes to the journal, and learns there that another one has begun (docs/decisions/0008).
 """
 
-import fcntl
 import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from proxy.file_locks import try_lock
 from proxy.files import open_file
 
 __all__ = ["Lease"]
@@ -48,14 +48,14 @@ class Lease:
             return True
         self._path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        taken = False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
+            taken = try_lock(descriptor)
+        finally:
+            if not taken:
+                os.close(descriptor)
+        if not taken:
             return False
-        except BaseException:
-            os.close(descriptor)
-            raise
         self._descriptor = descriptor
         # For operators, and nobody decides by it: a full disk takes no name, but it locks.
         with suppress(OSError):

@@ -1,0 +1,43 @@
+"""Exclusive locks on files between processes (flock): the kernel releases them when their holder ends, however it ends.
+
+All of it blocks for a moment, and is called off the loop. On file systems without locks each call raises OSError.
+"""
+
+import fcntl
+import time
+from typing import Final
+
+__all__ = ["lock", "try_lock"]
+
+_STEP_SECONDS: Final = 0.005
+
+
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file, unless another process has it; return whether this process has it now.
+
+    Raises:
+        OSError: it cannot be locked.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def lock(descriptor: int, seconds: float, problem: str) -> None:
+    """Lock an open file, and wait while another process has it.
+
+    Args:
+        seconds: how long to wait.
+        problem: what is wrong if the wait is in vain; the time is added.
+
+    Raises:
+        TimeoutError: another process has it for longer.
+        OSError: it cannot be locked.
+    """
+    deadline = time.monotonic() + seconds
+    while not try_lock(descriptor):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{problem} for {seconds:g} s")
+        time.sleep(_STEP_SECONDS)
