@@ -18,13 +18,12 @@ from typing import Any, Final
 
 from commandline.amounts import duration
 from commandline.exit_codes import FAILED, INTERRUPTED, NEGATIVE, OK, by_signal
+from commandline.extras import not_installed
 from offline.replay.answers import Broker
 from offline.replay.driver import Driver
 from offline.replay.errors import ReplayError
-from offline.replay.frames import Encoder
 from offline.replay.measure import result, series
 from offline.replay.pictures import pictures
-from offline.replay.prepare import prepare
 from offline.replay.process import raise_open_files, stopping
 from offline.replay.reading import capture_files, read
 from offline.replay.report import fetched_more, page, shown
@@ -137,7 +136,14 @@ def replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, Any], Dri
 
 
 async def _replay(args: argparse.Namespace, planned: Plan) -> tuple[dict[str, Any], Driver]:
-    from tqdm import tqdm
+    # Imported late: other commands of sluice-offline need neither connections nor the packages of its extra.
+    try:
+        from tqdm import tqdm
+
+        from offline.replay.frames import Encoder
+        from offline.replay.prepare import prepare
+    except ImportError as error:
+        raise ReplayError(not_installed(error.name or "a package", "offline")) from error
 
     def say(text: str) -> None:
         print(text, file=sys.stderr)

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from offline.replay import command
 from offline.replay.__main__ import parser
 from offline.replay.answers import Broker, Topic
 from offline.replay.command import main
@@ -86,7 +85,7 @@ def replay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., tup
         async def prepared(address: Broker, *_args: object, **_more: object) -> Placement:
             return Placement({-1: address, 1: address}, {-1: 1, 1: 1}, {"a": Topic(0, {0: 1})})
 
-        monkeypatch.setattr(command, "prepare", prepared)
+        monkeypatch.setattr("offline.replay.prepare.prepare", prepared)
         report = tmp_path / "found.json"
         line = ["replay", str(rows), "--target", f"{HOST}:{port}", "--no-progress", "--json", str(report)]
         code = main(parser().parse_args([*line, *words]))
