@@ -1,8 +1,8 @@
 """Recorded frames -> the frames to send for them (`protocol.capture.FRAME`).
 
 A Produce keeps its records: they are taken out, freed of what ties them to a producer that is long gone (its id, epoch,
-sequence and transaction, KIP-98), and written into a request for the target's partitions. A checksum is linear in what
-it sums, so it is put right from the few bytes that change, however large the batch is.
+sequence and transaction, KIP-98), and written into a request for the target's partitions. Its checksum is changed by
+what that changes: one that was wrong stays wrong, and is refused again.
 
 Other requests are sent as recorded only if they just read, from any broker: joining a group, committing or altering
 again would fail or do harm, so such a request becomes a ping, as without a frame. The same applies to requests to a
@@ -14,7 +14,6 @@ Metadata before version 4, which has no such field, becomes a ping. Versions are
 import struct
 from typing import Final, NamedTuple
 
-from offline.replay.crc32c import update, zeros
 from protocol import api
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD, body_start
@@ -127,9 +126,10 @@ def freed(batch: bytes) -> bytes | None:
     (attributes,) = struct.unpack_from(">H", batch, _ATTRIBUTES_AT)
     struct.pack_into(">H", out, _ATTRIBUTES_AT, attributes & _NO_TRANSACTION)
     out[_PRODUCER_AT:_COUNT_AT] = _NO_PRODUCER
-    changed = bytes(
-        a ^ b for a, b in zip(batch[_ATTRIBUTES_AT:_COUNT_AT], out[_ATTRIBUTES_AT:_COUNT_AT], strict=True)
-    )
+    import google_crc32c  # an extra: the commands are there without it
+
     (crc,) = struct.unpack_from(">I", batch, _CRC_AT)
-    struct.pack_into(">I", out, _CRC_AT, crc ^ zeros(update(0, changed), len(batch) - _COUNT_AT))
+    for whole in (batch, out):
+        crc ^= google_crc32c.value(bytes(whole[_ATTRIBUTES_AT:]))
+    struct.pack_into(">I", out, _CRC_AT, crc)
     return bytes(out)

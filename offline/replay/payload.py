@@ -10,13 +10,12 @@ from collections import OrderedDict
 from functools import lru_cache
 from typing import Final
 
-from offline.replay.crc32c import finish, start, update, zeros
-
 __all__ = ["BATCH_BYTES_MIN", "KEPT_BYTES_MAX", "RECORDS_MAX", "Batches", "batch"]
 
 RECORDS_MAX: Final = 100
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_CRC_AT: Final = 17
 _SUMMED_FROM: Final = 21  # attributes and all that follows
 _RECORD_BYTES_MIN: Final = 8
 BATCH_BYTES_MIN: Final = _HEADER.size + _RECORD_BYTES_MIN
@@ -97,10 +96,11 @@ def batch(size: int, records: int, timestamp_ms: int) -> bytes:
         head = _head(offset, value_bytes)
         parts.append((head, value_bytes))
         body_bytes += len(head) + value_bytes + 1
+    import google_crc32c  # an extra: the commands are there without it
+
     fields = (0, count - 1, timestamp_ms, timestamp_ms, _NO_PRODUCER, -1, -1, count)
     header = bytearray(_HEADER.pack(0, _HEADER.size - 12 + body_bytes, 0, 2, 0, *fields))
-    crc = update(start, header[_SUMMED_FROM:])
-    for head, value_bytes in parts:
-        crc = zeros(update(crc, head), value_bytes + 1)  # and no headers
-    struct.pack_into(">I", header, 17, finish(crc))
-    return bytes(header) + b"".join(head + bytes(value_bytes + 1) for head, value_bytes in parts)
+    records_bytes = b"".join(head + bytes(value_bytes + 1) for head, value_bytes in parts)  # and no headers
+    crc = google_crc32c.extend(google_crc32c.value(bytes(header[_SUMMED_FROM:])), records_bytes)
+    struct.pack_into(">I", header, _CRC_AT, crc)
+    return bytes(header) + records_bytes

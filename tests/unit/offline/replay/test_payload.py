@@ -6,20 +6,9 @@ from hypothesis import strategies as st
 from kafka.record import MemoryRecords
 
 from offline.replay import payload
-from offline.replay.crc32c import crc32c, finish, start, update, zeros
 from offline.replay.payload import BATCH_BYTES_MIN, RECORDS_MAX, Batches, batch
 
 NOW_MS = 1_800_000_000_000
-
-
-def test_sum_is_the_published_one() -> None:
-    assert crc32c(b"123456789") == 0xE3069283  # the check value of CRC-32C
-    assert crc32c(bytes(32)) == 0x8A9136AA  # RFC 3720, B.4
-
-
-@given(st.binary(max_size=20), st.integers(0, 5000), st.binary(max_size=20))
-def test_zeros_are_summed_as_if_they_were_there(before: bytes, count: int, after: bytes) -> None:
-    assert finish(update(zeros(update(start, before), count), after)) == crc32c(before + bytes(count) + after)
 
 
 @settings(deadline=None)
