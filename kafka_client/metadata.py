@@ -1,7 +1,7 @@
 """Metadata and DescribeCluster: the brokers, and topics with their partitions (KIP-4, KIP-516, KIP-1073).
 
 No topic is created by asking for it. Versions: Metadata 1 for the brokers alone, which every broker since 0.10 speaks;
-12 for topics, the first in which brokers look topics up by id. Topics are asked for some hundreds at a time (`chunks`).
+12 for topics, the first in which brokers look topics up by id. Topics are asked for 250 at a time (`chunks`).
 """
 
 import uuid
@@ -37,6 +37,8 @@ __all__ = [
 _BROKERS_VERSION: Final = 1
 _BROKERS_BYTES_MAX: Final = 2 * 1024 * 1024  # 10,000 brokers with names of 150 characters
 _TOPICS_VERSION: Final = 12
+# 250 topics (`chunks`) with 800 partitions each; read, it takes 20 times as much.
+_TOPICS_BYTES_MAX: Final = 8 * 1024 * 1024
 _CLUSTER_VERSION: Final = 2
 _ENDPOINTS_OF_BROKERS: Final = 1
 _NO_ID: Final = bytes(16)
@@ -100,12 +102,14 @@ def everything() -> Request[ClusterSeen]:
 
 def partitions(topics: Sequence[str], version: int = _TOPICS_VERSION) -> Request[ClusterSeen]:
     """Ask for these topics with their partitions; their ids are zeros before version 12."""
-    return Request(METADATA, version, _names_body(topics, version), partial(_read_partitions, version))
+    read = partial(_read_partitions, version)
+    return Request(METADATA, version, _names_body(topics, version), read, _TOPICS_BYTES_MAX)
 
 
 def topics_by_name(names: Sequence[str]) -> Request[list[TopicSeen]]:
     """Ask for the ids of topics."""
-    return Request(METADATA, _TOPICS_VERSION, _names_body(names, _TOPICS_VERSION), _read_topics)
+    body = _names_body(names, _TOPICS_VERSION)
+    return Request(METADATA, _TOPICS_VERSION, body, _read_topics, _TOPICS_BYTES_MAX)
 
 
 def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicSeen]]:
@@ -114,7 +118,8 @@ def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicSeen]]:
     entries = [
         kind(version=_TOPICS_VERSION, topic_id=uuid.UUID(bytes=topic_id), name=None) for topic_id in topic_ids
     ]
-    return Request(METADATA, _TOPICS_VERSION, _topics_body(entries, _TOPICS_VERSION), _read_topics)
+    body = _topics_body(entries, _TOPICS_VERSION)
+    return Request(METADATA, _TOPICS_VERSION, body, _read_topics, _TOPICS_BYTES_MAX)
 
 
 def registered_brokers() -> Request[tuple[int, frozenset[int]]]:

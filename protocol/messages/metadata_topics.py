@@ -21,7 +21,6 @@ from protocol.primitives import (
     skip_string,
     skip_tags,
     string,
-    string_bytes,
 )
 
 __all__ = [
@@ -29,8 +28,6 @@ __all__ = [
     "BY_NAME_VERSION",
     "TopicSeen",
     "TopicsAsked",
-    "ids_body",
-    "names_body",
     "read_request",
     "read_sizes",
     "read_topics",
@@ -88,21 +85,10 @@ def request_by_name(names: Sequence[str], correlation_id: int, client_id: bytes)
 def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: bytes) -> bytes:
     """A whole request for the topics of these ids."""
     head = REQUEST_HEAD.pack(0, METADATA, BY_ID_VERSION, correlation_id, len(client_id))[4:]
-    body = head + client_id + b"\0" + ids_body(topic_ids)
-    return _INT32.pack(len(body)) + body
-
-
-def ids_body(topic_ids: Sequence[bytes]) -> bytes:
-    """The fields of a request for the topics of these ids."""
-    # Each: its id, a null name, no tags. Then: create none, no authorized operations, no tags.
+    # Each: its id, a null name, no tags. Then: create none, no authorized operations, no tags; a header's tags first.
     topics = b"".join(topic_id + b"\0\0" for topic_id in topic_ids)
-    return count_bytes(len(topic_ids), True) + topics + bytes(3)
-
-
-def names_body(names: Sequence[str]) -> bytes:
-    """The fields of a request for the topics of these names, in the version whose answer tells ids."""
-    topics = b"".join(bytes(16) + string_bytes(name, True) + b"\0" for name in names)
-    return count_bytes(len(names), True) + topics + bytes(3)
+    body = head + client_id + b"\0" + count_bytes(len(topic_ids), True) + topics + bytes(3)
+    return _INT32.pack(len(body)) + body
 
 
 def read_request(frame: Buffer, body: int, version: int) -> TopicsAsked:
