@@ -1,4 +1,4 @@
-"""Whole messages, as kafka-python encodes and decodes them. What is read is checked to be bounded in time.
+"""Whole messages, as kafka-python encodes and decodes them; its packages of messages are `admin` and so on.
 
 kafka-python reads a number of variable length to its last byte however long it is, in time that grows with the square;
 so a response that has more continuation bytes in a row than any text or number of these messages is refused before.
@@ -8,65 +8,12 @@ Fields that Kafka may send as null are None here.
 import struct
 from typing import Any, Final
 
-from kafka.protocol.admin import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    DescribeClientQuotasRequest,
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-)
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
-from kafka.protocol.metadata import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    MetadataRequest,
-    MetadataResponse,
-)
-from kafka.protocol.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
+from kafka.protocol import admin, consumer, metadata, sasl
 
 from protocol.errors import MalformedFieldError, TruncatedError
 from protocol.primitives import Buffer
 
-__all__ = [
-    "AlterClientQuotasRequest",
-    "AlterClientQuotasResponse",
-    "ApiVersionsRequest",
-    "ApiVersionsResponse",
-    "CreateTopicsRequest",
-    "CreateTopicsResponse",
-    "DescribeClientQuotasRequest",
-    "DescribeClusterRequest",
-    "DescribeClusterResponse",
-    "DescribeConfigsRequest",
-    "DescribeConfigsResponse",
-    "DescribeLogDirsRequest",
-    "DescribeLogDirsResponse",
-    "ElectLeadersRequest",
-    "ElectLeadersResponse",
-    "ListOffsetsRequest",
-    "ListOffsetsResponse",
-    "MetadataRequest",
-    "MetadataResponse",
-    "SaslAuthenticateRequest",
-    "SaslAuthenticateResponse",
-    "SaslHandshakeRequest",
-    "SaslHandshakeResponse",
-    "decode",
-    "encode",
-]
+__all__ = ["admin", "consumer", "decode", "encode", "metadata", "sasl"]
 
 # A topic's id has 16 bytes, and next to it may lie some numbers that are -1.
 _CONTINUATION_BYTES_MAX: Final = 256

@@ -7,7 +7,7 @@ cluster's default.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kafka_client.codec import DescribeConfigsRequest, DescribeConfigsResponse, decode, encode
+from kafka_client.codec import admin, decode, encode
 from kafka_client.request import Request
 from protocol.api import DESCRIBE_CONFIGS
 
@@ -37,17 +37,17 @@ def describe_brokers(brokers: Sequence[int], keys: Sequence[str]) -> Request[lis
 
 
 def _describe(kind: int, names: Sequence[str], keys: Sequence[str]) -> Request[list[Described]]:
-    resource = DescribeConfigsRequest.DescribeConfigsResource
+    resource = admin.DescribeConfigsRequest.DescribeConfigsResource
     resources = [
         resource(version=_VERSION, resource_type=kind, resource_name=name, configuration_keys=keys)
         for name in names
     ]
-    asked = DescribeConfigsRequest(version=_VERSION, resources=resources, include_synonyms=False)
+    asked = admin.DescribeConfigsRequest(version=_VERSION, resources=resources, include_synonyms=False)
     return Request(DESCRIBE_CONFIGS, _VERSION, encode(asked), _read)
 
 
 def _read(frame: bytes) -> list[Described]:
-    response = decode(DescribeConfigsResponse, _VERSION, frame)
+    response = decode(admin.DescribeConfigsResponse, _VERSION, frame)
     return [
         Described(
             one.error_code,

@@ -10,14 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from kafka_client.codec import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-    decode,
-    encode,
-)
+from kafka_client.codec import decode, encode, sasl
 from kafka_client.connection import Connection
 from kafka_client.errors import LoginError
 from kafka_client.request import Request
@@ -56,8 +49,8 @@ class Login:
             OSError, WireError: as `Connection.send`.
         """
         exchange = await asyncio.to_thread(self._exchange, host, connection.encrypted)
-        body = encode(SaslHandshakeRequest(version=_HANDSHAKE_VERSION, mechanism=self._mechanism))
-        read = partial(decode, SaslHandshakeResponse, _HANDSHAKE_VERSION)
+        body = encode(sasl.SaslHandshakeRequest(version=_HANDSHAKE_VERSION, mechanism=self._mechanism))
+        read = partial(decode, sasl.SaslHandshakeResponse, _HANDSHAKE_VERSION)
         frame = await connection.send(Request(SASL_HANDSHAKE, _HANDSHAKE_VERSION, body, read))
         error_code = read(frame).error_code
         if error_code:
@@ -75,8 +68,8 @@ class Login:
 
 async def _send_token(connection: Connection, token: bytes) -> bytes:
     """Send a token and return the broker's."""
-    body = encode(SaslAuthenticateRequest(version=_AUTHENTICATE_VERSION, auth_bytes=token))
-    read = partial(decode, SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
+    body = encode(sasl.SaslAuthenticateRequest(version=_AUTHENTICATE_VERSION, auth_bytes=token))
+    read = partial(decode, sasl.SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
     frame = await connection.send(Request(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, body, read))
     verdict = read(frame)
     if verdict.error_code:

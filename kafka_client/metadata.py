@@ -9,14 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from kafka_client.codec import (
-    DescribeClusterRequest,
-    DescribeClusterResponse,
-    MetadataRequest,
-    MetadataResponse,
-    decode,
-    encode,
-)
+from kafka_client.codec import admin, decode, encode
+from kafka_client.codec import metadata as messages
 from kafka_client.request import Request
 from protocol.api import DESCRIBE_CLUSTER, METADATA
 
@@ -90,13 +84,13 @@ class TopicSeen(NamedTuple):
 
 def brokers() -> Request[list[Broker]]:
     """Ask for the brokers that are alive."""
-    body = encode(MetadataRequest(version=_BROKERS_VERSION, topics=[]))
+    body = encode(messages.MetadataRequest(version=_BROKERS_VERSION, topics=[]))
     return Request(METADATA, _BROKERS_VERSION, body, _read_brokers, _BROKERS_BYTES_MAX)
 
 
 def everything() -> Request[ClusterSeen]:
     """Ask for all topics with their partitions, in the version of `brokers`; topics have no ids in it."""
-    body = encode(MetadataRequest(version=_BROKERS_VERSION, topics=None))
+    body = encode(messages.MetadataRequest(version=_BROKERS_VERSION, topics=None))
     return Request(METADATA, _BROKERS_VERSION, body, partial(_read_partitions, _BROKERS_VERSION))
 
 
@@ -114,7 +108,7 @@ def topics_by_name(names: Sequence[str]) -> Request[list[TopicSeen]]:
 
 def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicSeen]]:
     """Ask for the names of topics."""
-    kind = MetadataRequest.MetadataRequestTopic
+    kind = messages.MetadataRequest.MetadataRequestTopic
     entries = [
         kind(version=_TOPICS_VERSION, topic_id=uuid.UUID(bytes=topic_id), name=None) for topic_id in topic_ids
     ]
@@ -124,7 +118,7 @@ def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicSeen]]:
 
 def registered_brokers() -> Request[tuple[int, frozenset[int]]]:
     """Ask for every registered broker, alive or not (Kafka 4.0); the response is an error code and their ids."""
-    asked = DescribeClusterRequest(
+    asked = admin.DescribeClusterRequest(
         version=_CLUSTER_VERSION,
         include_cluster_authorized_operations=False,
         endpoint_type=_ENDPOINTS_OF_BROKERS,
@@ -134,12 +128,12 @@ def registered_brokers() -> Request[tuple[int, frozenset[int]]]:
 
 
 def _names_body(names: Sequence[str], version: int) -> bytes:
-    kind = MetadataRequest.MetadataRequestTopic
+    kind = messages.MetadataRequest.MetadataRequestTopic
     return _topics_body([kind(version=version, name=name) for name in names], version)
 
 
 def _topics_body(topics: Sequence[Any], version: int) -> bytes:
-    asked = MetadataRequest(
+    asked = messages.MetadataRequest(
         version=version,
         topics=topics,
         allow_auto_topic_creation=False,
@@ -153,16 +147,16 @@ def _brokers_of(response: Any) -> list[Broker]:
 
 
 def _read_brokers(frame: bytes) -> list[Broker]:
-    return _brokers_of(decode(MetadataResponse, _BROKERS_VERSION, frame))
+    return _brokers_of(decode(messages.MetadataResponse, _BROKERS_VERSION, frame))
 
 
 def _read_topics(frame: bytes) -> list[TopicSeen]:
-    response = decode(MetadataResponse, _TOPICS_VERSION, frame)
+    response = decode(messages.MetadataResponse, _TOPICS_VERSION, frame)
     return [TopicSeen(one.error_code, one.name, _id_of(one)) for one in response.topics or ()]
 
 
 def _read_partitions(version: int, frame: bytes) -> ClusterSeen:
-    response = decode(MetadataResponse, version, frame)
+    response = decode(messages.MetadataResponse, version, frame)
     topics = {}
     for topic in response.topics or ():
         # A partition without a leader has an error and is no less there.
@@ -182,5 +176,5 @@ def _id_of(topic: Any) -> bytes:
 
 
 def _read_registered(frame: bytes) -> tuple[int, frozenset[int]]:
-    response = decode(DescribeClusterResponse, _CLUSTER_VERSION, frame)
+    response = decode(admin.DescribeClusterResponse, _CLUSTER_VERSION, frame)
     return response.error_code, frozenset(broker.broker_id for broker in response.brokers or ())

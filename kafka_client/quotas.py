@@ -12,13 +12,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, Final
 
-from kafka_client.codec import (
-    AlterClientQuotasRequest,
-    AlterClientQuotasResponse,
-    DescribeClientQuotasRequest,
-    decode,
-    encode,
-)
+from kafka_client.codec import admin, decode, encode
 from kafka_client.connection import Connection
 from kafka_client.errors import RefusedError
 from kafka_client.request import Request
@@ -92,8 +86,8 @@ def describe(
     components: Sequence[Component] = (), *, strict: bool = False, version: int = 0, bytes_max: int = 0
 ) -> Request[QuotaEntities]:
     """Ask for the entities that match; for all of them where nothing is asked for."""
-    kind = DescribeClientQuotasRequest.ComponentData
-    asked = DescribeClientQuotasRequest(
+    kind = admin.DescribeClientQuotasRequest.ComponentData
+    asked = admin.DescribeClientQuotasRequest(
         version=version,
         components=[
             kind(version=version, entity_type=entity_type, match_type=match_type, match=match)
@@ -109,7 +103,7 @@ def alter(
     alterations: Sequence[Alteration], *, validate_only: bool, version: int = 0
 ) -> Request[list[Altered]]:
     """Alter entities."""
-    entry = AlterClientQuotasRequest.EntryData
+    entry = admin.AlterClientQuotasRequest.EntryData
     entries = [
         entry(
             version=version,
@@ -124,7 +118,7 @@ def alter(
         )
         for parts, ops in alterations
     ]
-    asked = AlterClientQuotasRequest(version=version, entries=entries, validate_only=validate_only)
+    asked = admin.AlterClientQuotasRequest(version=version, entries=entries, validate_only=validate_only)
     return Request(ALTER_CLIENT_QUOTAS, version, encode(asked), partial(_read_altered, version))
 
 
@@ -177,7 +171,7 @@ class QuotaClient:
 
 
 def _read_altered(version: int, frame: bytes) -> list[Altered]:
-    response = decode(AlterClientQuotasResponse, version, frame)
+    response = decode(admin.AlterClientQuotasResponse, version, frame)
     return [
         (
             tuple((part.entity_type or "", part.entity_name) for part in entry.entity or ()),

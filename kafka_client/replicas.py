@@ -7,14 +7,7 @@ A broker's log directories are described by that broker alone; replicas that mov
 from collections.abc import Sequence
 from typing import Final
 
-from kafka_client.codec import (
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    decode,
-    encode,
-)
+from kafka_client.codec import admin, decode, encode
 from kafka_client.request import Request
 from protocol.api import DESCRIBE_LOG_DIRS, ELECT_LEADERS
 
@@ -30,7 +23,7 @@ _ELECTION_NOT_NEEDED: Final = 84
 
 def replica_sizes() -> Request[dict[Partition, int]]:
     """Ask a broker for the bytes of each replica that it holds."""
-    body = encode(DescribeLogDirsRequest(version=_LOG_DIRS_VERSION, topics=None))
+    body = encode(admin.DescribeLogDirsRequest(version=_LOG_DIRS_VERSION, topics=None))
     return Request(DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, body, _read_sizes)
 
 
@@ -44,8 +37,8 @@ def elect_preferred(
     topics: dict[str, list[int]] = {}
     for name, index in partitions:
         topics.setdefault(name, []).append(index)
-    kind = ElectLeadersRequest.TopicPartitions
-    asked = ElectLeadersRequest(
+    kind = admin.ElectLeadersRequest.TopicPartitions
+    asked = admin.ElectLeadersRequest(
         version=_ELECT_VERSION,
         election_type=_PREFERRED,
         topic_partitions=[
@@ -57,7 +50,7 @@ def elect_preferred(
 
 
 def _read_sizes(frame: bytes) -> dict[Partition, int]:
-    response = decode(DescribeLogDirsResponse, _LOG_DIRS_VERSION, frame)
+    response = decode(admin.DescribeLogDirsResponse, _LOG_DIRS_VERSION, frame)
     return {
         (topic.name or "", one.partition_index): max(one.partition_size, 0)
         for directory in response.results or ()  # one that has failed names nothing
@@ -68,7 +61,7 @@ def _read_sizes(frame: bytes) -> dict[Partition, int]:
 
 
 def _read_elected(frame: bytes) -> tuple[int, dict[Partition, tuple[int, str]]]:
-    response = decode(ElectLeadersResponse, _ELECT_VERSION, frame)
+    response = decode(admin.ElectLeadersResponse, _ELECT_VERSION, frame)
     found = {}
     for topic in response.replica_election_results or ():
         for one in topic.partition_result or ():

@@ -6,16 +6,7 @@ Metadata for it is `kafka_client.metadata`'s.
 from collections.abc import Sequence
 from typing import Final
 
-from kafka_client.codec import (
-    ApiVersionsRequest,
-    ApiVersionsResponse,
-    CreateTopicsRequest,
-    CreateTopicsResponse,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    decode,
-    encode,
-)
+from kafka_client.codec import admin, consumer, decode, encode, metadata
 from kafka_client.request import Request
 from protocol.api import API_VERSIONS, CREATE_TOPICS, LIST_OFFSETS
 
@@ -33,7 +24,7 @@ _TIMEOUT_MS: Final = 30_000
 
 def version_ranges(software: str) -> Request[dict[int, tuple[int, int]]]:
     """Ask for the oldest and newest version of each API; none where the broker refuses this version of the request."""
-    asked = ApiVersionsRequest(
+    asked = metadata.ApiVersionsRequest(
         version=_API_VERSIONS, client_software_name=software, client_software_version="1"
     )
     return Request(API_VERSIONS, _API_VERSIONS, encode(asked), _read_ranges)
@@ -41,7 +32,7 @@ def version_ranges(software: str) -> Request[dict[int, tuple[int, int]]]:
 
 def create_topic(topic: str, replicas: Sequence[Sequence[int]]) -> Request[tuple[int, str]]:
     """Create one topic with its replicas by partition, of which the first leads; the response is error and message."""
-    kind = CreateTopicsRequest.CreatableTopic
+    kind = admin.CreateTopicsRequest.CreatableTopic
     assignments = [
         kind.CreatableReplicaAssignment(version=_CREATE, partition_index=index, broker_ids=brokers)
         for index, brokers in enumerate(replicas)
@@ -54,20 +45,22 @@ def create_topic(topic: str, replicas: Sequence[Sequence[int]]) -> Request[tuple
         assignments=assignments,
         configs=[],
     )
-    asked = CreateTopicsRequest(version=_CREATE, topics=[entry], timeout_ms=_TIMEOUT_MS, validate_only=False)
+    asked = admin.CreateTopicsRequest(
+        version=_CREATE, topics=[entry], timeout_ms=_TIMEOUT_MS, validate_only=False
+    )
     return Request(CREATE_TOPICS, _CREATE, encode(asked), _read_created)
 
 
 def first_offsets(topic: str, partitions: Sequence[int]) -> Request[dict[int, tuple[int, int]]]:
     """Ask where partitions of one topic begin; the response is error and offset by partition."""
-    kind = ListOffsetsRequest.ListOffsetsTopic
+    kind = consumer.ListOffsetsRequest.ListOffsetsTopic
     rows = [
         kind.ListOffsetsPartition(
             version=_OFFSETS, partition_index=index, current_leader_epoch=_NO_EPOCH, timestamp=_EARLIEST
         )
         for index in partitions
     ]
-    asked = ListOffsetsRequest(
+    asked = consumer.ListOffsetsRequest(
         version=_OFFSETS,
         replica_id=_CONSUMER,
         isolation_level=0,
@@ -77,21 +70,21 @@ def first_offsets(topic: str, partitions: Sequence[int]) -> Request[dict[int, tu
 
 
 def _read_ranges(frame: bytes) -> dict[int, tuple[int, int]]:
-    response = decode(ApiVersionsResponse, _API_VERSIONS, frame)
+    response = decode(metadata.ApiVersionsResponse, _API_VERSIONS, frame)
     if response.error_code:
         return {}
     return {one.api_key: (one.min_version, one.max_version) for one in response.api_keys or ()}
 
 
 def _read_created(frame: bytes) -> tuple[int, str]:
-    response = decode(CreateTopicsResponse, _CREATE, frame)
+    response = decode(admin.CreateTopicsResponse, _CREATE, frame)
     for topic in response.topics or ():
         return topic.error_code, topic.error_message or ""
     return -1, "the response does not name it"
 
 
 def _read_offsets(frame: bytes) -> dict[int, tuple[int, int]]:
-    response = decode(ListOffsetsResponse, _OFFSETS, frame)
+    response = decode(consumer.ListOffsetsResponse, _OFFSETS, frame)
     return {
         one.partition_index: (one.error_code, one.offset)
         for topic in response.topics or ()
