@@ -19,7 +19,6 @@ from typing import Final
 
 import uvloop
 
-from kafka_client import Login
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from proxy.admin import AdminServer, Site
 from proxy.capture import start as start_capture
@@ -27,12 +26,12 @@ from proxy.certificates import Certificates
 from proxy.channel import ChannelSettings, Question
 from proxy.cluster import (
     Advertised,
+    BrokerClient,
     BrokerMap,
     MapFile,
     Poller,
     QuotaMirror,
     ReplicationSource,
-    Tls,
     TopicIds,
     login_of,
 )
@@ -100,31 +99,25 @@ class App:
         for broker, address in leaders.items():
             self.leaders.learn(broker, *address)
         self.replication = ReplicationQuotas(config.replication.options)
-        login = login_of(config.cluster)
         tls = None if broker_tls is None else lambda: broker_tls.context
-        self.poller = Poller(
-            self.brokers, self._map_file, follow=not upstreams, login=login, tls=tls, others=(self.leaders,)
-        )
+        client = BrokerClient(self.brokers, login_of(config.cluster), tls)
+        self.poller = Poller(client, self._map_file, follow=not upstreams, others=(self.leaders,))
         # Each map's own listeners: what a broker advertises depends on the listener that is asked.
         self._advertised = [
             Advertised(
                 [listener for listener in config.listeners if listener.replicates is replicates],
-                routes,
-                login,
-                tls,
+                client.of(routes),
             )
             for replicates, routes in ((False, self.brokers), (True, self.leaders))
         ]
-        self._topic_ids = TopicIds(self.brokers, self.engine.topics.names, now_ms, login=login, tls=tls)
+        self._topic_ids = TopicIds(client, self.engine.topics.names, now_ms)
         self._source = (
-            ReplicationSource(
-                self.brokers, self.replication, config.replication, self._reconsider, now_ms, login, tls
-            )
+            ReplicationSource(client, self.replication, config.replication, self._reconsider, now_ms)
             if leaders
             else None
         )
         self._leases = LeaseSharing(config, self.replication, self.stats, now_ms, self._reconsider)
-        self._reassignments = self._batches(login, tls)
+        self._reassignments = self._batches(client)
         self._listeners = [self._listener(options) for options in config.listeners]
         series_max = config.limits.metric_series_max
         view = ReplicationView(self.replication, self.stats, series_max // 4) if leaders else None
@@ -141,11 +134,7 @@ class App:
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
         self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._ask
-        self._mirror = (
-            QuotaMirror(self.brokers, self._desk.mirror, login, tls)
-            if config.quotas.source == "cluster"
-            else None
-        )
+        self._mirror = QuotaMirror(client, self._desk.mirror) if config.quotas.source == "cluster" else None
         self._reloader = Reloader(config, self._desk, self.stats, self.apply)
         self._stopping = asyncio.Event()
         self._signals = 0
@@ -282,7 +271,7 @@ class App:
         routes = self.leaders if options.replicates else self.brokers
         return Listener(options, settings, routes, self.shared, self.connections, tls)
 
-    def _batches(self, login: Login | None, tls: Tls | None) -> Reassignments | None:
+    def _batches(self, client: BrokerClient) -> Reassignments | None:
         """Carry reassignments out, where they do not pass as they are."""
         settings = self._config.reassignment
         if not settings.batches:
@@ -292,9 +281,7 @@ class App:
         return Reassignments(
             settings,
             settings.journal,
-            self.brokers,
-            login,
-            tls,
+            client,
             start,
             now_ms,
             self.shared.worker.call,

@@ -2,7 +2,7 @@
 
 from proxy.cluster.advertised import Advertised
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Tls
+from proxy.cluster.client import BrokerClient
 from proxy.cluster.login import login_of
 from proxy.cluster.map_file import MapFile
 from proxy.cluster.poller import Poller
@@ -12,12 +12,12 @@ from proxy.cluster.topic_ids import TopicIds
 
 __all__ = [
     "Advertised",
+    "BrokerClient",
     "BrokerMap",
     "MapFile",
     "Poller",
     "QuotaMirror",
     "ReplicationSource",
-    "Tls",
     "TopicIds",
     "login_of",
 ]

@@ -11,9 +11,8 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from kafka_client import ASKING_FAILS, Login, metadata
-from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Tls, ask_once
+from kafka_client import ASKING_FAILS, metadata
+from proxy.cluster.client import BrokerClient
 from proxy.config import Address, ListenerOptions
 from proxy.errors import reason
 from proxy.logs import event
@@ -33,9 +32,7 @@ class Advertised:
 
     Args:
         listeners: those that stand in front of brokers; others are left out.
-        brokers: where these brokers are.
-        login: authenticates each connection; None where brokers ask for no SASL.
-        tls: gives the TLS context in force; None for plaintext.
+        client: asks these brokers.
 
     Attributes:
         problem: which broker advertises something else; "" where none is known to.
@@ -45,17 +42,14 @@ class Advertised:
     def __init__(
         self,
         listeners: Iterable[ListenerOptions],
-        brokers: BrokerMap,
-        login: Login | None = None,
-        tls: Tls | None = None,
+        client: BrokerClient,
     ) -> None:
         self._expected: dict[int, list[ListenerOptions]] = {}
         for listener in listeners:
             for broker in listener.upstreams:
                 self._expected.setdefault(broker, []).append(listener)
-        self._brokers = brokers
-        self._login = login
-        self._tls = tls
+        self._client = client
+        self._brokers = client.brokers
         self.problem = ""
         self.unknown: dict[int, str] = {}
 
@@ -86,7 +80,7 @@ class Advertised:
             if target is None:
                 raise OSError("its name cannot be resolved")
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-                found = await ask_once(self._brokers, target, self._login, self._tls, metadata.brokers())
+                found = await self._client.ask(target, metadata.brokers())
         except ASKING_FAILS as error:
             self.unknown[broker] = reason(error, _ANSWER_SECONDS_MAX)
             return ""

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from kafka_client import Login, metadata
+from kafka_client import metadata
 from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Target, Tls, ask_once, first_answer
+from proxy.cluster.client import BrokerClient, Target, first_answer
 from proxy.cluster.map_file import MapFile
 from proxy.logs import event
 
@@ -35,8 +35,6 @@ class Poller:
 
     Args:
         follow: whether the map follows what the cluster says; a sidecar's upstreams are fixed.
-        login: authenticates each connection; None where brokers ask for no SASL.
-        tls: gives the TLS context in force; None for plaintext.
         others: maps whose host names are resolved too.
 
     Attributes:
@@ -45,20 +43,17 @@ class Poller:
 
     def __init__(
         self,
-        brokers: BrokerMap,
+        client: BrokerClient,
         map_file: MapFile | None,
         *,
         follow: bool,
-        login: Login | None = None,
-        tls: Tls | None = None,
         others: Sequence[BrokerMap] = (),
     ) -> None:
-        self._brokers = brokers
+        self._client = client
+        self._brokers = client.brokers
         self._others = others
         self._map_file = map_file
         self._follow = follow
-        self._login = login
-        self._tls = tls
         self._failures = 0
         self._lookups: dict[str, asyncio.Task[None]] = {}
         self._unknown: set[str] = set()  # names that were looked up in vain: the others come first
@@ -91,7 +86,7 @@ class Poller:
 
     async def _ask(self, target: Target) -> list[metadata.Broker]:
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            return await ask_once(self._brokers, target, self._login, self._tls, metadata.brokers())
+            return await self._client.ask(target, metadata.brokers())
 
     async def _found(self, found: Sequence[metadata.Broker]) -> None:
         if self.problem:

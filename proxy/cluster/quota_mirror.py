@@ -10,9 +10,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kafka_client import Login, quotas
-from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Target, Tls, ask_once, first_answer
+from kafka_client import quotas
+from proxy.cluster.client import BrokerClient, Target, first_answer
 from proxy.logs import event
 
 __all__ = ["QuotaMirror"]
@@ -28,8 +27,6 @@ class QuotaMirror:
 
     Args:
         take: gets an answer with everything, and tells whether anything differed.
-        login: authenticates each connection; None where brokers ask for no SASL.
-        tls: gives the TLS context in force; None for plaintext.
 
     Attributes:
         problem: why the quotas can not be seen now; "" when they can.
@@ -37,15 +34,12 @@ class QuotaMirror:
 
     def __init__(
         self,
-        brokers: BrokerMap,
+        client: BrokerClient,
         take: Callable[[quotas.QuotaEntities], Awaitable[bool]],
-        login: Login | None = None,
-        tls: Tls | None = None,
     ) -> None:
-        self._brokers = brokers
+        self._client = client
+        self._brokers = client.brokers
         self._take = take
-        self._login = login
-        self._tls = tls
         self.problem = "the cluster has not been asked yet"
 
     async def run(self) -> None:
@@ -71,7 +65,7 @@ class QuotaMirror:
     async def _mirror(self, target: Target) -> bool:
         """Pass on the quotas as one broker knows them; return whether anything differed."""
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            answer = await ask_once(self._brokers, target, self._login, self._tls, quotas.describe())
+            answer = await self._client.ask(target, quotas.describe())
         if answer.error_code:
             raise OSError(f"error {answer.error_code}: {answer.error_message}")
         return await self._take(answer)

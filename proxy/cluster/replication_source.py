@@ -20,11 +20,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-from kafka_client import ASKING_FAILS, Connection, Login, Request, configs, metadata, reassignments
+from kafka_client import ASKING_FAILS, Connection, Request, configs, metadata, reassignments
 from kafka_client.configs import Described
 from kafka_client.request import chunks
-from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Target, Tls, ask, connect, first_answer
+from proxy.cluster.client import BrokerClient, Target, ask, first_answer
 from proxy.config import ReplicationSettings
 from proxy.errors import reason
 from proxy.logs import event
@@ -60,8 +59,6 @@ class ReplicationSource:
     Args:
         changed: called when anything differs: whoever waits is to be asked again.
         now_ms: the clock.
-        login: authenticates each connection; None where brokers ask for no SASL.
-        tls: gives the TLS context in force; None for plaintext.
 
     Attributes:
         problem: why the cluster can not be asked now; "" when it can.
@@ -69,21 +66,18 @@ class ReplicationSource:
 
     def __init__(
         self,
-        brokers: BrokerMap,
+        client: BrokerClient,
         quotas: ReplicationQuotas,
         settings: ReplicationSettings,
         changed: Callable[[], None],
         now_ms: Callable[[], int],
-        login: Login | None = None,
-        tls: Tls | None = None,
     ) -> None:
-        self._brokers = brokers
+        self._client = client
+        self._brokers = client.brokers
         self._quotas = quotas
         self._settings = settings
         self._changed = changed
         self._now_ms = now_ms
-        self._login = login
-        self._tls = tls
         self._connections: dict[Target, Connection] = {}
         self._rates: dict[int, tuple[float | None, float | None]] = {}
         self._nameless: dict[bytes, int] = {}  # ids, and since when they are asked for
@@ -279,7 +273,7 @@ class ReplicationSource:
         try:
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                 if connection is None:
-                    connection = await connect(self._brokers, target, self._login, self._tls)
+                    connection = await self._client.connect(target)
                 found = await ask(connection, request)
         except BaseException:
             if connection is not None:

@@ -14,10 +14,9 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from kafka_client import Login, metadata
+from kafka_client import metadata
 from kafka_client.request import chunks
-from proxy.cluster.brokers import BrokerMap
-from proxy.cluster.connect import Target, Tls, ask, connect, first_answer
+from proxy.cluster.client import BrokerClient, Target, ask, first_answer
 from proxy.logs import event
 from quotas.topic_names import TopicNames
 
@@ -36,8 +35,6 @@ class TopicIds:
     Args:
         names: what is known, and what is wanted.
         now_ms: the time, monotonic.
-        login: authenticates each connection; None where brokers ask for no SASL.
-        tls: gives the TLS context in force; None for plaintext.
 
     Attributes:
         problem: why names can not be found out now; "" when they can.
@@ -45,18 +42,14 @@ class TopicIds:
 
     def __init__(
         self,
-        brokers: BrokerMap,
+        client: BrokerClient,
         names: TopicNames,
         now_ms: Callable[[], int],
-        *,
-        login: Login | None = None,
-        tls: Tls | None = None,
     ) -> None:
-        self._brokers = brokers
+        self._client = client
+        self._brokers = client.brokers
         self._names = names
         self._now_ms = now_ms
-        self._login = login
-        self._tls = tls
         self._wanted = asyncio.Event()
         self.problem = ""
         names.wake = self._wanted.set
@@ -101,7 +94,7 @@ class TopicIds:
         requests += [(len(chunk), partial(metadata.topics_by_name, chunk)) for chunk in chunks(limited)]
         found: list[metadata.TopicSeen] = []
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            connection = await connect(self._brokers, target, self._login, self._tls)
+            connection = await self._client.connect(target)
             try:
                 for topics, request in requests:
                     found += (await ask(connection, request()))[:topics]  # a broker may say anything

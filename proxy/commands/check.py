@@ -316,13 +316,13 @@ def tls(config: Config) -> "Certificates":
 def ask(config: Config) -> tuple[Mapping[int, Address], str]:
     """Ask the cluster for its brokers once; give them, and why not when it does not answer."""
     # Imported late: judging a file needs no sockets.
-    from proxy.cluster import BrokerMap, Poller, login_of
+    from proxy.cluster import BrokerClient, BrokerMap, Poller, login_of
     from proxy.stats import Stats
 
     brokers = BrokerMap(config.cluster.bootstrap, Stats())
     side = tls(config).brokers
     context = None if side is None else lambda: side.context
-    poller = Poller(brokers, None, follow=True, login=login_of(config.cluster), tls=context)
+    poller = Poller(BrokerClient(brokers, login_of(config.cluster), context), None, follow=True)
     asyncio.run(poller.poll())
     return brokers.addresses(), poller.problem
 
@@ -330,7 +330,7 @@ def ask(config: Config) -> tuple[Mapping[int, Address], str]:
 def advertised(config: Config) -> tuple[Mapping[int, str], str]:
     """Ask the brokers behind sidecars what they advertise; give those that do not say, and what is wrong."""
     # Imported late: as above.
-    from proxy.cluster import Advertised, BrokerMap, Poller, login_of
+    from proxy.cluster import Advertised, BrokerClient, BrokerMap, Poller, login_of
     from proxy.stats import Stats
 
     side = tls(config).brokers
@@ -346,8 +346,9 @@ def advertised(config: Config) -> tuple[Mapping[int, str], str]:
             for listener in listeners:
                 for broker, address in listener.upstreams.items():
                     brokers.learn(broker, *address)
-            await Poller(brokers, None, follow=False).resolve()
-            looked = Advertised(listeners, brokers, login, context)
+            client = BrokerClient(brokers, login, context)
+            await Poller(client, None, follow=False).resolve()
+            looked = Advertised(listeners, client)
             await looked.ask()
             unknown.update(looked.unknown)
             problems.append(looked.problem)

@@ -111,18 +111,18 @@ async def _ask(
     Raises:
         ServerError: it does not answer.
     """
-    from proxy.cluster import BrokerMap, Poller
+    from proxy.cluster import BrokerClient, BrokerMap, Poller
     from proxy.reassign.cluster import Cluster, ClusterError
     from proxy.stats import Stats
 
     context = security.tls
     tls = None if context is None else lambda: context
-    brokers = BrokerMap(tuple(servers), Stats())
-    poller = Poller(brokers, None, follow=True, login=security.login, tls=tls)
+    client = BrokerClient(BrokerMap(tuple(servers), Stats()), security.login, tls)
+    poller = Poller(client, None, follow=True)
     await poller.poll()
     if poller.problem:
         raise ServerError(poller.problem)
-    cluster = Cluster(brokers, security.login, tls)
+    cluster = Cluster(client)
     try:
         seen = await cluster.look([topic for topic, _ in targets], registered=True)
         leaders = {key: seen.now[key].leader for key in targets if key in seen.now}

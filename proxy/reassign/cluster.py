@@ -14,16 +14,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple, TypeVar
 
-from kafka_client import ASKING_FAILS, Connection, Login, Request, configs, metadata, reassignments, replicas
+from kafka_client import ASKING_FAILS, Connection, Request, configs, metadata, reassignments, replicas
 from kafka_client.metadata import TopicPartitions
 from kafka_client.request import chunks
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS
 from protocol.errors import WireError
 from protocol.messages.alter_reassignments import Outcome, Target
 from protocol.messages.reassignments import Ongoing
-from proxy.cluster import BrokerMap
-from proxy.cluster.connect import Target as Address
-from proxy.cluster.connect import Tls, ask_once, connect, first_answer
+from proxy.cluster import BrokerClient
+from proxy.cluster.client import Target as Address
+from proxy.cluster.client import first_answer
 from proxy.errors import reason
 from proxy.worker import decoded
 from quotas.reassignment_step import PartitionNow, TopicPartition
@@ -72,15 +72,12 @@ class Cluster:
     """Asks and tells.
 
     Args:
-        brokers: where they listen.
-        login: authenticates each connection; None where brokers ask for no SASL.
-        tls: gives the TLS context in force; None for plaintext.
+        client: connects to the brokers.
     """
 
-    def __init__(self, brokers: BrokerMap, login: Login | None = None, tls: Tls | None = None) -> None:
-        self._brokers = brokers
-        self._login = login
-        self._tls = tls
+    def __init__(self, client: BrokerClient) -> None:
+        self._client = client
+        self._brokers = client.brokers
         self._connection: Connection | None = None
         self._one = asyncio.Lock()
         self._min_isr: dict[str, tuple[float, int]] = {}
@@ -148,7 +145,7 @@ class Cluster:
             with suppress(*ASKING_FAILS):
                 async with asyncio.timeout(_ANSWER_SECONDS_MAX):
                     request = replicas.replica_sizes()
-                    found[broker] = await ask_once(self._brokers, target, self._login, self._tls, request)
+                    found[broker] = await self._client.ask(target, request)
         return found
 
     def close(self) -> None:
@@ -233,7 +230,7 @@ class Cluster:
         async def reach(target: Address) -> Connection:
             self._turn = targets.index(target)
             async with asyncio.timeout(_CONNECT_SECONDS_MAX):
-                return await connect(self._brokers, target, self._login, self._tls)
+                return await self._client.connect(target)
 
         return await first_answer(targets[turn:] + targets[:turn], reach, _CONNECT_SECONDS_MAX)
 

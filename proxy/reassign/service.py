@@ -8,9 +8,8 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Final
 
-from kafka_client import Login
 from proxy.channel import OngoingMoves, Question
-from proxy.cluster import BrokerMap, Tls
+from proxy.cluster import BrokerClient
 from proxy.config import ReassignmentSettings
 from proxy.reassign import status
 from proxy.reassign.cluster import Cluster
@@ -40,9 +39,7 @@ class Reassignments:
         self,
         settings: ReassignmentSettings,
         directory: Path,
-        brokers: BrokerMap,
-        login: Login | None,
-        tls: Tls | None,
+        client: BrokerClient,
         start: Callable[[Coroutine[object, object, None]], object],
         now_ms: Callable[[], int],
         read: ReadFrame,
@@ -52,13 +49,11 @@ class Reassignments:
         self._stats = stats
         name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_NAME_BYTES)}"
         self._keeper = Keeper(directory, name)
-        self._executor = Executor(
-            self._keeper, Cluster(brokers, login, tls), directory, self.settings, now_ms, stats
-        )
+        self._executor = Executor(self._keeper, Cluster(client), directory, self.settings, now_ms, stats)
         # A connection of its own, so that no caller waits behind a round.
         self._desk = ReassignmentDesk(
             self._keeper,
-            Cluster(brokers, login, tls),
+            Cluster(client),
             self.settings,
             start,
             self._executor.wake,

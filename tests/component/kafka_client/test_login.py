@@ -11,7 +11,7 @@ import pytest
 
 from kafka_client import Connection, Login, LoginError
 from protocol.api import METADATA, SASL_AUTHENTICATE, SASL_HANDSHAKE
-from proxy.cluster import BrokerMap, Poller, login_of
+from proxy.cluster import BrokerClient, BrokerMap, Poller, login_of
 from proxy.config import Address, ClusterOptions
 from proxy.stats import Stats
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
@@ -136,9 +136,8 @@ async def test_poller_logs_in_before_it_asks() -> None:
     metadata = framed(RESPONSES[METADATA](version=1, brokers=[], topics=[]), correlation_id=1)
     heard: list[bytes] = []
     async with broker([welcome(), verdict(), metadata], heard) as address:
-        poller = Poller(
-            BrokerMap((address,), Stats()), None, follow=True, login=Login("PLAIN", "sluice", SECRET)
-        )
+        client = BrokerClient(BrokerMap((address,), Stats()), Login("PLAIN", "sluice", SECRET))
+        poller = Poller(client, None, follow=True)
         await poller.poll()
     assert poller.problem == ""
     assert [struct.unpack_from(">h", frame, 4)[0] for frame in heard] == [
@@ -151,9 +150,8 @@ async def test_poller_logs_in_before_it_asks() -> None:
 async def test_refused_poller_says_why_and_not_the_password(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with broker([welcome(), verdict(error=58, message="Authentication failed")], []) as address:
-        poller = Poller(
-            BrokerMap((address,), Stats()), None, follow=True, login=Login("PLAIN", "sluice", SECRET)
-        )
+        client = BrokerClient(BrokerMap((address,), Stats()), Login("PLAIN", "sluice", SECRET))
+        poller = Poller(client, None, follow=True)
         await poller.poll()
     assert "Authentication failed" in poller.problem
     assert SECRET not in poller.problem + caplog.text + repr(poller)
@@ -161,6 +159,6 @@ async def test_refused_poller_says_why_and_not_the_password(caplog: pytest.LogCa
 
 async def test_broker_that_closes_at_once_may_ask_for_sasl() -> None:
     async with broker([], []) as address:
-        poller = Poller(BrokerMap((address,), Stats()), None, follow=True)
+        poller = Poller(BrokerClient(BrokerMap((address,), Stats())), None, follow=True)
         await poller.poll()
     assert "SASL" in poller.problem or "reset" in poller.problem.lower()

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from proxy.cluster import Advertised, BrokerMap
+from proxy.cluster import Advertised, BrokerClient, BrokerMap
 from proxy.config import Address
 from proxy.config.options import ListenerOptions
 from proxy.stats import Stats
@@ -24,7 +24,7 @@ def looked(upstream: Address, *, bind: str = "0.0.0.0", advertised_host: str = S
     )
     brokers = BrokerMap((), Stats())
     brokers.learn(1, *upstream)
-    return Advertised([listener, ListenerOptions()], brokers)
+    return Advertised([listener, ListenerOptions()], BrokerClient(brokers))
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ async def test_address_of_the_broker_itself_is_wrong_whatever_is_expected() -> N
     async with broker(metadata((1, *upstream))) as other:
         brokers = BrokerMap((), Stats())
         brokers.learn(1, *other)
-        advertising = Advertised([listener], brokers)
+        advertising = Advertised([listener], BrokerClient(brokers))
         await advertising.ask()
     assert (
         f"advertises {upstream}, and must advertise this Sluice, port {upstream.port}" in advertising.problem
@@ -124,6 +124,6 @@ async def test_one_of_several_sidecars_of_a_broker_is_enough() -> None:
 
 
 async def test_without_sidecars_nothing_is_asked() -> None:
-    advertising = Advertised([ListenerOptions()], BrokerMap((), Stats()))
+    advertising = Advertised([ListenerOptions()], BrokerClient(BrokerMap((), Stats())))
     await advertising.run()
     assert advertising.problem == ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.cluster import BrokerMap, MapFile, Poller
+from proxy.cluster import BrokerClient, BrokerMap, MapFile, Poller
 from proxy.config import Address
 from proxy.stats import Stats
 from tests.support.frames import frame
@@ -57,7 +57,7 @@ def poller(
     *bootstrap: Address, follow: bool = True, map_file: MapFile | None = None
 ) -> tuple[Poller, BrokerMap]:
     brokers = BrokerMap(bootstrap, Stats())
-    return Poller(brokers, map_file, follow=follow), brokers
+    return Poller(BrokerClient(brokers), map_file, follow=follow), brokers
 
 
 def unused() -> Address:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from kafka_client.quotas import QuotaEntities
 from protocol.messages import client_quotas
 from protocol.messages.client_quotas import Parts
-from proxy.cluster import BrokerMap, QuotaMirror
+from proxy.cluster import BrokerClient, BrokerMap, QuotaMirror
 from proxy.config import Address
 from proxy.stats import Stats
 
@@ -53,7 +53,7 @@ async def broker(answer: bytes) -> AsyncIterator[tuple[Address, list[bytes]]]:
 
 def mirror(*bootstrap: Address) -> tuple[QuotaMirror, Keeper]:
     keeper = Keeper()
-    return QuotaMirror(BrokerMap(bootstrap, Stats()), keeper.take), keeper
+    return QuotaMirror(BrokerClient(BrokerMap(bootstrap, Stats())), keeper.take), keeper
 
 
 def described() -> bytes:

@@ -16,7 +16,7 @@ from kafka.protocol.admin import (
     ListPartitionReassignmentsResponse,
 )
 
-from proxy.cluster import BrokerMap, ReplicationSource
+from proxy.cluster import BrokerClient, BrokerMap, ReplicationSource
 from proxy.cluster.replication_source import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,
@@ -162,7 +162,7 @@ async def world(settings: ReplicationSettings) -> AsyncIterator[World]:
     brokers.set_live([1])
     quotas = ReplicationQuotas(ReplicationOptions())
     changes: list[int] = []
-    source = ReplicationSource(brokers, quotas, settings, lambda: changes.append(1), lambda: 77)
+    source = ReplicationSource(BrokerClient(brokers), quotas, settings, lambda: changes.append(1), lambda: 77)
     source.configure(settings)
     async with server:
         yield World(broker, brokers, quotas, source, changes, server.close)
@@ -378,7 +378,7 @@ async def test_rate_of_zero_is_one() -> None:
 
 async def test_cluster_without_a_known_broker_is_a_problem() -> None:
     source = ReplicationSource(
-        BrokerMap((), Stats()),
+        BrokerClient(BrokerMap((), Stats())),
         ReplicationQuotas(ReplicationOptions()),
         ReplicationSettings(),
         nothing,

@@ -8,7 +8,7 @@ import pytest
 
 from kafka_client import Request
 from protocol.api import METADATA
-from proxy.cluster import BrokerMap, TopicIds, topic_ids
+from proxy.cluster import BrokerClient, BrokerMap, TopicIds, topic_ids
 from proxy.config import Address
 from proxy.stats import Stats
 from quotas.topic_names import TopicNames
@@ -33,7 +33,7 @@ def metadata() -> bytes:
 
 def asker(*bootstrap: Address) -> tuple[TopicIds, TopicNames]:
     names = TopicNames()
-    return TopicIds(BrokerMap(bootstrap, Stats()), names, lambda: 0), names
+    return TopicIds(BrokerClient(BrokerMap(bootstrap, Stats())), names, lambda: 0), names
 
 
 async def test_names_of_ids_are_learned() -> None:
@@ -55,7 +55,7 @@ async def test_ids_of_topics_that_have_limits_are_learned_beside_those_that_are_
         questions.append(request.body)
         return metadata()
 
-    monkeypatch.setattr(topic_ids, "connect", AsyncMock(return_value=Mock(send=send)))
+    monkeypatch.setattr(BrokerClient, "connect", AsyncMock(return_value=Mock(send=send)))
     asked, names = asker(unused())
     names.limited = lambda: ("orders",)
     names.name(GONE.bytes, 0)

@@ -12,8 +12,7 @@ from protocol.api import DESCRIBE_CLUSTER, ELECT_LEADERS, METADATA
 from protocol.messages import alter_reassignments, reassignments
 from protocol.messages.alter_reassignments import AlterAnswer, Outcome
 from protocol.messages.reassignments import Ongoing, Reassignments
-from proxy.cluster import BrokerMap
-from proxy.cluster.connect import connect
+from proxy.cluster import BrokerClient, BrokerMap
 from proxy.config import Address
 from proxy.reassign import cluster as module
 from proxy.reassign.cluster import Cluster, ClusterError
@@ -142,7 +141,7 @@ def asking(broker: Broker, work: Callable[[Cluster], Any]) -> Any:
         server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         brokers = BrokerMap((Address("127.0.0.1", port),), Stats())
-        cluster = Cluster(brokers)
+        cluster = Cluster(BrokerClient(brokers))
         try:
             return await work(cluster)
         finally:
@@ -290,7 +289,7 @@ def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
 
 def test_no_reachable_broker_is_a_problem() -> None:
     with pytest.raises(ClusterError, match="no broker is known"):
-        asyncio.run(Cluster(BrokerMap((), Stats())).look(["t"]))
+        asyncio.run(Cluster(BrokerClient(BrokerMap((), Stats()))).look(["t"]))
 
 
 def test_election_tells_of_each() -> None:
@@ -307,21 +306,21 @@ def test_election_tells_of_each() -> None:
     assert asking(broker, lambda cluster: cluster.elect([T0, T1])) == {T0: (0, "m"), T1: (80, "m")}
 
 
-def test_broker_that_fails_is_not_the_first_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broker_that_fails_is_not_the_first_again() -> None:
     broker = Broker()
 
     async def run() -> None:
         server = await asyncio.start_server(broker.serve, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         brokers = BrokerMap((Address("127.0.0.1", 1), Address("127.0.0.1", port)), Stats())
-        cluster = Cluster(brokers)
         dialled: list[tuple[str, int]] = []
 
-        async def watched(brokers: BrokerMap, target: tuple[str, int], *rest: Any) -> Connection:
-            dialled.append(target)
-            return await connect(brokers, target, *rest)
+        class Watched(BrokerClient):
+            async def connect(self, target: tuple[str, int]) -> Connection:
+                dialled.append(target)
+                return await super().connect(target)
 
-        monkeypatch.setattr(module, "connect", watched)
+        cluster = Cluster(Watched(brokers))
         await cluster.look(["t"])
         cluster.close()
         await cluster.look(["t"])

@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from proxy.cluster import BrokerMap
+from proxy.cluster import BrokerClient, BrokerMap
 from proxy.config import ReassignmentSettings
 from proxy.reassign import Reassignments
 from proxy.stats import Stats
@@ -15,9 +15,7 @@ async def page(directory: Path, settings: ReassignmentSettings) -> tuple[dict[st
     service = Reassignments(
         ReassignmentSettings(mode="batch"),
         directory,
-        BrokerMap((), stats),
-        None,
-        None,
+        BrokerClient(BrokerMap((), stats)),
         asyncio.get_running_loop().create_task,
         lambda: 0,
         read_beside,

@@ -1,0 +1,95 @@
+"""Asks the brokers of a map: on connections with Sluice's own login and certificates, one broker after the other.
+
+The broker's certificate must bear the name under which the broker is known, not the address that it was resolved to.
+"""
+
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, TypeVar
+
+from kafka_client import ASKING_FAILS, Connection, Login, Request
+from proxy.channel.settings import ANY_BROKER
+from proxy.cluster.brokers import BrokerMap
+from proxy.errors import reason
+from proxy.worker import decoded
+
+__all__ = ["BrokerClient", "Target", "Tls", "ask", "first_answer"]
+
+T = TypeVar("T")
+Target = tuple[str, int]
+Tls = Callable[[], ssl.SSLContext]
+"""Gives the TLS context in force."""
+
+_PROBLEMS_MAX: Final = 3  # that are told of brokers which did not answer
+
+
+class BrokerClient:
+    """Connects to the brokers of a map.
+
+    Args:
+        login: authenticates each connection; None where brokers require no SASL.
+        tls: gives the TLS context in force; None for plaintext.
+
+    Attributes:
+        brokers: the map.
+    """
+
+    def __init__(self, brokers: BrokerMap, login: Login | None = None, tls: Tls | None = None) -> None:
+        self.brokers = brokers
+        self._login = login
+        self._tls = tls
+
+    def of(self, brokers: BrokerMap) -> "BrokerClient":
+        """Return a client for another map, with the same login and certificates."""
+        return BrokerClient(brokers, self._login, self._tls)
+
+    async def connect(self, target: Target) -> Connection:
+        """Connect to one of `BrokerMap.targets`.
+
+        Raises:
+            OSError, LoginError, WireError: as `Connection.open`.
+        """
+        if self._tls is None:
+            return await Connection.open(*target, login=self._login)
+        name = self.brokers.host(ANY_BROKER, target)
+        return await Connection.open(*target, tls=self._tls(), server_hostname=name, login=self._login)
+
+    async def ask(self, target: Target, request: Request[T]) -> T:
+        """Ask on a connection for this request alone.
+
+        Raises:
+            OSError, LoginError, WireError: as `Connection.open` and `Connection.send`.
+        """
+        connection = await self.connect(target)
+        try:
+            return await ask(connection, request)
+        finally:
+            connection.close()
+
+
+async def ask(connection: Connection, request: Request[T]) -> T:
+    """Send a request and return what is read of its response, in a thread where that takes long.
+
+    Raises:
+        OSError, WireError: as `Connection.send`.
+    """
+    return await decoded(request.read, await connection.send(request))
+
+
+async def first_answer(targets: Iterable[Target], ask: Callable[[Target], Awaitable[T]], seconds: float) -> T:
+    """Ask one broker after the other; return the answer of the first that gives one.
+
+    Args:
+        ask: fails with one of ASKING_FAILS.
+        seconds: the deadline that `ask` sets; for the problem's text.
+
+    Raises:
+        OSError: no broker has answered; it says why.
+    """
+    problems = []
+    for target in targets:
+        try:
+            return await ask(target)
+        except ASKING_FAILS as error:
+            problems.append(f"{target[0]}:{target[1]}: {reason(error, seconds)}")
+    raise OSError("; ".join(problems[:_PROBLEMS_MAX]) or "no broker is known")
