@@ -42,7 +42,7 @@ TARGETS: Final[Mapping[str, Target]] = {
     ),
     "messages": Target(
         run=messages.read,
-        packages=("protocol", "offline"),
+        packages=("protocol", "offline", "kafka_client"),
         about="single messages: brokers' answers to Sluice, kept frames",
     ),
     "tokens": Target(run=peers.tokens, about="SASL tokens", words=(*_SCRAM, *_BEARER)),

@@ -85,3 +85,18 @@ def test_garbage_is_read_or_refused(request_: Request[Any], garbage: bytes) -> N
         request_.read(len(garbage).to_bytes(4, "big") + garbage)
     except WireError:
         return
+
+
+@pytest.mark.parametrize("request_", EVERY, ids=lambda request: f"{request.api_key}v{request.version}")
+@FEW
+@given(data=st.data())
+def test_changed_response_is_read_or_refused(request_: Request[Any], data: st.DataObject) -> None:
+    message = data.draw(messages(RESPONSES[request_.api_key], request_.version))
+    frame = bytearray(framed(message)[4:])
+    for _ in range(20):
+        at = data.draw(st.integers(4, len(frame)))
+        frame[at : at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))
+        try:
+            request_.read(len(frame).to_bytes(4, "big") + bytes(frame))
+        except WireError:
+            continue
