@@ -42,9 +42,8 @@ RESPONSE_BYTES_MAX: Final[Mapping[int, int]] = {
 }
 RESPONSE_BYTES_MAX_OTHERS: Final = 16 * _MIB
 CLIENT_ID: Final = b"sluice"
-_CORRELATION_ID: Final = (
-    1  # always the same: a connection has one request at a time, and ends with a late response
-)
+# Always the same: a connection has one request at a time, and ends with a response that is late.
+_CORRELATION_ID: Final = 1
 
 
 class Connection:
@@ -129,9 +128,8 @@ class Connection:
         head = REQUEST_HEAD.pack(0, api_key, version, _CORRELATION_ID, len(name))[4:] + name
         if flexible(api_key, version):
             head += b"\0"  # a header without tags
-        if (
-            self._writer.is_closing()
-        ):  # uvloop has an error of its own for writing to a connection that was reset
+        # uvloop has an error of its own for writing to a connection that was reset.
+        if self._writer.is_closing():
             raise ClosedError
         self._writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
         try:

@@ -47,8 +47,7 @@ class QuotaApi:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._connection is not None:
-            self._runner.get_loop().call_soon(self._connection.close)
-            self._runner.run(asyncio.sleep(0))
+            self._runner.run(_closed(self._connection))
         self._runner.close()
 
     def describe(self) -> list[tuple[Parts, dict[str, float]]]:
@@ -82,3 +81,8 @@ class QuotaApi:
             ) from error
         except OSError as error:
             raise ApplyError(f"{self._server} does not answer: {error}; perhaps {_HINT}") from error
+
+
+async def _closed(connection: Connection) -> None:
+    connection.close()
+    await asyncio.sleep(0)  # the socket is closed in the next turn of the loop
