@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kafka_client.codec import admin, decode, encode
-from kafka_client.request import Request
+from kafka_client.request import MIB, Request
 from protocol.api import DESCRIBE_CONFIGS
 
 __all__ = ["Described", "describe_brokers", "describe_topics"]
 
 _VERSION: Final = 1
+_BYTES_MAX: Final = 8 * MIB  # a list of throttled replicas has up to 32 kB
 _TOPIC: Final = 2
 _BROKER: Final = 4
 
@@ -43,7 +44,7 @@ def _describe(kind: int, names: Sequence[str], keys: Sequence[str]) -> Request[l
         for name in names
     ]
     asked = admin.DescribeConfigsRequest(version=_VERSION, resources=resources, include_synonyms=False)
-    return Request(DESCRIBE_CONFIGS, _VERSION, encode(asked), _read)
+    return Request(DESCRIBE_CONFIGS, _VERSION, encode(asked), _read, _BYTES_MAX)
 
 
 def _read(frame: bytes) -> list[Described]:

@@ -8,39 +8,17 @@ unusable, and its owner closes it. The length of a response is limited before an
 import asyncio
 import ssl
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Self
 
 from kafka_client.errors import ClosedError
 from kafka_client.request import Request
-from protocol.api import (
-    ALTER_PARTITION_REASSIGNMENTS,
-    API_NAMES,
-    API_VERSIONS,
-    DESCRIBE_CLUSTER,
-    DESCRIBE_CONFIGS,
-    LIST_PARTITION_REASSIGNMENTS,
-    SASL_AUTHENTICATE,
-    SASL_HANDSHAKE,
-    flexible,
-)
+from protocol.api import API_NAMES, flexible
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD
 
-__all__ = ["CLIENT_ID", "RESPONSE_BYTES_MAX", "RESPONSE_BYTES_MAX_OTHERS", "Connection"]
+__all__ = ["CLIENT_ID", "Connection"]
 
-_MIB: Final = 1024 * 1024
-# By API, for what Sluice asks: hundreds of topics at a time, all reassignments, all quotas, a broker's replicas.
-RESPONSE_BYTES_MAX: Final[Mapping[int, int]] = {
-    API_VERSIONS: _MIB // 16,
-    SASL_HANDSHAKE: _MIB // 16,
-    SASL_AUTHENTICATE: _MIB // 2,
-    DESCRIBE_CLUSTER: _MIB,
-    ALTER_PARTITION_REASSIGNMENTS: 4 * _MIB,
-    DESCRIBE_CONFIGS: 8 * _MIB,
-    LIST_PARTITION_REASSIGNMENTS: 8 * _MIB,
-}
-RESPONSE_BYTES_MAX_OTHERS: Final = 16 * _MIB
 CLIENT_ID: Final = b"sluice"
 # Always the same: a connection has one request at a time, and ends with a response that is late.
 _CORRELATION_ID: Final = 1
@@ -135,8 +113,7 @@ class Connection:
         try:
             prefix = await self._begin(begin_seconds)
             (length,) = struct.unpack(">i", prefix)
-            limit = request.bytes_max or RESPONSE_BYTES_MAX.get(api_key, RESPONSE_BYTES_MAX_OTHERS)
-            if not 4 <= length <= limit:
+            if not 4 <= length <= request.bytes_max:
                 raise WireError(
                     f"a response of {length} bytes to {API_NAMES[api_key]}: not a Kafka broker, or one that "
                     "expects TLS"

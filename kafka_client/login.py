@@ -13,7 +13,7 @@ from typing import Final
 from kafka_client.codec import decode, encode, sasl
 from kafka_client.connection import Connection
 from kafka_client.errors import LoginError
-from kafka_client.request import Request
+from kafka_client.request import KIB, Request
 from kafka_client.sasl import Exchange
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 
@@ -21,6 +21,8 @@ __all__ = ["Login"]
 
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 0
+_HANDSHAKE_BYTES_MAX: Final = 64 * KIB
+_TOKEN_BYTES_MAX: Final = 512 * KIB
 _TOKENS_MAX: Final = 8  # GSSAPI has four
 
 
@@ -51,7 +53,9 @@ class Login:
         exchange = await asyncio.to_thread(self._exchange, host, connection.encrypted)
         body = encode(sasl.SaslHandshakeRequest(version=_HANDSHAKE_VERSION, mechanism=self._mechanism))
         read = partial(decode, sasl.SaslHandshakeResponse, _HANDSHAKE_VERSION)
-        frame = await connection.send(Request(SASL_HANDSHAKE, _HANDSHAKE_VERSION, body, read))
+        frame = await connection.send(
+            Request(SASL_HANDSHAKE, _HANDSHAKE_VERSION, body, read, _HANDSHAKE_BYTES_MAX)
+        )
         error_code = read(frame).error_code
         if error_code:
             raise LoginError(f"the broker does not support {self._mechanism} (error {error_code})")
@@ -70,7 +74,9 @@ async def _send_token(connection: Connection, token: bytes) -> bytes:
     """Send a token and return the broker's."""
     body = encode(sasl.SaslAuthenticateRequest(version=_AUTHENTICATE_VERSION, auth_bytes=token))
     read = partial(decode, sasl.SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
-    frame = await connection.send(Request(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, body, read))
+    frame = await connection.send(
+        Request(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, body, read, _TOKEN_BYTES_MAX)
+    )
     verdict = read(frame)
     if verdict.error_code:
         raise LoginError(

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kafka_client.codec import admin, decode, encode
 from kafka_client.codec import metadata as messages
-from kafka_client.request import Request
+from kafka_client.request import MIB, Request
 from protocol.api import DESCRIBE_CLUSTER, METADATA
 
 __all__ = [
@@ -29,11 +29,13 @@ __all__ = [
 ]
 
 _BROKERS_VERSION: Final = 1
-_BROKERS_BYTES_MAX: Final = 2 * 1024 * 1024  # 10,000 brokers with names of 150 characters
+_BROKERS_BYTES_MAX: Final = 2 * MIB  # 10,000 brokers with names of 150 characters
 _TOPICS_VERSION: Final = 12
 # 250 topics (`chunks`) with 800 partitions each; read, it takes 20 times as much.
-_TOPICS_BYTES_MAX: Final = 8 * 1024 * 1024
+_TOPICS_BYTES_MAX: Final = 8 * MIB
+_EVERYTHING_BYTES_MAX: Final = 16 * MIB
 _CLUSTER_VERSION: Final = 2
+_CLUSTER_BYTES_MAX: Final = MIB
 _ENDPOINTS_OF_BROKERS: Final = 1
 _NO_ID: Final = bytes(16)
 
@@ -91,7 +93,8 @@ def brokers() -> Request[list[Broker]]:
 def everything() -> Request[ClusterSeen]:
     """Ask for all topics with their partitions, in the version of `brokers`; topics have no ids in it."""
     body = encode(messages.MetadataRequest(version=_BROKERS_VERSION, topics=None))
-    return Request(METADATA, _BROKERS_VERSION, body, partial(_read_partitions, _BROKERS_VERSION))
+    read = partial(_read_partitions, _BROKERS_VERSION)
+    return Request(METADATA, _BROKERS_VERSION, body, read, _EVERYTHING_BYTES_MAX)
 
 
 def partitions(topics: Sequence[str], version: int = _TOPICS_VERSION) -> Request[ClusterSeen]:
@@ -124,7 +127,8 @@ def registered_brokers() -> Request[tuple[int, frozenset[int]]]:
         endpoint_type=_ENDPOINTS_OF_BROKERS,
         include_fenced_brokers=True,
     )
-    return Request(DESCRIBE_CLUSTER, _CLUSTER_VERSION, encode(asked), _read_registered)
+    body = encode(asked)
+    return Request(DESCRIBE_CLUSTER, _CLUSTER_VERSION, body, _read_registered, _CLUSTER_BYTES_MAX)
 
 
 def _names_body(names: Sequence[str], version: int) -> bytes:

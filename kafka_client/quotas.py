@@ -15,7 +15,7 @@ from typing import Any, Final
 from kafka_client.codec import admin, decode, encode
 from kafka_client.connection import Connection
 from kafka_client.errors import RefusedError
-from kafka_client.request import Request
+from kafka_client.request import MIB, Request
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS, flexible
 from protocol.errors import TruncatedError
 from protocol.header import response_body_start
@@ -28,7 +28,10 @@ DESCRIBE_SECONDS_MAX: Final = 10.0  # until a response begins: quotas are in a s
 # A broker passes an alteration on to the controller, and may have to look for it.
 ALTER_SECONDS_MAX: Final = 30.0
 _ARRIVAL_SECONDS_MAX: Final = 60.0  # from the first bytes of a response to its last
-_RESPONSE_BYTES_MAX: Final = 256 * 1024**2
+# Of a description: 160,000 entities for the proxy, which keeps them, and 2.6 million for people.
+_DESCRIBED_BYTES_MAX: Final = 16 * MIB
+_SHOWN_BYTES_MAX: Final = 256 * MIB
+_ALTERED_BYTES_MAX: Final = 16 * MIB
 _ALTERATIONS_MAX: Final = 1000  # in one request: far below what any broker takes
 _FLOAT64: Final = Struct(">d")
 
@@ -83,7 +86,11 @@ class QuotaEntities:
 
 
 def describe(
-    components: Sequence[Component] = (), *, strict: bool = False, version: int = 0, bytes_max: int = 0
+    components: Sequence[Component] = (),
+    *,
+    strict: bool = False,
+    version: int = 0,
+    bytes_max: int = _DESCRIBED_BYTES_MAX,
 ) -> Request[QuotaEntities]:
     """Ask for the entities that match; for all of them where nothing is asked for."""
     kind = admin.DescribeClientQuotasRequest.ComponentData
@@ -119,7 +126,8 @@ def alter(
         for parts, ops in alterations
     ]
     asked = admin.AlterClientQuotasRequest(version=version, entries=entries, validate_only=validate_only)
-    return Request(ALTER_CLIENT_QUOTAS, version, encode(asked), partial(_read_altered, version))
+    read = partial(_read_altered, version)
+    return Request(ALTER_CLIENT_QUOTAS, version, encode(asked), read, _ALTERED_BYTES_MAX)
 
 
 class QuotaClient:
@@ -141,7 +149,7 @@ class QuotaClient:
         Raises:
             RefusedError: the server refuses.
         """
-        request = describe(components, strict=strict, bytes_max=_RESPONSE_BYTES_MAX)
+        request = describe(components, strict=strict, bytes_max=_SHOWN_BYTES_MAX)
         found = request.read(await self._send(request, DESCRIBE_SECONDS_MAX))
         if found.error_code:
             raise RefusedError(_problem(found.error_code, found.error_message))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-from kafka_client.request import Request
+from kafka_client.request import MIB, Request
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from protocol.messages import alter_reassignments, reassignments
 from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Target
@@ -18,22 +18,36 @@ __all__ = ["alter", "batches", "ongoing"]
 Partition = tuple[str, int]
 
 _ALTER: Final = alter_reassignments.VERSION
+_LIST_BYTES_MAX: Final = 8 * MIB
+_ALTER_BYTES_MAX: Final = 4 * MIB
 
 
 def ongoing() -> Request[Reassignments]:
     """Ask for all reassignments under way."""
     version = reassignments.VERSION
-    return Request(LIST_PARTITION_REASSIGNMENTS, version, reassignments.EVERYTHING, reassignments.read_answer)
+    return Request(
+        LIST_PARTITION_REASSIGNMENTS,
+        version,
+        reassignments.EVERYTHING,
+        reassignments.read_answer,
+        _LIST_BYTES_MAX,
+    )
 
 
 def batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]]:
     """Ask a Sluice for all reassignments, and for the steps under way (KIP-435)."""
     version = reassignments.BATCH_VERSION
-    return Request(LIST_PARTITION_REASSIGNMENTS, version, reassignments.EVERYTHING, reassignments.read_batch)
+    return Request(
+        LIST_PARTITION_REASSIGNMENTS,
+        version,
+        reassignments.EVERYTHING,
+        reassignments.read_batch,
+        _LIST_BYTES_MAX,
+    )
 
 
 def alter(targets: Mapping[Partition, Target], timeout_ms: int) -> Request[AlterAnswer]:
     """Have partitions reassigned, or their reassignments cancelled (None)."""
     body = alter_reassignments.request_body(AlterRequest(timeout_ms, True, list(targets.items())), _ALTER)
     read = partial(alter_reassignments.read_answer, version=_ALTER)
-    return Request(ALTER_PARTITION_REASSIGNMENTS, _ALTER, body, read)
+    return Request(ALTER_PARTITION_REASSIGNMENTS, _ALTER, body, read, _ALTER_BYTES_MAX)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafka_client.codec import admin, decode, encode
-from kafka_client.request import Request
+from kafka_client.request import MIB, Request
 from protocol.api import DESCRIBE_LOG_DIRS, ELECT_LEADERS
 
 __all__ = ["Partition", "elect_preferred", "replica_sizes"]
@@ -16,7 +16,9 @@ __all__ = ["Partition", "elect_preferred", "replica_sizes"]
 Partition = tuple[str, int]
 
 _LOG_DIRS_VERSION: Final = 1
+_LOG_DIRS_BYTES_MAX: Final = 16 * MIB
 _ELECT_VERSION: Final = 1
+_ELECT_BYTES_MAX: Final = 4 * MIB
 _PREFERRED: Final = 0
 _ELECTION_NOT_NEEDED: Final = 84
 
@@ -24,7 +26,7 @@ _ELECTION_NOT_NEEDED: Final = 84
 def replica_sizes() -> Request[dict[Partition, int]]:
     """Ask a broker for the bytes of each replica that it holds."""
     body = encode(admin.DescribeLogDirsRequest(version=_LOG_DIRS_VERSION, topics=None))
-    return Request(DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, body, _read_sizes)
+    return Request(DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, body, _read_sizes, _LOG_DIRS_BYTES_MAX)
 
 
 def elect_preferred(
@@ -46,7 +48,7 @@ def elect_preferred(
         ],
         timeout_ms=timeout_ms,
     )
-    return Request(ELECT_LEADERS, _ELECT_VERSION, encode(asked), _read_elected)
+    return Request(ELECT_LEADERS, _ELECT_VERSION, encode(asked), _read_elected, _ELECT_BYTES_MAX)
 
 
 def _read_sizes(frame: bytes) -> dict[Partition, int]:

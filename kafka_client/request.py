@@ -3,9 +3,12 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
-__all__ = ["Request", "chunks"]
+__all__ = ["KIB", "MIB", "Request", "chunks"]
 
 T = TypeVar("T")
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
 
 # Making a request for a thousand topics takes 4 ms, nearly all that a turn of the loop may; and what a response may
 # take is limited by what was asked for.
@@ -18,14 +21,14 @@ class Request(NamedTuple, Generic[T]):
     Attributes:
         body: the fields, without a header.
         read: reads the response, a whole frame; raises WireError. Large ones take longer than a turn of the loop.
-        bytes_max: the longest response that is accepted; 0 for the limit of the API.
+        bytes_max: the longest response that is accepted; it is refused at its length.
     """
 
     api_key: int
     version: int
     body: bytes
     read: Callable[[bytes], T]
-    bytes_max: int = 0
+    bytes_max: int
 
 
 def chunks(topics: Sequence[T]) -> Iterator[Sequence[T]]:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from kafka_client.codec import admin, consumer, decode, encode, metadata
-from kafka_client.request import Request
+from kafka_client.request import MIB, Request
 from protocol.api import API_VERSIONS, CREATE_TOPICS, LIST_OFFSETS
 
 __all__ = ["VERSIONS", "create_topic", "first_offsets", "version_ranges"]
 
+_BYTES_MAX: Final = MIB
 _API_VERSIONS: Final = 3
 _CREATE: Final = 5
 _OFFSETS: Final = 6
@@ -27,7 +28,7 @@ def version_ranges(software: str) -> Request[dict[int, tuple[int, int]]]:
     asked = metadata.ApiVersionsRequest(
         version=_API_VERSIONS, client_software_name=software, client_software_version="1"
     )
-    return Request(API_VERSIONS, _API_VERSIONS, encode(asked), _read_ranges)
+    return Request(API_VERSIONS, _API_VERSIONS, encode(asked), _read_ranges, _BYTES_MAX)
 
 
 def create_topic(topic: str, replicas: Sequence[Sequence[int]]) -> Request[tuple[int, str]]:
@@ -48,7 +49,7 @@ def create_topic(topic: str, replicas: Sequence[Sequence[int]]) -> Request[tuple
     asked = admin.CreateTopicsRequest(
         version=_CREATE, topics=[entry], timeout_ms=_TIMEOUT_MS, validate_only=False
     )
-    return Request(CREATE_TOPICS, _CREATE, encode(asked), _read_created)
+    return Request(CREATE_TOPICS, _CREATE, encode(asked), _read_created, _BYTES_MAX)
 
 
 def first_offsets(topic: str, partitions: Sequence[int]) -> Request[dict[int, tuple[int, int]]]:
@@ -66,7 +67,7 @@ def first_offsets(topic: str, partitions: Sequence[int]) -> Request[dict[int, tu
         isolation_level=0,
         topics=[kind(version=_OFFSETS, name=topic, partitions=rows)],
     )
-    return Request(LIST_OFFSETS, _OFFSETS, encode(asked), _read_offsets)
+    return Request(LIST_OFFSETS, _OFFSETS, encode(asked), _read_offsets, _BYTES_MAX)
 
 
 def _read_ranges(frame: bytes) -> dict[int, tuple[int, int]]:

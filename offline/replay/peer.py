@@ -15,7 +15,6 @@ T = TypeVar("T")
 
 _CLIENT_ID: Final = b"sluice-replay"
 _SECONDS_MAX: Final = 10.0
-_RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class Peer:
@@ -33,13 +32,12 @@ class Peer:
             WireError: the response cannot be read.
         """
         api_key, version = request.api_key, request.version
-        limited = request._replace(bytes_max=_RESPONSE_BYTES_MAX)
         where = f"{self.address.host}:{self.address.port}"
         try:
             async with asyncio.timeout(_SECONDS_MAX):
                 if self._connection is None:
                     self._connection = await Connection.open(*self.address, client_id=_CLIENT_ID)
-                frame = await self._connection.send(limited)
+                frame = await self._connection.send(request)
         except TimeoutError as error:
             raise TargetError(
                 f"{where}: no response to {API_NAMES[api_key]} within {_SECONDS_MAX:g} s"

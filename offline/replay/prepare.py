@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from kafka_client import Request, metadata, topics
+from kafka_client.request import chunks
 from offline.replay import answers, messages
 from offline.replay.answers import Broker, Topic
 from offline.replay.errors import TargetError
@@ -35,6 +36,7 @@ _PASSING: Final = frozenset((3, 5, 6))
 # A partition is filled with as much as its largest Fetch brought, and no more than this.
 FILL_BYTES_MAX: Final = 16 * 1024 * 1024
 _FILL_BATCHES: Final = 64
+_PRODUCED_BYTES_MAX: Final = 1024 * 1024
 _PRODUCE_NAMES_MAX: Final = 12  # from 13 on topics are named by id
 
 
@@ -130,12 +132,16 @@ async def _create(
 
 async def _look(peer: Asked, names: list[str]) -> tuple[dict[int, Broker], dict[str, Topic]]:
     """The target's brokers by id, and these topics with their leaders."""
-    seen = await peer.ask(metadata.partitions(names, messages.VERSIONS[METADATA]))
-    there = {
-        name: Topic(topic.error_code, {index: one.leader for index, one in topic.partitions.items()})
-        for name, topic in seen.topics.items()
-    }
-    return {broker: Broker(host, port) for broker, host, port in seen.brokers}, there
+    brokers: dict[int, Broker] = {}
+    there: dict[str, Topic] = {}
+    for chunk in list(chunks(names)) or [[]]:
+        seen = await peer.ask(metadata.partitions(chunk, messages.VERSIONS[METADATA]))
+        brokers |= {broker: Broker(host, port) for broker, host, port in seen.brokers}
+        there |= {
+            name: Topic(topic.error_code, {index: one.leader for index, one in topic.partitions.items()})
+            for name, topic in seen.topics.items()
+        }
+    return brokers, there
 
 
 async def _led(peer: Peer, names: list[str]) -> dict[str, Topic]:
@@ -217,7 +223,7 @@ async def _fill(peer: Asked, topic: str, partition: int, size: int) -> None:
     now_ms = int(time.time() * 1000)
     for each in _batches(size):
         body = messages.produce(-1, [(topic, [(partition, batch(each, 1, now_ms))])]) + b"\0"  # no tags
-        request = Request(PRODUCE, version, body, read)
+        request = Request(PRODUCE, version, body, read, _PRODUCED_BYTES_MAX)
         error, throttle_ms = await _patiently(peer, request, lambda found: found[0] in _PASSING)
         if error:
             raise TargetError(f"topic {topic}: cannot be filled: error {error}")

@@ -197,7 +197,7 @@ class ReassignmentRig(ReplicationRig):
             login = Login("PLAIN", user, password(user))
             connection = await Connection.open(host, int(port), login=login)
             try:
-                return await connection.send(Request(api_key, version, body, bytes))
+                return await connection.send(Request(api_key, version, body, bytes, 1 << 20))
             finally:
                 connection.close()
 
