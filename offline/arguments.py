@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final
 
 from offline.options import BY, Goal, IngestOptions
-from quotas.definitions_file import parse_amount
+from quotas.definitions.toml_file import parse_amount
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 

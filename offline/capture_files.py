@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from offline.errors import InputError, reason
 from offline.layout import layout_problem
-from offline.places import place, require
+from offline.paths import place, require
 from protocol.capture import FILE_PREFIX, FILE_SUFFIX
 
 __all__ = ["Looked", "files_of", "look"]

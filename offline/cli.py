@@ -22,7 +22,7 @@ from commandline.output import run_quietly
 from offline.arguments import ARGUMENTS, spark_arguments
 from offline.errors import InputError, OfflineError, SetupError, reason
 from offline.options import ApplyOptions, BacktestOptions, Goal, IngestOptions, SparkOptions
-from quotas.definitions_file import parse_amount
+from quotas.definitions.toml_file import parse_amount
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from offline.capture_files import files_of
 from offline.errors import InputError
-from offline.places import MARK, finished_text, require
+from offline.paths import MARK, finished_text, require
 
 __all__ = ["check_captures", "check_output", "check_stages"]
 

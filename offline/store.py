@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from offline import lineage
 from offline.errors import InputError, OfflineError
-from offline.places import MARK
+from offline.paths import MARK
 from offline.schemas import TABLES, ddl
 
 __all__ = ["Store", "Writer"]

@@ -40,19 +40,19 @@ from proxy.config.definitions import engine_options, unenforced
 from proxy.errors import StartError
 from proxy.leases import LeaseSharing
 from proxy.logs import event
-from proxy.metrics import Metrics
+from proxy.metrics.exposition import Metrics
+from proxy.metrics.replication import ReplicationMetrics
 from proxy.net import Answered, Connections, Listener, Shared, Withdraw, end_owner, now_ms
-from proxy.quota_store import QuotaDesk, QuotaStore
+from proxy.quota_api import QuotaService, QuotaStore
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
-from proxy.replication_view import ReplicationView
 from proxy.stats import Stats
 from proxy.summary import summary
 from proxy.supervisor import Supervisor
 from proxy.version import sluice_version
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine
-from quotas.replication import ReplicationQuotas
+from quotas.replication.replication_quotas import ReplicationQuotas
 
 __all__ = ["App", "run"]
 
@@ -120,7 +120,7 @@ class App:
         self._reassignments = self._batches(client)
         self._listeners = [self._listener(options) for options in config.listeners]
         series_max = config.limits.metric_series_max
-        view = ReplicationView(self.replication, self.stats, series_max // 4) if leaders else None
+        view = ReplicationMetrics(self.replication, self.stats, series_max // 4) if leaders else None
         self._capture = start_capture(config.capture, self.stats, self.engine.topics.names, loop, now_ms)
         if self._capture is not None:
             self.shared.recorder = self._capture.recorder
@@ -132,7 +132,7 @@ class App:
         page = None if moves is None else moves.page
         site = Site(metrics, self.engine, self.not_ready, now_ms, page)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
-        self._desk = QuotaDesk(loop, store, config.quotas, self.stats, self.quotas_altered)
+        self._desk = QuotaService(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._ask
         self._mirror = QuotaMirror(client, self._desk.mirror) if config.quotas.source == "cluster" else None
         self._reloader = Reloader(config, self._desk, self.stats, self.apply)

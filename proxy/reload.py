@@ -19,7 +19,7 @@ from proxy.config import Config, QuotaSettings, compare, merge_live, reload
 from proxy.errors import ConfigError
 from proxy.files import Signature, look
 from proxy.stats import Stats
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
 
 LOOK_SECONDS: Final = 1.0
 SETTLE_SECONDS: Final = 0.2  # to the next look while something changes
@@ -30,7 +30,7 @@ Apply = Callable[[Config, Definitions], None]
 
 
 class Quotas(Protocol):
-    """Who keeps the quotas file: `proxy.quota_store`."""
+    """Who keeps the quotas file: `proxy.quota_api`."""
 
     @property
     def seen(self) -> Signature:

@@ -1,6 +1,7 @@
 """The counters of the process: plain integers, incremented where the event happens.
 
-The per-client quota figures of KIP-13 are in `quotas.engine`. `proxy.metrics` reads these counters at a scrape.
+The per-client quota figures of KIP-13 are in `quotas.engine`. `proxy.metrics.exposition` reads these counters at a
+scrape.
 """
 
 from collections import Counter

@@ -1,12 +1,24 @@
 """Quota rules as arithmetic: what happened goes in with its time, a decision comes out (KIP-13, KIP-219).
 
-Pure: no IO, no clock, no threads; it ships to Spark executors as it is. Where to begin: `engine`.
+Pure: no IO, no clock, no threads; it ships to Spark executors as it is.
+
+    engine          the quotas of a process: throttles by client, live changes; begin here
+    options         how quotas are enforced
+    decisions       admit, hold, throttle or refuse
+    errors          invalid definitions
+    definitions     which entity has which limits, and the quotas file
+    limiters        the arithmetic: windows, token bucket, the policies
+    throttles       each kind of quota applied to one client, topic, user or address
+    sharing         leases of a rate over several processes
+    replication     replication quotas (KIP-73)
+    reassignment    reassignments in small batches (KIP-435)
+    backtest        the same rules over recorded requests, compiled
 """
 
 from quotas.decisions import ADMITTED, Decision
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import ClientQuota, Engine, QuotaView
-from quotas.entities import DEFAULT, Entity
 from quotas.errors import DefinitionError, QuotaError
 from quotas.options import EngineOptions
 

@@ -12,7 +12,7 @@ beyond `client_bytes_max`, the memory of all clients with their limiters. While 
 bound are in use, a client without debt and without recent traffic is removed early.
 
 The scope is fixed at the start: a budget cannot be split while it is in use. The engine belongs to one thread; `now_ms`
-is an argument everywhere. `proxy.metrics` shows its figures.
+is an argument everywhere. `proxy.metrics.exposition` shows its figures.
 """
 
 from collections import deque
@@ -21,18 +21,18 @@ from dataclasses import replace
 from sys import getsizeof
 from typing import Final
 
-from quotas import footprint
-from quotas.client_bandwidth import FETCH, PRODUCE, Throttle
-from quotas.client_quota import ClientQuota
-from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Definitions
-from quotas.limiters import brought_up
-from quotas.mutation_quotas import MutationQuotas
+from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE, Definitions
+from quotas.limiters.flow import Limiter, Place
+from quotas.limiters.policy import brought_up
 from quotas.options import EngineOptions
-from quotas.quota_view import GATEWAY, QuotaView
-from quotas.request_quotas import RequestQuotas
-from quotas.topic_quotas import TopicQuotas
-from quotas.turn import Limiter, Place
-from quotas.user_connections import UserConnections
+from quotas.throttles import footprint
+from quotas.throttles.bandwidth import FETCH, PRODUCE, Throttle
+from quotas.throttles.client import ClientQuota
+from quotas.throttles.mutation_quotas import MutationQuotas
+from quotas.throttles.quota_view import GATEWAY, QuotaView
+from quotas.throttles.request_quotas import RequestQuotas
+from quotas.throttles.topic_quotas import TopicQuotas
+from quotas.throttles.user_connections import UserConnections
 
 OTHER: Final = "<other>"
 CLIENT_ID_CHARACTERS_MAX: Final = 1024
@@ -58,11 +58,11 @@ __all__ = [
 class Engine:
     """All quotas of one process.
 
-    >>> from quotas.definitions import StaticQuotas
+    >>> from quotas.definitions.definitions import StaticQuotas
     >>> engine = Engine(EngineOptions(policy="kip13"), Definitions(static=StaticQuotas(producer_default=2_000_000)))
     >>> throttle = engine.client("", "a", broker=1).produce
-    >>> turn = throttle.turn()
-    >>> [throttle.produce(turn, 6_000_000, now_ms).throttle_ms for now_ms in (0, 1000, 2000, 3000)]  # 24 / 2 - 10 s
+    >>> flow = throttle.flow()
+    >>> [throttle.produce(flow, 6_000_000, now_ms).throttle_ms for now_ms in (0, 1000, 2000, 3000)]  # 24 / 2 - 10 s
     [0, 0, 0, 2000]
     """
 

@@ -6,7 +6,7 @@ them has separately. The literal name `<default>` cannot be written (KAFKA-18808
 """
 
 from offline.options import By
-from quotas.entities import DEFAULT, Entity
+from quotas.definitions.entities import DEFAULT, Entity
 
 __all__ = ["client_entity", "client_name", "default_entity"]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from quotas.move_estimate import Estimate
+from quotas.reassignment.estimate import Estimate
 
 __all__ = ["ReplicationThrottle", "replication_throttle"]
 

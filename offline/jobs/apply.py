@@ -14,19 +14,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from offline.advice.words import made_for
+from offline.advice.explain import made_for
 from offline.errors import ApplyError
 from offline.options import ApplyOptions
-from offline.places import finished_text
+from offline.paths import finished_text
 from offline.quota_api import QuotaApi
-from quotas.alterations import entity_of_parts
-from quotas.definitions import Definitions
-from quotas.definitions_edit import Document
-from quotas.definitions_file import parse, render
-from quotas.entities import DEFAULT, Entity
+from quotas.definitions.alterations import entity_of_parts
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.diff import Difference, Quotas, alterations, differences
+from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.rollout import rollout
+from quotas.definitions.toml_edit import Document
+from quotas.definitions.toml_file import parse, render
 from quotas.errors import DefinitionError, FormError
-from quotas.plan import Difference, Quotas, alterations, differences
-from quotas.ramp import ramped
 
 __all__ = ["run"]
 
@@ -48,7 +48,7 @@ def run(options: ApplyOptions, work: str) -> list[str]:
     today: dict[str, float] = settings["today"]
 
     def wanted(current: Quotas) -> Quotas:
-        return ramped(target, today, current, options.step, options.steps)
+        return rollout(target, today, current, options.step, options.steps)
 
     lines = [f"{made_for(settings['policy'], settings['scope'])}; lowest confidence {settings['confidence']}"]
     if options.quotas_file:

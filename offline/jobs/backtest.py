@@ -22,11 +22,11 @@ from offline.transforms.backtest import RAW, raw_outcomes
 from offline.transforms.backtest_task import NO_ID, Limiters, Plan, compile_for
 from offline.transforms.candidates import ladder
 from offline.transforms.demand import charged
-from offline.transforms.division import chunks_of, places_of
+from offline.transforms.partitioning import chunks_of, places_of
 from offline.transforms.pressure import unthrottled
 from offline.transforms.scope import peaks_of_scope
 from protocol.messages.groups import GROUP_APIS, SESSION_TIMEOUT_DEFAULT_MS
-from quotas.compiled import Ints
+from quotas.backtest.compiler import Ints
 from quotas.options import EngineOptions
 
 __all__ = ["run"]

@@ -18,11 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from offline.advice.confidence import CLIENTS_FEW, confidence, lowest
-from offline.advice.limits import Client, Limits, Need, limits
-from offline.advice.mutations import mutation_quota
-from offline.advice.names import client_entity, default_entity
-from offline.advice.replication import replication_throttle
-from offline.advice.words import (
+from offline.advice.explain import (
     Line,
     direction_lines,
     elsewhere,
@@ -31,15 +27,19 @@ from offline.advice.words import (
     replication_lines,
     sampled_line,
 )
+from offline.advice.limits import Client, Limits, Need, limits
+from offline.advice.mutations import mutation_quota
+from offline.advice.names import client_entity, default_entity
+from offline.advice.replication import replication_throttle
 from offline.jobs.measured import Effects, MeasuredLoads, Span, backtest_settings, effects, needs_of, span_of
 from offline.options import By, Goal
 from offline.schemas import TABLES, ddl
 from offline.store import Store, Writer
 from offline.transforms.loads import before_after, blocks_of, peaks, recorded_blocks
 from offline.transforms.scope import peaks_of_scope
-from quotas.definitions import Definitions
-from quotas.definitions_file import render
-from quotas.entities import Entity
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
+from quotas.definitions.toml_file import render
 
 __all__ = ["run"]
 

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from commandline.amounts import rate
+from offline.advice.explain import amount
 from offline.advice.names import client_name
-from offline.advice.words import amount
 from offline.jobs.measured import Span, backtest_settings, span_of
 from offline.jobs.problems import shown
 from offline.report import Report, page

@@ -2,7 +2,7 @@
 
 A request is sent when it is due, independently of responses, and its latency counts from then: so a stalling target, or
 a late replay, is visible in the latencies. Throttle times are not obeyed. A request without room
-(`lane.UNANSWERED_MAX`, `lane.UNSENT_BYTES_MAX`) is dropped and counted.
+(`connection.UNANSWERED_MAX`, `connection.UNSENT_BYTES_MAX`) is dropped and counted.
 
 A request's lateness is measured when its frame is made and given to its connection. The event loop sends it in its next
 turn, so a turn is at most `_TURN_US` and one frame long.
@@ -14,10 +14,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from offline.replay.ahead import Ahead
 from offline.replay.answers import Broker, outcome
+from offline.replay.connection import Connection, Room
+from offline.replay.encode_ahead import EncodeAhead
 from offline.replay.frames import Encoder, Frame
-from offline.replay.lane import Lane, Room
 from offline.replay.samples import DROPPED, LEFT_OUT, LOST, NEVER_SENT, SILENT, UNANSWERED, Samples
 from offline.replay.schedule import Plan
 
@@ -39,10 +39,10 @@ class Driver:
         self._sends = plan.sends
         self._progress = progress
         self.samples = Samples(len(plan.sends))
-        self._lanes = [Lane(self, brokers.get(broker, brokers[-1])) for broker in plan.brokers]
+        self._connections = [Connection(self, brokers.get(broker, brokers[-1])) for broker in plan.brokers]
         self._last = {planned.connection: place for place, planned in enumerate(plan.sends)}
-        self._room = Room(self._lanes)
-        self._ahead = Ahead(plan.sends, encoder, self._now_us)
+        self._room = Room(self._connections)
+        self._ahead = EncodeAhead(plan.sends, encoder, self._now_us)
         self._connects: set[asyncio.Task[None]] = set()
         self._unsettled = 0  # requests that wait for their connection or their response
         self._all_sent = False
@@ -61,7 +61,7 @@ class Driver:
             with suppress(TimeoutError):
                 async with asyncio.timeout(linger_seconds):
                     await self._over.wait()
-                    while any(lane.unsent_bytes for lane in self._lanes):  # noqa: ASYNC110 - there is no event
+                    while any(connection.unsent_bytes for connection in self._connections):  # noqa: ASYNC110 - there is no event
                         await asyncio.sleep(_FLUSH_SECONDS)
         finally:
             await self._end()
@@ -104,7 +104,7 @@ class Driver:
         while place < len(sends):
             now_us = self._now_us()
             while opened < len(opens) and opens[opened][0] - _AHEAD_US <= now_us:
-                self._open(self._lanes[opens[opened][1]])
+                self._open(self._connections[opens[opened][1]])
                 opened += 1
             first, turn_us = place, now_us + _TURN_US
             while place < len(sends) and sends[place].due_us <= now_us < turn_us:
@@ -122,7 +122,7 @@ class Driver:
     def _send(self, place: int) -> int:
         """Give a request to its connection; returns the time afterwards."""
         planned = self._sends[place]
-        lane = self._lanes[planned.connection]
+        connection = self._connections[planned.connection]
         frame = self._ahead.take(place)
         now_us = self._now_us()
         self.samples.late_us[place] = now_us - planned.due_us
@@ -131,14 +131,14 @@ class Driver:
         else:
             self.samples.sent_as[place] = frame.api_key
             self.samples.wanted[place] = frame.answered
-            if lane.full or not self._room.take(len(frame.data), now_us):
+            if connection.full or not self._room.take(len(frame.data), now_us):
                 self.samples.latency_us[place] = DROPPED
             else:
                 self._unsettled += 1
-                lane.send(place, frame)
-                self._open(lane)
+                connection.send(place, frame)
+                self._open(connection)
         if self._last[planned.connection] == place:
-            lane.finish()
+            connection.finish()
         return now_us
 
     def _opens(self) -> list[tuple[int, int]]:
@@ -151,20 +151,20 @@ class Driver:
     def _now_us(self) -> int:
         return (time.monotonic_ns() - self._began_ns) // 1000
 
-    def _open(self, lane: Lane) -> None:
-        if lane.transport is None and not lane.opening:
-            lane.opening = True
-            task = asyncio.get_running_loop().create_task(self._connect(lane))
+    def _open(self, connection: Connection) -> None:
+        if connection.transport is None and not connection.opening:
+            connection.opening = True
+            task = asyncio.get_running_loop().create_task(self._connect(connection))
             self._connects.add(task)
             task.add_done_callback(self._connects.discard)
 
-    async def _connect(self, lane: Lane) -> None:
+    async def _connect(self, connection: Connection) -> None:
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                await asyncio.get_running_loop().create_connection(lambda: lane, *lane.address)
+                await asyncio.get_running_loop().create_connection(lambda: connection, *connection.address)
         except (OSError, TimeoutError, UnicodeError, OverflowError):  # the latter: no host name, no port
             self.samples.connect_errors += 1
-            lane.lose()
+            connection.lose()
 
     async def _end(self) -> None:
         """Close all connections; requests without a response stay unanswered."""
@@ -173,9 +173,9 @@ class Driver:
         for task in connects:
             task.cancel()
         await asyncio.gather(*connects, return_exceptions=True)
-        for lane in self._lanes:
-            if lane.transport is not None:
-                lane.transport.abort()
+        for connection in self._connections:
+            if connection.transport is not None:
+                connection.transport.abort()
             else:
-                lane.lose()
+                connection.lose()
         await asyncio.sleep(_CLOSE_SECONDS)

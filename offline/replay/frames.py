@@ -1,4 +1,5 @@
-"""One recorded request -> the frame to send: its recorded bytes if they were captured (`kept`), or synthetic ones.
+"""One recorded request -> the frame to send: its recorded bytes if they were captured (`recorded_frames`), or
+synthetic ones.
 
     Produce     the same bytes and records to each partition: batches of zeros with a valid checksum
     Fetch       the same bytes from each partition, from its beginning, without a session and without waiting; not from
@@ -12,7 +13,7 @@ ids are the recorded ones, so that the same quotas apply; principals are not, si
 
 from typing import Final, NamedTuple
 
-from offline.replay import kept, messages
+from offline.replay import messages, recorded_frames
 from offline.replay.payload import Batches
 from offline.replay.schedule import Recorded
 from offline.replay.shares import LeftOut, Shares
@@ -63,7 +64,7 @@ class Encoder:
         if row.frame and row.api_key != PRODUCE:
             low, high = self._placement.ranges.get(row.api_key, (0, -1))
             if low <= row.api_version <= high:
-                data = kept.asked_again(row.frame, row.api_key, row.api_version, correlation_id)
+                data = recorded_frames.asked_again(row.frame, row.api_key, row.api_version, correlation_id)
                 if data is not None:
                     return Frame(data, row.api_key, row.api_version)
         if row.api_key == PRODUCE:
@@ -73,8 +74,8 @@ class Encoder:
         return self._ping(row, correlation_id)
 
     def _produce(self, row: Recorded, correlation_id: int) -> Frame | None:
-        asked = kept.read_produce(row.frame) if row.frame else None
-        own = [] if asked is None else [kept.freed(records) for _, records in asked.records]
+        asked = recorded_frames.read_produce(row.frame) if row.frame else None
+        own = [] if asked is None else [recorded_frames.freed(records) for _, records in asked.records]
         topics = self._shares.of(row, _BATCH_BYTES_MAX, own)
         if row.partitions and not topics:
             return None

@@ -6,7 +6,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from commandline.amounts import duration, rate
-from offline.advice.words import reach
+from offline.advice.explain import reach
 from offline.report import plots
 from offline.report.content import Direction, Report
 

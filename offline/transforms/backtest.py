@@ -1,8 +1,9 @@
-"""Requests x candidates -> outcomes and loads: the one Python function of the pipeline, which runs `quotas.backtest`.
+"""Requests x candidates -> outcomes and loads: the one Python function of the pipeline, which runs
+`quotas.backtest.outcomes`.
 
 A limiter is one entity at one broker in one direction; its requests are decided in order, so one task has to see all of
 them. What can be divided is the candidates: a heavy limiter's rows go to several tasks, each with a part of the
-candidates (`division`; the table `tasks` says what became of it).
+candidates (`partitioning`; the table `tasks` says what became of it).
 """
 
 from collections.abc import Callable, Iterable, Iterator

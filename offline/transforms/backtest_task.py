@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from quotas.backtest import Outcome, backtest
+from quotas.backtest.outcomes import Outcome, backtest
+from quotas.backtest.recording import RecordingBuilder, recording_of
 from quotas.options import EngineOptions
-from quotas.recording import RecordingBuilder, recording_of
 
 __all__ = ["NO_ID", "Group", "Limiters", "Plan", "Row", "Task", "compile_for"]
 

@@ -1,11 +1,11 @@
 """DescribeClientQuotas and AlterClientQuotas, versions 0-1, as a broker reads and answers them (KIP-546).
 
-Version notes: 1 is flexible, and otherwise the same. Names and keys are passed on as text: what they may be is
-known to `quotas.alterations` and `quotas.filters`. An alteration's value is passed on even if it is NaN; that of a
-removal is ignored, as in Kafka. Requests can name 100,000 entities and answers hold as many, so both are read and
-written entity by entity, as fast as whoever asks for the next one. What is read is given as tuples, which Python's
-cyclic garbage collector soon leaves alone: visiting 100,000 lists would hold everything up. The client's side is
-`kafka_client.quotas`.
+Version notes: 1 is flexible, and otherwise the same. Names and keys are passed on as text: what they may be is known
+to `quotas.definitions.alterations` and `quotas.definitions.filters`. An alteration's value is passed on even if it is
+NaN; that of a removal is ignored, as in Kafka. Requests can name 100,000 entities and answers hold as many, so both
+are read and written entity by entity, as fast as whoever asks for the next one. What is read is given as tuples, which
+Python's cyclic garbage collector soon leaves alone: visiting 100,000 lists would hold everything up. The client's side
+is `kafka_client.quotas`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

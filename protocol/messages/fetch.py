@@ -2,7 +2,7 @@
 
 A request's scalars lie at fixed offsets before its topics, so a header's worth of bytes is enough to judge
 it. The topics themselves are cut into raw partition entries, which stay bytes: what a partition holds is the
-broker's business. Answers with records are walked by `protocol.messages.fetch_walk`; sessions are kept by
+broker's business. Answers with records are walked by `protocol.walks.fetch`; sessions are kept by
 `fetch_session`.
 """
 

@@ -1,6 +1,6 @@
 """The small pages of the read-only port as pure functions: values in, `Page` out.
 
-`/metrics` is written by `proxy.metrics`, `/clients` by `clients`. Nothing here knows sockets or the clock.
+`/metrics` is written by `proxy.metrics.exposition`, `/clients` by `clients`. Nothing here knows sockets or the clock.
 """
 
 import json

@@ -8,8 +8,8 @@ from proxy.admin import pages
 from proxy.admin.clients import TOPIC, Clients
 from proxy.admin.http import Page, Request
 from proxy.admin.server import Handler
-from proxy.metrics import Metrics, Quotas
-from proxy.series import portions
+from proxy.metrics.exposition import Metrics, Quotas
+from proxy.metrics.series import portions
 from proxy.version import sluice_version
 from quotas.engine import QuotaView
 

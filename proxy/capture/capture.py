@@ -19,7 +19,7 @@ from proxy.config import CaptureOptions
 from proxy.errors import ConfigError
 from proxy.logs import event
 from proxy.stats import CaptureStats, Stats
-from quotas.topic_names import TopicNames
+from quotas.throttles.topic_names import TopicNames
 
 __all__ = ["Capture", "require_pyarrow", "start"]
 

@@ -1,8 +1,8 @@
 """Resolves topic ids to names before rows are written (KIP-516), with a bounded wait.
 
 Every batch asks for its ids without a name, since a topic may be new, or the cluster may have been unreachable;
-`quotas.topic_names` bounds the requests to the cluster. The writer waits only for ids that it has not waited for
-lately, only while no rows pile up, and not again for a while after a wait without a result. So requests for topics
+`quotas.throttles.topic_names` bounds the requests to the cluster. The writer waits only for ids that it has not waited
+for lately, only while no rows pile up, and not again for a while after a wait without a result. So requests for topics
 that do not exist cost other clients at most the names in their rows.
 """
 
@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from proxy.capture.recorder import Batch
 from proxy.capture.tables import unnamed
-from quotas.topic_names import ASKED_AT_ONCE_MAX
+from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
 
 __all__ = ["Ask", "Naming", "Topics"]
 

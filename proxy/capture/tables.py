@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from protocol.capture import COLUMNS, FRAME, PARTITION_FIELDS, SCHEMA_KEY, SCHEMA_VERSION
-from protocol.messages.walk import OTHER_TOPICS
+from protocol.walks.walk import OTHER_TOPICS
 from proxy.capture.recorder import Batch
 from proxy.channel import Head, Row, whole
 

@@ -23,7 +23,7 @@ from protocol.messages.metadata_topics import TopicSeen
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.in_flight import Buffer
 from proxy.channel.side import Side, copied, skip_header_tags
-from quotas.mutations import MutationThrottle
+from quotas.throttles.mutation import MutationThrottle
 
 __all__ = ["Awaiting", "asked", "heard"]
 

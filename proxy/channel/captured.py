@@ -29,8 +29,8 @@ from typing import Any, Final
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, FETCH, PRODUCE, flexible
 from protocol.capture import NONE
 from protocol.header import REQUEST_HEAD, RequestHead
-from protocol.messages.captured_walks import CapturedFetchWalk
-from protocol.messages.walk import Walk
+from protocol.walks.captured import CapturedFetchWalk
+from protocol.walks.walk import Walk
 from proxy.channel.capture_rows import (
     FRAME_BYTES,
     INT32_MAX,
@@ -54,11 +54,11 @@ from proxy.channel.requests import RequestSide
 from proxy.channel.side import Side
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import Verdict
-from quotas.client_bandwidth import FETCH as FETCH_QUOTA
-from quotas.client_bandwidth import PRODUCE as PRODUCE_QUOTA
-from quotas.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
-from quotas.mutations import MutationThrottle
-from quotas.user_connections import UserThrottle
+from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
+from quotas.throttles.bandwidth import FETCH as FETCH_QUOTA
+from quotas.throttles.bandwidth import PRODUCE as PRODUCE_QUOTA
+from quotas.throttles.mutation import MutationThrottle
+from quotas.throttles.user_connections import UserThrottle
 
 __all__ = ["CLIENT_ID_MAX", "Capture", "capture"]
 

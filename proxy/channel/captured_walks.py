@@ -3,14 +3,9 @@
 from typing import Final
 
 from protocol.header import RequestHead
-from protocol.messages.captured_walks import (
-    REST_BYTES_MIN,
-    CapturedFetchWalk,
-    CapturedProduceWalk,
-    Found,
-)
-from protocol.messages.plain_produce import PlainProduce
-from protocol.messages.walk import Sizes
+from protocol.walks.captured import REST_BYTES_MIN, CapturedFetchWalk, CapturedProduceWalk, Found
+from protocol.walks.plain_produce import PlainProduce
+from protocol.walks.walk import Sizes
 from proxy.channel.capture_rows import Tap
 from proxy.channel.in_flight import Buffer
 from quotas.engine import Engine

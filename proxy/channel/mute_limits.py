@@ -1,6 +1,6 @@
 """For how long a channel may be muted, and a request held on it: what bounds both besides the throttle time itself.
 
-quotas.mute_seconds_max        of every mute (`quotas.mute.capped`); the rest of a throttle time stays as debt
+quotas.mute_seconds_max        of every mute (`quotas.throttles.mute.capped`); the rest of a throttle time stays as debt
 a group's session timeout      a fifth of it, where group requests were seen on the connection: heartbeats wait too
 the SASL session's end         a broker closes on what arrives later, though it was sent in time (KIP-368)
 """
@@ -8,8 +8,8 @@ the SASL session's end         a broker closes on what arrives later, though it 
 from typing import Final
 
 from quotas.engine import Engine
-from quotas.mute import GROUP_SESSION_TIMEOUT_MS, capped
-from quotas.turn import MS_UNBOUNDED
+from quotas.limiters.flow import MS_UNBOUNDED
+from quotas.throttles.mute import GROUP_SESSION_TIMEOUT_MS, capped
 
 __all__ = ["MuteLimits"]
 

@@ -8,13 +8,13 @@ comparison a response for that.
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
-from protocol.messages.walk import Walk
+from protocol.walks.walk import Walk
 from proxy.channel.in_flight import ENTRY_BYTES, Entry
-from quotas.client_bandwidth import Throttle
-from quotas.mutations import MutationThrottle
-from quotas.requests import RequestThrottle
-from quotas.topic_quotas import TopicThrottle
-from quotas.user_connections import UserThrottle
+from quotas.throttles.bandwidth import Throttle
+from quotas.throttles.mutation import MutationThrottle
+from quotas.throttles.request import RequestThrottle
+from quotas.throttles.topic_quotas import TopicThrottle
+from quotas.throttles.user_connections import UserThrottle
 
 __all__ = ["Muting", "Observer"]
 

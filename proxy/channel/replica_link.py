@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple
 from protocol.messages.fetch import FetchFields, TopicPartition
 from protocol.messages.follower_request import FollowerRequest
 from protocol.messages.replica_session import WRONG_EPOCH, ReplicaSession
-from protocol.messages.replica_walk import Standing
 from protocol.portions import Portions, each, emptied
+from protocol.walks.replica import Standing
 from proxy.stats import Stats
-from quotas.replication import REPLICAS_MAX, Claims, ReplicationQuotas
-from quotas.replication_claims import Claim, Sharing
+from quotas.replication.claims import Claim, Sharing
+from quotas.replication.replication_quotas import REPLICAS_MAX, Claims, ReplicationQuotas
 
 __all__ = ["Decided", "ReplicaLink"]
 

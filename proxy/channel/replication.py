@@ -25,9 +25,9 @@ from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import fetch
 from protocol.messages.fetch_session import SessionTable
 from protocol.messages.follower_request import VERSION_MIN, FollowerRequest, names_all, read_follower
-from protocol.messages.replica_walk import ReplicaWalk
-from protocol.messages.walk import Walk
 from protocol.portions import Portions
+from protocol.walks.replica import ReplicaWalk
+from protocol.walks.walk import Walk
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.channel import Channel
 from proxy.channel.errors import PeerError

@@ -14,7 +14,7 @@ controllers say to each other. And SASL exchanges, which Kafka's brokers handle 
 
 Only requests of identities with a request quota come here: `RequestSide` compares one reference a frame, and what is
 owed to all others is not wrapped. Where a throttle time lies in an answer is `protocol.throttle`; the arithmetic is
-`quotas.requests`.
+`quotas.throttles.request`.
 """
 
 from struct import Struct
@@ -25,16 +25,16 @@ from protocol import throttle as throttle_time
 from protocol.errors import TruncatedError, WireError
 from protocol.header import RequestHead
 from protocol.messages import fetch
-from protocol.messages.share import fetch_waits
+from protocol.walks.share import fetch_waits
 from proxy.channel.in_flight import Buffer, Entry, Later, Made, Owed
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.side import UNDECIDED, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, REPLACE
-from quotas.client_bandwidth import Throttle
 from quotas.engine import ClientQuota
-from quotas.mutations import MutationThrottle
-from quotas.requests import RequestThrottle
+from quotas.throttles.bandwidth import Throttle
+from quotas.throttles.mutation import MutationThrottle
+from quotas.throttles.request import RequestThrottle
 
 __all__ = ["Measured", "measure"]
 

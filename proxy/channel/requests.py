@@ -27,7 +27,7 @@ from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import produced
 from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
-from quotas.turn import Turn
+from quotas.limiters.flow import Flow
 
 __all__ = ["RequestSide"]
 
@@ -132,23 +132,23 @@ class RequestSide(RequestReader):
 
     def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Pass on with the request under way; returns how far, and sets the order unless it is over."""
-        turn = self._arriving
-        if turn is None:
+        flow = self._arriving
+        if flow is None:
             return self._pass_on(buf, pos, end, now_ms)
-        if self.late(now_ms) and self._charge_again(turn, now_ms):
+        if self.late(now_ms) and self._charge_again(flow, now_ms):
             return pos
         passed = self._pass_on(buf, pos, end, now_ms)
-        self._arrived(turn, passed - pos)
+        self._arrived(flow, passed - pos)
         return passed
 
     def late(self, now_ms: int) -> bool:
         """Whether what is under way did not come in time, and is charged again before more of it passes."""
-        turn, identity = self._arriving, self.state.identity
-        if turn is None:
+        flow, identity = self._arriving, self.state.identity
+        if flow is None:
             return False
-        if identity is not None and identity.produce is turn:
-            identity.quota.produce.arrives(turn, now_ms)
-        return turn.lost > 0
+        if identity is not None and identity.produce is flow:
+            identity.quota.produce.arrives(flow, now_ms)
+        return flow.lost > 0
 
     def _pass_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         if self.verdict.unseen > 0:
@@ -158,24 +158,24 @@ class RequestSide(RequestReader):
                 return pos
         return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
 
-    def _arrived(self, turn: Turn, count: int) -> None:
+    def _arrived(self, flow: Flow, count: int) -> None:
         """So many bytes have come of the request that was charged at its header."""
-        turn.announced -= count
-        if turn.announced <= 0 and not turn.lost:
+        flow.announced -= count
+        if flow.announced <= 0 and not flow.lost:
             self.charge_ahead(None)
             identity = self.state.identity
             if identity is not None:
-                identity.quota.produce.arrived(turn)
+                identity.quota.produce.arrived(flow)
 
-    def _charge_again(self, turn: Turn, now_ms: int) -> int:
+    def _charge_again(self, flow: Flow, now_ms: int) -> int:
         """Have the rest of a request charged that did not come in time; 0, or the order that keeps it waiting."""
         state = self.state
         identity = state.identity
-        if identity is None or identity.produce is not turn:  # the client is another one by now (KIP-368)
+        if identity is None or identity.produce is not flow:  # the client is another one by now (KIP-368)
             self.charge_ahead(None)
             return 0
         throttle = identity.quota.produce
-        decision = throttle.produce_rest(turn, now_ms)
+        decision = throttle.produce_rest(flow, now_ms)
         if decision.hold_until_ms > now_ms:
             return self.wait(decision.hold_until_ms, held=True)
         if decision.refused:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from proxy.channel.reassignments import OngoingMoves
-from quotas.replication import ReplicationQuotas
+from quotas.replication.replication_quotas import ReplicationQuotas
 
 __all__ = [
     "ANONYMOUS",

@@ -6,13 +6,13 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from protocol import header
 from protocol.errors import TruncatedError
-from protocol.messages.walk import TOPIC_SIZE_BYTES, Walk
+from protocol.walks.walk import TOPIC_SIZE_BYTES, Walk
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
 from proxy.channel.parsing import AGAIN, AT_ONCE_BYTES_MAX, Job
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, REFUSE, REPLACE, WAIT, Verdict
-from quotas.turn import Turn
+from quotas.limiters.flow import Flow
 
 __all__ = [
     "NS_PER_MS",
@@ -67,7 +67,7 @@ class Side(ABC):
         self.frame_bytes = 0
         self.walk: Walk | None = None
         self.walk_answered = False
-        self._arriving: Turn | None = None
+        self._arriving: Flow | None = None
         self.job: Job | None = None
         self._parsing: Job | None = None  # the one whose result is waited for
 
@@ -173,10 +173,10 @@ class Side(ABC):
             kept += len(self.walk.sizes) * TOPIC_SIZE_BYTES
         return kept
 
-    def charge_ahead(self, turn: Turn | None) -> None:
-        """Note the turn that is charged for the request under way before its bytes come; None: no longer."""
-        self._arriving = turn
-        self.verdict.charged_ahead = turn is not None
+    def charge_ahead(self, flow: Flow | None) -> None:
+        """Note the flow that is charged for the request under way before its bytes come; None: no longer."""
+        self._arriving = flow
+        self.verdict.charged_ahead = flow is not None
 
     def take_signal(self) -> bool:
         """Tell whether something has begun that concerns the other side, once."""

@@ -5,21 +5,21 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.conversation import Conversation
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import REST, Forward, InFlight, Later, Made, Owed, Question, Shared
 from proxy.channel.intake import IN_FLIGHT_MAX, Intake
 from proxy.channel.mute_limits import MuteLimits
 from proxy.channel.observer import Muting, Observer
+from proxy.channel.sasl_exchange import SaslExchange
 from proxy.channel.settings import ANONYMOUS, ChannelSettings
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.channel.walks import Charges, TopicWalks, Walks
 from proxy.stats import Stats
-from quotas.client_bandwidth import Throttle
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, ClientQuota, Engine
-from quotas.mutations import MutationThrottle
-from quotas.requests import RequestThrottle
-from quotas.user_connections import UserThrottle
+from quotas.throttles.bandwidth import Throttle
+from quotas.throttles.mutation import MutationThrottle
+from quotas.throttles.request import RequestThrottle
+from quotas.throttles.user_connections import UserThrottle
 
 __all__ = ["ChannelState"]
 
@@ -149,7 +149,7 @@ class ChannelState:
         self.share_held_until_ms = 0
         self.user = settings.user
         self.authenticated = False
-        self.sasl: Conversation | None = None
+        self.sasl: SaslExchange | None = None
         self.kept_bytes = 0
         self._names_bytes = 0  # of client ids
         self._asked_bytes = 0  # of the request that the shell answers

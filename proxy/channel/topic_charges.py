@@ -14,9 +14,9 @@ once. Where nothing limits topics no walk is begun (`Engine.charges_produced_top
 import string
 from typing import Final
 
-from protocol.messages.walk import OTHER_TOPICS, Walk
+from protocol.walks.walk import OTHER_TOPICS, Walk
 from proxy.channel.state import ChannelState
-from quotas.client_bandwidth import FETCH, PRODUCE
+from quotas.throttles.bandwidth import FETCH, PRODUCE
 
 __all__ = ["fetched", "produced"]
 

@@ -3,9 +3,9 @@
 from typing import Protocol
 
 from protocol.header import RequestHead
-from protocol.messages.fetch_walk import FetchWalk
-from protocol.messages.produce_walk import ProduceWalk
-from protocol.messages.walk import Walk
+from protocol.walks.fetch import FetchWalk
+from protocol.walks.produce import ProduceWalk
+from protocol.walks.walk import Walk
 from proxy.channel.in_flight import Buffer
 
 __all__ = ["Charges", "TopicWalks", "Walks"]

@@ -27,8 +27,8 @@ from proxy.cluster.client import BrokerClient, Target, ask, first_answer
 from proxy.config import ReplicationSettings
 from proxy.errors import reason
 from proxy.logs import event
-from quotas.replication import TOPIC_IDS_MAX, BrokerLimits, ReplicationQuotas
-from quotas.throttled_replicas import ReplicaList, ThrottledReplicas, parse_replicas
+from quotas.replication.replication_quotas import TOPIC_IDS_MAX, BrokerLimits, ReplicationQuotas
+from quotas.replication.throttled_replicas import ReplicaList, ThrottledReplicas, parse_replicas
 
 __all__ = ["ReplicationSource"]
 

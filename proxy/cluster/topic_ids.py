@@ -18,7 +18,7 @@ from kafka_client import metadata
 from kafka_client.request import chunks
 from proxy.cluster.client import BrokerClient, Target, ask, first_answer
 from proxy.logs import event
-from quotas.topic_names import TopicNames
+from quotas.throttles.topic_names import TopicNames
 
 __all__ = ["TopicIds"]
 

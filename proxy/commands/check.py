@@ -19,8 +19,8 @@ from proxy.commands.check_machine import machine_warnings
 from proxy.config import Address, Config, ListenerOptions, load, read_definitions, unenforced, unwritable
 from proxy.config.units import write_bytes
 from proxy.errors import SluiceError
-from quotas.definitions import Definitions
-from quotas.entities import DEFAULT, Entity
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 
 if TYPE_CHECKING:
     from proxy.certificates import Certificates

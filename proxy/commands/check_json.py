@@ -9,7 +9,7 @@ from typing import Final
 
 from proxy.commands.quota_formats import plain
 from proxy.config import Address, Config, ListenerOptions
-from quotas.entities import Entity
+from quotas.definitions.entities import Entity
 
 __all__ = ["describe", "describe_cluster"]
 

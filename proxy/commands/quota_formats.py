@@ -12,11 +12,11 @@ from typing import Any, Final
 
 from commandline.extras import not_installed
 from proxy.errors import ConfigError, SluiceError
-from quotas.definitions import Definitions
-from quotas.definitions_file import parse, parse_amount, render
-from quotas.entities import DEFAULT, Entity, Name
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.diff import Quotas
+from quotas.definitions.entities import DEFAULT, Entity, Name
+from quotas.definitions.toml_file import parse, parse_amount, render
 from quotas.errors import DefinitionError
-from quotas.plan import Quotas
 
 __all__ = ["FORMATS", "describe", "guess", "jikkou_loses", "plain", "read", "write"]
 

@@ -23,13 +23,13 @@ from proxy.commands.quota_formats import FORMATS, describe, guess, jikkou_loses,
 from proxy.config import Address, read_text, unenforced
 from proxy.config.readers import addresses
 from proxy.errors import ConfigError, ServerError, UsageError, reason
-from quotas.alterations import PARTS, entity_of_parts, parts_of
-from quotas.definitions import check_entity, check_value
-from quotas.definitions_file import parse_amount, render_value
-from quotas.entities import DEFAULT, Entity
+from quotas.definitions.alterations import PARTS, entity_of_parts, parts_of
+from quotas.definitions.definitions import check_entity, check_value
+from quotas.definitions.diff import Difference, Quotas, alterations, differences
+from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.filters import ANY, DEFAULT_NAME, EXACT
+from quotas.definitions.toml_file import parse_amount, render_value
 from quotas.errors import DefinitionError
-from quotas.filters import ANY, DEFAULT_NAME, EXACT
-from quotas.plan import Difference, Quotas, alterations, differences
 
 if TYPE_CHECKING:
     from kafka_client import QuotaClient

@@ -18,7 +18,7 @@ from proxy.commands import reassign_plan, reassign_status
 from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config.readers import addresses, rate, seconds
 from proxy.errors import UsageError
-from quotas.move_estimate import WINDOW_SECONDS, Estimate, Partition, Replicated, estimate
+from quotas.reassignment.estimate import WINDOW_SECONDS, Estimate, Partition, Replicated, estimate
 
 __all__ = ["DESCRIPTION", "add_arguments"]
 

@@ -12,7 +12,7 @@ from kafka_client import ASKING_FAILS, Connection, Request, configs, metadata, r
 from proxy.commands.command_config import Security, connect_any
 from proxy.config import Address
 from proxy.errors import ServerError, reason
-from quotas.move_estimate import RESPONSE_BYTES, Partition, Replicated
+from quotas.reassignment.estimate import RESPONSE_BYTES, Partition, Replicated
 
 __all__ = ["Found", "read_cluster"]
 

@@ -22,9 +22,9 @@ from proxy.commands.reassign_file import add_file_arguments, read_reassignment
 from proxy.config import Address, load
 from proxy.config.readers import addresses, count
 from proxy.errors import ServerError, SluiceError
-from quotas.reassignment_batch import BatchLimits
-from quotas.reassignment_plan import Plan, plan_moves
-from quotas.reassignment_step import Move, Step, TopicPartition
+from quotas.reassignment.batch import BatchLimits
+from quotas.reassignment.plan import Plan, plan_moves
+from quotas.reassignment.step import Move, Step, TopicPartition
 
 if TYPE_CHECKING:
     from proxy.commands.command_config import Security
@@ -142,7 +142,7 @@ def refuse(targets: Mapping[TopicPartition, tuple[int, ...]], seen: "Seen") -> N
         SluiceError: in their words, and in the order in which they look.
     """
     from protocol.messages.alter_reassignments import AlterRequest
-    from proxy.reassign.judge import Kind, judge
+    from proxy.reassign.validation import Kind, judge
 
     unknown = sorted({broker for target in targets.values() for broker in target} - seen.registered)
     if unknown:

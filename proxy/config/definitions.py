@@ -11,9 +11,9 @@ from proxy.config.effects import entity_warning
 from proxy.config.loader import read_quotas_text
 from proxy.config.options import Config, QuotaSettings
 from proxy.errors import ConfigError
-from quotas.definitions import Definitions, StaticQuotas
-from quotas.definitions_file import parse
-from quotas.entities import Entity
+from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.entities import Entity
+from quotas.definitions.toml_file import parse
 from quotas.errors import DefinitionError
 from quotas.options import EngineOptions
 

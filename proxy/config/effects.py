@@ -8,7 +8,7 @@ from typing import Final
 
 from proxy.config.options import Config, QuotaSettings
 from proxy.config.replication_options import ReplicationSettings
-from quotas.entities import DEFAULT, Entity, ip_name
+from quotas.definitions.entities import DEFAULT, Entity, ip_name
 
 __all__ = ["entity_warning", "without_effect"]
 

@@ -1,7 +1,7 @@
 """`[leases]`: the sharing of a follower's quota among the processes that it fetches through (KIP-73).
 
 Without `peers` the section has no effect, and this process uses the whole quota of every follower. Shares are computed
-in `quotas.leases`.
+in `quotas.sharing.book`.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from proxy.config import readers
 from proxy.config.keys import key
 from proxy.config.readers import Address
 from proxy.errors import ConfigError
-from quotas.lease_terms import PEERS_MAX, LeaseTerms
+from quotas.sharing.terms import PEERS_MAX, LeaseTerms
 
 _NAME_CHARACTERS_MAX: Final = 64
 

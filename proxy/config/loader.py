@@ -10,8 +10,8 @@ from proxy.config.options import Config, Source
 from proxy.config.parser import parse
 from proxy.errors import ConfigError
 from proxy.files import read
+from quotas.definitions.toml_reader import loads
 from quotas.errors import TomlError
-from quotas.toml_text import loads
 
 FILE_BYTES_MAX: Final = 64 * 1024**2  # a quotas file of 200,000 clients takes about 15 MB
 CONFIG_BYTES_MAX: Final = 16 * 1024**2  # 100,000 topics in a list of throttled replicas

@@ -10,7 +10,7 @@ from typing import Final
 
 from proxy.config import readers
 from proxy.config.keys import key
-from quotas.reassignment_batch import BatchLimits
+from quotas.reassignment.batch import BatchLimits
 
 _COUNT_MAX: Final = 1_000_000
 _DAY_SECONDS: Final = 86400

@@ -6,7 +6,7 @@
     client      asks once a period, and updates the followers' limits
     sharing     the client and the holder that the configuration asks for
 
-Shares are computed in `quotas.leases`.
+Shares are computed in `quotas.sharing.book`.
 """
 
 from proxy.leases.client import LeaseClient

@@ -1,4 +1,4 @@
-"""The client of the lease holder: asks for leases and updates the followers' limits (`quotas.lease_peer` computes
+"""The client of the lease holder: asks for leases and updates the followers' limits (`quotas.sharing.peer` computes
 them).
 
 It has one connection and one request at a time, one in each period or as soon as more is wanted. If no response arrives
@@ -20,10 +20,10 @@ from proxy.leases.frames import FRAME_BYTES_MAX, read_frame, read_secret, write_
 from proxy.leases.messages import MessageError, RefusalError, read_answer, write_request
 from proxy.logs import event
 from proxy.stats import Stats
-from quotas.lease_demand import Demands, Followed
-from quotas.lease_peer import LeasePeer
-from quotas.lease_terms import Wish
-from quotas.replication import ReplicationQuotas
+from quotas.replication.replication_quotas import ReplicationQuotas
+from quotas.sharing.demand import Demands, Followed
+from quotas.sharing.peer import LeasePeer
+from quotas.sharing.terms import Wish
 
 __all__ = ["LeaseClient"]
 

@@ -1,4 +1,4 @@
-"""The lease holder's port: asyncio streams around `quotas.leases`.
+"""The lease holder's port: asyncio streams around `quotas.sharing.book`.
 
 The holder may share the event loop with traffic, so everything is bounded: connections, the bytes of a message, the
 time for its arrival, and the rate of responses on one connection. If there are too many connections, the oldest one
@@ -19,8 +19,8 @@ from proxy.leases.frames import FRAME_BYTES_MAX, read_frame, read_secret, write_
 from proxy.leases.messages import MessageError, digest, read_request, write_answer, write_refusal
 from proxy.logs import event
 from proxy.stats import Stats
-from quotas.lease_terms import LeaseTerms
-from quotas.leases import LeaseBook, LeaseRefusedError
+from quotas.sharing.book import LeaseBook, LeaseRefusedError
+from quotas.sharing.terms import LeaseTerms
 
 __all__ = ["LeaseHolder"]
 

@@ -18,7 +18,7 @@ import struct
 import zlib
 from typing import Final
 
-from quotas.lease_terms import FOLLOWERS_MAX, Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
+from quotas.sharing.terms import FOLLOWERS_MAX, Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
 
 __all__ = [
     "MESSAGE_BYTES_MAX",

@@ -4,13 +4,13 @@ import secrets
 from collections.abc import Callable
 
 from proxy.config import Config
-from proxy.lease_view import LeaseView
 from proxy.leases.client import LeaseClient
 from proxy.leases.holder import LeaseHolder
+from proxy.metrics.leases import LeaseMetrics
 from proxy.stats import Stats
-from quotas.lease_peer import LeasePeer
-from quotas.leases import LeaseBook
-from quotas.replication import ReplicationQuotas
+from quotas.replication.replication_quotas import ReplicationQuotas
+from quotas.sharing.book import LeaseBook
+from quotas.sharing.peer import LeasePeer
 
 __all__ = ["LeaseSharing"]
 
@@ -39,7 +39,7 @@ class LeaseSharing:
         self._bind = options.bind
         self._client: LeaseClient | None = None
         self._holder: LeaseHolder | None = None
-        self.view: LeaseView | None = None
+        self.view: LeaseMetrics | None = None
         if not options.peers:
             return
         terms = options.terms
@@ -57,7 +57,7 @@ class LeaseSharing:
                 return quotas.follower_limits.limit(broker)
 
             self._holder = LeaseHolder(book, terms, quota_of, now_ms, options.secret_file, stats)
-        self.view = LeaseView(peer, book, quotas, stats, now_ms)
+        self.view = LeaseMetrics(peer, book, quotas, stats, now_ms)
 
     async def start(self) -> None:
         """Bind the holder's port, if this process is the holder.

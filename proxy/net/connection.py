@@ -15,7 +15,6 @@ from protocol.errors import WireError
 from proxy.channel import AGAIN, KEEP, REFUSE, ChannelSettings, Forward, Job, PeerError, Tap, channel_for
 from proxy.channel import Shared as SharedAnswer
 from proxy.logs import event
-from proxy.net.dial import AnotherWay, Dial, Way
 from proxy.net.ends import QUIET_CAUSES, cause_of, free, unread_bytes
 from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.linger import BRIEF_SECONDS, LINGER_SECONDS, close_softly
@@ -24,6 +23,7 @@ from proxy.net.pump import Pump
 from proxy.net.shared import Answer, Shared, Withdraw, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
+from proxy.net.upstream import AnotherWay, Dial, Way
 from proxy.net.wait import FULL, HELD, MUTED, REFUSED, Wait
 
 __all__ = ["Connection"]

@@ -22,12 +22,12 @@ from proxy.logs import event
 from proxy.net.arrival import Arrival, Door, Peer
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, give_way
-from proxy.net.dial import AnotherWay, Upstream, Way
 from proxy.net.holdings import holder
 from proxy.net.shared import Shared, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls import ServerTls
-from quotas.entities import ip_name
+from proxy.net.upstream import AnotherWay, Upstream, Way
+from quotas.definitions.entities import ip_name
 
 __all__ = ["Listener", "Routes"]
 

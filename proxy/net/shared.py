@@ -12,16 +12,16 @@ from proxy.channel import Forward, Question, Tap
 from proxy.channel import Shared as SharedAnswer
 from proxy.config import LimitOptions
 from proxy.net.handshakes import Handshakes
-from proxy.net.hangups import Hangups
 from proxy.net.holdings import Holdings
 from proxy.net.kept import Ledger
 from proxy.net.pipes import Pipes
+from proxy.net.rdhup import Hangups
 from proxy.net.tls import BrokerTls
 from proxy.net.waiting_room import WaitingRoom
 from proxy.stats import Stats
 from proxy.worker import Worker
-from quotas.connections import ConnectionRates
 from quotas.engine import Engine
+from quotas.throttles.connections import ConnectionRates
 
 __all__ = ["READ_BYTES_MAX", "Answer", "Answered", "Ask", "Shared", "Withdraw", "now_ms"]
 

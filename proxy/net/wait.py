@@ -1,7 +1,7 @@
 """What keeps a connection from reading requests, one thing at a time: a mute, a hold, too many answers owed, an end.
 
 Nothing is read meanwhile, so that what the client sends waits in its own socket; that it has closed is noticed all the
-same (`proxy.net.hangups`). What the wait is for is the connection's business.
+same (`proxy.net.rdhup`). What the wait is for is the connection's business.
 """
 
 import asyncio

@@ -2,7 +2,7 @@
 
 One connection, one question at a time. It leads to the brokers themselves and never through Sluice, so that what is
 read is what is under way, and not what clients are shown. ListPartitionReassignments comes from the controller; the
-rest from a broker's own picture of the cluster, which may lag behind it: `decide` lives with that.
+rest from a broker's own picture of the cluster, which may lag behind it: `reconcile` lives with that.
 
 What was submitted and not answered may have been done or not. Nothing is submitted twice for that: it is read back.
 
@@ -26,7 +26,7 @@ from proxy.cluster.client import Target as Address
 from proxy.cluster.client import first_answer
 from proxy.errors import reason
 from proxy.worker import decoded
-from quotas.reassignment_step import PartitionNow, TopicPartition
+from quotas.reassignment.step import PartitionNow, TopicPartition
 
 __all__ = ["Cluster", "ClusterError", "Seen"]
 

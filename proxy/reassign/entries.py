@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, TypeAlias
 
-from quotas.reassignment_step import Move, Step, TopicPartition
+from quotas.reassignment.step import Move, Step, TopicPartition
 
 __all__ = [
     "Asked",

@@ -18,15 +18,15 @@ from typing import Final
 
 from proxy.config import ReassignmentSettings
 from proxy.logs import event
+from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster, ClusterError, Seen
-from proxy.reassign.decide import Decision, Memory, decide
 from proxy.reassign.entries import Ended, Entry, Record, Term
 from proxy.reassign.journal import ConflictError, DamagedError, JournalError, Known, MovedOnError
-from proxy.reassign.keeper import Keeper
-from proxy.reassign.lease import Lease
+from proxy.reassign.leader_lock import LeaderLock
+from proxy.reassign.reconcile import Decision, Memory, decide
 from proxy.reassign.sizes import Sizes
 from proxy.stats import Stats
-from quotas.reassignment_step import Step, TopicPartition
+from quotas.reassignment.step import Step, TopicPartition
 
 __all__ = ["Executor"]
 
@@ -59,7 +59,7 @@ class Executor:
 
     def __init__(
         self,
-        keeper: Keeper,
+        keeper: AsyncJournal,
         cluster: Cluster,
         directory: Path,
         settings: Callable[[], ReassignmentSettings],
@@ -71,7 +71,7 @@ class Executor:
         self._settings = settings
         self._now_ms = now_ms
         self._stats = stats
-        self._lease = Lease(directory, keeper.process)
+        self._lease = LeaderLock(directory, keeper.process)
         self._term = 0
         self._failing_ms: int | None = None  # since when
         self._standby_until_ms = 0

@@ -30,7 +30,7 @@ from proxy.reassign.entries import (
     read_line,
     write_line,
 )
-from quotas.reassignment_step import TopicPartition
+from quotas.reassignment.step import TopicPartition
 
 __all__ = ["ConflictError", "DamagedError", "Journal", "JournalError", "Known", "MovedOnError"]
 

@@ -14,7 +14,7 @@ from proxy.config import ReassignmentSettings
 from proxy.reassign.cluster import Seen
 from proxy.reassign.entries import Ended, Entry, Record
 from proxy.reassign.journal import Known
-from proxy.reassign.judge import (
+from proxy.reassign.validation import (
     NO_REASSIGNMENT_IN_PROGRESS,
     REASSIGNMENT_IN_PROGRESS,
     UNKNOWN_TOPIC_OR_PARTITION,
@@ -22,8 +22,8 @@ from proxy.reassign.judge import (
     Verdict,
     judge,
 )
-from quotas.reassignment_batch import next_batch
-from quotas.reassignment_step import Step, TopicPartition
+from quotas.reassignment.batch import next_batch
+from quotas.reassignment.step import Step, TopicPartition
 
 __all__ = ["OF_ITS_OWN", "Plan", "outcomes_of", "plan_request", "records_of"]
 

@@ -11,12 +11,12 @@ from typing import Final
 from proxy.channel import OngoingMoves, Question
 from proxy.cluster import BrokerClient
 from proxy.config import ReassignmentSettings
+from proxy.metrics.replication import Family
 from proxy.reassign import status
+from proxy.reassign.api import Answered, ReadFrame, ReassignmentApi
+from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster
-from proxy.reassign.desk import Answered, ReadFrame, ReassignmentDesk
 from proxy.reassign.executor import Executor
-from proxy.reassign.keeper import Keeper
-from proxy.replication_view import Family
 from proxy.stats import Stats
 
 __all__ = ["Reassignments"]
@@ -48,10 +48,10 @@ class Reassignments:
         self._settings = settings
         self._stats = stats
         name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_NAME_BYTES)}"
-        self._keeper = Keeper(directory, name)
+        self._keeper = AsyncJournal(directory, name)
         self._executor = Executor(self._keeper, Cluster(client), directory, self.settings, now_ms, stats)
         # A connection of its own, so that no caller waits behind a round.
-        self._desk = ReassignmentDesk(
+        self._desk = ReassignmentApi(
             self._keeper,
             Cluster(client),
             self.settings,

@@ -8,7 +8,7 @@ none, and logs are cut by retention meanwhile. The totals of the status would th
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from quotas.reassignment_step import TopicPartition
+from quotas.reassignment.step import TopicPartition
 
 __all__ = ["Sizes"]
 

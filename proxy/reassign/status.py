@@ -13,12 +13,12 @@ from math import inf
 from typing import Final, NamedTuple
 
 from proxy.config import ReassignmentSettings
-from proxy.reassign.decide import Decision
+from proxy.metrics.replication import Family
 from proxy.reassign.entries import Entry, Over
+from proxy.reassign.reconcile import Decision
 from proxy.reassign.sizes import Sizes
-from proxy.replication_view import Family
 from proxy.stats import Stats
-from quotas.reassignment_step import PartitionNow, Step, TopicPartition
+from quotas.reassignment.step import PartitionNow, Step, TopicPartition
 
 __all__ = ["Progress", "Rate", "counters", "describe", "gauges", "progress"]
 

@@ -22,9 +22,9 @@ from typing import Final
 import numpy as np
 
 from offline.synthetic import fleet, write_capture
-from quotas.backtest import backtest
+from quotas.backtest.outcomes import backtest
+from quotas.backtest.recording import Recording, recording_of
 from quotas.options import EngineOptions
-from quotas.recording import Recording, recording_of
 from tests.bench import machine, report
 from tests.bench.results import Bar, Outcome, Table
 from tests.cluster import processes

@@ -26,7 +26,7 @@ from protocol.header import body_start
 from protocol.messages.client_quotas import Alteration, Component
 from proxy.channel import Question, Shared
 from proxy.config import QuotaSettings
-from proxy.quota_store import QuotaDesk, QuotaStore
+from proxy.quota_api import QuotaService, QuotaStore
 from proxy.stats import Stats
 from quotas.engine import Engine, EngineOptions
 from tests.support.quota_frames import alter_request, describe_request
@@ -124,7 +124,7 @@ class Bench:
         store = QuotaStore(self._settings)
         self._row("read at the start (before there is a loop)", [time.perf_counter() - began], 0)
         self._engine = Engine(EngineOptions(), store.definitions)
-        self._desk = QuotaDesk(loop, store, self._settings, Stats(), self._altered)
+        self._desk = QuotaService(loop, store, self._settings, Stats(), self._altered)
         self._turns = Turns(loop)
         gc.freeze()  # as the proxy does
 

@@ -7,12 +7,12 @@ from protocol.messages.fetch_session import SessionTable
 from protocol.messages.reassignments import Ongoing
 from proxy.channel import BATCH_WEIGHT, KEEP, ChannelSettings, Machine, OngoingMoves, Shown, Tap, channel_for
 from proxy.stats import Stats
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
 from quotas.options import UnknownUsers
-from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.throttled_replicas import ThrottledReplicas, parse_replicas
+from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
+from quotas.replication.throttled_replicas import ThrottledReplicas, parse_replicas
 from tests.fuzz.draw import Draw
 from tests.support.frames import topic_id
 from tests.support.playbook import gateway_address

@@ -16,10 +16,10 @@ from proxy.commands.command_config import read_command_config
 from proxy.commands.reassign_file import read_reassignment
 from proxy.config import QuotaSettings, Source, compare, read_definitions, reload
 from proxy.errors import SluiceError
-from proxy.quota_store.store import QuotaStore
+from proxy.quota_api.store import QuotaStore
 from proxy.reassign.entries import LineError, read_line, write_line
 from proxy.stats import Stats
-from quotas.definitions_file import render
+from quotas.definitions.toml_file import render
 from tests.fuzz.draw import Draw, stretched
 
 __all__ = ["broker_map", "configuration", "journal_line", "quotas_file", "tool_file"]

@@ -14,7 +14,7 @@ from kafka_client import Request, configs, replicas, topics
 from kafka_client import metadata as own_metadata
 from kafka_client import quotas as own_quotas
 from offline.replay import answers as replay_answers
-from offline.replay import kept
+from offline.replay import recorded_frames
 from protocol import api, header, throttle
 from protocol.errors import WireError
 from protocol.messages import (
@@ -82,12 +82,12 @@ def _sasl(frame: bytes, version: int) -> object:
 
 def _asked_again(frame: bytes, version: int) -> object:
     key = version % 95
-    return kept.asked_again(frame, key, version // 95, 7)
+    return recorded_frames.asked_again(frame, key, version // 95, 7)
 
 
 def _freed(frame: bytes, _version: int) -> object:
-    found = kept.read_produce(frame)
-    return None if found is None else [kept.freed(records) for _, records in found.records]
+    found = recorded_frames.read_produce(frame)
+    return None if found is None else [recorded_frames.freed(records) for _, records in found.records]
 
 
 def _replayed(frame: bytes, version: int) -> object:

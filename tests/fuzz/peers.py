@@ -12,14 +12,14 @@ from proxy.leases.messages import MessageError, RefusalError, read_answer, read_
 from proxy.net import proxy_header
 from proxy.principals.certificate import CertificateError, expires_at, subject
 from proxy.principals.mapping import MappingRules, NoMatchingRuleError, RuleError
-from quotas.alterations import alter
-from quotas.definitions import Definitions
-from quotas.definitions_file import parse, render
-from quotas.entities import Entity
-from quotas.filters import FilterError, filter_of, matching
-from quotas.lease_peer import LeasePeer
-from quotas.lease_terms import LeaseTerms, Wish
-from quotas.leases import LeaseBook, LeaseRefusedError
+from quotas.definitions.alterations import alter
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
+from quotas.definitions.filters import FilterError, filter_of, matching
+from quotas.definitions.toml_file import parse, render
+from quotas.sharing.book import LeaseBook, LeaseRefusedError
+from quotas.sharing.peer import LeasePeer
+from quotas.sharing.terms import LeaseTerms, Wish
 from tests.fuzz.draw import Draw, stretched
 from tests.fuzz.stopwatch import timed
 

@@ -11,7 +11,7 @@ from protocol.api import FETCH, PRODUCE, SHARE_ACKNOWLEDGE, SHARE_FETCH, flexibl
 from tests.support import frames
 from tests.support.batches import batch
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed
-from tests.unit.protocol.messages.test_share import BROKER, share_acknowledge, share_fetch
+from tests.unit.protocol.walks.test_share import BROKER, share_acknowledge, share_fetch
 
 __all__ = ["Sample", "samples"]
 

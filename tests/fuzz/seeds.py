@@ -13,7 +13,7 @@ from typing import Final
 
 from protocol.api import FETCH, flexible
 from proxy.leases.messages import write_answer, write_refusal, write_request
-from quotas.lease_terms import Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
+from quotas.sharing.terms import Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
 from tests.fuzz import corpus
 from tests.fuzz.messages import READERS
 from tests.fuzz.samples import Sample, samples

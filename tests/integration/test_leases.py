@@ -1,7 +1,7 @@
 """The lease holder's port and its peers on real sockets, without brokers: who is answered, and what befalls the others.
 
-The rules are shown in virtual time (`tests/unit/quotas/test_leases.py`, `tests/property/test_leases.py`); here leases
-last one second, and bounds are wide.
+The rules are shown in virtual time (`tests/unit/quotas/sharing/test_book.py`, `tests/property/test_leases.py`); here
+leases last one second, and bounds are wide.
 """
 
 import asyncio
@@ -17,10 +17,10 @@ from proxy.leases.frames import read_frame, write_frame
 from proxy.leases.messages import RefusalError, read_answer, write_request
 from proxy.net import now_ms
 from proxy.stats import Stats
-from quotas.lease_peer import LeasePeer
-from quotas.lease_terms import LeaseAnswer, LeaseRequest, LeaseTerms
-from quotas.leases import LeaseBook
-from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
+from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
+from quotas.sharing.book import LeaseBook
+from quotas.sharing.peer import LeasePeer
+from quotas.sharing.terms import LeaseAnswer, LeaseRequest, LeaseTerms
 from tests.cluster import HOST, free_ports
 
 TERMS = LeaseTerms(("a", "b", "c"), 1000)

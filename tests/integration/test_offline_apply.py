@@ -7,8 +7,8 @@ import pytest
 
 from offline.errors import ApplyError
 from offline.quota_api import QuotaApi
-from quotas.alterations import entity_of_parts, parts_of
-from quotas.entities import Entity
+from quotas.definitions.alterations import entity_of_parts, parts_of
+from quotas.definitions.entities import Entity
 from tests.cluster import HOST, Cluster, free_ports
 
 

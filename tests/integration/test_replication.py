@@ -3,7 +3,7 @@
 Three brokers of their own, whose inter-broker listener is advertised at one Sluice. Sizes are read off log files.
 Bounds are wide, since this machine runs other tests too and sizes are read off files: no second over twice the quota
 and a few batches, where a move without a throttle is over in one. That no second is over the quota and one batch is
-shown in virtual time (`tests/unit/quotas/test_replication_rate.py`), and measured by `make replication`.
+shown in virtual time (`tests/unit/quotas/replication/test_rates.py`), and measured by `make replication`.
 """
 
 import json

@@ -22,11 +22,11 @@ from protocol.messages import (
     groups,
     metadata,
     produce,
-    share,
 )
-from protocol.messages.fetch_walk import FetchWalk
-from protocol.messages.share import ShareWalk
-from protocol.messages.walk import Walk
+from protocol.walks import share
+from protocol.walks.fetch import FetchWalk
+from protocol.walks.share import ShareWalk
+from protocol.walks.walk import Walk
 from tests.oracle.judge import Judge
 from tests.unit.protocol.kafka_frames import hide_odd
 from tests.unit.protocol.relay import relay

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.backtest import backtest, decisions
-from quotas.backtest_engine import decisions_of_the_engine
+from quotas.backtest.outcomes import backtest, decisions
+from quotas.backtest.recording import Recording, RecordingBuilder, recording_of
+from quotas.backtest.reference import decisions_of_the_engine
 from quotas.options import EngineOptions
-from quotas.recording import Recording, RecordingBuilder, recording_of
 
 SETTINGS = settings(max_examples=60, deadline=None)
 

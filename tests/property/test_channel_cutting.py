@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import ChannelSettings, Head, Row, Tap, channel_for, whole
 from proxy.stats import Stats
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
 from quotas.options import Mode, Policy
 from tests.support.frames import answer, fetch, fetch_answer, heartbeat, join_group, produce, request
 from tests.support.memory_shell import MemoryShell
@@ -41,7 +41,7 @@ def requests(draw: st.DrawFn) -> list[bytes]:
         client_id = draw(NAMES)
         kind = draw(st.sampled_from(["produce", "fetch", "metadata", "group", "other"]))
         if kind == "produce":
-            # Of larger ones it matters how much is here when they are decided on (quotas.announced).
+            # Of larger ones it matters how much is here when they are decided on (quotas.limiters.announced).
             size, acks = draw(st.integers(100, 20_000)), draw(st.sampled_from([-1, 0, 1]))
             version = draw(st.sampled_from([3, 8, 9, 10, 13]))
             sent.append(produce(version, size, correlation_id=number, client_id=client_id, acks=acks))
@@ -152,8 +152,8 @@ def relayed(
         engine.client("ANONYMOUS", client_id, 1).requests.record(spent_us or 0, 0)
     for client_id in ("a", "b", "") if spent else ():
         client = engine.client("ANONYMOUS", client_id, 1)
-        client.produce.produce(client.produce.turn(), spent, 0)
-        client.fetch.fetched(client.fetch.turn(), spent, 0)
+        client.produce.produce(client.produce.flow(), spent, 0)
+        client.fetch.fetched(client.fetch.flow(), spent, 0)
     place = ChannelSettings(
         broker=1, address_map=gateway_address if gateway else None, frame_bytes_max=1_000_000
     )

@@ -18,9 +18,9 @@ from protocol.messages.fetch_session import SessionTable
 from protocol.messages.topic_mutations import STRICT_SINCE
 from proxy.channel import Channel, ChannelSettings, PeerError
 from proxy.stats import Stats
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
 from tests.property.test_channel_cutting import PIECES, frames
 from tests.property.test_channel_garbage import DAMAGE, Damage, damaged
 from tests.support.memory_shell import MemoryShell

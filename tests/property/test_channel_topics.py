@@ -11,9 +11,9 @@ from protocol.api import FETCH, PRODUCE
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import Channel, ChannelSettings
 from proxy.stats import Stats
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
 from tests.support.frames import answer, fetch, fetched_from, heartbeat, produce_answer, produce_to, topic_id
 from tests.support.memory_shell import MemoryShell
 from tests.support.playbook import engine_of, gateway_address

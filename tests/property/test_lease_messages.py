@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from proxy.leases import messages
 from proxy.leases.messages import MessageError, RefusalError
-from quotas.lease_terms import Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
+from quotas.sharing.terms import Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
 
 TERMS = LeaseTerms(("a", "b"), 5000)
 U64 = st.integers(0, 2**64 - 1)

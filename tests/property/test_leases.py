@@ -14,9 +14,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from quotas.lease_peer import LeasePeer
-from quotas.lease_terms import LeaseAnswer, LeaseRequest, LeaseTerms, Wish
-from quotas.leases import LeaseBook, LeaseRefusedError
+from quotas.sharing.book import LeaseBook, LeaseRefusedError
+from quotas.sharing.peer import LeasePeer
+from quotas.sharing.terms import LeaseAnswer, LeaseRequest, LeaseTerms, Wish
 
 LEASE_MS: Final = 5000
 FOLLOWERS: Final = (1, 2, 3)  # 3 is never named by any process

@@ -21,8 +21,8 @@ from protocol.messages import (
     produce,
 )
 from protocol.messages.fetch_session import SessionTable
-from protocol.messages.fetch_walk import FetchWalk
-from protocol.messages.share import ShareWalk
+from protocol.walks.fetch import FetchWalk
+from protocol.walks.share import ShareWalk
 from tests.unit.protocol.kafka_frames import hide_odd
 from tests.unit.protocol.relay import relay
 

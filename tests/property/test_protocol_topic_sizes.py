@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from protocol.api import FETCH, PRODUCE
 from protocol.errors import WireError
-from protocol.messages.fetch_walk import FetchWalk
-from protocol.messages.produce_walk import ProduceWalk
-from protocol.messages.walk import Sizes, Walk
+from protocol.walks.fetch import FetchWalk
+from protocol.walks.produce import ProduceWalk
+from protocol.walks.walk import Sizes, Walk
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, framed, hide_odd, messages
 from tests.unit.protocol.relay import relay
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from protocol.api import FETCH
 from protocol.errors import WireError
 from protocol.messages import AddressMap
-from protocol.messages.fetch_walk import FetchWalk
+from protocol.walks.fetch import FetchWalk
 from tests.unit.protocol.kafka_frames import RESPONSES, decoded, framed, hide_odd, messages, struct
 from tests.unit.protocol.relay import relay
 

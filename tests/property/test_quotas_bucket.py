@@ -5,7 +5,7 @@ from fractions import Fraction
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.bucket import TokenBucket
+from quotas.limiters.bucket import TokenBucket
 
 # What is done: refuse-or-take, take whatever there is, give back.
 EVENTS = st.lists(

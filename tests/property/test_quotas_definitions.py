@@ -5,9 +5,9 @@ from contextlib import suppress
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from quotas.definitions import CLIENT_KEYS, LONG_MAX, TOPIC_KEYS, WHOLE_KEYS, Definitions
-from quotas.definitions_file import parse, render
-from quotas.entities import DEFAULT, Entity, Name
+from quotas.definitions.definitions import CLIENT_KEYS, LONG_MAX, TOPIC_KEYS, WHOLE_KEYS, Definitions
+from quotas.definitions.entities import DEFAULT, Entity, Name
+from quotas.definitions.toml_file import parse, render
 from quotas.errors import DefinitionError
 
 # Quotes, backslashes and control characters are what a TOML string must escape.

@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from quotas.limiters.flow import Flow
+from quotas.limiters.kip13 import SampledThrottle
+from quotas.limiters.rate import SampledRate
 from quotas.options import EngineOptions
-from quotas.rate import SampledRate
-from quotas.sampled import SampledThrottle
-from quotas.turn import Turn
 from tests.simulation.kafka_broker import KafkaSensor
 
 # Gaps around sample and window lengths are where samples turn over.
@@ -35,11 +35,11 @@ def test_window_equals_the_model(events: list[tuple[int, int]], samples: int, sa
 def test_produce_decisions_equal_kafkas(events: list[tuple[int, int]], limit: float) -> None:
     ours = SampledThrottle(limit, EngineOptions(mute_seconds_max=10**9), 0)
     theirs = KafkaSensor(limit)
-    turn = Turn()
+    flow = Flow()
     now_ms = 0
     for gap_ms, size in events:
         now_ms += gap_ms
-        assert ours.produce(turn, size, now_ms).throttle_ms == theirs.produce(size, now_ms)
+        assert ours.produce(flow, size, now_ms).throttle_ms == theirs.produce(size, now_ms)
 
 
 @given(
@@ -59,26 +59,26 @@ def test_fetches_of_one_size_are_decided_as_kafka_does(
         size = int(9 * limit)
     ours = SampledThrottle(limit, EngineOptions(mute_seconds_max=10**9), 0)
     theirs = KafkaSensor(limit)
-    turn = Turn()
-    turn.expected = size
+    flow = Flow()
+    flow.expected = size
     now_ms = 0
     for gap_ms, _, _ in events:
         now_ms += gap_ms
         theirs_ms = theirs.fetch(size, now_ms)
-        ours_ms = ours.fetch(turn, now_ms).throttle_ms
+        ours_ms = ours.fetch(flow, now_ms).throttle_ms
         assert (ours_ms > 0) == (theirs_ms > 0)
         if not ours_ms:
-            assert ours.fetched(turn, size, now_ms).throttle_ms == 0
+            assert ours.fetched(flow, size, now_ms).throttle_ms == 0
 
 
 @given(events=EVENTS)
 @SETTINGS
 def test_observed_windows_never_owe_more_than_was_recorded_in_them(events: list[tuple[int, int]]) -> None:
     throttle = SampledThrottle(1000.0, EngineOptions(), 0)
-    turn = Turn()
+    flow = Flow()
     now_ms = total = 0
     for gap_ms, size in events:
         now_ms += gap_ms
         total += size
-        assert 0 <= throttle.observe(turn, size, now_ms, consumes=False) <= 20_000
+        assert 0 <= throttle.observe(flow, size, now_ms, consumes=False) <= 20_000
         assert throttle.debt_bytes(now_ms) <= total

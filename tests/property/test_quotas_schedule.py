@@ -4,11 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
+from quotas.limiters.flow import Flow
+from quotas.limiters.schedule import ScheduledThrottle
 from quotas.options import EngineOptions
-from quotas.schedule import ScheduledThrottle
-from quotas.turn import Turn
 from tests.simulation.quota_world import ClientOptions, World, gates_of
 
 LIMIT = 1_000_000.0  # 1000 bytes a millisecond
@@ -99,7 +99,7 @@ class AnyCalls(RuleBasedStateMachine):
         super().__init__()
         self.now_ms = 0
         self.throttle = ScheduledThrottle(LIMIT, OPTIONS, 0)
-        self.turns = [Turn() for _ in range(5)]
+        self.flows = [Flow() for _ in range(5)]
         self.largest = 0
 
     @rule(gap_ms=st.one_of(st.integers(0, 20), st.integers(0, 40_000)))
@@ -109,7 +109,7 @@ class AnyCalls(RuleBasedStateMachine):
     @rule(number=st.integers(0, 4), size=SIZES)
     def produce(self, number: int, size: int) -> None:
         self.largest = max(self.largest, size)
-        decision = self.throttle.produce(self.turns[number], size, self.now_ms)
+        decision = self.throttle.produce(self.flows[number], size, self.now_ms)
         assert not (decision.hold_until_ms and decision.throttle_ms)
         if decision.hold_until_ms:
             assert self.now_ms < decision.hold_until_ms <= self.now_ms + 15_000
@@ -117,26 +117,26 @@ class AnyCalls(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 4))
     def fetch(self, number: int) -> None:
-        decision = self.throttle.fetch(self.turns[number], self.now_ms)
+        decision = self.throttle.fetch(self.flows[number], self.now_ms)
         assert not decision.hold_until_ms
         assert 0 <= decision.throttle_ms <= 20_000
-        assert 1 <= self.throttle.fetch_max_bytes(self.turns[number], 50_000_000, self.now_ms) <= 50_000_000
+        assert 1 <= self.throttle.fetch_max_bytes(self.flows[number], 50_000_000, self.now_ms) <= 50_000_000
 
     @rule(number=st.integers(0, 4), size=SIZES)
     def fetched(self, number: int, size: int) -> None:
         self.largest = max(self.largest, size)
-        decision = self.throttle.fetched(self.turns[number], size, self.now_ms)
+        decision = self.throttle.fetched(self.flows[number], size, self.now_ms)
         assert not decision.hold_until_ms
         assert 0 <= decision.throttle_ms <= 20_000
 
     @rule(number=st.integers(0, 4))
     def leave(self, number: int) -> None:
-        self.throttle.leave(self.turns[number], self.now_ms)
-        self.turns[number] = Turn()
+        self.throttle.leave(self.flows[number], self.now_ms)
+        self.flows[number] = Flow()
 
     @rule(number=st.integers(0, 4), size=SIZES)
     def observe(self, number: int, size: int) -> None:
-        assert 0 <= self.throttle.observe(self.turns[number], size, self.now_ms, consumes=False) <= 35_000
+        assert 0 <= self.throttle.observe(self.flows[number], size, self.now_ms, consumes=False) <= 35_000
 
     @rule(factor=st.sampled_from([0.5, 1.0, 10.0]))
     def configure(self, factor: float) -> None:
@@ -148,13 +148,13 @@ class AnyCalls(RuleBasedStateMachine):
         self.throttle.settle(self.now_ms)
 
     @invariant()
-    def places_belong_to_turns(self) -> None:
+    def places_belong_to_flows(self) -> None:
         queue = self.throttle._queue
-        assert len(queue.turns) == len(queue._tags) == len(queue._sizes)
+        assert len(queue.flows) == len(queue._tags) == len(queue._sizes)
         assert queue._tags == sorted(queue._tags)
-        for turn, tag, size in zip(queue.turns, queue._tags, queue._sizes, strict=True):
-            assert (turn.queued, turn.tag, turn.size) == (True, tag, size)
-        assert sum(turn.queued for turn in self.turns) == len(queue.turns)
+        for flow, tag, size in zip(queue.flows, queue._tags, queue._sizes, strict=True):
+            assert (flow.queued, flow.tag, flow.size) == (True, tag, size)
+        assert sum(flow.queued for flow in self.flows) == len(queue.flows)
 
     @invariant()
     def somebody_may_pass_some_day(self) -> None:

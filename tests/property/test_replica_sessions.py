@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.throttled_replicas import ThrottledReplicas, parse_replicas
+from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
+from quotas.replication.throttled_replicas import ThrottledReplicas, parse_replicas
 from tests.support.replicas import Follower, Leader, Link, Partition, SessionError, topic_names
 
 PARTITIONS = st.tuples(st.integers(1, 3), st.integers(0, 2))

@@ -7,8 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol import portions
-from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.throttled_replicas import ThrottledReplicas, parse_replicas
+from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
+from quotas.replication.throttled_replicas import ThrottledReplicas, parse_replicas
 from tests.support.playbook import stats_of
 from tests.support.replicas import Follower, Leader, Link, Partition, topic_names
 

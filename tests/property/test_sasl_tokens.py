@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.messages.sasl_tokens import NAME_BYTES_MAX, bearer_name, plain_name, scram_name
-from proxy.channel.conversation import Conversation
+from proxy.channel.sasl_exchange import SaslExchange
 
 # What the patterns know, so that random tokens come near to valid ones.
 PARTS = st.sampled_from(
@@ -81,7 +81,7 @@ def test_scram_name_comes_out_as_it_went_in(user: str) -> None:
 @FUZZ
 @given(mechanism=MECHANISMS, exchange=st.lists(st.tuples(TOKENS, TOKENS), max_size=4))
 def test_any_exchange_ends_with_a_verdict(mechanism: str, exchange: list[tuple[bytes, bytes]]) -> None:
-    conversation = Conversation(mechanism)
+    conversation = SaslExchange(mechanism)
     for sent, answered in exchange:
         conversation.token(sent, 0, len(sent), "sub")
         assert conversation.succeeded(answered, 0, len(answered)) in (True, False)

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, field
 
 from quotas.decisions import ADMITTED, Decision
-from quotas.turn import Turn
+from quotas.limiters.flow import Flow
 
 
 @dataclass(slots=True)
@@ -84,28 +84,28 @@ class KafkaGate:
 
     sensor: KafkaSensor
 
-    def turn(self) -> Turn:
+    def flow(self) -> Flow:
         """Kafka keeps nothing per channel."""
-        return Turn()
+        return Flow()
 
-    def leave(self, turn: Turn, now_ms: int) -> None:
+    def leave(self, flow: Flow, now_ms: int) -> None:
         """Nothing to give back."""
 
-    def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
+    def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Appended, recorded, throttled."""
         return _decision(self.sensor.produce(size, now_ms))
 
-    def fetch(self, turn: Turn, now_ms: int) -> Decision:
+    def fetch(self, flow: Flow, now_ms: int) -> Decision:
         """Kafka reads first."""
         return ADMITTED
 
-    def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
+    def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
         """KAFKA-9677: N - 1 samples of quota."""
         return min(
             requested, int(self.sensor.limit * (self.sensor.number - 1) * self.sensor.length_ms / 1000)
         )
 
-    def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
+    def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Recorded, or taken back and throttled."""
         return _decision(self.sensor.fetch(size, now_ms))
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Final
 
-from quotas.lease_demand import Demands, Followed
-from quotas.lease_peer import LeasePeer
-from quotas.lease_terms import LeaseTerms
-from quotas.leases import LeaseBook
-from quotas.replication import BrokerLimits, Claims, ReplicationOptions, ReplicationQuotas
-from quotas.replication_claims import Claim
-from quotas.throttled_replicas import ThrottledReplicas, parse_replicas
+from quotas.replication.claims import Claim
+from quotas.replication.replication_quotas import BrokerLimits, Claims, ReplicationOptions, ReplicationQuotas
+from quotas.replication.throttled_replicas import ThrottledReplicas, parse_replicas
+from quotas.sharing.book import LeaseBook
+from quotas.sharing.demand import Demands, Followed
+from quotas.sharing.peer import LeasePeer
+from quotas.sharing.terms import LeaseTerms
 
 FOLLOWER: Final = 9
 TOPIC: Final = bytes(16)

@@ -16,8 +16,8 @@ from typing import Protocol
 
 from quotas.decisions import Decision
 from quotas.engine import Engine
-from quotas.mute import capped
-from quotas.turn import Turn
+from quotas.limiters.flow import Flow
+from quotas.throttles.mute import capped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,24 +68,24 @@ class Waits:
 
 
 class Gate(Protocol):
-    """What a channel asks: `quotas.client_bandwidth.Throttle`, or Kafka's own arithmetic."""
+    """What a channel asks: `quotas.throttles.bandwidth.Throttle`, or Kafka's own arithmetic."""
 
-    def turn(self) -> Turn:
+    def flow(self) -> Flow:
         """A place for one channel."""
 
-    def leave(self, turn: Turn, now_ms: int) -> None:
+    def leave(self, flow: Flow, now_ms: int) -> None:
         """The channel is gone."""
 
-    def produce(self, turn: Turn, size: int, now_ms: int) -> Decision:
+    def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """A Produce header was seen."""
 
-    def fetch(self, turn: Turn, now_ms: int) -> Decision:
+    def fetch(self, flow: Flow, now_ms: int) -> Decision:
         """A Fetch was read."""
 
-    def fetch_max_bytes(self, turn: Turn, requested: int, now_ms: int) -> int:
+    def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
         """What it may bring."""
 
-    def fetched(self, turn: Turn, size: int, now_ms: int) -> Decision:
+    def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
         """Its answer begins."""
 
 
@@ -200,7 +200,7 @@ class Channel:
     options: ClientOptions
     number: int
     throttle: Gate = field(init=False)
-    turn: Turn = field(init=False)
+    flow: Flow = field(init=False)
     arrived: deque[Request] = field(default_factory=deque)
     in_flight: int = 0
     quiet_until_ms: int = 0  # the client obeys a throttle time
@@ -210,7 +210,7 @@ class Channel:
 
     def __post_init__(self) -> None:
         self.throttle = self.world.gates(self.options)
-        self.turn = self.throttle.turn()
+        self.flow = self.throttle.flow()
 
     # -- the client
 
@@ -243,7 +243,7 @@ class Channel:
         """The client is gone."""
         if self.open:
             self.open = False
-            self.throttle.leave(self.turn, self.world.now_ms)
+            self.throttle.leave(self.flow, self.world.now_ms)
 
     # -- the proxy
 
@@ -267,7 +267,7 @@ class Channel:
         if not self.open:
             return
         world.waits.decisions += 1
-        decision = self.throttle.produce(self.turn, request.size, world.now_ms)
+        decision = self.throttle.produce(self.flow, request.size, world.now_ms)
         if request.first_try_ms < 0:
             request.first_try_ms = world.now_ms
         if decision.hold_until_ms:
@@ -290,8 +290,8 @@ class Channel:
         """The channel is closed; the client connects anew and sends what was not answered again."""
         world = self.world
         world.waits.refused += 1
-        self.throttle.leave(self.turn, world.now_ms)
-        self.turn = self.throttle.turn()
+        self.throttle.leave(self.flow, world.now_ms)
+        self.flow = self.throttle.flow()
         self.muted_until_ms = 0
         again = [request, *self.arrived]
         self.arrived.clear()
@@ -309,13 +309,13 @@ class Channel:
         """A Fetch was read: forward it, or answer it empty."""
         world = self.world
         world.waits.decisions += 1
-        decision = self.throttle.fetch(self.turn, world.now_ms)
+        decision = self.throttle.fetch(self.flow, world.now_ms)
         if decision.throttle_ms:
             world.waits.empty_answers += 1
             self.mute(decision.throttle_ms)
             world.at(world.now_ms + world.latency_ms(), lambda: self.answered(request, decision.throttle_ms))
             return
-        limit = self.throttle.fetch_max_bytes(self.turn, self.options.max_bytes, world.now_ms)
+        limit = self.throttle.fetch_max_bytes(self.flow, self.options.max_bytes, world.now_ms)
         size = max(1, limit // self.options.size) * self.options.size
         self.busy = True
         world.at(world.now_ms + world.latency_ms() + world.latency_ms(), lambda: self.fetched(request, size))
@@ -326,7 +326,7 @@ class Channel:
         if not self.open:
             return
         self.busy = False
-        decision = self.throttle.fetched(self.turn, size, world.now_ms)
+        decision = self.throttle.fetched(self.flow, size, world.now_ms)
         if world.kafka and decision.throttle_ms:
             world.waits.empty_answers += 1  # Kafka throws the data away and answers empty
         else:

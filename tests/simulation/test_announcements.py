@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from quotas.limiters.flow import Flow
 from quotas.options import Policy
-from quotas.turn import Turn
 from tests.simulation.throttle_world import LIMIT, ThrottleWorld, world_of
 
 MB = 1_000_000
@@ -20,10 +20,10 @@ ROUND_TRIP_MS = 2
 POLICIES = pytest.mark.parametrize("policy", ["schedule", "kip13"])
 
 
-def produce(world: ThrottleWorld, turn: Turn, size: int, missing: int, now_ms: int) -> tuple[int, int]:
+def produce(world: ThrottleWorld, flow: Flow, size: int, missing: int, now_ms: int) -> tuple[int, int]:
     """When to ask again, 0 = not; and how long it is muted, below 0: refused."""
-    turn.missing = missing
-    decision = world.throttle.produce(turn, size, now_ms)
+    flow.missing = missing
+    decision = world.throttle.produce(flow, size, now_ms)
     if decision.hold_until_ms > now_ms:
         return decision.hold_until_ms, 0
     return 0, -1 if decision.refused else decision.throttle_ms
@@ -36,13 +36,13 @@ class Victim:
     world: ThrottleWorld
     size: int = 100_000
     pause_ms: int = ROUND_TRIP_MS
-    turn: Turn = field(default_factory=Turn)
+    flow: Flow = field(default_factory=Flow)
     sent: int = 0
     last_ms: int = 0
     longest_ms: int = 0
 
     def __call__(self, now_ms: int) -> None:
-        again_ms, mute_ms = produce(self.world, self.turn, self.size, 0, now_ms)
+        again_ms, mute_ms = produce(self.world, self.flow, self.size, 0, now_ms)
         assert mute_ms >= 0, "it is never refused"
         if not again_ms:
             self.sent += self.size
@@ -64,7 +64,7 @@ class Attacker:
     announces: int
     proof: int = 0
     stays_ms: int = 250
-    turn: Turn = field(default_factory=Turn)
+    flow: Flow = field(default_factory=Flow)
     sent: int = 0
     proven: bool = False
 
@@ -72,7 +72,7 @@ class Attacker:
         proving = self.proof > 0 and not self.proven
         size = self.proof if proving else self.announces
         again_ms, mute_ms = produce(
-            self.world, self.turn, size, 0 if proving else self.announces - SHOWN, now_ms
+            self.world, self.flow, size, 0 if proving else self.announces - SHOWN, now_ms
         )
         if again_ms:
             self.world.at(again_ms, self)
@@ -84,12 +84,12 @@ class Attacker:
             self.world.at(now_ms + max(ROUND_TRIP_MS, mute_ms), self)
         else:
             self.sent += SHOWN
-            self.world.throttle.announce(self.turn, self.announces - SHOWN, now_ms)
+            self.world.throttle.announce(self.flow, self.announces - SHOWN, now_ms)
             self.world.at(now_ms + self.stays_ms, self.leave)
 
     def leave(self, now_ms: int) -> None:
-        self.world.throttle.leave(self.turn, now_ms)
-        self.turn = self.world.throttle.turn()
+        self.world.throttle.leave(self.flow, now_ms)
+        self.flow = self.world.throttle.flow()
         self.proven = False
         self.world.at(now_ms + ROUND_TRIP_MS, self)
 
@@ -104,28 +104,28 @@ class Newcomers:
     refused: int = 0
 
     def __call__(self, now_ms: int) -> None:
-        turn = self.world.throttle.turn()
-        self.world.at(now_ms, lambda at_ms: self.ask(turn, now_ms, at_ms))
+        flow = self.world.throttle.flow()
+        self.world.at(now_ms, lambda at_ms: self.ask(flow, now_ms, at_ms))
         if now_ms < (SECONDS - 21) * 1000:
             self.world.at(now_ms + 1000, self)
 
-    def ask(self, turn: Turn, since_ms: int, now_ms: int) -> None:
+    def ask(self, flow: Flow, since_ms: int, now_ms: int) -> None:
         throttle = self.world.throttle
-        again_ms, mute_ms = produce(self.world, turn, self.size, self.size - SHOWN, now_ms)
+        again_ms, mute_ms = produce(self.world, flow, self.size, self.size - SHOWN, now_ms)
         if again_ms:
-            self.world.at(again_ms, lambda at_ms: self.ask(turn, since_ms, at_ms))
+            self.world.at(again_ms, lambda at_ms: self.ask(flow, since_ms, at_ms))
         elif mute_ms < 0:
             self.refused += 1
-            throttle.leave(turn, now_ms)
+            throttle.leave(flow, now_ms)
         else:
             self.waits.append(now_ms - since_ms)
-            throttle.announce(turn, self.size - SHOWN, now_ms)
-            self.world.at(now_ms + 20, lambda at_ms: self.arrive(turn, at_ms))
+            throttle.announce(flow, self.size - SHOWN, now_ms)
+            self.world.at(now_ms + 20, lambda at_ms: self.arrive(flow, at_ms))
 
-    def arrive(self, turn: Turn, now_ms: int) -> None:
-        turn.announced = 0
-        self.world.throttle.arrived(turn)
-        self.world.throttle.leave(turn, now_ms)
+    def arrive(self, flow: Flow, now_ms: int) -> None:
+        flow.announced = 0
+        self.world.throttle.arrived(flow)
+        self.world.throttle.leave(flow, now_ms)
 
 
 @POLICIES

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from quotas.turn import Turn
+from quotas.limiters.flow import Flow
 from tests.simulation.throttle_world import LIMIT, ThrottleWorld, world_of
 
 BATCH = 16_000
@@ -25,7 +25,7 @@ class Consumer:
     due: deque[int] = field(default_factory=deque)
     batch: int = BATCH
     max_bytes: int = 50_000_000
-    turn: Turn = field(default_factory=Turn)
+    flow: Flow = field(default_factory=Flow)
     delays: list[int] = field(default_factory=list)
     requests: int = 0
     bytes: int = 0
@@ -33,12 +33,12 @@ class Consumer:
     def __call__(self, now_ms: int) -> None:
         """Ask."""
         self.requests += 1
-        decision = self.world.throttle.fetch(self.turn, now_ms)
+        decision = self.world.throttle.fetch(self.flow, now_ms)
         if decision.throttle_ms:
             self.world.at(now_ms + decision.throttle_ms + 1, self)
             return
-        granted = self.world.throttle.fetch_max_bytes(self.turn, self.max_bytes, now_ms)
-        until_ms = now_ms + min(MAX_WAIT_MS, self.turn.wait_ms_max)
+        granted = self.world.throttle.fetch_max_bytes(self.flow, self.max_bytes, now_ms)
+        until_ms = now_ms + min(MAX_WAIT_MS, self.flow.wait_ms_max)
         if self.due and self.due[0] <= until_ms:
             self.world.at(max(now_ms + 3, self.due[0]), lambda now: self.fetched(now, granted))
         else:
@@ -61,7 +61,7 @@ class Consumer:
         self.world.passed.append((now_ms, size))
         if now_ms >= BEGIN_MS:
             self.bytes += size
-        decision = self.world.throttle.fetched(self.turn, size, now_ms)
+        decision = self.world.throttle.fetched(self.flow, size, now_ms)
         self.world.at(now_ms + max(1, decision.throttle_ms), self)
 
 

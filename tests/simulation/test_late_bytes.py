@@ -9,8 +9,8 @@ from functools import partial
 
 import pytest
 
+from quotas.limiters.flow import Flow
 from quotas.options import Policy
-from quotas.turn import Turn
 from tests.simulation.throttle_world import Event, ThrottleWorld, world_of
 
 MB = 1_000_000
@@ -23,7 +23,7 @@ class Connection:
     """One connection; what it was refused is counted."""
 
     world: ThrottleWorld
-    turn: Turn = field(default_factory=Turn)
+    flow: Flow = field(default_factory=Flow)
     left: int = 0
     arriving: bool = False
     free_ms: int = 0  # muted until
@@ -31,8 +31,8 @@ class Connection:
 
     def ask(self, size: int, here: int, now_ms: int, then: Event) -> None:
         """Send a request of which so many bytes are here; `then` follows when it has been admitted."""
-        self.turn.missing = size - here
-        decision = self.world.throttle.produce(self.turn, size, now_ms)
+        self.flow.missing = size - here
+        decision = self.world.throttle.produce(self.flow, size, now_ms)
         if decision.hold_until_ms > now_ms:
             self.world.at(decision.hold_until_ms, lambda at_ms: self.ask(size, here, at_ms, then))
         elif decision.refused:
@@ -42,16 +42,16 @@ class Connection:
             self.free_ms = now_ms + decision.throttle_ms
             self.left = size - here
             self.world.passed.append((now_ms, here))
-            self.arriving = self.left > 0 and self.world.throttle.announce(self.turn, self.left, now_ms)
+            self.arriving = self.left > 0 and self.world.throttle.announce(self.flow, self.left, now_ms)
             then(now_ms)
 
     def more(self, count: int, now_ms: int, then: Event) -> None:
         """More of it has come; `then` follows when that has passed."""
-        throttle, turn = self.world.throttle, self.turn
+        throttle, flow = self.world.throttle, self.flow
         if self.arriving:
-            throttle.arrives(turn, now_ms)
-            if turn.lost:
-                decision = throttle.produce_rest(turn, now_ms)
+            throttle.arrives(flow, now_ms)
+            if flow.lost:
+                decision = throttle.produce_rest(flow, now_ms)
                 if decision.hold_until_ms > now_ms:
                     self.world.at(decision.hold_until_ms, lambda at_ms: self.more(count, at_ms, then))
                     return
@@ -64,15 +64,15 @@ class Connection:
         self.left -= count
         self.world.passed.append((now_ms, count))
         if self.arriving:
-            turn.announced -= count
-            if turn.announced <= 0 and not turn.lost:
+            flow.announced -= count
+            if flow.announced <= 0 and not flow.lost:
                 self.arriving = False
-                throttle.arrived(turn)
+                throttle.arrived(flow)
         then(now_ms)
 
     def leave(self, now_ms: int) -> None:
-        self.world.throttle.leave(self.turn, now_ms)
-        self.turn = self.world.throttle.turn()
+        self.world.throttle.leave(self.flow, now_ms)
+        self.flow = self.world.throttle.flow()
         self.left = 0
         self.arriving = False
 

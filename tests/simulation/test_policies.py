@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions, Policy
 from tests.simulation.kafka_broker import KafkaGate, KafkaSensor

@@ -18,8 +18,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from quotas.reassignment_batch import BatchLimits
-from quotas.reassignment_step import Move, TopicPartition
+from quotas.reassignment.batch import BatchLimits
+from quotas.reassignment.step import Move, TopicPartition
 from tests.support.reassigned_cluster import Completion, RefusedError, SimulatedCluster
 from tests.support.reassigner import Reassigner
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proxy.config import ReassignmentSettings
-from quotas.reassignment_step import Move
+from quotas.reassignment.step import Move
 from tests.support.executor_world import Killed, World
 from tests.support.reassigned_cluster import Completion, RefusedError, SimulatedCluster
 

@@ -10,7 +10,7 @@ from proxy.config import ReassignmentSettings
 from proxy.reassign.cluster import Cluster
 from proxy.reassign.sizes import Sizes
 from proxy.reassign.status import describe, progress
-from quotas.reassignment_step import Move, TopicPartition
+from quotas.reassignment.step import Move, TopicPartition
 from tests.support.executor_world import SimulatedAnswers, World
 from tests.support.reassigned_cluster import SimulatedCluster
 

@@ -4,10 +4,10 @@ import heapq
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from quotas.client_bandwidth import Throttle
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
 from quotas.options import EngineOptions, Policy
+from quotas.throttles.bandwidth import Throttle
 
 __all__ = ["LIMIT", "Event", "ThrottleWorld", "world_of"]
 

@@ -19,11 +19,11 @@ from offline.jobs import apply, recommend, report
 from offline.options import ApplyOptions
 from offline.schemas import TABLES
 from offline.store import Store
-from quotas.backtest import backtest
-from quotas.definitions_file import parse
-from quotas.entities import DEFAULT, Entity
+from quotas.backtest.outcomes import backtest
+from quotas.backtest.recording import recording_of
+from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.toml_file import parse
 from quotas.options import EngineOptions
-from quotas.recording import recording_of
 from tests.support.pipeline import GOAL, SECONDS, Pipeline
 
 

@@ -10,9 +10,9 @@ from offline.jobs import backtest, demand
 from offline.options import BacktestOptions
 from offline.schemas import TABLES, ddl
 from offline.store import Store
-from quotas.backtest import backtest as fast_path
+from quotas.backtest.outcomes import backtest as fast_path
+from quotas.backtest.recording import recording_of
 from quotas.options import EngineOptions
-from quotas.recording import recording_of
 
 PAIRS = 20
 ANSWER_BYTES = 6_000_000

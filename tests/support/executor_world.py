@@ -21,14 +21,14 @@ from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Out
 from protocol.messages.reassignments import Ongoing
 from proxy.channel import Forward, Question
 from proxy.config import ReassignmentSettings
+from proxy.reassign.api import ReassignmentApi
+from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster, ClusterError, Seen
-from proxy.reassign.desk import ReassignmentDesk
 from proxy.reassign.entries import Asked, Entry, Record
 from proxy.reassign.executor import Executor
 from proxy.reassign.journal import Known
-from proxy.reassign.keeper import Keeper
 from proxy.stats import Stats
-from quotas.reassignment_step import Move, TopicPartition
+from quotas.reassignment.step import Move, TopicPartition
 from tests.support.reassigned_cluster import RefusedError, SimulatedCluster
 
 TOPIC_ID: Final = "ab" * 16
@@ -107,14 +107,14 @@ class World:
             Entry(move.topic, move.partition, self.topic_id(move.topic), move.original, move.target)
             for move in moves
         ]
-        asyncio.run(Keeper.append(self.keeper, entries))
+        asyncio.run(AsyncJournal.append(self.keeper, entries))
 
     def ask(self, move: Move, *, cancels: bool = False) -> None:
         """Put a request into the journal that is never validated."""
         known = asyncio.run(self.keeper.read()).entries.get(move.key)
         entry = known or Entry(move.topic, move.partition, self.topic_id(move.topic), move.original)
         asked = Asked(move.original if cancels else move.target, cancels, None, "gone/1")
-        asyncio.run(Keeper.append(self.keeper, [replace(entry, asked=asked)]))
+        asyncio.run(AsyncJournal.append(self.keeper, [replace(entry, asked=asked)]))
 
     def request(
         self,
@@ -152,7 +152,7 @@ class World:
     ) -> AlterAnswer:
         loop = asyncio.get_running_loop()
         started: list[asyncio.Task[None]] = []
-        desk = ReassignmentDesk(
+        desk = ReassignmentApi(
             self.keeper,
             SimulatedAnswers(self),
             lambda: self.settings,
@@ -191,7 +191,7 @@ class World:
         return alter_reassignments.read_answer(answer, version)
 
     async def _asked(
-        self, desk: ReassignmentDesk, question: Question, started: list[asyncio.Task[None]]
+        self, desk: ReassignmentApi, question: Question, started: list[asyncio.Task[None]]
     ) -> bytes | bytearray | Forward:
         answered: asyncio.Future[bytes | bytearray | Forward | Exception]
         answered = asyncio.get_running_loop().create_future()
@@ -224,7 +224,7 @@ class World:
     def turn_back(self, key: TopicPartition) -> None:
         """A cancel was accepted."""
         entry = asyncio.run(self.keeper.read()).entries[key]
-        asyncio.run(Keeper.append(self.keeper, [replace(entry, target=entry.original, cancelled=True)]))
+        asyncio.run(AsyncJournal.append(self.keeper, [replace(entry, target=entry.original, cancelled=True)]))
 
     def topic_id(self, topic: str) -> str:
         return self.topic_ids.setdefault(topic, TOPIC_ID)
@@ -256,7 +256,7 @@ class World:
         )
 
 
-class KilledKeeper(Keeper):
+class KilledKeeper(AsyncJournal):
     """A journal whose writes are places to be killed at."""
 
     def __init__(self, world: World) -> None:

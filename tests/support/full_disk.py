@@ -19,7 +19,7 @@ from proxy.capture.tables import Tables
 from proxy.capture.writer import Writer
 from proxy.cluster import MapFile
 from proxy.config import Address, QuotaSettings
-from proxy.quota_store import QuotaStore, StoreError
+from proxy.quota_api import QuotaStore, StoreError
 from proxy.reassign.entries import Entry
 from proxy.reassign.journal import Journal, JournalError
 from proxy.stats import CaptureStats, Stats

@@ -28,7 +28,7 @@ from proxy.channel import (
     Verdict,
 )
 from proxy.stats import Stats
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
 
 _BYTES_SHOWN: Final = 24

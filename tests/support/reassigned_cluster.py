@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-from quotas.reassignment_step import PartitionNow, TopicPartition
+from quotas.reassignment.step import PartitionNow, TopicPartition
 
 __all__ = ["Completion", "RefusedError", "SimulatedCluster", "SimulatedPartition"]
 

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from quotas.reassignment_batch import Batch, BatchLimits, next_batch
-from quotas.reassignment_step import Move, PartitionNow, Step, TopicPartition
+from quotas.reassignment.batch import Batch, BatchLimits, next_batch
+from quotas.reassignment.step import Move, PartitionNow, Step, TopicPartition
 from tests.support.reassigned_cluster import RefusedError, SimulatedCluster
 
 __all__ = ["Reassigner", "check_step"]

@@ -20,9 +20,9 @@ from protocol.primitives import uvarint_bytes
 from proxy.channel import MORE, PASS, REPLACE, WAIT, Channel, Direction, Job, PeerError
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.reassignments import OngoingMoves
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
 from tests.support import worst_replica_frames as replicas
 from tests.support.frames import frame, request
 from tests.support.playbook import channel_machine, engine_of

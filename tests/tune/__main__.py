@@ -10,7 +10,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from offline.advice.words import amount
+from offline.advice.explain import amount
 from tests.cluster import Cluster, ClusterOptions, MissingPrerequisiteError, processes
 from tests.support.proxy_process import ROOT
 from tests.tune.loop import HOGS, Compared, Tuned, tune

@@ -1,4 +1,5 @@
-"""A recording's Produces and Fetches once more, in the closed loop of `quotas.recording`: as its clients would send.
+"""A recording's Produces and Fetches once more, in the closed loop of `quotas.backtest.recording`: as its clients
+would send.
 
 `offline.replay` sends at recorded times whatever happens: right for a load test, and no client does so that waits for
 its answers. Here each connection sends its next request when the answer has come, the throttle time it was told is

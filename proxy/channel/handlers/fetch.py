@@ -21,7 +21,7 @@ from protocol.api import FETCH, MAX_VERSION
 from protocol.header import RequestHead
 from protocol.messages import fetch
 from protocol.messages.fetch_session import must_forward
-from protocol.messages.fetch_walk import FetchWalk
+from protocol.walks.fetch import FetchWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.identity import Identity

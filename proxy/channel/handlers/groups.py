@@ -2,7 +2,7 @@
 
 Behavior: some clients (sarama, KafkaJS) heartbeat on the connection they fetch on, and a heartbeat that waits
 behind a mute may cost them their membership. So a connection that carries group requests is known as one,
-with the session timeout that JoinGroup names, and `quotas.mute` keeps every mute on it to a fifth of that.
+with the session timeout that JoinGroup names, and `quotas.throttles.mute` keeps every mute on it to a fifth of that.
 Ignored: everything else in them; they pass byte for byte, whatever their version.
 """
 

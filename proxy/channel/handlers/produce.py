@@ -1,14 +1,14 @@
 """Produce, versions 0-13 (KIP-13, KIP-219).
 
-Behavior: the frame's length is charged when its header is seen, before the payload is read. Kafka charges at
-the answer; charging earlier mutes the channel right behind the request that was too much, whatever the client
-has pipelined. Over the quota the request still passes, its answer carries what is left of the throttle time,
-and the channel is muted. Policy `schedule` may hold the request first, and refuse it when no slot comes within the
-longest hold: the channel is closed, the request and all behind it unread (docs/refusals.md), and the client sends it
-again. What the header announces is charged while it comes (`quotas.announced`), and has no weight before the first
-bytes are here. acks=0 has no answer and is muted all the same. Where topics have quotas the request is walked
-through while it passes, and its topics are charged at its end (`topic_charges`). Ignored: records, errors in the
-answer (Kafka charges failed requests too).
+Behavior: the frame's length is charged when its header is seen, before the payload is read. Kafka charges at the
+answer; charging earlier mutes the channel right behind the request that was too much, whatever the client has
+pipelined. Over the quota the request still passes, its answer carries what is left of the throttle time, and the
+channel is muted. Policy `schedule` may hold the request first, and refuse it when no slot comes within the longest
+hold: the channel is closed, the request and all behind it unread (docs/refusals.md), and the client sends it again.
+What the header announces is charged while it comes (`quotas.limiters.announced`), and has no weight before the first
+bytes are here. acks=0 has no answer and is muted all the same. Where topics have quotas the request is walked through
+while it passes, and its topics are charged at its end (`topic_charges`). Ignored: records, errors in the answer (Kafka
+charges failed requests too).
 
 Version notes: 9+ is flexible; 10+ may carry NodeEndpoints (KIP-951) in the answer, so a gateway rewrites the
 answer; 1+ has throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).

@@ -23,10 +23,10 @@ from protocol.api import API_NAMES, MAX_VERSION, SASL_AUTHENTICATE
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import sasl
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
-from proxy.channel.conversation import UNKNOWN_USER, UNREAD_USER, Conversation
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry, Owed
 from proxy.channel.intake import Intake
+from proxy.channel.sasl_exchange import UNKNOWN_USER, UNREAD_USER, SaslExchange
 from proxy.channel.side import Side, skip_header_tags
 from proxy.channel.verdict import MORE, PASS
 
@@ -48,7 +48,7 @@ class _Step(Owed):
 
     __slots__ = ("conversation",)
 
-    def __init__(self, conversation: Conversation) -> None:
+    def __init__(self, conversation: SaslExchange) -> None:
         self.conversation = conversation
 
 
@@ -122,7 +122,7 @@ def handshake_request(
         return side.verdict.order
     length, _, version, correlation_id, _ = head
     state = side.state
-    state.sasl = Conversation(sasl.mechanism(buf, body, pos + 4 + length))
+    state.sasl = SaslExchange(sasl.mechanism(buf, body, pos + 4 + length))
     state.enter(Intake.AWAIT_BROKER)
     state.in_flight.append((correlation_id, version, _Welcome(state.sasl)))
     return 0
@@ -205,14 +205,14 @@ def _begins_request(buf: Buffer, pos: int, length: int) -> bool:
     )
 
 
-def _let_in_unread(side: Side, conversation: Conversation, now_ms: int) -> None:
+def _let_in_unread(side: Side, conversation: SaslExchange, now_ms: int) -> None:
     """The broker goes on or is content; the exchange stays, since who knows which token was the last one."""
     if conversation.tokens == 1:
         side.state.stats.sasl[conversation.label, "unknown"] += 1
     _stay_unread(side, conversation, now_ms)
 
 
-def _believe(side: Side, conversation: Conversation, now_ms: int) -> None:
+def _believe(side: Side, conversation: SaslExchange, now_ms: int) -> None:
     """The broker knows the client: so does Sluice, if the name could be read."""
     name = conversation.name
     _end(side, conversation, "unknown" if name is None else "known")
@@ -222,7 +222,7 @@ def _believe(side: Side, conversation: Conversation, now_ms: int) -> None:
         side.state.become(name, now_ms)
 
 
-def _stay_unread(side: Side, conversation: Conversation, now_ms: int) -> None:
+def _stay_unread(side: Side, conversation: SaslExchange, now_ms: int) -> None:
     """The broker knows the client and Sluice cannot tell its name: unless one was known before, the key decides."""
     state = side.state
     if state.authenticated:
@@ -235,7 +235,7 @@ def _stay_unread(side: Side, conversation: Conversation, now_ms: int) -> None:
     state.become(UNREAD_USER if rule == "default" else UNKNOWN_USER, now_ms)
 
 
-def _end(side: Side, conversation: Conversation, result: str) -> None:
+def _end(side: Side, conversation: SaslExchange, result: str) -> None:
     """The exchange is over; nothing of it is kept."""
     side.state.stats.sasl[conversation.label, result] += 1
     side.state.sasl = None

@@ -21,8 +21,8 @@ from typing import Final
 
 from protocol.api import API_NAMES, MAX_VERSION, SHARE_ACKNOWLEDGE, SHARE_FETCH
 from protocol.header import REQUEST_HEAD, RequestHead
-from protocol.messages import share
-from protocol.messages.share import ShareFetchFields, ShareWalk
+from protocol.walks import share
+from protocol.walks.share import ShareFetchFields, ShareWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.channel.errors import PeerError
 from proxy.channel.identity import Identity
@@ -31,7 +31,7 @@ from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, PASS
 from quotas.decisions import ADMITTED
-from quotas.turn import MS_UNBOUNDED
+from quotas.limiters.flow import MS_UNBOUNDED
 
 __all__ = ["acknowledge_request", "fetch_request", "waits_muted"]
 

@@ -35,7 +35,7 @@ from proxy.channel.side import Side, copied, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.channel.topic_sizes import asked_sizes
-from quotas.mutations import MutationThrottle
+from quotas.throttles.mutation import MutationThrottle
 
 __all__ = ["request"]
 

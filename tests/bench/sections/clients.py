@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from quotas.client_bandwidth import Throttle
-from quotas.definitions_file import parse
+from quotas.definitions.toml_file import parse
 from quotas.engine import Engine, EngineOptions
+from quotas.limiters.flow import Flow
 from quotas.options import Policy
-from quotas.turn import Turn
+from quotas.throttles.bandwidth import Throttle
 from tests.bench.results import Bar, Outcome, Table
 from tests.bench.stage import Stage
 
@@ -30,7 +30,7 @@ DECISIONS: Final = 40_000
 _REPEATS: Final = 41  # the best of them counts: other work on the machine comes in bursts
 _BYTES: Final = 1000
 
-Asked = Sequence[tuple[Throttle, Turn]]
+Asked = Sequence[tuple[Throttle, Flow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,17 +107,17 @@ class Population:
         options = EngineOptions(policy=policy, client_ids_max=max(count, 1000))
         self._engine = Engine(options, parse("\n".join(tables)))
         self._names = [f"client-{number}" for number in range(count)]
-        self._turns = [self._join(name) for name in self._names]
+        self._flows = [self._join(name) for name in self._names]
 
     def ask(self, ids: Sequence[int]) -> "Asking":
         """Return what asks these clients in turn."""
         return Asking(
-            self._engine, [self._turns[number] for number in ids], [self._names[number] for number in ids]
+            self._engine, [self._flows[number] for number in ids], [self._names[number] for number in ids]
         )
 
-    def _join(self, name: str) -> tuple[Throttle, Turn]:
+    def _join(self, name: str) -> tuple[Throttle, Flow]:
         throttle = self._engine.client("ANONYMOUS", name, 1).produce
-        return throttle, throttle.turn()
+        return throttle, throttle.flow()
 
 
 class Asking:
@@ -142,8 +142,8 @@ class Asking:
         began = time.perf_counter_ns()
         for _ in range(rounds):
             now_ms += 1  # one a pass: a client's windows pass at the same pace, however many others there are
-            for throttle, turn in asked:
-                throttle.produce(turn, _BYTES, now_ms)
+            for throttle, flow in asked:
+                throttle.produce(flow, _BYTES, now_ms)
         spent = time.perf_counter_ns() - began
         self._now_ms = now_ms
         return spent / (rounds * len(asked))

@@ -10,11 +10,11 @@ import math
 import time
 from typing import Final
 
-from quotas.client_bandwidth import PRODUCE
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
 from quotas.options import Policy
+from quotas.throttles.bandwidth import PRODUCE
 from tests.bench.results import Bar, Outcome, Table
 from tests.bench.sections.clients import Asking
 from tests.bench.stage import Stage
@@ -116,7 +116,7 @@ class _Population:
         self._definitions = definitions(count)
         engine = Engine(EngineOptions(policy=policy), self._definitions)
         throttles = [engine.client(user, client_id, 1).produce for user, client_id in ASKING]
-        asked = [(throttle, throttle.turn()) for throttle in throttles]
+        asked = [(throttle, throttle.flow()) for throttle in throttles]
         self._asking = Asking(engine, asked, [client_id for _, client_id in ASKING])
 
     def limit(self, rounds: int) -> float:

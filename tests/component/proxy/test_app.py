@@ -11,7 +11,7 @@ from proxy.app import App
 from proxy.config import Address, Config
 from proxy.config.options import AdminOptions, ClusterOptions, ListenerOptions
 from proxy.errors import StartError
-from proxy.quota_store import QuotaStore
+from proxy.quota_api import QuotaStore
 from tests.cluster import HOST, free_ports
 from tests.component.proxy.cluster.test_poller import broker, metadata
 

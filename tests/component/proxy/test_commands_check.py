@@ -11,7 +11,7 @@ import pytest
 from proxy import cli
 from proxy.commands import check
 from proxy.config import Address, Config, Source, parse
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
 from tests.cluster import free_ports
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\nbroker_id_max = 3\n'

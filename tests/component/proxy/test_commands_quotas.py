@@ -15,10 +15,10 @@ from protocol.header import body_start
 from proxy import cli
 from proxy.channel import Question
 from proxy.config import QuotaSettings
-from proxy.quota_store import QuotaStore
-from proxy.quota_store.answers import answer
-from proxy.quota_store.permissions import Permissions
-from quotas.definitions_file import parse, parse_amount
+from proxy.quota_api import QuotaStore
+from proxy.quota_api.answers import answer
+from proxy.quota_api.permissions import Permissions
+from quotas.definitions.toml_file import parse, parse_amount
 
 FILE = """\
 # Ours.

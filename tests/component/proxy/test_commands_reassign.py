@@ -7,7 +7,7 @@ import pytest
 from proxy.cli import main
 from proxy.commands.reassign import describe, judge, table
 from proxy.errors import UsageError
-from quotas.move_estimate import Replicated, estimate
+from quotas.reassignment.estimate import Replicated, estimate
 
 MB = 1_000_000
 PARTITIONS = {("t", number): Replicated((1,), 1, 10 * MB, 1000.0) for number in range(2)}

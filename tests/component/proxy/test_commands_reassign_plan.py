@@ -11,7 +11,7 @@ from proxy.commands import reassign_plan
 from proxy.commands.command_config import Security
 from proxy.config import Address
 from proxy.reassign.cluster import Seen
-from quotas.reassignment_step import PartitionNow, TopicPartition
+from quotas.reassignment.step import PartitionNow, TopicPartition
 
 MB = 1_000_000
 

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offline.advice.confidence import confidence
+from offline.advice.explain import Line, direction_lines, elsewhere, replication_lines, sampled_line
 from offline.advice.limits import DEFAULT_MIN, Bound, Limits, Override
 from offline.advice.replication import replication_throttle
-from offline.advice.words import Line, direction_lines, elsewhere, replication_lines, sampled_line
 from offline.jobs.recommend import quotas_text
 from offline.options import By, Goal
 from offline.transforms.candidates import ladder, rounded
-from quotas.definitions_file import parse
-from quotas.entities import DEFAULT, Entity
+from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.toml_file import parse
 
 
 def test_replication_throttle_lies_between_the_bounds() -> None:

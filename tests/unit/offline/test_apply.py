@@ -10,8 +10,8 @@ from offline.cli import main
 from offline.errors import ApplyError, InputError
 from offline.jobs import apply
 from offline.options import ApplyOptions
-from quotas.definitions_file import parse
-from quotas.entities import DEFAULT, Entity
+from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.toml_file import parse
 
 RECOMMENDED = """\
 # Recommended for policy "schedule" and scope "gateway": each quota holds over all brokers together.

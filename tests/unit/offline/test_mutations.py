@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offline.advice.mutations import burst_for, mutation_quota
-from quotas.bucket import TokenBucket
+from quotas.limiters.bucket import TokenBucket
 
 
 def test_nothing_asked_for_gives_nothing() -> None:

@@ -12,8 +12,8 @@ import pytest
 from offline.advice.limits import DEFAULT_MIN, Client, Limits, Need, limits, need_of
 from offline.options import Goal
 from offline.transforms.candidates import ladder
-from quotas.backtest import backtest
-from quotas.recording import recording_of
+from quotas.backtest.outcomes import backtest
+from quotas.backtest.recording import recording_of
 from tests.support.recordings import RECORDINGS, Recorded, Recording
 
 BLOCK_S = 10

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from protocol.messages import AddressMap
-from protocol.messages.walk import Walk
+from protocol.walks.walk import Walk
 
 
 def relay(

@@ -1,7 +1,7 @@
 """Which page shows what."""
 
 from proxy.admin import Request, Site
-from proxy.metrics import Metrics
+from proxy.metrics.exposition import Metrics
 from proxy.stats import Stats
 from quotas.engine import QuotaView
 

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.commands.arguments import QUOTAS_MAX, quota_text, tables
 from proxy.errors import ConfigError
-from quotas.definitions_file import parse
+from quotas.definitions.toml_file import parse
 from quotas.errors import DefinitionError
 
 NONE = dict.fromkeys(

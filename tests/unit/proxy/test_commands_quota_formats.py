@@ -6,7 +6,7 @@ import pytest
 
 from proxy.commands.quota_formats import FORMATS, describe, jikkou_loses, plain, read, write
 from proxy.errors import ConfigError, SluiceError
-from quotas.entities import DEFAULT, Entity
+from quotas.definitions.entities import DEFAULT, Entity
 
 # The six levels jikkou has, with its three keys.
 JIKKOUS = {

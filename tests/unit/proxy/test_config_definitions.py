@@ -7,7 +7,7 @@ import pytest
 
 from proxy.config import Config, Source, engine_options, parse, read_definitions, unenforced
 from proxy.errors import ConfigError
-from quotas.entities import DEFAULT, Entity
+from quotas.definitions.entities import DEFAULT, Entity
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
 

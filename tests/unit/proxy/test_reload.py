@@ -12,10 +12,10 @@ import pytest
 from proxy.config import Config, load
 from proxy.files import Signature
 from proxy.logs import FIELDS
-from proxy.quota_store import QuotaDesk, QuotaStore
+from proxy.quota_api import QuotaService, QuotaStore
 from proxy.reload import Reloader, Watch
 from proxy.stats import Stats
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
 
 SMALL = '[cluster]\nbootstrap = "127.0.0.1:9092"\n[[listeners]]\n'
 QUOTA = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = {}\n'
@@ -54,9 +54,9 @@ class Site:
             await self.reloader.step()
 
 
-def desk(config: Config, stats: Stats) -> QuotaDesk:
+def desk(config: Config, stats: Stats) -> QuotaService:
     store = QuotaStore(config.quotas, config.source.quota_text)
-    return QuotaDesk(asyncio.get_running_loop(), store, config.quotas, stats, lambda: None)
+    return QuotaService(asyncio.get_running_loop(), store, config.quotas, stats, lambda: None)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from proxy.config import Address, ListenerTls, QuotaSettings, load
 from proxy.errors import ConfigError
 from proxy.leases.frames import read_secret
 from proxy.net.tls import ServerTls
-from proxy.quota_store import QuotaStore
+from proxy.quota_api import QuotaStore
 from proxy.reassign.journal import Journal, JournalError
 from proxy.stats import Stats
 from tests.support.no_files import KINDS, put

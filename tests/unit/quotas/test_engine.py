@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from quotas.decisions import ADMITTED
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import EXPIRE_AT_ONCE, EXPIRE_MS, GATEWAY, OTHER, Engine
-from quotas.entities import DEFAULT, Entity
 from quotas.options import EngineOptions, Policy
 
 MB = 1_000_000
@@ -35,8 +35,8 @@ def test_client_is_the_same_object_each_time() -> None:
 def test_each_broker_has_its_own_budget_in_scope_broker() -> None:
     quotas = engine()
     one, two = quotas.client("", "a", 1).produce, quotas.client("", "a", 2).produce
-    assert one.produce(one.turn(), 22 * MB, 0).throttle_ms == 1000
-    assert two.produce(two.turn(), 20 * MB, 0) is ADMITTED
+    assert one.produce(one.flow(), 22 * MB, 0).throttle_ms == 1000
+    assert two.produce(two.flow(), 20 * MB, 0) is ADMITTED
 
 
 def test_all_brokers_share_one_budget_in_scope_gateway() -> None:
@@ -48,8 +48,8 @@ def test_clients_of_one_user_share_the_users_budget() -> None:
     definitions = Definitions({Entity(user="u"): {"producer_byte_rate": 2 * MB}})
     quotas = Engine(EngineOptions(), definitions)
     first, second = quotas.client("u", "a", 1).produce, quotas.client("u", "b", 1).produce
-    first.produce(first.turn(), 22 * MB, 0)
-    assert second.produce(second.turn(), 0, 0).hold_until_ms == 1000
+    first.produce(first.flow(), 22 * MB, 0)
+    assert second.produce(second.flow(), 0, 0).hold_until_ms == 1000
     assert (first.bytes_total, second.bytes_total) == (22 * MB, 0)
 
 
@@ -57,13 +57,13 @@ def test_clients_of_one_user_share_the_users_budget() -> None:
 def test_update_applies_to_throttles_already_in_use(policy: Policy) -> None:
     quotas = engine(None, policy=policy)
     throttle = quotas.client("", "a", 1).produce
-    turn = throttle.turn()
-    assert throttle.produce(turn, 100 * MB, 0) is ADMITTED
+    flow = throttle.flow()
+    assert throttle.produce(flow, 100 * MB, 0) is ADMITTED
     quotas.update(quotas.options, limits(2 * MB), 0)
-    assert throttle.produce(turn, 100 * MB, 0).throttle_ms > 0
+    assert throttle.produce(flow, 100 * MB, 0).throttle_ms > 0
     assert throttle.limit == 2 * MB
     quotas.update(quotas.options, limits(None), 0)
-    assert throttle.produce(turn, 100 * MB, 0) is ADMITTED
+    assert throttle.produce(flow, 100 * MB, 0) is ADMITTED
     throttle.refresh(0)
     assert throttle.limit is None
 
@@ -71,16 +71,16 @@ def test_update_applies_to_throttles_already_in_use(policy: Policy) -> None:
 def test_update_keeps_recorded_bytes() -> None:
     quotas = engine()
     throttle = quotas.client("", "a", 1).produce
-    turn = throttle.turn()
-    throttle.produce(turn, 20 * MB, 0)
+    flow = throttle.flow()
+    throttle.produce(flow, 20 * MB, 0)
     quotas.update(quotas.options, limits(MB), 0)
-    assert throttle.produce(turn, 0, 0).throttle_ms == 10_000  # 20 MB / 1 MB/s - 10 s
+    assert throttle.produce(flow, 0, 0).throttle_ms == 10_000  # 20 MB / 1 MB/s - 10 s
 
 
 def test_policy_changes_live_without_another_burst() -> None:
     quotas = engine(policy="kip13")
     throttle = quotas.client("", "a", 1).produce
-    first, second = throttle.turn(), throttle.turn()
+    first, second = throttle.flow(), throttle.flow()
     throttle.produce(first, 20 * MB, 0)
     quotas.update(replace(quotas.options, policy="schedule"), quotas.definitions, 0)
     assert throttle.produce(first, MB, 0).throttle_ms == 500
@@ -94,17 +94,17 @@ def test_policy_changes_live_without_another_burst() -> None:
 def test_observing_begins_and_ends_live() -> None:
     quotas = engine(policy="schedule")
     throttle = quotas.client("", "a", 1).produce
-    turns = [throttle.turn(), throttle.turn()]
-    throttle.produce(turns[0], 10 * MB, 0)
-    assert throttle.produce(turns[1], MB, 0).hold_until_ms
+    flows = [throttle.flow(), throttle.flow()]
+    throttle.produce(flows[0], 10 * MB, 0)
+    assert throttle.produce(flows[1], MB, 0).hold_until_ms
     quotas.update(replace(quotas.options, mode="observe"), quotas.definitions, 10)
     assert not enforcing(quotas)
-    assert throttle.produce(turns[1], MB, 10) is ADMITTED  # the held one passes at its next call
+    assert throttle.produce(flows[1], MB, 10) is ADMITTED  # the held one passes at its next call
     for _ in range(100):
-        throttle.produce(turns[0], MB, 20)
+        throttle.produce(flows[0], MB, 20)
     quotas.update(replace(quotas.options, mode="enforce"), quotas.definitions, 30)
     assert enforcing(quotas)
-    assert throttle.produce(turns[1], MB, 30).throttle_ms == 500  # nobody owes what passed meanwhile
+    assert throttle.produce(flows[1], MB, 30).throttle_ms == 500  # nobody owes what passed meanwhile
 
 
 def test_switch_turns_enforcement_off_and_on_in_any_mode() -> None:
@@ -112,7 +112,7 @@ def test_switch_turns_enforcement_off_and_on_in_any_mode() -> None:
     quotas.switch(on=False)
     assert not enforcing(quotas)
     throttle = quotas.client("", "a", 1).produce
-    assert throttle.produce(throttle.turn(), 100 * MB, 0) is ADMITTED
+    assert throttle.produce(throttle.flow(), 100 * MB, 0) is ADMITTED
     quotas.update(quotas.options, quotas.definitions, 0)  # a reload does not turn it on again
     assert not enforcing(quotas)
     quotas.switch(on=True)
@@ -133,7 +133,7 @@ def test_clients_beyond_the_bound_share_one_budget() -> None:
     assert [quotas.client("", name, 1).client_id for name in ("a", "b", "c", "d")] == ["a", "b", OTHER, OTHER]
     assert quotas.client("", "c", 1) is quotas.client("", "d", 1)
     throttle = quotas.client("", "e", 1).produce
-    assert throttle.produce(throttle.turn(), 22 * MB, 0).throttle_ms == 1000  # and it takes the default
+    assert throttle.produce(throttle.flow(), 22 * MB, 0).throttle_ms == 1000  # and it takes the default
 
 
 def test_named_client_gets_its_own_budget_beyond_the_bound() -> None:
@@ -155,45 +155,45 @@ def test_user_that_an_entry_names_keeps_its_budget_beyond_the_bound() -> None:
     definitions = Definitions({Entity(user="u"): {"producer_byte_rate": 2 * MB}})
     quotas = Engine(EngineOptions(client_ids_max=1), definitions)
     first = quotas.client("u", "a", 1).produce
-    first.produce(first.turn(), 22 * MB, 0)
+    first.produce(first.flow(), 22 * MB, 0)
     beyond = quotas.client("u", "b", 1)
     assert (beyond.user, beyond.client_id) == ("u", OTHER)
     assert beyond is quotas.client("u", "c", 1)
-    assert beyond.produce.produce(beyond.produce.turn(), 0, 0).hold_until_ms == 1000  # one bucket with "a"
+    assert beyond.produce.produce(beyond.produce.flow(), 0, 0).hold_until_ms == 1000  # one bucket with "a"
 
 
 def test_client_that_never_moved_anything_is_forgotten_soon() -> None:
     quotas = engine()
     client = quotas.client("ANONYMOUS", "a", 1)
-    turns = client.produce.turn(), client.fetch.turn()
+    flows = client.produce.flow(), client.fetch.flow()
     assert quotas.expire(0) == quotas.expire(1000) == 0  # a channel still speaks for it
-    client.produce.leave(turns[0], 0)
-    client.fetch.leave(turns[1], 0)
+    client.produce.leave(flows[0], 0)
+    client.fetch.leave(flows[1], 0)
     assert quotas.expire(2000) == 1
 
 
 def test_idle_client_is_forgotten_after_an_hour() -> None:
     quotas = engine()
     throttle = quotas.client("", "a", 1).produce
-    turn = throttle.turn()
-    throttle.produce(turn, 1, 0)
-    throttle.leave(turn, 0)
+    flow = throttle.flow()
+    throttle.produce(flow, 1, 0)
+    throttle.leave(flow, 0)
     assert quotas.expire(0) == 0
     assert quotas.expire(EXPIRE_MS - 1) == 0
     assert quotas.expire(EXPIRE_MS) == 1
     assert len(quotas) == 0
-    throttle.produce(turn, 22 * MB, EXPIRE_MS)  # somebody still held on to it: it works on
+    throttle.produce(flow, 22 * MB, EXPIRE_MS)  # somebody still held on to it: it works on
     assert throttle.bytes_total == 22 * MB + 1
 
 
 def test_client_with_a_channel_or_with_traffic_is_not_forgotten() -> None:
     quotas = engine()
     with_channel, with_traffic = quotas.client("", "a", 1).produce, quotas.client("", "b", 1).produce
-    with_channel.turn()
-    turn = with_traffic.turn()
-    with_traffic.leave(turn, 0)
+    with_channel.flow()
+    flow = with_traffic.flow()
+    with_traffic.leave(flow, 0)
     for now_ms in range(0, 3 * EXPIRE_MS, EXPIRE_MS // 2):
-        with_traffic.produce(turn, 1, now_ms)
+        with_traffic.produce(flow, 1, now_ms)
         assert quotas.expire(now_ms) == 0
 
 
@@ -201,9 +201,9 @@ def test_expiry_looks_at_a_bounded_number_of_clients() -> None:
     quotas = engine()
     for number in range(EXPIRE_AT_ONCE + 5):
         throttle = quotas.client("", str(number), 1).produce
-        turn = throttle.turn()
-        throttle.produce(turn, 1, 0)
-        throttle.leave(turn, 0)
+        flow = throttle.flow()
+        throttle.produce(flow, 1, 0)
+        throttle.leave(flow, 0)
     quotas.expire(0)
     quotas.expire(0)
     assert quotas.expire(EXPIRE_MS) == EXPIRE_AT_ONCE
@@ -213,7 +213,7 @@ def test_expiry_looks_at_a_bounded_number_of_clients() -> None:
 def test_views_show_counts_and_the_quota_in_force() -> None:
     quotas = engine()
     client = quotas.client("", "a", 1)
-    client.produce.produce(client.produce.turn(), 22 * MB, 0)
+    client.produce.produce(client.produce.flow(), 22 * MB, 0)
     quotas.client("", "b", 1)
     views = list(quotas.views(0))
     assert [(view.client_id, view.type) for view in views] == [
@@ -240,9 +240,9 @@ def test_rates_are_kept_by_expiring() -> None:
     quotas = engine()
     quotas.expire(1_000_000)  # a clock that began long ago
     client = quotas.client("", "a", 1)
-    turn = client.produce.turn()
+    flow = client.produce.flow()
     for second in range(20):
-        client.produce.produce(turn, MB, 1_000_000 + second * 1000)
+        client.produce.produce(flow, MB, 1_000_000 + second * 1000)
         quotas.expire(1_000_500 + second * 1000)
     # Since the mark at 11.5 s, when 12 of the 20 had passed.
     assert next(iter(quotas.views(1_019_500))).byte_rate == 8 * MB / 8
@@ -260,9 +260,9 @@ def test_views_may_be_taken_while_clients_come_and_go() -> None:
 def test_limiter_without_throttles_is_removed() -> None:
     quotas = engine()
     throttle = quotas.client("", "a", 1).produce
-    turn = throttle.turn()
-    throttle.produce(turn, 22 * MB, 0)
+    flow = throttle.flow()
+    throttle.produce(flow, 22 * MB, 0)
     quotas.update(quotas.options, limits(None), 0)
-    assert throttle.produce(turn, 1, 0) is ADMITTED
+    assert throttle.produce(flow, 1, 0) is ADMITTED
     quotas.update(quotas.options, limits(2 * MB), 0)
-    assert throttle.produce(turn, 1, 0) is ADMITTED  # metrics tags changed, the counter restarts (§1.3)
+    assert throttle.produce(flow, 1, 0) is ADMITTED  # metrics tags changed, the counter restarts (§1.3)

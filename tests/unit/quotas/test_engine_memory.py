@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, EXPIRE_MS, EXPIRE_SOON_MS, OTHER, Engine
-from quotas.entities import DEFAULT, Entity
-from quotas.footprint import CLIENT_BYTES, LIMITER_BYTES
 from quotas.options import EngineOptions, Policy
+from quotas.throttles.footprint import CLIENT_BYTES, LIMITER_BYTES
 
 MB = 1_000_000
 LONG = "x" * (CLIENT_ID_CHARACTERS_MAX + 1)
@@ -32,7 +32,7 @@ def engine(definitions: Definitions | None = None, **options: object) -> Engine:
 def use(quotas: Engine, client_id: str, times_ms: range = range(1)) -> None:
     """A connection of this client that moves something, and is closed."""
     client = quotas.client("u", client_id, 1)
-    produce, fetch = client.produce.turn(), client.fetch.turn()
+    produce, fetch = client.produce.flow(), client.fetch.flow()
     for now_ms in times_ms:
         client.produce.produce(produce, 1000, now_ms)
         client.fetch.fetched(fetch, 1000, now_ms)
@@ -86,7 +86,7 @@ def test_limiters_count() -> None:
     quotas = engine(Definitions(static=StaticQuotas(producer_default=MB)))
     client = quotas.client("", "a", 1)
     before = quotas.client_bytes
-    client.produce.produce(client.produce.turn(), 1, 0)
+    client.produce.produce(client.produce.flow(), 1, 0)
     assert quotas.client_bytes - before == LIMITER_BYTES
 
 
@@ -131,7 +131,7 @@ def test_new_client_displaces_an_idle_one() -> None:
 def test_client_that_is_connected_or_owes_is_not_displaced() -> None:
     quotas = engine(Definitions(static=StaticQuotas(producer_default=1)), client_ids_max=2, policy="schedule")
     connected = quotas.client("u", "connected", 1).fetch
-    connected.fetched(connected.turn(), 1, 0)
+    connected.fetched(connected.flow(), 1, 0)
     use(quotas, "owes", range(0, 20_000, 1000))  # 20,000 bytes at 1 byte/s
     for now_ms in (0, EXPIRE_SOON_MS, 2 * EXPIRE_SOON_MS):
         quotas.expire(now_ms)

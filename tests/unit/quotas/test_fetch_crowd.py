@@ -1,8 +1,8 @@
 """More Fetches than may be with brokers at a time under `schedule`: who waits how long there, and who rests."""
 
+from quotas.limiters.flow import Flow
+from quotas.limiters.schedule import ScheduledThrottle
 from quotas.options import EngineOptions
-from quotas.schedule import ScheduledThrottle
-from quotas.turn import Turn
 
 MB = 1_000_000
 # Each idle Fetch counts with a 128th of the burst of 2 MB, 15,625 B: three quarters of 2 MB are 96 of them, and of a
@@ -10,19 +10,19 @@ MB = 1_000_000
 AT_A_TIME = 95
 
 
-def crowded(channels: int) -> tuple[ScheduledThrottle, list[Turn]]:
+def crowded(channels: int) -> tuple[ScheduledThrottle, list[Flow]]:
     """A quota of 2 MB/s, and so many idle channels that have all asked at 0."""
     throttle = ScheduledThrottle(2 * MB, EngineOptions(policy="schedule"), 0)
-    turns = [Turn() for _ in range(channels)]
-    for turn in turns:
-        turn.expected, turn.passed = 60, True
-        throttle.fetch(turn, 0)
-    return throttle, turns
+    flows = [Flow() for _ in range(channels)]
+    for flow in flows:
+        flow.expected, flow.passed = 60, True
+        throttle.fetch(flow, 0)
+    return throttle, flows
 
 
 def test_first_fetch_of_a_channel_waits_half_a_second_at_its_broker() -> None:
     # It is charged with what others bring: their bytes would be missing for as long as it waits.
-    throttle, known, new = ScheduledThrottle(2 * MB, EngineOptions(policy="schedule"), 0), Turn(), Turn()
+    throttle, known, new = ScheduledThrottle(2 * MB, EngineOptions(policy="schedule"), 0), Flow(), Flow()
     throttle.fetch(known, 0)
     assert known.wait_ms_max == 500
     throttle.fetched(known, 60, 10)
@@ -33,57 +33,57 @@ def test_first_fetch_of_a_channel_waits_half_a_second_at_its_broker() -> None:
 
 
 def test_fetch_that_waited_rests_for_the_others_share_of_the_time() -> None:
-    throttle, turns = crowded(200)
-    admitted = [turn for turn in turns if turn.admitted >= 0]
+    throttle, flows = crowded(200)
+    admitted = [flow for flow in flows if flow.admitted >= 0]
     assert len(admitted) == 53
-    for turn in admitted[1:]:
-        throttle.fetched(turn, 60, 0)  # at once: 0 ms of rest
+    for flow in admitted[1:]:
+        throttle.fetched(flow, 60, 0)  # at once: 0 ms of rest
     decision = throttle.fetched(admitted[0], 60, 100)
     # None is under way any more. 147 were refused, and count as resting.
     assert decision.throttle_ms == 100 * (147 - AT_A_TIME) // AT_A_TIME
 
 
 def test_fetch_that_found_records_at_once_hardly_rests() -> None:
-    throttle, turns = crowded(200)
-    admitted = [turn for turn in turns if turn.admitted >= 0]
-    for turn in admitted[1:]:
-        throttle.fetched(turn, 60, 0)
+    throttle, flows = crowded(200)
+    admitted = [flow for flow in flows if flow.admitted >= 0]
+    for flow in admitted[1:]:
+        throttle.fetched(flow, 60, 0)
     assert throttle.fetched(admitted[0], 16_000, 3).throttle_ms == 3 * (147 - AT_A_TIME) // AT_A_TIME
 
 
 def test_channel_that_rests_has_no_place_in_the_queue() -> None:
-    throttle, turns = crowded(200)
-    admitted = [turn for turn in turns if turn.admitted >= 0]
-    for turn in admitted:
-        throttle.fetched(turn, 60, 100)
+    throttle, flows = crowded(200)
+    admitted = [flow for flow in flows if flow.admitted >= 0]
+    for flow in admitted:
+        throttle.fetched(flow, 60, 100)
     assert admitted[0].due_ms > 100
     assert not admitted[0].queued
 
 
 def test_channels_that_do_not_come_back_are_no_crowd() -> None:
-    throttle, turns = crowded(200)
-    admitted = [turn for turn in turns if turn.admitted >= 0]
-    for turn in admitted[1:]:
-        throttle.fetched(turn, 60, 0)
-    throttle.fetch(turns[-1], 900)  # refused at 0, and one of two that come back
-    throttle.fetch(turns[-2], 900)
+    throttle, flows = crowded(200)
+    admitted = [flow for flow in flows if flow.admitted >= 0]
+    for flow in admitted[1:]:
+        throttle.fetched(flow, 60, 0)
+    throttle.fetch(flows[-1], 900)  # refused at 0, and one of two that come back
+    throttle.fetch(flows[-2], 900)
     assert throttle.fetched(admitted[0], 60, 950).throttle_ms == 0
 
 
 def test_closed_channels_are_no_crowd() -> None:
-    throttle, turns = crowded(200)
-    admitted = [turn for turn in turns if turn.admitted >= 0]
-    for turn in admitted[1:]:
-        throttle.fetched(turn, 60, 0)
-    for turn in turns[53:]:
-        throttle.leave(turn, 10)
+    throttle, flows = crowded(200)
+    admitted = [flow for flow in flows if flow.admitted >= 0]
+    for flow in admitted[1:]:
+        throttle.fetched(flow, 60, 0)
+    for flow in flows[53:]:
+        throttle.leave(flow, 10)
     assert throttle.fetched(admitted[0], 60, 100).throttle_ms == 0
 
 
 def test_rest_is_no_longer_than_the_longest_mute() -> None:
     throttle = ScheduledThrottle(2 * MB, EngineOptions(policy="schedule", mute_seconds_max=0.2), 0)
-    turns = [Turn() for _ in range(2000)]
-    for turn in turns:
-        turn.expected, turn.passed = 60, True
-        throttle.fetch(turn, 0)
-    assert throttle.fetched(turns[0], 60, 400).throttle_ms == 200
+    flows = [Flow() for _ in range(2000)]
+    for flow in flows:
+        flow.expected, flow.passed = 60, True
+        throttle.fetch(flow, 0)
+    assert throttle.fetched(flows[0], 60, 400).throttle_ms == 200

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import uvloop
 
-from offline.replay import ahead, driver, lane
+from offline.replay import connection, driver, encode_ahead
 from offline.replay.answers import Broker, Topic
 from offline.replay.driver import Driver
 from offline.replay.frames import Encoder, Frame
@@ -133,13 +133,13 @@ def test_every_request_is_sent_and_timed() -> None:
 
 
 def test_time_that_frames_take_is_the_replays_own_lateness(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "FRAMES_MAX", 0)
+    monkeypatch.setattr(encode_ahead, "FRAMES_MAX", 0)
     samples = driven(plan(pings(20, 1, apart_us=0), 1.0), echo, seconds=0.005)[0].samples
     assert all(late_us >= 5000 * (place + 1) for place, late_us in enumerate(samples.late_us))
 
 
 def test_burst_leaves_while_more_of_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead, "FRAMES_MAX", 0)
+    monkeypatch.setattr(encode_ahead, "FRAMES_MAX", 0)
     arrived = [0]
 
     async def count(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -197,12 +197,12 @@ def test_name_that_is_none_is_a_connection_that_is_none(host: str) -> None:
 
 
 def test_requests_beyond_the_buffer_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "UNANSWERED_MAX", 2)
+    monkeypatch.setattr(connection, "UNANSWERED_MAX", 2)
     assert outcomes(plan(pings(6, 1), 1.0), silent, linger=0.3) == {UNANSWERED: 2, DROPPED: 4}
 
 
 def test_sent_requests_free_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lane, "UNSENT_BYTES_MAX", 22_000)  # of 1.1 kB each
+    monkeypatch.setattr(connection, "UNSENT_BYTES_MAX", 22_000)  # of 1.1 kB each
     rows = [recorded(seq=seq, mono_us=20_000 * seq) for seq in range(40)]
     assert outcomes(plan(rows, 1.0), silent, linger=0.1) == {UNANSWERED: 40}
 

@@ -26,7 +26,7 @@ from proxy.cluster.replication_source import (
 from proxy.config import Address, ReplicationSettings
 from proxy.logs import FIELDS
 from proxy.stats import Stats
-from quotas.replication import ReplicationOptions, ReplicationQuotas
+from quotas.replication.replication_quotas import ReplicationOptions, ReplicationQuotas
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed
 from tests.unit.protocol.kafka_frames import struct as entry
 

@@ -12,10 +12,10 @@ from proxy.leases import LeaseClient
 from proxy.leases.frames import read_frame, write_frame
 from proxy.leases.messages import read_request, write_answer
 from proxy.stats import Stats
-from quotas.lease_peer import LeasePeer
-from quotas.lease_terms import LeaseTerms
-from quotas.leases import LeaseBook
-from quotas.replication import ReplicationOptions, ReplicationQuotas
+from quotas.replication.replication_quotas import ReplicationOptions, ReplicationQuotas
+from quotas.sharing.book import LeaseBook
+from quotas.sharing.peer import LeasePeer
+from quotas.sharing.terms import LeaseTerms
 
 TERMS = LeaseTerms(("a", "b"), 1000)
 RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)

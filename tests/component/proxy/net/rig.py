@@ -22,9 +22,9 @@ from typing import Final
 from proxy.channel import ChannelSettings, OngoingMoves
 from proxy.config.options import LimitOptions
 from proxy.net import Connection, Shared
-from proxy.net.dial import AnotherWay, Upstream, Way
+from proxy.net.upstream import AnotherWay, Upstream, Way
 from proxy.stats import Stats
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
 from tests.support.playbook import gateway_address
 

@@ -9,12 +9,12 @@ import pytest
 from proxy.config import ClusterTls, ListenerTls
 from proxy.config.options import LimitOptions
 from proxy.config.readers import networks
-from proxy.net import dial, now_ms
+from proxy.net import now_ms, upstream
 from proxy.net.stream import Stream
 from proxy.net.tls import ServerTls
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import Entity
 from tests.component.proxy.net.rig import SECONDS_MAX, until
 from tests.component.proxy.net.tls_rig import Papers, Streams, TlsRig, receive, send
 from tests.support.frames import LIST_OFFSETS, request
@@ -143,7 +143,7 @@ async def test_bug_of_ours_ends_one_handshake_with_a_broker(
     brokers = papers.cluster()
     async with TlsRig(None, brokers, broker_context=papers.broker_context()).running() as rig:
         with monkeypatch.context() as patched:
-            patched.setattr(dial, "TlsSocket", secured)
+            patched.setattr(upstream, "TlsSocket", secured)
             client = await rig.client()
             await send(client, ASKED)
             assert await closed(client) == b""

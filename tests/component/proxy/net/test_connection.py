@@ -11,7 +11,7 @@ import pytest
 from proxy.channel import PASS, REPLACE, Channel, Verdict
 from proxy.channel.intake import IN_FLIGHT_MAX
 from proxy.net import now_ms
-from proxy.net.dial import Dial, Upstream, Way
+from proxy.net.upstream import Dial, Upstream, Way
 from tests.component.proxy.net.rig import (
     HOST,
     SECONDS_MAX,
@@ -399,7 +399,7 @@ async def test_more_requests_than_may_be_on_their_way_are_relayed_in_the_end(rig
 async def test_answer_made_here_follows_one_that_the_client_is_slow_to_read(rig: Rig) -> None:
     rig.quota(consumer=1000)
     spent = rig.engine.client("ANONYMOUS", "a", 1).fetch
-    spent.fetched(spent.turn(), 50_000, now_ms())
+    spent.fetched(spent.flow(), 50_000, now_ms())
     client = rig.connect(send_buffer=4096)
     await client.send(ASKED)
     broker = await rig.accept()
@@ -425,7 +425,7 @@ async def test_throttled_request_to_an_unknown_broker_leaves_no_gauge_behind(rig
 async def test_answer_made_here_needs_no_broker(rig: Rig) -> None:
     rig.quota(consumer=1000)
     spent = rig.engine.client("ANONYMOUS", "a", 1).fetch
-    spent.fetched(spent.turn(), 50_000, now_ms())
+    spent.fetched(spent.flow(), 50_000, now_ms())
     client = rig.connect(None)
     asked = fetch(11)
     await client.send(asked)

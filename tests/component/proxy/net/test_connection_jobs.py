@@ -6,9 +6,9 @@ from typing import Any
 from protocol.api import FIND_COORDINATOR
 from protocol.messages import find_coordinator
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
 from tests.component.proxy.net.rig import Rig, until
 from tests.support.frames import LIST_OFFSETS, answer, frame, request
 from tests.support.mutation_frames import create

@@ -15,7 +15,7 @@ def spend(rig: Rig) -> None:
     """Use the quota up for longer than the longest hold: 100 s against 0.2 s."""
     rig.quota(producer=10_000, policy="schedule", hold_seconds_max=0.2)
     spent = rig.engine.client("ANONYMOUS", "a", 1).produce
-    spent.produce(spent.turn(), 1_000_000, now_ms())
+    spent.produce(spent.flow(), 1_000_000, now_ms())
 
 
 @pytest.mark.parametrize(("acks", "label"), [(-1, "acks"), (0, "acks0")])

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from protocol.api import SHARE_ACKNOWLEDGE
 from proxy.net import now_ms
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import EngineOptions
 from tests.component.proxy.net.rig import Rig, until
 from tests.support.frames import LIST_OFFSETS, produce, request

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from proxy.net import now_ms
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import EngineOptions
 from tests.component.proxy.net.rig import (
     HOST,
@@ -121,7 +121,7 @@ async def test_mute_that_ends_while_the_broker_is_slow_loses_no_request(rig: Rig
 async def test_kept_request_passes_when_the_broker_connects_after_the_mute(rig: Rig) -> None:
     rig.quota(producer=10_000)
     spent = rig.engine.client("ANONYMOUS", "a", 1).produce
-    spent.produce(spent.turn(), 102_000, now_ms())
+    spent.produce(spent.flow(), 102_000, now_ms())
     both = produce(9, 100) + request(LIST_OFFSETS, 7, correlation_id=2, size=100)
     with socket.create_server((HOST, 0), backlog=0) as late:
         late.setblocking(False)
@@ -164,7 +164,7 @@ async def test_raised_quota_frees_a_muted_channel(rig: Rig) -> None:
 async def test_held_request_is_kept_out_of_the_broker(rig: Rig) -> None:
     rig.quota(producer=10_000, policy="schedule")
     spent = rig.engine.client("ANONYMOUS", "a", 1).produce
-    spent.produce(spent.turn(), 1_000_000, now_ms())
+    spent.produce(spent.flow(), 1_000_000, now_ms())
     client = rig.connect()
     await client.send(produce(9, 5000))
     await until(lambda: rig.stats.held == 1, "one request is held")
@@ -175,7 +175,7 @@ async def test_held_request_is_kept_out_of_the_broker(rig: Rig) -> None:
 async def test_held_request_passes_when_enforcement_ends(rig: Rig) -> None:
     rig.quota(producer=10_000, policy="schedule")
     spent = rig.engine.client("ANONYMOUS", "a", 1).produce
-    spent.produce(spent.turn(), 1_000_000, now_ms())
+    spent.produce(spent.flow(), 1_000_000, now_ms())
     client = rig.connect()
     asked = produce(9, 5000)
     await client.send(asked)
@@ -189,7 +189,7 @@ async def test_held_request_passes_when_enforcement_ends(rig: Rig) -> None:
 async def test_held_request_without_acks_outlives_its_client(rig: Rig) -> None:
     rig.quota(producer=10_000, policy="schedule")
     spent = rig.engine.client("ANONYMOUS", "a", 1).produce
-    spent.produce(spent.turn(), 14_000, now_ms())  # 0.4 s more than the burst
+    spent.produce(spent.flow(), 14_000, now_ms())  # 0.4 s more than the burst
     client = rig.connect()
     asked = produce(9, 5000, acks=0)
     await client.send(asked)

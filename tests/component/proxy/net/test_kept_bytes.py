@@ -181,7 +181,7 @@ def throttled_fetch(session_id: int, tag_bytes: int) -> bytes:
 async def test_throttled_sessions_keep_no_tags(rig: Rig) -> None:
     rig.quota(consumer=1000, mute_seconds_max=1)
     throttle = rig.engine.client("ANONYMOUS", "a", 1).fetch
-    throttle.fetched(throttle.turn(), 10_000_000, now_ms())
+    throttle.fetched(throttle.flow(), 10_000_000, now_ms())
     for session_id in range(1, CONNECTIONS + 1):
         client = rig.connect()
         asked = throttled_fetch(session_id, 100_000 if session_id % 2 else 100)

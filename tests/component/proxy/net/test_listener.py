@@ -15,9 +15,9 @@ from proxy.config import Address
 from proxy.config.options import LimitOptions, ListenerOptions
 from proxy.errors import StartError
 from proxy.net import Connections, Listener, Shared
-from proxy.net.dial import Upstream
+from proxy.net.upstream import Upstream
 from proxy.stats import Stats
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from tests.cluster.ports import free_ports
 from tests.component.proxy.net.rig import HOST, no_descriptor_left, until

@@ -11,9 +11,9 @@ from time import monotonic
 
 import pytest
 
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
 from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.frames import LIST_OFFSETS, answer, produce, produce_answer, request
 

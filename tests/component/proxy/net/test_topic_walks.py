@@ -2,9 +2,9 @@
 
 import pytest
 
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import Entity
 from tests.component.proxy.net.rig import Rig, until
 from tests.component.proxy.net.test_pump import connected, through
 from tests.support.frames import answer, fetch, fetched_from, produce_to, topic_id

@@ -17,10 +17,10 @@ from proxy.channel import ChannelSettings
 from proxy.config import ClusterTls, ListenerOptions, ListenerTls, Network
 from proxy.config.options import LimitOptions
 from proxy.net import Connection, Connections, Listener, Shared
-from proxy.net.dial import Upstream
 from proxy.net.tls import BrokerTls, ServerTls
+from proxy.net.upstream import Upstream
 from proxy.stats import Stats
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from tests.cluster.ports import free_ports
 from tests.component.proxy.net.rig import HOST, SECONDS_MAX

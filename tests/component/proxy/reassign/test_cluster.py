@@ -17,7 +17,7 @@ from proxy.config import Address
 from proxy.reassign import cluster as module
 from proxy.reassign.cluster import Cluster, ClusterError
 from proxy.stats import Stats
-from quotas.reassignment_step import PartitionNow
+from quotas.reassignment.step import PartitionNow
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 
 DESCRIBE_CONFIGS = 32

@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-from quotas.client_bandwidth import PRODUCE
+from quotas.throttles.bandwidth import PRODUCE
 from tests.bench import options, perf_tools
 from tests.bench.haproxy import configuration
 from tests.bench.sections import clients, entities, idle, metadata, throughput

@@ -7,7 +7,7 @@ import pytest
 from proxy.capture import naming as module
 from proxy.capture.naming import Naming
 from proxy.capture.recorder import Batch
-from quotas.topic_names import ASKED_AT_ONCE_MAX
+from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
 from tests.unit.proxy.capture.rows import row
 
 STEP = module._STEP_SECONDS

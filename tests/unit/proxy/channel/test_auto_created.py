@@ -4,9 +4,9 @@ import pytest
 
 from protocol.api import CREATE_TOPICS, METADATA
 from proxy.channel.bounds import AUTO_CREATED_ANSWER_BYTES_MAX
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
 from tests.support.frames import frame as framed_bytes
 from tests.support.mutation_frames import answer, create, sizes
 from tests.support.playbook import Pass, Playbook, channel_machine

@@ -10,7 +10,7 @@ from proxy.channel.capture_rows import NONE_NS
 from proxy.channel.captured import CLIENT_ID_MAX
 from proxy.channel.kinds import channel_for
 from proxy.stats import Stats
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
 from tests.support import frames
 from tests.support.mutation_frames import create

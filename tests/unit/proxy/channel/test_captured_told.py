@@ -7,9 +7,9 @@ import pytest
 
 from proxy.channel import Row, whole
 from proxy.channel.capture_rows import Head
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import Entity
 from tests.support import frames
 from tests.support.playbook import Pass, Playbook, Wait
 from tests.support.reachable import reachable

@@ -3,12 +3,12 @@
 import pytest
 
 from protocol.api import CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS
-from protocol.messages.walk import TOPIC_SIZE_BYTES
+from protocol.walks.walk import TOPIC_SIZE_BYTES
 from proxy.channel import Shared
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX, Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
 from tests.support.frames import LIST_OFFSETS, produce_to, request
 from tests.support.mutation_frames import answer, create
 from tests.support.playbook import Playbook, channel_machine

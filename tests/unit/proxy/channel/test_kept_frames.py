@@ -12,7 +12,7 @@ from proxy.channel import kept_frames as module
 from proxy.channel.kept_frames import Keeper
 from proxy.channel.kinds import channel_for
 from proxy.stats import Stats
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
 from tests.support import frames
 from tests.support.playbook import FRAME_BYTES_MAX, Playbook

@@ -3,9 +3,9 @@
 import pytest
 
 from proxy.channel.mute_limits import MuteLimits
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
 from quotas.engine import Engine, EngineOptions
-from quotas.turn import MS_UNBOUNDED
+from quotas.limiters.flow import MS_UNBOUNDED
 
 
 def limits() -> MuteLimits:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from quotas.replication import BrokerLimits, ReplicationOptions, ReplicationQuotas
-from quotas.throttled_replicas import EVERY_REPLICA, ThrottledReplicas, parse_replicas
+from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
+from quotas.replication.throttled_replicas import EVERY_REPLICA, ThrottledReplicas, parse_replicas
 from tests.support.frames import answer, fetch, frame, request
 from tests.support.playbook import Ends, More, Pass, Playbook, stats_of
 from tests.support.portions import run

@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from protocol import portions
-from protocol.messages.replica_walk import FOUND_MAX, Standing
 from protocol.portions import PORTION
+from protocol.walks.replica import FOUND_MAX, Standing
 from proxy.channel import AGAIN, PASS, REPLACE, WAIT
 from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.replication import ReplicationChannel
-from quotas.replication import BrokerLimits
-from quotas.throttled_replicas import ThrottledReplicas
+from quotas.replication.replication_quotas import BrokerLimits
+from quotas.replication.throttled_replicas import ThrottledReplicas
 from tests.support.replicas import FOLLOWER, LEADER, quotas_of
 from tests.support.worst_replica_frames import answered, fetched, forgetting, throttled
 

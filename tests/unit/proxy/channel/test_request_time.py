@@ -15,10 +15,10 @@ from protocol.api import (
     SHARE_FETCH,
     SYNC_GROUP,
 )
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
-from quotas.requests import RequestThrottle
+from quotas.throttles.request import RequestThrottle
 from tests.support.frames import (
     answer,
     api_versions,

@@ -89,7 +89,7 @@ def test_null_client_id_is_the_empty_one() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     asked = request(LIST_OFFSETS, 7, client_id=None, size=100)
     talk.client(0, asked, Pass(asked))
-    assert talk.engine.client("ANONYMOUS", "", 1).produce.turns == 1
+    assert talk.engine.client("ANONYMOUS", "", 1).produce.flows == 1
 
 
 def test_each_request_counts_for_the_client_id_it_names() -> None:
@@ -245,5 +245,5 @@ def test_many_client_ids_on_one_connection_are_forgotten_in_time() -> None:
     for number in range(100):
         asked = produce(9, 100, client_id=f"client-{number}", acks=0)
         talk.client(0, asked, Pass(asked))
-    turns = sum(engine_of(channel).client("ANONYMOUS", f"client-{n}", 1).produce.turns for n in range(100))
-    assert turns <= 32
+    flows = sum(engine_of(channel).client("ANONYMOUS", f"client-{n}", 1).produce.flows for n in range(100))
+    assert flows <= 32

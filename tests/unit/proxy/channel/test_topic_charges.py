@@ -14,10 +14,10 @@ from protocol.api import SHARE_FETCH
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel import AGAIN, Channel, ChannelSettings
 from proxy.stats import Stats
-from quotas import topic_quotas
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.entities import DEFAULT, Entity, Name
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity, Name
+from quotas.throttles import topic_quotas
 from tests.support.frames import (
     fetch,
     fetched_from,

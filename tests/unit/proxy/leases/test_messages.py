@@ -6,7 +6,7 @@ import pytest
 
 from proxy.leases import messages
 from proxy.leases.messages import MessageError, RefusalError
-from quotas.lease_terms import FOLLOWERS_MAX, Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
+from quotas.sharing.terms import FOLLOWERS_MAX, Grant, LeaseAnswer, LeaseRequest, LeaseTerms, Wish
 
 TERMS = LeaseTerms(("a", "b"), 5000)
 REQUEST = LeaseRequest("a", 1, 2, 3, (Wish(7, inf, 0.0), Wish(8, 4e6, 1e6)))

@@ -8,7 +8,7 @@ import pytest
 from proxy.config import Address, Config, Source, parse
 from proxy.leases import LeaseSharing
 from proxy.stats import Stats
-from quotas.replication import ReplicationOptions, ReplicationQuotas
+from quotas.replication.replication_quotas import ReplicationOptions, ReplicationQuotas
 
 LISTENER = '[cluster]\nbootstrap = "h:1"\n[[listeners]]\n'
 REPLICATION = LISTENER + 'kind = "replication"\nupstreams = { 1 = "127.0.0.1:29391" }\n'

@@ -12,7 +12,7 @@ from protocol.messages import alter_reassignments
 from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome
 from proxy.channel import Forward, PeerError, Question
 from proxy.config import ReassignmentSettings
-from proxy.reassign.desk import ADDRESS_REQUESTS_MAX, REQUESTS_MAX, ReassignmentDesk
+from proxy.reassign.api import ADDRESS_REQUESTS_MAX, REQUESTS_MAX, ReassignmentApi
 from proxy.worker import OverloadError
 from tests.support.executor_world import SimulatedAnswers, World
 from tests.support.reassigned_cluster import SimulatedCluster
@@ -37,7 +37,7 @@ class Callers:
         self.may_read = asyncio.Event()
         self.overloaded = False
         self._running: set[asyncio.Task[None]] = set()
-        self.desk = ReassignmentDesk(
+        self.desk = ReassignmentApi(
             self.world.keeper,
             SimulatedAnswers(self.world),
             lambda: self.world.settings,

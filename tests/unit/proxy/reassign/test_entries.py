@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.reassign.entries import Asked, Ended, Entry, LineError, Record, Term, read_line, write_line
-from quotas.reassignment_step import Step
+from quotas.reassignment.step import Step
 
 BROKERS = st.lists(st.integers(0, 2**31 - 1), max_size=5).map(tuple)
 STEPS = st.builds(

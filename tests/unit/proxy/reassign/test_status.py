@@ -5,11 +5,11 @@ from math import inf
 
 from proxy.config import ReassignmentSettings
 from proxy.reassign import status
-from proxy.reassign.decide import Decision
 from proxy.reassign.entries import Asked, Entry, Over
+from proxy.reassign.reconcile import Decision
 from proxy.reassign.sizes import Sizes
 from proxy.stats import Stats
-from quotas.reassignment_step import PartitionNow, Step, Waiting
+from quotas.reassignment.step import PartitionNow, Step, Waiting
 
 KEY = ("t", 0)
 STEP = Step("t", 0, (3, 1), (3,), (2,), 3, (1, 2), 1)

@@ -11,7 +11,7 @@ import uuid
 import pytest
 
 from protocol.messages.fetch_session import SessionTable
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import EngineOptions
 from tests.support.frames import (
     LIST_OFFSETS,

@@ -7,7 +7,7 @@ free and 12,000 make (12,000 - 10,000) / 1,000 = 2 s.
 import pytest
 
 from protocol.api import PRODUCE
-from quotas.definitions import Definitions, StaticQuotas
+from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine, EngineOptions
 from tests.support.frames import (
     LIST_OFFSETS,
@@ -414,9 +414,9 @@ def test_sidecar_does_not_keep_an_answer() -> None:
     talk.broker(1, answered[:9], Pass(answered[:9]), Unseen(len(answered) - 9))
 
 
-def test_turns_are_given_back_at_the_end() -> None:
+def test_flows_are_given_back_at_the_end() -> None:
     channel = channel_machine(producer_default=1000)
     asked = produce(9, 100)
     Playbook(channel).client(0, asked, Pass(asked))
     channel.close(10)
-    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.turns == 0
+    assert engine_of(channel).client("ANONYMOUS", "a", 1).produce.flows == 0

@@ -8,9 +8,9 @@ import pytest
 from protocol.api import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from proxy.channel import Channel
 from proxy.channel.intake import RAW_TOKENS_MAX
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import Entity
 from quotas.options import UnknownUsers
 from tests.support.frames import LIST_OFFSETS, answer, frame, produce, request
 from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine
@@ -258,15 +258,15 @@ def test_users_with_one_client_id_are_held_apart() -> None:
     assert bob.channel.mute_left_ms(0) == 0
 
 
-def test_becoming_another_gives_back_every_turn() -> None:
+def test_becoming_another_gives_back_every_flow() -> None:
     talk = Playbook(channel_machine(producer_default=1000))
     exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
     before = talk.engine.client("ANONYMOUS", "a", 1)
-    assert (before.produce.turns, before.fetch.turns) == (1, 1)
+    assert (before.produce.flows, before.fetch.flows) == (1, 1)
     exchange(talk, handshake("PLAIN"), welcomed())
     exchange(talk, token(PLAIN), verdict())
     assert user(talk) == "alice"
-    assert (before.produce.turns, before.fetch.turns) == (0, 0)
+    assert (before.produce.flows, before.fetch.flows) == (0, 0)
 
 
 def test_authenticating_again_as_the_same_keeps_the_identity() -> None:
@@ -274,10 +274,10 @@ def test_authenticating_again_as_the_same_keeps_the_identity() -> None:
     exchange(talk, token(PLAIN), verdict())
     exchange(talk, request(LIST_OFFSETS, 7, size=60), answer(30))
     quota = talk.engine.client("alice", "a", 1)
-    assert quota.produce.turns == 1
+    assert quota.produce.flows == 1
     exchange(talk, handshake("PLAIN"), welcomed())
     exchange(talk, token(PLAIN), verdict())
-    assert quota.produce.turns == 1
+    assert quota.produce.flows == 1
 
 
 @pytest.mark.parametrize(("error", "expected"), [(FAILED, "alice"), (0, "bob")])

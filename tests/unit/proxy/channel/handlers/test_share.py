@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
-from protocol.messages.share import PARTITIONS_MAX
-from quotas.definitions import Definitions, StaticQuotas
+from protocol.walks.share import PARTITIONS_MAX
+from quotas.definitions.definitions import Definitions, StaticQuotas
+from quotas.definitions.entities import Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import Entity
 from quotas.options import Policy
 from tests.support.frames import LIST_OFFSETS, frame, request, told
 from tests.support.playbook import Ends, More, Pass, Playbook, Unseen, Wait, channel_machine

@@ -9,10 +9,10 @@ from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
 from protocol.messages import metadata_topics
 from protocol.messages.topic_mutations import TOPICS_MAX
 from proxy.channel import AGAIN, PASS
-from quotas.definitions import Definitions
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
-from quotas.entities import DEFAULT, Entity
-from quotas.mutations import MutationThrottle
+from quotas.throttles.mutation import MutationThrottle
 from tests.support.frames import answer as plain_answer
 from tests.support.frames import heartbeat, join_group
 from tests.support.frames import request as raw_request

@@ -1,0 +1,153 @@
+"""One connection of a replay, and the bound of the unsent bytes of all connections.
+
+A connection is opened before its first request, again when it was lost, and closed at its last request's response: a
+recording of many short connections has few at a time, and so has its replay.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, Protocol, cast
+
+from offline.replay.answers import Broker
+from offline.replay.frames import Frame
+
+__all__ = ["UNANSWERED_MAX", "UNSENT_BYTES_MAX", "Connection", "Room"]
+
+UNANSWERED_MAX: Final = 10_000  # on one connection
+UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024  # of all connections together
+_HEAD_BYTES: Final = 65_536  # what is looked at of a response
+_RECOUNT_US: Final = 10_000
+
+
+class Owner(Protocol):
+    """Receives the results of a connection's requests, by their index in the plan."""
+
+    def given(self, place: int, frame: Frame) -> None:
+        """The request was written to the connection."""
+
+    def answered(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
+        """The response has arrived; `head` is its beginning, which is all of a small one."""
+
+    def lost(self, place: int) -> None:
+        """The request was written, and no response will come."""
+
+    def never_sent(self, place: int) -> None:
+        """The request was not written: its connection could not be opened."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, owner: Owner, address: Broker) -> None:
+        self.address = address
+        self.transport: asyncio.Transport | None = None
+        self.opening = False
+        self._owner = owner
+        self._owed: deque[tuple[int, int, int]] = deque()  # place in the plan, API key, version
+        self._waiting: deque[tuple[int, Frame]] = deque()  # for the connection
+        self._waiting_bytes = 0
+        self._finished = False
+        self._buffer = bytearray()
+
+    @property
+    def full(self) -> bool:
+        """No more requests may be given to it for now."""
+        return max(len(self._owed), len(self._waiting)) >= UNANSWERED_MAX
+
+    @property
+    def unsent_bytes(self) -> int:
+        """What was given to it and has not left this process."""
+        return self._waiting_bytes + (0 if self.transport is None else self.transport.get_write_buffer_size())
+
+    def send(self, place: int, frame: Frame) -> None:
+        """Write a request, now or when the connection is there."""
+        if self.transport is None:
+            self._waiting.append((place, frame))
+            self._waiting_bytes += len(frame.data)
+        else:
+            self._write(self.transport, place, frame)
+
+    def finish(self) -> None:
+        """There will be no more requests: close when nothing is owed."""
+        self._finished = True
+        if self.transport is not None and not self._owed:
+            self.transport.close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is open: what waited leaves."""
+        self.opening = False
+        # uvloop's are none of asyncio's by class, and do all that they do.
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(UNSENT_BYTES_MAX)
+        while self._waiting:
+            self._write(self.transport, *self._waiting.popleft())
+        self._waiting_bytes = 0
+        if self._finished:
+            self.finish()
+
+    def data_received(self, data: bytes) -> None:
+        """Take answers out; they come in the order of their requests."""
+        buffer = self._buffer
+        buffer += data
+        start, have = 0, len(buffer)
+        while self._owed and have - start >= 4:
+            size = 4 + int.from_bytes(buffer[start : start + 4], "big")
+            if have - start < size:
+                break
+            self._owner.answered(
+                *self._owed.popleft(), bytes(buffer[start : start + min(size, _HEAD_BYTES)]), size
+            )
+            start += size
+        del buffer[:start]
+        if buffer and not self._owed and self.transport is not None:
+            self.transport.abort()  # a response without a request
+        if self._finished:
+            self.finish()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        """It ended, on either side."""
+        self.lose()
+
+    def lose(self) -> None:
+        """The connection is gone, or never was, with all that it had of requests."""
+        self.opening = False
+        self.transport = None
+        self._buffer.clear()
+        owed, waiting = self._owed, self._waiting
+        self._owed, self._waiting, self._waiting_bytes = deque(), deque(), 0
+        for place, _, _ in owed:
+            self._owner.lost(place)
+        for place, _ in waiting:
+            self._owner.never_sent(place)
+
+    def _write(self, transport: asyncio.Transport, place: int, frame: Frame) -> None:
+        transport.write(frame.data)
+        if frame.answered:
+            self._owed.append((place, frame.api_key, frame.version))
+        self._owner.given(place, frame)
+
+
+class Room:
+    """The bound of the unsent bytes of all connections.
+
+    Transports do not report sent bytes, so bytes are only added up; connections are asked when the sum exceeds the
+    bound, and not again for a while if it really does.
+    """
+
+    def __init__(self, connections: Iterable[Connection]) -> None:
+        self._connections = connections
+        self._most = 0  # an upper bound of the unsent bytes
+        self._full_until_us = 0
+
+    def take(self, size: int, now_us: int) -> bool:
+        """Reserve bytes, if there is room; returns whether there is."""
+        if now_us < self._full_until_us:
+            return False
+        if self._most + size > UNSENT_BYTES_MAX:
+            self._most = sum(connection.unsent_bytes for connection in self._connections)
+            if self._most + size > UNSENT_BYTES_MAX:
+                self._full_until_us = now_us + _RECOUNT_US
+                return False
+        self._most += size
+        return True

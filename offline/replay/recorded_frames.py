@@ -1,0 +1,135 @@
+"""Recorded frames -> the frames to send for them (`protocol.capture.FRAME`).
+
+A Produce keeps its records: they are taken out, freed of what ties them to a producer that is long gone (its id, epoch,
+sequence and transaction, KIP-98), and written into a request for the target's partitions. Its checksum is changed by
+what that changes: one that was wrong stays wrong, and is refused again.
+
+Other requests are sent as recorded only if they just read, from any broker: joining a group, committing or altering
+again would fail or do harm, so such a request becomes a ping, as without a frame. The same applies to requests to a
+partition's leader (ListOffsets, OffsetForLeaderEpoch: the recorded broker may lead nothing there), and to those with
+the recorded cluster's topic ids. Metadata would auto-create the topics that it asks for, so that is switched off;
+Metadata before version 4, which has no such field, becomes a ping. Versions are the recorded ones.
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from protocol import api
+from protocol.errors import WireError
+from protocol.header import REQUEST_HEAD, body_start
+from protocol.primitives import bytes_size, count, int16, int32, skip, skip_string, skip_tags
+
+__all__ = ["RecordedProduce", "asked_again", "freed", "read_produce"]
+
+_LIST_GROUPS, _DESCRIBE_GROUPS, _ACLS, _CONFIGS, _LOG_DIRS = 16, 15, 29, 32, 35
+_ASKING: Final = frozenset(
+    (
+        api.METADATA, api.OFFSET_FETCH, api.FIND_COORDINATOR, api.API_VERSIONS, api.DESCRIBE_CLUSTER,
+        api.DESCRIBE_CLIENT_QUOTAS, _LIST_GROUPS, _DESCRIBE_GROUPS, _ACLS, _CONFIGS, _LOG_DIRS,
+    )
+)  # fmt: skip
+_OFFSET_FETCH_IDS_SINCE: Final = 10
+_METADATA_FLAG_SINCE: Final = 4
+_METADATA_IDS_SINCE: Final = 10
+_NO_ID: Final = bytes(16)
+
+_CORRELATION_ID: Final = slice(8, 12)
+_TOPIC_IDS_SINCE: Final = 13
+_TRANSACTIONS_SINCE: Final = 3
+_MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT, _PRODUCER_AT, _COUNT_AT = 16, 17, 21, 43, 57
+_MAGIC: Final = 2
+_NO_TRANSACTION: Final = 0xFFCF  # mask that clears the bits for transactional and control batches
+_NO_PRODUCER: Final = struct.pack(">qhi", -1, -1, -1)
+
+
+class RecordedProduce(NamedTuple):
+    """The acks and records of a recorded Produce; records in the order of its topics and partitions."""
+
+    acks: int
+    records: list[tuple[int, bytes]]
+
+
+def asked_again(frame: bytes, api_key: int, version: int, correlation_id: int) -> bytes | None:
+    """Return the request with another correlation id if it only reads; otherwise, or if it is malformed, None."""
+    if api_key not in _ASKING or (api_key == api.OFFSET_FETCH and version >= _OFFSET_FETCH_IDS_SINCE):
+        return None
+    out = bytearray(frame)
+    out[_CORRELATION_ID] = correlation_id.to_bytes(4, "big")
+    if api_key == api.METADATA:
+        try:
+            flag_at = _flag_of_metadata(frame, version)
+        except WireError:
+            return None
+        if flag_at is None:
+            return None
+        out[flag_at] = 0
+    return bytes(out)
+
+
+def _flag_of_metadata(frame: bytes, version: int) -> int | None:
+    """Return the offset of a Metadata's allow_auto_topic_creation; None without it, or if topics are named by id."""
+    end = len(frame)
+    pos = body_start(frame, 0, end, api.METADATA, version)
+    if version < _METADATA_FLAG_SINCE or pos is None:
+        return None
+    compact = api.flexible(api.METADATA, version)
+    topics, pos = count(frame, pos, end, compact)
+    for _ in range(topics):
+        if version >= _METADATA_IDS_SINCE:
+            after = skip(pos, len(_NO_ID), end)
+            if frame[pos:after] != _NO_ID:
+                return None
+            pos = after
+        pos = skip_string(frame, pos, end, compact)
+        pos = skip_tags(frame, pos, end) if compact else pos
+    skip(pos, 1, end)
+    return pos
+
+
+def read_produce(frame: bytes) -> RecordedProduce | None:
+    """Read acks and records; None if the request is malformed."""
+    try:
+        return _read(frame)
+    except (WireError, struct.error):
+        return None
+
+
+def _read(frame: bytes) -> RecordedProduce | None:
+    end = len(frame)
+    _, key, version, _, _ = REQUEST_HEAD.unpack_from(frame)
+    compact = api.flexible(key, version)
+    start = body_start(frame, 0, end, key, version)
+    if start is None:
+        return None
+    pos = skip_string(frame, start, end, compact) if version >= _TRANSACTIONS_SINCE else start
+    acks = int16(frame, pos, end)
+    topics, pos = count(frame, pos + 6, end, compact)
+    found: list[tuple[int, bytes]] = []
+    for _ in range(topics):
+        pos = skip(pos, 16, end) if version >= _TOPIC_IDS_SINCE else skip_string(frame, pos, end, compact)
+        partitions, pos = count(frame, pos, end, compact)
+        for _ in range(partitions):
+            index = int32(frame, pos, end)
+            size, pos = bytes_size(frame, pos + 4, end, compact)
+            after = skip(pos, max(size, 0), end)
+            found.append((index, frame[pos:after]))
+            pos = skip_tags(frame, after, end) if compact else after
+        pos = skip_tags(frame, pos, end) if compact else pos
+    return RecordedProduce(acks, found)
+
+
+def freed(batch: bytes) -> bytes | None:
+    """Return the batch without its producer's fields; None if it is not a batch of magic 2."""
+    if len(batch) < _COUNT_AT + 4 or batch[_MAGIC_AT] != _MAGIC:
+        return None
+    out = bytearray(batch)
+    (attributes,) = struct.unpack_from(">H", batch, _ATTRIBUTES_AT)
+    struct.pack_into(">H", out, _ATTRIBUTES_AT, attributes & _NO_TRANSACTION)
+    out[_PRODUCER_AT:_COUNT_AT] = _NO_PRODUCER
+    import google_crc32c  # an extra: the commands are there without it
+
+    (crc,) = struct.unpack_from(">I", batch, _CRC_AT)
+    for whole in (batch, out):
+        crc ^= google_crc32c.value(bytes(whole[_ATTRIBUTES_AT:]))
+    struct.pack_into(">I", out, _CRC_AT, crc)
+    return bytes(out)

@@ -1,0 +1,214 @@
+"""The walk through a Fetch answer of versions 0 to 18, around its records, to the addresses behind them
+(KIP-951), and for what each topic measures where topics have quotas.
+
+What a partition's header looks like, and where tags can follow, is all that is read; records are passed by
+their length, unseen. Only versions from 16 can end in addresses, and only there is anything changed.
+What else is read of a partition, a sink does (`captured`, `replica`).
+
+How to feed it: `protocol.walks.walk`.
+"""
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Any, ClassVar, Final
+
+from protocol.api import FETCH
+from protocol.errors import TruncatedError, UnknownVersionError
+from protocol.header import response_body_start
+from protocol.messages.endpoints import fit_tags
+from protocol.messages.fetch import FLEXIBLE, VERSION_MAX
+from protocol.primitives import bytes_size, skip, skip_tags, streamed_count, string_span
+from protocol.walks.walk import (
+    NAME_BYTES_MAX,
+    OTHER_TOPICS,
+    PARTITION_TAGS,
+    TOPIC_TAGS,
+    FullError,
+    PartitionSink,
+    Sizes,
+    Walk,
+)
+
+ENDPOINTS_SINCE: Final = 16
+_TOPIC_IDS_SINCE: Final = 13
+
+# States of its own, after those that every walk has.
+_ABORTED, _RECORDS = 6, 7
+
+# A flexible partition: 30 bytes to the count of aborted transactions, that count, the preferred replica's 4
+# bytes, the length of the records in at most 3 bytes here, and the count of tags.
+_ABORTED_AT: Final = 30
+_RECORDS_AT: Final = 35
+_HEADER_MAX: Final = 40
+_HEAD: Final = Struct(">ihq").unpack_from  # index, error code, high watermark
+_HEAD_BYTES: Final = 14
+
+
+class FetchWalk(Walk):
+    """One walk through one Fetch answer."""
+
+    __slots__ = ("_aborted", "_fixed", "_head_seen", "_version")
+
+    def __init__(
+        self, version: int, frame_length: int, sizes: Sizes | None = None, sink: PartitionSink | None = None
+    ) -> None:
+        """Take an answer by its request's version and the number in its length prefix."""
+        if not 0 <= version <= VERSION_MAX:
+            raise UnknownVersionError(f"the layout of Fetch version {version} is not known")
+        super().__init__(frame_length, version >= FLEXIBLE, sizes, sink, by_id=version >= _TOPIC_IDS_SINCE)
+        self._version = version
+        # Index, error code, high watermark; last stable offset since version 4, log start offset since 5.
+        self._fixed = _HEAD_BYTES + (8 if version >= 4 else 0) + (8 if version >= 5 else 0)
+        self._aborted = 0
+        self._head_seen = (0, 0, -1)  # of the partition under way: index, error code, high watermark
+
+    def _head(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        version = self._version
+        pos = response_body_start(buf, pos, limit, FETCH, version)
+        # Throttle time since version 1; error code and session id since 7.
+        pos = skip(pos, 10 if version >= 7 else 4 if version >= 1 else 0, limit)
+        topics, pos = streamed_count(buf, pos, limit, self._compact)
+        self._begin_topics(topics)
+        return pos
+
+    def _topic(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        if self.by_id:
+            start, stop = pos, skip(pos, 16, limit)
+        else:
+            start, stop = string_span(buf, pos, limit, self._compact)
+        partitions, after = streamed_count(buf, max(start, stop), limit, self._compact)
+        if self.sizes is not None:
+            self._topic_begins(buf, start, stop, pos)
+        if self.sink is not None:
+            self._name = bytes(buf[start:stop]) if stop - start <= NAME_BYTES_MAX else OTHER_TOPICS
+        self._begin_partitions(partitions)
+        return after
+
+    def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        after = self._plain_partitions(buf, pos, limit) if self._compact else pos
+        return after if after != pos else self._careful_partition(buf, pos, limit)
+
+    def _plain_partitions(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        """As many partitions as are at hand without aborted transactions and tags; `pos` itself for none.
+
+        Most of an answer's time is spent here, so the records' length is read inline, in up to three bytes (2
+        MiB).
+        """
+        began = pos
+        left = self._partitions
+        safe = limit - _HEADER_MAX
+        sink = self.sink
+        while left and pos <= safe and buf[pos + _ABORTED_AT] <= 1:
+            last = pos + _RECORDS_AT
+            size = buf[last]
+            if size > 127:
+                last += 1
+                byte = buf[last]
+                size += (byte << 7) - 128
+                if byte > 127:
+                    last += 1
+                    byte = buf[last]
+                    if byte > 127:
+                        break
+                    size += (byte << 14) - (128 << 7)
+            if not size:
+                break
+            # The varint is one more than the length, and `last` is its last byte.
+            after = last + size
+            if sink is not None and not self._tell(
+                buf, pos, last + 1, size - 1, limit, pos == began, left == 1
+            ):
+                break
+            if after >= limit or buf[after]:
+                self._partitions = left
+                self._state = PARTITION_TAGS
+                return after
+            pos = after + 1
+            left -= 1
+        if self.done:
+            return self._frame_end
+        if not left:
+            self._state = TOPIC_TAGS
+        self._partitions = left
+        return pos
+
+    def _tell(
+        self,
+        buf: bytearray | memoryview,
+        pos: int,
+        records_at: int,
+        size: int,
+        limit: int,
+        first: bool,
+        last: bool,
+    ) -> bool:
+        """Tell the sink of the partition at `pos`, the first of a step or the last of its topic; whether to go on."""
+        assert self.sink is not None, "the caller asks"
+        index, error_code, high_watermark = _HEAD(buf, pos)
+        try:
+            self.sink.partition(self._name, index, error_code, high_watermark, buf, records_at, size, limit)
+        except (FullError, TruncatedError):
+            if first:
+                raise
+            return False
+        return not (last and self._over(records_at + size))
+
+    def _careful_partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        """A partition's fields up to its aborted transactions, wherever they are cut."""
+        start, pos = pos, skip(pos, self._fixed, limit)
+        self._head_seen = _HEAD(buf, start)
+        self._aborted = 0
+        if self._version >= 4:
+            self._aborted, pos = streamed_count(buf, pos, limit, self._compact)
+        self._state = _ABORTED if self._aborted > 0 else _RECORDS
+        return pos
+
+    def _aborted_transactions(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        """Producer id and first offset each, and tags where versions are flexible; there may be thousands."""
+        left = self._aborted
+        if not self._compact:
+            self._state = _RECORDS
+            return pos + 16 * left
+        while left and pos + 17 <= limit and not buf[pos + 16]:
+            pos += 17
+            left -= 1
+        if left == self._aborted:
+            pos = skip_tags(buf, skip(pos, 16, limit), limit)
+            left -= 1
+        self._aborted = left
+        if not left:
+            self._state = _RECORDS
+        return pos
+
+    def _records(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        if self._version >= 11:
+            pos = skip(pos, 4, limit)
+        size, pos = bytes_size(buf, pos, limit, self._compact)
+        after = pos + max(size, 0)
+        if self.sink is not None:
+            index, error_code, high_watermark = self._head_seen
+            self.sink.partition(self._name, index, error_code, high_watermark, buf, pos, size, limit)
+            if self._partitions == 1 and self._over(after):
+                return self._frame_end
+        if self._compact:
+            self._state = PARTITION_TAGS
+        else:
+            self._end_partition()
+        return after
+
+    def _tail(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        if self._version < ENDPOINTS_SINCE or not buf[pos]:
+            self.done = True
+            return self._frame_end
+        return self._replace_tail(buf, pos, limit, fit_tags)
+
+    STEPS: ClassVar[tuple[Callable[[Any, bytearray | memoryview, int, int], int], ...]] = (
+        _head,
+        _topic,
+        _partition,
+        Walk._partition_tags,
+        Walk._topic_tags,
+        _tail,
+        _aborted_transactions,
+        _records,
+    )

@@ -1,0 +1,97 @@
+"""The walk through a Produce request of versions 0 to 13, around its records, for what each topic measures.
+
+Kafka has no quotas on topics, so no KIP asks for it. Read are the lengths and the topics' names, or their ids since
+version 13 (KIP-516); records are passed by their length, unseen, and nothing is changed or copied.
+
+How to feed it: `protocol.walks.walk`; the first byte shown is the length prefix's, as with answers.
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Final
+
+from protocol.api import MAX_VERSION, PRODUCE
+from protocol.errors import UnknownVersionError
+from protocol.header import REQUEST_HEAD, skip_header_tags
+from protocol.primitives import bytes_size, int16, int32, skip, skip_string, streamed_count, string_span
+from protocol.walks.walk import OTHER_TOPICS, PARTITION_TAGS, PartitionSink, Sizes, Walk
+
+# A state of its own, after those that every walk has.
+_FIELDS = 6
+
+_CLIENT_ID_AT: Final = REQUEST_HEAD.size
+_TRANSACTIONS_SINCE: Final = 3
+_FLEXIBLE_SINCE: Final = 9
+_TOPIC_IDS_SINCE: Final = 13
+
+
+class ProduceWalk(Walk):
+    """One walk through one Produce request."""
+
+    __slots__ = ("_version",)
+
+    def __init__(
+        self, version: int, frame_length: int, sizes: Sizes | None, sink: PartitionSink | None = None
+    ) -> None:
+        """Take a request by its version and the number in its length prefix."""
+        if not 0 <= version <= MAX_VERSION[PRODUCE]:
+            raise UnknownVersionError(f"the layout of Produce version {version} is not known")
+        compact, by_id = version >= _FLEXIBLE_SINCE, version >= _TOPIC_IDS_SINCE
+        super().__init__(frame_length, compact, sizes, sink, by_id=by_id)
+        self._version = version
+
+    def _head(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        """The header: its fixed part, the client id, and tags."""
+        size = int16(buf, pos + _CLIENT_ID_AT - 2, limit)
+        pos = skip(pos, _CLIENT_ID_AT + max(size, 0), limit)
+        if self._compact:
+            pos = skip_header_tags(buf, pos, limit)
+        self._state = _FIELDS
+        return pos
+
+    def _fields(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        if self._version >= _TRANSACTIONS_SINCE:
+            pos = skip_string(buf, pos, limit, self._compact)
+        # Behind acks and timeout.
+        topics, pos = streamed_count(buf, skip(pos, 6, limit), limit, self._compact)
+        self._begin_topics(topics)
+        return pos
+
+    def _topic(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        if self.by_id:
+            start, stop = pos, skip(pos, 16, limit)
+        else:
+            start, stop = string_span(buf, pos, limit, self._compact)
+        partitions, after = streamed_count(buf, max(start, stop), limit, self._compact)
+        self._topic_begins(buf, start, stop, pos)
+        self._name = self._topic_key or OTHER_TOPICS
+        self._begin_partitions(partitions)
+        return after
+
+    def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        index = int32(buf, pos, limit)
+        size, pos = bytes_size(buf, pos + 4, limit, self._compact)
+        after = pos + max(size, 0)
+        if self.sink is not None:
+            self.sink.partition(self._name, index, 0, -1, buf, pos, size, limit)
+            if self._partitions == 1 and self._over(after):
+                return self._frame_end
+        if self._compact:
+            self._state = PARTITION_TAGS
+        else:
+            self._end_partition()
+        return after
+
+    def _tail(self, _buf: bytearray | memoryview, _pos: int, _limit: int) -> int:
+        """Tags, of which none is known."""
+        self.done = True
+        return self._frame_end
+
+    STEPS: ClassVar[tuple[Callable[[Any, bytearray | memoryview, int, int], int], ...]] = (
+        _head,
+        _topic,
+        _partition,
+        Walk._partition_tags,
+        Walk._topic_tags,
+        _tail,
+        _fields,
+    )

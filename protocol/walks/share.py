@@ -1,0 +1,192 @@
+"""The walk through ShareFetch and ShareAcknowledge answers, to the addresses behind their topics (KIP-932), and for
+what each topic measures; and what a ShareFetch asks for: how much, for how long it may wait, and whether it has to
+reach its broker for what it says beside that.
+
+Both are flexible and use topic ids. Records are passed by their length, unseen; the acquired ranges that
+follow them are read for their tags' sake. NodeEndpoints is an array of its own here, just before the body's
+tags.
+
+How to feed it: `protocol.walks.walk`. Share sessions are not kept: a share fetch is never answered
+locally.
+"""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from protocol.api import SHARE_ACKNOWLEDGE, SHARE_FETCH
+from protocol.errors import UnknownVersionError
+from protocol.header import response_body_start
+from protocol.messages.endpoints import fit_array
+from protocol.primitives import Buffer, int32, skip, skip_string, skip_tags, uvarint
+from protocol.walks.walk import PARTITION_TAGS, Sizes, Walk
+
+# States of its own, after those that every walk has.
+_ACQUIRED, _ACQUIRED_RANGES = 6, 7
+
+_LOCK_TIMEOUT_SINCE: Final = {SHARE_FETCH: 1, SHARE_ACKNOWLEDGE: 2}
+_VERSIONS: Final = range(1, 3)
+
+# Session epoch, max_wait_ms, min_bytes, max_bytes, max_records, batch_size.
+_NUMBERS: Final = Struct(">6i")
+_WAIT_AT: Final = 4
+_MAX_RECORDS_AT: Final = 16
+_INT32: Final = Struct(">i")
+_TWO_INT32: Final = Struct(">ii")
+_THREE_INT32: Final = Struct(">iii")
+_ACQUIRE_MODE_SINCE: Final = 2
+_FINAL_EPOCH: Final = -1
+# Partitions that are looked at for acknowledgements: 2 ms. A request with more is taken for one that has some.
+PARTITIONS_MAX: Final = 10_000
+
+
+class ShareFetchFields(NamedTuple):
+    """What a ShareFetch asks for.
+
+    Attributes:
+        numbers_at: where its numbers stand, which `limit` and `leave_no_room` change.
+        acknowledges: whether it acknowledges, renews, or ends its session: whatever it may bring, it is to pass.
+    """
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    numbers_at: int
+    acknowledges: bool
+
+
+def fetch_waits(buf: Buffer, body_pos: int, end: int) -> tuple[int, int]:
+    """The max_wait_ms and min_bytes of a ShareFetch request whose body begins at `body_pos`.
+
+    Raises:
+        WireError: the frame ends before them.
+    """
+    # Group, member, session epoch; the same in every version.
+    pos = skip_string(buf, skip_string(buf, body_pos, end, True), end, True)
+    return int32(buf, pos + 4, end), int32(buf, pos + 8, end)
+
+
+def read_fetch(buf: Buffer, body_pos: int, end: int, version: int) -> ShareFetchFields:
+    """Read a whole ShareFetch request whose fields begin at `body_pos`.
+
+    Raises:
+        WireError: the frame ends before them.
+    """
+    numbers_at = skip_string(buf, skip_string(buf, body_pos, end, True), end, True)
+    pos = skip(numbers_at, _NUMBERS.size, end)
+    epoch, max_wait_ms, min_bytes, max_bytes, _, _ = _NUMBERS.unpack_from(buf, numbers_at)
+    renews = False
+    if version >= _ACQUIRE_MODE_SINCE:
+        pos = skip(pos, 2, end)
+        renews = bool(buf[pos - 1])
+    acknowledges = epoch == _FINAL_EPOCH or renews or _acknowledges(buf, pos, end)
+    return ShareFetchFields(max_wait_ms, min_bytes, max_bytes, numbers_at, acknowledges)
+
+
+def limit(buf: bytearray, fields: ShareFetchFields, max_bytes: int, max_wait_ms: int) -> None:
+    """Have it ask for at most so many bytes, and wait no longer."""
+    min_bytes = min(fields.min_bytes, max_bytes)
+    _THREE_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, max_wait_ms, min_bytes, max_bytes)
+
+
+def leave_no_room(buf: bytearray, fields: ShareFetchFields) -> None:
+    """Have it ask for no record, and not wait for one: a broker acquires none for it, and does all else it says."""
+    _TWO_INT32.pack_into(buf, fields.numbers_at + _WAIT_AT, 0, 0)  # max_wait_ms, min_bytes
+    _INT32.pack_into(buf, fields.numbers_at + _MAX_RECORDS_AT, 0)
+
+
+def _acknowledges(buf: Buffer, pos: int, end: int) -> bool:
+    """Whether any of the partitions named from `pos` on has acknowledgements."""
+    topics, pos = uvarint(buf, pos, end)
+    left = PARTITIONS_MAX
+    for _ in range(topics - 1):
+        partitions, pos = uvarint(buf, skip(pos, 16, end), end)
+        left -= max(partitions, 1)
+        if left < 0:
+            return True
+        for _ in range(partitions - 1):
+            batches, pos = uvarint(buf, skip(pos, 4, end), end)
+            if batches > 1:
+                return True
+            pos = skip_tags(buf, pos, end)
+        pos = skip_tags(buf, pos, end)
+    return False
+
+
+class ShareWalk(Walk):
+    """One walk through one ShareFetch or ShareAcknowledge answer."""
+
+    __slots__ = ("_acquired", "_api_key", "_head_size")
+
+    def __init__(self, api_key: int, version: int, frame_length: int, sizes: Sizes | None = None) -> None:
+        """Take an answer by its request's key and version and the number in its length prefix."""
+        if api_key not in _LOCK_TIMEOUT_SINCE or version not in _VERSIONS:
+            raise UnknownVersionError(f"the layout of version {version} of API {api_key} is not known")
+        super().__init__(frame_length, True, sizes, by_id=True)
+        self._api_key = api_key
+        # What follows the error message and comes before the topics.
+        self._head_size = 4 if version >= _LOCK_TIMEOUT_SINCE[api_key] else 0
+        self._acquired = 0
+
+    def _head(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        pos = response_body_start(buf, pos, limit, self._api_key, _VERSIONS.start)
+        # Throttle time, error code, error message; then the acquisition lock timeout.
+        pos = skip_string(buf, skip(pos, 6, limit), limit, True)
+        topics, pos = uvarint(buf, skip(pos, self._head_size, limit), limit)
+        self._begin_topics(topics - 1)
+        return pos
+
+    def _topic(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        stop = skip(pos, 16, limit)
+        partitions, after = uvarint(buf, stop, limit)
+        if self.sizes is not None:
+            self._topic_begins(buf, pos, stop, pos)
+        self._begin_partitions(partitions - 1)
+        return after
+
+    def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        # Index, error code, error message; for ShareFetch the same of the acknowledgement, without an index.
+        pos = skip_string(buf, skip(pos, 6, limit), limit, True)
+        if self._api_key == SHARE_FETCH:
+            pos = skip_string(buf, skip(pos, 2, limit), limit, True)
+        # The current leader's id and epoch.
+        pos = skip_tags(buf, skip(pos, 8, limit), limit)
+        if self._api_key != SHARE_FETCH:
+            self._state = PARTITION_TAGS
+            return pos
+        size, pos = uvarint(buf, pos, limit)
+        self._state = _ACQUIRED
+        return pos + max(size - 1, 0)
+
+    def _acquired_count(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        size, pos = uvarint(buf, pos, limit)
+        self._acquired = size - 1
+        self._state = _ACQUIRED_RANGES if size > 1 else PARTITION_TAGS
+        return pos
+
+    def _acquired_ranges(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        """First offset, last offset, delivery count and tags each; there may be thousands."""
+        left = self._acquired
+        while left and pos + 19 <= limit and not buf[pos + 18]:
+            pos += 19
+            left -= 1
+        if left == self._acquired:
+            pos = skip_tags(buf, skip(pos, 18, limit), limit)
+            left -= 1
+        self._acquired = left
+        if not left:
+            self._state = PARTITION_TAGS
+        return pos
+
+    def _tail(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        return self._replace_tail(buf, pos, limit, fit_array)
+
+    STEPS = (
+        _head,
+        _topic,
+        _partition,
+        Walk._partition_tags,
+        Walk._topic_tags,
+        _tail,
+        _acquired_count,
+        _acquired_ranges,
+    )

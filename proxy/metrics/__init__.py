@@ -1,0 +1,13 @@
+"""Metrics: what the process and the quota engine have counted, in Prometheus' text format.
+
+    exposition          all families of /metrics
+    series              which clients get series of their own; the rest is summed
+    client_families     families of clients and topics
+    process_families    families of the process and of capture
+    replication         what is shown of replication (KIP-73)
+    leases              what is shown of leases
+
+The counters themselves are `proxy.stats` and the throttles'; docs/metrics.md lists every name.
+"""
+
+__all__: list[str] = []

@@ -1,0 +1,183 @@
+"""/metrics: `Stats` and the quota engine's views in Prometheus' format, under names that begin with `sluice_`.
+
+KIP-13's byte rate and throttle time per client id are there, with further figures; docs/metrics.md maps each name to
+Kafka's MBean, and a test compares that document with this module. A scrape has three steps, so that it does not delay
+traffic: `ClientSeries` iterates over the clients in portions, a snapshot of the counters is taken, and `render` writes
+the text, possibly in a thread. The families of clients and topics are in `client_families`, those of the process in
+`process_families`. The registry is separate from the default one, which other imported packages may use.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from proxy.metrics.client_families import of_clients, of_mutations, of_requests, of_topics
+from proxy.metrics.leases import LeaseMetrics
+from proxy.metrics.process_families import of_captures, of_proxy
+from proxy.metrics.replication import Family, ReplicationMetrics
+from proxy.metrics.series import ClientSeries, portions
+from proxy.stats import Stats
+from quotas.engine import QuotaView
+
+SMALL_SHARE: Final = 8  # one in so many of all series is for mutations, as many for requests, and for topics
+
+
+class Quotas(Protocol):
+    """The quota engine, as far as metrics need it."""
+
+    @property
+    def enforcing(self) -> bool:
+        """Whether quotas are enforced."""
+
+    def views(self, now_ms: int) -> Iterable[QuotaView]:
+        """Yield a view for each client and direction."""
+
+    def mutation_views(self, now_ms: int) -> Iterable[QuotaView]:
+        """Yield a view for each client with partition mutations."""
+
+    def topic_views(self, now_ms: int) -> Iterable[QuotaView]:
+        """Yield a view for each topic with a quota, by direction."""
+
+    def request_views(self, now_ms: int) -> Iterable[QuotaView]:
+        """Yield a view for each client whose request time is measured."""
+
+    def cluster_tokens(self, now_ms: int) -> float | None:
+        """Return the partition mutations left for all clients together; None if they are unlimited."""
+
+
+class Snapshot(NamedTuple):
+    """All figures of one scrape, taken at one time; immutable."""
+
+    families: tuple[Metric, ...]
+
+
+class Metrics:
+    """Takes snapshots and writes them.
+
+    Args:
+        stats: the data path's counters.
+        quotas: the quotas engine.
+        series_max: the bound of the series of all clients together.
+        version: Sluice's version, for `sluice_build_info`.
+        replication: the figures of replication; None without it.
+        leases: the figures of leases; None without them.
+        others: functions that return further metrics.
+    """
+
+    def __init__(
+        self,
+        stats: Stats,
+        quotas: Quotas,
+        series_max: int,
+        version: str,
+        replication: ReplicationMetrics | None = None,
+        leases: LeaseMetrics | None = None,
+        others: Sequence[Callable[[], Iterable[Family]]] = (),
+    ) -> None:
+        self._others = others
+        self._replication = replication
+        self._leases = leases
+        self._now_ms = 0
+        self._stats = stats
+        self._quotas = quotas
+        # Mutations, request times and topics must not compete with clients' bytes for series.
+        share = series_max // SMALL_SHARE
+        self._series = ClientSeries(series_max - 3 * share)
+        self._topics = ClientSeries(share)
+        self._mutations = ClientSeries(share)
+        self._requests = ClientSeries(share)
+        self._cluster_tokens: float | None = None
+        self._version = version
+        self._process = CollectorRegistry()
+        ProcessCollector(registry=self._process)
+
+    def portions(self, now_ms: int) -> Iterator[None]:
+        """Iterate over the clients; the caller may let other tasks run between two portions.
+
+        The caller ensures that there is one scrape at a time.
+        """
+        for series, views in (
+            (self._series, self._quotas.views),
+            (self._mutations, self._quotas.mutation_views),
+            (self._topics, self._quotas.topic_views),
+            (self._requests, self._quotas.request_views),
+        ):
+            series.begin()
+            for portion in portions(views(now_ms)):
+                series.weigh(portion)
+                yield
+            series.choose()
+            for portion in portions(views(now_ms)):
+                series.take(portion)
+                yield
+        if self._replication is not None:
+            yield from self._replication.portions(now_ms)
+        self._now_ms = now_ms
+        self._cluster_tokens = self._quotas.cluster_tokens(now_ms)
+
+    def snapshot(self) -> Snapshot:
+        """Take a snapshot of the counters, with the clients that `portions` has visited."""
+        rows, mutations, requests = self._series.rows(), self._mutations.rows(), self._requests.rows()
+        families = (
+            *of_clients(rows, (*mutations, *requests)),
+            *of_mutations(mutations, self._cluster_tokens),
+            *of_topics(self._topics.rows()),
+            *of_requests(requests),
+            *of_proxy(self._stats),
+            *of_captures(self._stats.captures),
+            *self._of_families(),
+            *self._of_program(),
+        )
+        return Snapshot(families)
+
+    def render(self, snapshot: Snapshot, accept: str) -> tuple[bytes, str]:
+        """Render a snapshot in a format that the scraper accepts.
+
+        Returns: the body and its content type.
+        """
+        encode, content_type = choose_encoder(accept)
+        registry = CollectorRegistry()
+        registry.register(_Fixed(snapshot.families))
+        # OpenMetrics ends with a line of its own, so both parts must be written by one registry.
+        registry.register(_Fixed(tuple(self._process.collect())))
+        return encode(registry), content_type
+
+    def _of_families(self) -> Iterator[Metric]:
+        families = [] if self._replication is None else self._replication.families(self._now_ms)
+        if self._leases is not None:
+            families += self._leases.families()
+        families.extend(family for give in self._others for family in give())
+        for name, kind, text, labels, rows in families:
+            family = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(
+                name, text, labels=labels
+            )
+            for values, value in rows:
+                family.add_metric(values, value)
+            yield family
+
+    def _of_program(self) -> Iterator[Metric]:
+        gauge = GaugeMetricFamily(
+            "sluice_enforcing", "1 when quotas are enforced, 0 when they are only observed or off"
+        )
+        gauge.add_metric((), float(self._quotas.enforcing))
+        yield gauge
+        info = GaugeMetricFamily(
+            "sluice_build_info", "Always 1; the labels are the versions", labels=("version", "python")
+        )
+        info.add_metric((self._version, ".".join(map(str, sys.version_info[:3]))), 1.0)
+        yield info
+
+
+class _Fixed(Collector):
+    """A collector of prepared metrics."""
+
+    def __init__(self, families: Sequence[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._families)

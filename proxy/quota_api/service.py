@@ -1,0 +1,164 @@
+"""The event loop's interface to the quota store: one thread reads, alters and describes quotas.
+
+With one thread, alterations are serialised and need no lock. The thread gets one client's request at a time, so the
+operator's file and the brokers' quotas (`read`, `mirror`) wait for at most one request.
+
+The other requests wait on the loop, in an `AddressQueue`: at most REQUESTS_MAX, BYTES_MAX bytes, and ADDRESS_BYTES_MAX
+of one address, where each request counts as at least 64 KiB. Beyond that, a connection of the address with the most is
+closed (`quota_requests_max`), and its client can reconnect and ask again. Each connection has one request under way at
+a time; when it closes, its waiting request is removed.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+from weakref import WeakValueDictionary
+
+from protocol.errors import WireError
+from proxy.address_queue import AddressQueue
+from proxy.channel import PeerError, Question, Shared
+from proxy.config import QuotaSettings, unenforced
+from proxy.files import Signature
+from proxy.quota_api.answers import Answer, Unread, answer
+from proxy.quota_api.cooperative import paced
+from proxy.quota_api.permissions import Permissions
+from proxy.quota_api.store import QuotaStore
+from proxy.stats import Stats
+from quotas.definitions.alterations import Parts
+from quotas.definitions.definitions import Definitions
+
+__all__ = ["QuotaService"]
+
+REQUESTS_MAX: Final = 1000
+BYTES_MAX: Final = 64 * 1024**2
+ADDRESS_BYTES_MAX: Final = BYTES_MAX // 8  # 125 small requests, or the two largest
+
+Answered = Callable[[bytes | bytearray | Shared | Exception], None]
+
+logger = logging.getLogger(__name__)
+
+
+class _Request:
+    """A client's request; requests are compared by identity."""
+
+    __slots__ = ("answered", "question")
+
+    def __init__(self, question: Question, answered: Answered) -> None:
+        self.question = question
+        self.answered = answered
+
+
+class QuotaService:
+    """Takes requests on the loop, and has the thread make the responses.
+
+    Args:
+        loop: the event loop, on which all callbacks are called.
+        store: the quotas; from now on only this object's thread uses it.
+        altered: called on the loop when quotas have changed, before the response to the alteration.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        store: QuotaStore,
+        settings: QuotaSettings,
+        stats: Stats,
+        altered: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._stats = stats
+        self._altered = altered
+        self._thread = ThreadPoolExecutor(1, "quotas")
+        self._permissions = _permissions(settings)
+        self._waiting = AddressQueue[_Request](BYTES_MAX, REQUESTS_MAX, ADDRESS_BYTES_MAX)
+        self._busy = False  # the thread has a client's request
+        self._unread: Unread = WeakValueDictionary()
+
+    @property
+    def seen(self) -> Signature:
+        """The signature of the quotas file when it was last read or written here."""
+        return self._store.seen
+
+    def ask(self, question: Question, answered: Answered) -> Callable[[], None]:
+        """Queue a request; `answered` is called on the loop with its response.
+
+        Returns a function that cancels the request: unless the thread has begun it, `answered` is not called.
+        """
+        request = _Request(question, answered)
+        for dropped in self._waiting.add(question.address, len(question.frame), request):
+            error = PeerError(
+                "quota_requests_max", f"{len(self._waiting)} quota requests are already waiting"
+            )
+            self._loop.call_soon(dropped.answered, error)
+        self._begin()
+        return partial(self._waiting.discard, request)
+
+    async def read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
+        """Apply new settings and read the file if it has changed.
+
+        Returns: the quotas, the number of changed entities, and warnings about quotas without effect.
+
+        Raises:
+            ConfigError: the file cannot be read, or a definition is invalid; nothing has changed.
+        """
+        found = await self._loop.run_in_executor(self._thread, self._read, settings)
+        self._permissions = _permissions(settings)
+        return found
+
+    async def mirror(self, entries: Iterable[tuple[Parts, Mapping[str, float]]]) -> bool:
+        """Replace the quotas by the brokers'; returns whether any differed."""
+        differs = await self._loop.run_in_executor(self._thread, self._store.mirror, entries)
+        if differs:
+            self._altered()
+        return differs
+
+    def close(self) -> None:
+        """Stop taking requests; the thread finishes what it is writing."""
+        self._waiting.clear()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
+        before = self._store.version
+        definitions = self._store.read(settings)
+        return definitions, self._store.version - before, unenforced(paced(definitions.entries()))
+
+    def _begin(self) -> None:
+        """Give the thread the next request, unless it has one."""
+        if self._busy:
+            return
+        request = self._waiting.next()
+        if request is None:
+            return
+        work = self._loop.run_in_executor(
+            self._thread, answer, self._store, self._permissions, request.question, self._unread
+        )
+        self._busy = True
+        work.add_done_callback(partial(self._done, request.answered))
+
+    def _done(self, answered: Answered, work: asyncio.Future[Answer]) -> None:
+        self._busy = False
+        if work.cancelled():
+            return  # the process ends
+        self._begin()
+        error = work.exception()
+        if error is not None:
+            if not isinstance(error, WireError):
+                logger.error("internal error: quota request failed", exc_info=error)
+            self._stats.quota_requests["malformed" if isinstance(error, WireError) else "failed"] += 1
+            answered(error if isinstance(error, Exception) else RuntimeError(str(error)))
+            return
+        frame, result, altered = work.result()
+        self._stats.quota_requests[result] += 1
+        try:
+            if altered:
+                self._altered()
+        finally:  # it is altered, on the disk and in force, whatever that leads to here
+            answered(frame)
+
+
+def _permissions(settings: QuotaSettings) -> Permissions:
+    return Permissions(frozenset(settings.alter_principals), frozenset(settings.describe_principals))

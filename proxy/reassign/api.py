@@ -1,0 +1,300 @@
+"""Takes callers' requests: judged, journaled, their first steps sent over the caller's own connection (KIP-435).
+
+    request ─► Forward: an empty request ─► may the caller reassign at all? no: told so, and nothing else happens
+       yes  ─► look at the cluster ─► judge ─► first steps ─► journal: asked ─► Forward: the first steps
+    answer  ─► journal: accepted, or struck out ─► what the caller is told
+
+Who may reassign is the broker's to say, of every request: so an empty one goes first, in the caller's name, and until
+its answer is there no more of the caller's is read than its head. A refusal comes back for every partition as the
+broker would give it, with nothing looked up, written or submitted for it. Callers' frames are read in the thread that
+reads all large ones, where addresses take turns.
+What is asked for is then on disk before anything is submitted, marked as not judged: it is no move yet, no step follows
+it, and if a broker refuses it, it is gone again. What can begin nothing now is accepted without a second question.
+What was not answered, or timed out at the broker, may have been done: the executor finds out.
+
+One request of a connection at a time; at most ADDRESS_REQUESTS_MAX of an address, and REQUESTS_MAX in all.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
+from itertools import count
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from protocol.api import ALTER_PARTITION_REASSIGNMENTS
+from protocol.errors import WireError
+from protocol.header import REQUEST_HEAD
+from protocol.messages import alter_reassignments
+from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome
+from proxy.channel import Forward, PeerError, Question
+from proxy.config import ReassignmentSettings
+from proxy.logs import event
+from proxy.reassign.async_journal import AsyncJournal
+from proxy.reassign.cluster import Cluster, ClusterError
+from proxy.reassign.journal import ConflictError, JournalError
+from proxy.reassign.planning import OF_ITS_OWN, REQUEST_TIMED_OUT, Plan, outcomes_of, plan_request, records_of
+from proxy.reassign.validation import Kind
+from proxy.stats import Stats
+from proxy.worker import OverloadError, beside, decoded
+from quotas.reassignment.step import TopicPartition
+
+__all__ = ["Answered", "ReadFrame", "ReassignmentApi"]
+
+T = TypeVar("T")
+
+REQUESTS_MAX: Final = 100
+ADDRESS_REQUESTS_MAX: Final = REQUESTS_MAX // 4
+_CONFLICTS_MAX: Final = 20
+# How long a request waits for another one. After two seconds without its answer the executor believes what it sees.
+_TURN_SECONDS_MAX: Final = 5.0
+_NEWS_SECONDS_MAX: Final = 1.0  # until a new topic is known to every broker
+_PAUSE_SECONDS: Final = 0.4
+_TIMEOUT_MS_MAX: Final = 20_000  # below what the executor waits for an answer (`reconcile.ASKED_MS_MAX`)
+_KAFKA_STORAGE_ERROR: Final = 56
+
+Answered = Callable[[bytes | bytearray | Forward | Exception], None]
+
+logger = logging.getLogger(__name__)
+
+
+class ReadFrame(Protocol):
+    """Calls a function of a frame beside the loop: `proxy.worker.Worker.call`."""
+
+    async def __call__(self, whose: str, size: int, function: Callable[..., T], /, *arguments: Any) -> T:
+        """Give what the function gives.
+
+        Raises:
+            OverloadError: it was not called.
+        """
+
+
+class _Asked(NamedTuple):
+    """A request, while the broker says whether its caller may reassign."""
+
+    question: Question
+
+
+class ReassignmentApi:
+    """Answers AlterPartitionReassignments.
+
+    Args:
+        run: starts work in the background.
+        settings: gives those in force.
+        wake: called when there is something new to carry out.
+        read: has callers' frames read.
+        turn_seconds_max: how long a request waits for another one to be judged; or, a second at most, for a topic.
+    """
+
+    def __init__(
+        self,
+        keeper: AsyncJournal,
+        cluster: Cluster,
+        settings: Callable[[], ReassignmentSettings],
+        run: Callable[[Coroutine[object, object, None]], object],
+        wake: Callable[[], None],
+        read: ReadFrame,
+        stats: Stats,
+        turn_seconds_max: float = _TURN_SECONDS_MAX,
+    ) -> None:
+        self._keeper = keeper
+        self._cluster = cluster
+        self._settings = settings
+        self._run = run
+        self._wake = wake
+        self._read = read
+        self._stats = stats
+        self._turn_seconds_max = turn_seconds_max
+        self._news_seconds_max = min(turn_seconds_max, _NEWS_SECONDS_MAX)
+        self._numbers = count(1)
+        self._requests: Counter[str] = Counter()  # that are being worked at, by address
+
+    def ask(self, question: Question, answered: Answered) -> None:
+        """Have a request, or a broker's answer to one, answered."""
+        mine, all_of_them = self._requests[question.address], self._requests.total()
+        # What has been sent on is written down whatever comes; before that nothing is lost with the connection.
+        if not isinstance(question.plan, Plan) and (
+            mine >= ADDRESS_REQUESTS_MAX or all_of_them >= REQUESTS_MAX
+        ):
+            problem = f"{all_of_them} requests are already waiting, {mine} of the address"
+            asyncio.get_running_loop().call_soon(answered, PeerError("reassignment_requests_max", problem))
+            return
+        self._requests[question.address] += 1
+        self._run(self._answer(question, answered))
+
+    async def _answer(self, question: Question, answered: Answered) -> None:
+        try:
+            if question.plan is None:
+                answered(_begin(question))
+            elif isinstance(question.plan, _Asked):
+                answered(await self._go_on(question, question.plan))
+            else:
+                answered(await self._end(question))
+        except WireError as error:
+            self._stats.reassignment_requests["malformed"] += 1
+            answered(error)
+        except OverloadError as error:
+            answered(PeerError("reassignment_requests_max", str(error)))
+        except Exception as error:
+            logger.error("internal error: reassignment request failed", exc_info=error)
+            self._stats.reassignment_requests["failed"] += 1
+            answered(error)
+        finally:
+            self._requests[question.address] -= 1
+            self._requests += Counter()  # without addresses that have none
+
+    async def _go_on(self, question: Question, asked: _Asked) -> bytes | Forward:
+        """The broker has said whether the caller may: if so judge the request, and write down what of it is taken."""
+        first = asked.question
+        address, size = first.address, len(first.frame)
+        answer = await decoded(alter_reassignments.read_answer, question.frame, question.version)
+        if answer.outcome.error_code:
+            told = await self._read(address, size, _refusal, first, question, answer)
+            self._stats.reassignment_requests["refused"] += 1
+            return told
+        request = await self._read(address, size, _request_of, first)
+        if not request.wanted:
+            return question.frame
+        try:
+            plan = await self._planned(request)
+            if plan.sent:
+                sent = AlterRequest(min(request.timeout_ms, _TIMEOUT_MS_MAX), True, list(plan.sent.items()))
+                if not plan.entries:
+                    # Nothing of ours: the caller's own words about what factor may be changed hold.
+                    sent = sent._replace(allow_factor_change=request.allow_factor_change)
+                return await beside(_forward, first, sent, plan)
+            return await self._settled(question, plan, answer)
+        except (ClusterError, JournalError) as error:
+            return await self._failed(question, request, error)
+
+    async def _planned(self, request: AlterRequest) -> Plan:
+        """Look, judge, choose first steps and journal; once more where another process was faster.
+
+        A controller has one request after the other. So what meets one that is not judged yet waits for a while: the
+        caller may be the same, whose connection was lost and who asks again at once. And it knows a topic before the
+        brokers do: what they do not know is looked for again, for its caller may just have created it.
+        """
+        by = f"{self._keeper.process}/{next(self._numbers)}"
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(_CONFLICTS_MAX):
+            async with self._keeper.planning:
+                known = await self._keeper.read()
+                topics = {topic for topic, _ in (*known.entries, *(key for key, _ in request.wanted))}
+                seen = await self._cluster.look(sorted(topics), registered=True)
+                plan = await beside(plan_request, request, known, seen, self._settings(), by)
+                patience = self._turn_seconds_max if plan.meets_another else 0.0
+                if plan.misses_some:
+                    patience = max(patience, self._news_seconds_max)
+                if loop.time() - began >= patience:
+                    try:
+                        await self._keeper.append(list(plan.entries.values()), expected=known.sequence)
+                    except ConflictError:
+                        continue
+                    return plan
+            await asyncio.sleep(_PAUSE_SECONDS)
+        raise JournalError("other processes keep writing to it")
+
+    async def _end(self, question: Question) -> bytes:
+        """The broker has judged the first steps."""
+        plan = question.plan
+        assert isinstance(plan, Plan), "the plan of the request that was sent"
+        answer = await decoded(alter_reassignments.read_answer, question.frame, question.version)
+        try:
+            return await self._settled(question, plan, answer)
+        except JournalError as error:
+            return await self._failed(question, plan.asked, error)
+
+    async def _settled(self, question: Question, plan: Plan, answer: AlterAnswer) -> bytes:
+        """Accept or strike out, and answer.
+
+        Raises:
+            JournalError: it cannot be written down; the executor finds out what became of it.
+        """
+        told = outcomes_of(plan, answer)
+        for _ in range(_CONFLICTS_MAX):
+            known = await self._keeper.read()
+            records = await beside(records_of, plan, told, known)
+            try:
+                await self._keeper.append(records, expected=known.sequence)
+            except ConflictError:
+                continue
+            break
+        else:
+            raise JournalError("other processes keep writing to it")
+        self._count(plan, told)
+        self._wake()
+        return await beside(_settled_answer, question, plan, told, answer)
+
+    async def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
+        """It could not be taken or written down: a caller that tries again may find it well."""
+        code = _KAFKA_STORAGE_ERROR if isinstance(error, JournalError) else REQUEST_TIMED_OUT
+        where = "use its journal" if isinstance(error, JournalError) else "ask the cluster"
+        outcome = Outcome(code, f"Sluice cannot {where}: {error}")
+        event(logger, logging.ERROR, "reassignment not accepted", principal=question.user, problem=str(error))
+        self._stats.reassignment_requests["failed"] += 1
+        answer = AlterAnswer(0, True, outcome, _all(asked, outcome))
+        return await beside(_answer_of, question, asked, answer)
+
+    def _count(self, plan: Plan, told: Mapping[TopicPartition, Outcome]) -> None:
+        refused = sum(one.kind is Kind.REFUSED or told[one.key].error_code != 0 for one in plan.verdicts)
+        self._stats.reassignment_requests["refused" if refused else "taken"] += 1
+        event(
+            logger,
+            logging.INFO,
+            "reassignment requested",
+            partitions=len(plan.verdicts),
+            refused=refused,
+            taken=sum(1 for one in plan.verdicts if one.entry and not told[one.key].error_code),
+        )
+
+
+def _begin(question: Question) -> Forward:
+    """Have the broker say whether the caller may reassign."""
+    head = alter_reassignments.read_head(question.frame, question.body_at, question.version)
+    return _forward(question, head, _Asked(question))
+
+
+def _request_of(question: Question) -> AlterRequest:
+    return alter_reassignments.read_request(question.frame, question.body_at, question.version)
+
+
+def _refusal(asked: Question, question: Question, answer: AlterAnswer) -> bytes:
+    """The broker's refusal of the empty request, for every partition of the caller's."""
+    request = _request_of(asked)
+    return _answer_of(question, request, answer._replace(partitions=_all(request, answer.outcome)))
+
+
+def _all(asked: AlterRequest, outcome: Outcome) -> list[tuple[TopicPartition, Outcome]]:
+    return [(key, outcome) for key, _ in asked.wanted]
+
+
+def _settled_answer(
+    question: Question, plan: Plan, told: Mapping[TopicPartition, Outcome], answer: AlterAnswer
+) -> bytes:
+    failed = answer.outcome.error_code
+    partitions = [
+        (one.key, told[one.key] if failed or one.kind not in OF_ITS_OWN else one.outcome)
+        for one in plan.verdicts
+    ]
+    # Of an empty request a broker says "", of others null.
+    outcome = answer.outcome if failed else Outcome()
+    return _answer_of(question, plan.asked, answer._replace(outcome=outcome, partitions=partitions))
+
+
+def _answer_of(question: Question, asked: AlterRequest, answer: AlterAnswer) -> bytes:
+    """The answer for the caller; the broker's own where that says the same."""
+    told = answer._replace(allow_factor_change=asked.allow_factor_change)
+    if question.plan is not None and told == alter_reassignments.read_answer(
+        question.frame, question.version
+    ):
+        return question.frame
+    return alter_reassignments.write_answer(told, question.version, question.correlation_id)
+
+
+def _forward(question: Question, request: AlterRequest, plan: object) -> Forward:
+    """What goes to the broker in the caller's name: with its client id, which quotas and logs there go by."""
+    size = REQUEST_HEAD.unpack_from(question.frame)[4]
+    client_id = None if size < 0 else question.frame[REQUEST_HEAD.size : REQUEST_HEAD.size + size]
+    frame = alter_reassignments.request_frame(request, question.version, question.correlation_id, client_id)
+    return Forward(ALTER_PARTITION_REASSIGNMENTS, frame, plan)

@@ -1,0 +1,136 @@
+"""The journal as the event loop sees it: its calls in a thread, one after the other, and what it says last.
+
+Whoever decides something over several partitions holds `planning` meanwhile, so that the desk and the executor of one
+process do not take the same slot twice; against other processes the journal's sequence does the same.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from protocol.messages.reassignments import Ongoing, Stepping
+from proxy.channel import OngoingMoves, Shown
+from proxy.logs import event
+from proxy.reassign.entries import Entry, Record, Term
+from proxy.reassign.journal import DamagedError, Journal, JournalError, Known
+from quotas.reassignment.step import PartitionNow, TopicPartition
+
+__all__ = ["AsyncJournal"]
+
+_NOTHING: Final = Known({}, Term(0, ""), 0)
+
+logger = logging.getLogger(__name__)
+
+
+class AsyncJournal:
+    """Keeps one journal, and shows clients what is in it.
+
+    Args:
+        directory: the journal's.
+        process: how this process is named in it.
+
+    Attributes:
+        known: what the journal says.
+        now: what the cluster said last of its partitions.
+        shown: what clients are shown.
+        planning: held by whoever decides.
+        problem: why the journal can not be used; "" when it can.
+    """
+
+    def __init__(self, directory: Path, process: str) -> None:
+        self._journal = Journal(directory)
+        self._one = asyncio.Lock()
+        self.process = process
+        self.known = _NOTHING
+        self.now: Mapping[TopicPartition, PartitionNow] = {}
+        self.shown = OngoingMoves()
+        self.planning = asyncio.Lock()
+        self.problem = ""
+
+    async def read(self) -> Known:
+        """Take in what other processes have appended.
+
+        Raises:
+            JournalError: it can not be read.
+        """
+        return await self._call(self._journal.read)
+
+    async def append(
+        self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
+    ) -> Known:
+        """Have records on disk.
+
+        Raises:
+            ConflictError, MovedOnError, JournalError: see `Journal.append`.
+        """
+        return await self._call(lambda: self._journal.append(records, expected=expected, term=term))
+
+    async def recover(self) -> None:
+        """Set a damaged journal aside; what can be read of it is for the executor to confirm.
+
+        Raises:
+            JournalError: it can not be moved.
+        """
+        aside = ""
+
+        def work() -> Known:
+            nonlocal aside
+            known, aside = self._journal.recover()
+            return known
+
+        known = await self._call(work)
+        if aside:
+            event(
+                logger,
+                logging.ERROR,
+                "the reassignment journal was damaged and is set aside; asking the cluster which moves are valid",
+                path=aside,
+                moves=len(known.entries),
+                problem=self.problem,
+            )
+        self.problem = ""
+
+    async def show(self) -> None:
+        """Show clients what there is now; thousands of moves are put together in a thread."""
+        moves = await asyncio.to_thread(_all_shown, self.known, self.now)
+        self.shown.moves = MappingProxyType(moves)
+
+    async def _call(self, work: Callable[[], Known]) -> Known:
+        async with self._one:
+            try:
+                known = await asyncio.to_thread(work)
+            except DamagedError as error:
+                self.problem = str(error)
+                raise
+            except JournalError as error:
+                if str(error) != self.problem:
+                    event(logger, logging.ERROR, "cannot use the reassignment journal", problem=str(error))
+                self.problem = str(error)
+                raise
+            self.problem = ""
+            if known is not self.known:
+                self.known = known
+                await self.show()
+            return known
+
+
+def _all_shown(known: Known, now: Mapping[TopicPartition, PartitionNow]) -> dict[TopicPartition, Shown]:
+    return {key: _shown(entry, now.get(key)) for key, entry in known.entries.items()}
+
+
+def _shown(entry: Entry, now: PartitionNow | None) -> Shown:
+    """The move that was asked for, as Kafka lists one: what it will have, then what it loses."""
+    wanted = entry.wanted
+    before = entry.original
+    if wanted == before:  # it goes back: what is to be undone is where it got to
+        before = now.replicas if now is not None else before
+    adding = tuple(broker for broker in wanted if broker not in before)
+    removing = tuple(broker for broker in before if broker not in wanted)
+    step = entry.step if entry.asked is None or entry.asked.step is None else entry.asked.step
+    stepping = None
+    if step is not None and now is not None and step.is_under_way(now):
+        stepping = Stepping(step.current, step.replicas)
+    return Shown(Ongoing(wanted + removing, adding, removing), stepping)

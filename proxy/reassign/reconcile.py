@@ -1,0 +1,340 @@
+"""What to do next: from the journal, from what the cluster says, and from how long something has lasted. No IO.
+
+    entry ── asked, not judged ──────────► held; its request visible in the cluster: accepted; for too long: struck out
+          ── step under way ─────────────► its slots are taken; cancelled if it waits for a lost broker, or goes back;
+                                           where that can not be, it holds no slot
+          ── step done ──────────────────► its leader elected, then on to the planner
+          ── step nowhere to be seen ────► held for a moment, for brokers may lag, then on to the planner
+          ── neither ────────────────────► the planner (quotas.reassignment.batch)
+
+Nothing here is needed after a restart: what is not in the journal is seen in the cluster again, or waited for anew.
+A partition with a step in question gets no other, so nothing is ever overridden.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+from proxy.reassign.cluster import Seen
+from proxy.reassign.entries import Asked, Ended, Entry, Record
+from quotas.reassignment.batch import BatchLimits, choose_batch
+from quotas.reassignment.step import Finished, PartitionNow, Step, TopicPartition, Waiting, next_step
+
+__all__ = ["ASKED_MS_MAX", "Decision", "Memory", "decide"]
+
+# A request whose connection is gone has told nobody what became of it; brokers give it up before this.
+ASKED_MS_MAX: Final = 30_000
+_ASKED_MS_MIN: Final = 2_000  # within this its own connection tells
+_VISIBLE_MS: Final = 3_000  # until a step that was answered is seen by every broker
+_UNSETTLED_MS: Final = 10_000  # until a state that no step of ours explains is believed
+_GONE_MS: Final = 10_000  # until a topic that no broker knows is believed to be deleted
+_ELECTIONS_MAX: Final = 5
+_RETRY_MS: Final = (1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
+
+
+_Verdict: TypeAlias = Step | Finished | Waiting
+
+
+@dataclass(slots=True)
+class Memory:
+    """How long what has lasted, in ms of one process's clock; lost with it.
+
+    Attributes:
+        submitted_ms: which step is in question, and since when.
+        failures: refusals in a row, and when the next try is due.
+        dead_ms: since when a broker is not alive.
+        gone_ms: since when a partition is not to be found.
+        asked_ms: since when a request is not judged.
+        elections: how often the leader of a step was elected in vain.
+        waited: rounds, for the planner.
+    """
+
+    submitted_ms: dict[TopicPartition, tuple[Step, int]] = field(default_factory=dict)
+    failures: dict[TopicPartition, tuple[int, int, str]] = field(default_factory=dict)
+    dead_ms: dict[int, int] = field(default_factory=dict)
+    gone_ms: dict[TopicPartition, int] = field(default_factory=dict)
+    asked_ms: dict[tuple[TopicPartition, str], int] = field(default_factory=dict)
+    unsettled_ms: dict[TopicPartition, int] = field(default_factory=dict)
+    elections: Counter[TopicPartition] = field(default_factory=Counter)
+    waited: Mapping[TopicPartition, int] = field(default_factory=dict)
+    _verdicts: dict[TopicPartition, tuple[Entry, PartitionNow, _Verdict]] = field(default_factory=dict)
+    _basis: tuple[frozenset[int], int, frozenset[int]] | None = None
+
+    def verdicts(
+        self, entries: Sequence[Entry], seen: Seen, replica_count: int, lost: frozenset[int]
+    ) -> dict[TopicPartition, _Verdict]:
+        """The planner's verdicts: of thousands that wait most are as they were, and are not thought of again."""
+        basis = (seen.live, replica_count, lost)
+        known = self._verdicts if basis == self._basis else {}
+        self._basis, self._verdicts = basis, {}
+        for entry in entries:
+            key, now = entry.key, seen.now[entry.key]
+            before = known.get(key)
+            if before is None or before[0] is not entry or before[1] != now:
+                before = (entry, now, next_step(entry.move, now, seen.live, replica_count, lost))
+            self._verdicts[key] = before
+        return {key: verdict for key, (_, _, verdict) in self._verdicts.items()}
+
+    def failed(self, key: TopicPartition, problem: str, now_ms: int) -> None:
+        """A submission was refused: try again later, and later still."""
+        count = self.failures.get(key, (0, 0, ""))[0] + 1
+        pause_ms = _RETRY_MS[min(count, len(_RETRY_MS)) - 1]
+        self.failures[key] = (count, now_ms + pause_ms, problem)
+
+    def forget(self, entries: Mapping[TopicPartition, Entry]) -> None:
+        """Keep nothing of moves that are over."""
+        known: tuple[dict[TopicPartition, Any], ...] = (
+            self.submitted_ms,
+            self.failures,
+            self.gone_ms,
+            self.unsettled_ms,
+            self.elections,
+        )
+        for memory in known:
+            for key in [key for key in memory if key not in entries]:
+                del memory[key]
+        asked = {(key, entry.asked.by) for key, entry in entries.items() if entry.asked is not None}
+        for one in [one for one in self.asked_ms if one not in asked]:
+            del self.asked_ms[one]
+
+
+@dataclass(slots=True)
+class Decision:
+    """What is to be done, in this order: journal, submit, elect.
+
+    Attributes:
+        records: to journal; among them the entries of `steps`.
+        steps: to submit.
+        cancels: steps to be taken back.
+        elections: partitions whose preferred leader is to be elected.
+        in_flight: steps in question before `steps`.
+        waiting: why the others do not go on.
+        lost: brokers that are stepped around.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    cancels: list[TopicPartition] = field(default_factory=list)
+    elections: list[TopicPartition] = field(default_factory=list)
+    in_flight: dict[TopicPartition, Step] = field(default_factory=dict)
+    waiting: dict[TopicPartition, Waiting] = field(default_factory=dict)
+    lost: frozenset[int] = frozenset()
+
+
+class _State(Enum):
+    """Of a step."""
+
+    NONE = "none"
+    HELD = "held"
+    UNDER_WAY = "under way"
+    DONE = "done"
+
+
+def decide(
+    entries: Mapping[TopicPartition, Entry],
+    seen: Seen,
+    limits: BatchLimits,
+    memory: Memory,
+    dead_target_ms: int,
+    now_ms: int,
+) -> Decision:
+    """Decide what to do now."""
+    memory.forget(entries)
+    found = Decision(lost=_lost(entries, seen, memory, dead_target_ms, now_ms))
+    open_entries = []
+    seen_of = _seen_of(entries, seen, memory, now_ms)
+    for key, entry in entries.items():
+        now = seen.now.get(key)
+        if now is None or seen.topic_ids.get(entry.topic) != entry.topic_id:
+            _gone(found, entry, seen, memory, now_ms)
+            continue
+        memory.gone_ms.pop(key, None)
+        if entry.unsure:
+            _confirm(found, entry, now)
+        elif entry.asked is not None:
+            _judged(found, entry, now, memory, seen_of, now_ms)
+        elif _goes_on(found, entry, now, memory, now_ms):
+            open_entries.append(entry)
+    verdicts = memory.verdicts(open_entries, seen, limits.replica_count, found.lost)
+    # What waits for a lost broker and can not be taken back copies nothing: nobody else has to wait with it.
+    moving = {
+        key: step for key, step in found.in_flight.items() if not step.blocked_by(seen.now[key], found.lost)
+    }
+    batch = choose_batch(verdicts, limits, moving, memory.waited)
+    memory.waited = batch.waited
+    found.waiting.update(batch.waiting)
+    for key in batch.finished:
+        found.records.append(_end(entries[key]))
+    for step in batch.steps:
+        _begin(found, entries[step.key], step, memory)
+    return found
+
+
+def _lost(
+    entries: Mapping[TopicPartition, Entry], seen: Seen, memory: Memory, dead_target_ms: int, now_ms: int
+) -> frozenset[int]:
+    """The brokers that have been dead for too long."""
+    concerned = {broker for entry in entries.values() for broker in (*entry.original, *entry.wanted)}
+    dead = concerned - seen.live
+    memory.dead_ms = {broker: memory.dead_ms.get(broker, now_ms) for broker in dead}
+    return frozenset(
+        broker for broker, since_ms in memory.dead_ms.items() if now_ms - since_ms >= dead_target_ms
+    )
+
+
+def _gone(found: Decision, entry: Entry, seen: Seen, memory: Memory, now_ms: int) -> None:
+    """The partition is not there: another topic of that name is proof, no topic is none for a while."""
+    key = entry.key
+    since_ms = memory.gone_ms.setdefault(key, now_ms)
+    is_another = seen.topic_ids.get(entry.topic, entry.topic_id) != entry.topic_id
+    if is_another or now_ms - since_ms >= _GONE_MS:
+        found.records.append(Ended(*key, "gone"))
+    else:
+        found.waiting[key] = Waiting("no broker knows the partition")
+
+
+def _confirm(found: Decision, entry: Entry, now: PartitionNow) -> None:
+    """An entry of a damaged journal holds where the cluster is as it says."""
+    step = entry.step
+    if step is None:
+        is_so = not now.is_reassigned and now.replicas == entry.original
+    else:
+        is_so = step.is_under_way(now) or (
+            not now.is_reassigned and now.replicas in (step.replicas, step.current)
+        )
+    sure = replace(entry, unsure=False, asked=None)
+    if is_so and entry.target is not None:
+        found.records.append(sure)
+        found.waiting[entry.key] = Waiting("was found in a damaged journal, and the cluster confirms it")
+    else:
+        found.records.append(Ended(*entry.key, "lost"))
+
+
+def _seen_of(
+    entries: Mapping[TopicPartition, Entry], seen: Seen, memory: Memory, now_ms: int
+) -> frozenset[str]:
+    """The requests that a broker has carried out, though their connections do not tell: the cluster shows it."""
+    found = set()
+    for key, entry in entries.items():
+        now = seen.now.get(key)
+        if entry.asked is None or now is None or entry.unsure:
+            continue
+        since_ms = memory.asked_ms.setdefault((key, entry.asked.by), now_ms)
+        if now_ms - since_ms >= _ASKED_MS_MIN and _is_carried_out(entry, entry.asked, now):
+            found.add(entry.asked.by)
+    return frozenset(found)
+
+
+def _is_carried_out(entry: Entry, asked: Asked, now: PartitionNow) -> bool:
+    """Whether the cluster is as a broker leaves it that has taken what was sent for a partition."""
+    if asked.step is not None:
+        return asked.step.is_under_way(now) or asked.step.is_done(now)
+    step = entry.step
+    # Nobody but the request that waits takes a step back meanwhile.
+    return asked.cancels and step is not None and not now.is_reassigned and now.replicas == step.current
+
+
+def _judged(
+    found: Decision, entry: Entry, now: PartitionNow, memory: Memory, seen_of: frozenset[str], now_ms: int
+) -> None:
+    """A request that is being judged; the caller's connection tells, unless it is gone.
+
+    A request is one: of what the cluster shows a part, that is accepted too which had to wait for its turn.
+    """
+    key, asked = entry.key, entry.asked
+    assert asked is not None, "it is being judged"
+    since_ms = memory.asked_ms.setdefault((key, asked.by), now_ms)
+    step = asked.step
+    if step is not None:
+        found.in_flight[key] = step
+    elif entry.step is not None and entry.step.is_under_way(now):
+        found.in_flight[key] = entry.step
+    found.waiting[key] = Waiting("the broker has not answered the request yet")
+    if asked.by in seen_of and (step is None or _is_carried_out(entry, asked, now)):
+        # What waits first: a kill in the middle of the write leaves what the cluster shows, which is seen again.
+        found.records.insert(0 if step is None else len(found.records), entry.accepted())
+    elif now_ms - since_ms >= ASKED_MS_MAX:
+        found.records.append(entry.struck() or Ended(*key, "refused"))
+
+
+def _goes_on(found: Decision, entry: Entry, now: PartitionNow, memory: Memory, now_ms: int) -> bool:
+    """Whether the planner is to give the next step."""
+    key, step = entry.key, entry.step
+    state = _State.NONE if step is None else _state(step, now, memory, now_ms)
+    _, due_ms, problem = memory.failures.get(key, (0, 0, ""))
+    if step is not None and state in (_State.UNDER_WAY, _State.HELD):
+        found.in_flight[key] = step
+        if state is _State.UNDER_WAY and due_ms <= now_ms and _is_to_be_cancelled(entry, step, now, found):
+            found.cancels.append(key)
+        elif state is _State.UNDER_WAY and (dead := step.blocked_by(now, found.lost)):
+            found.waiting[key] = Waiting(
+                f"its step waits for brokers {list(dead)}, which are not alive, and taken back it would leave fewer "
+                f"in sync than min.insync.replicas {now.min_isr}",
+                dead,
+            )
+        return False
+    if now_ms < due_ms:
+        found.waiting[key] = Waiting(f"will be retried: {problem}")
+        return False
+    if step is not None and state is _State.DONE and _needs_leader(step, now, memory):
+        found.in_flight[key] = step
+        found.elections.append(key)
+        return False
+    return True
+
+
+def _state(step: Step, now: PartitionNow, memory: Memory, now_ms: int) -> _State:
+    key = step.key
+    submitted, since_ms = memory.submitted_ms.get(key, (None, now_ms))
+    if submitted != step:
+        memory.submitted_ms[key] = (step, since_ms := now_ms)
+    if step.is_under_way(now):
+        memory.unsettled_ms.pop(key, None)
+        return _State.UNDER_WAY
+    if now.is_reassigned:
+        return _State.NONE  # somebody else's; the planner waits for its end
+    if now.replicas == step.replicas:
+        if step.is_done(now) or step.replicas == step.current:
+            memory.unsettled_ms.pop(key, None)
+            return _State.DONE
+        # A picture of just before; or what was added is out of sync again, perhaps for good: the planner minds that.
+        unsettled_ms = memory.unsettled_ms.setdefault(key, now_ms)
+        return _State.HELD if now_ms - unsettled_ms < _UNSETTLED_MS else _State.DONE
+    if now.replicas == step.current:
+        memory.unsettled_ms.pop(key, None)
+        return _State.HELD if now_ms - since_ms < _VISIBLE_MS else _State.NONE
+    # A broker's picture in the middle of a change, or somebody else's change.
+    unsettled_ms = memory.unsettled_ms.setdefault(key, now_ms)
+    return _State.HELD if now_ms - unsettled_ms < _UNSETTLED_MS else _State.NONE
+
+
+def _is_to_be_cancelled(entry: Entry, step: Step, now: PartitionNow, found: Decision) -> bool:
+    leads_away = entry.cancelled and not set(step.adds) <= set(entry.original)
+    return (leads_away or bool(step.blocked_by(now, found.lost))) and step.may_be_cancelled(now)
+
+
+def _needs_leader(step: Step, now: PartitionNow, memory: Memory) -> bool:
+    return (
+        step.elects is not None
+        and now.leader != step.elects
+        and step.elects in now.isr
+        and memory.elections[step.key] < _ELECTIONS_MAX
+    )
+
+
+def _end(entry: Entry) -> Ended:
+    return Ended(*entry.key, "cancelled" if entry.cancelled else "done")
+
+
+def _begin(found: Decision, entry: Entry, step: Step, memory: Memory) -> None:
+    """A new step; one that only elects a leader is not submitted, and not tried for ever."""
+    if step.submits:
+        found.steps.append(step)
+        found.records.append(replace(entry, step=step))
+        memory.elections.pop(step.key, None)
+    elif memory.elections[step.key] < _ELECTIONS_MAX:
+        found.elections.append(step.key)
+    else:
+        found.records.append(_end(entry))  # the replicas are there; who leads is not worth waiting for

@@ -1,0 +1,187 @@
+"""A caller's request, judged as Kafka's controller would: error codes and messages are its own (KIP-455). Pure.
+
+    3    UNKNOWN_TOPIC_OR_PARTITION        39  INVALID_REPLICA_ASSIGNMENT: empty, unknown broker, one twice
+    38   INVALID_REPLICATION_FACTOR: version 1 forbids to change it (KIP-860); it is that after what is under way
+    60   REASSIGNMENT_IN_PROGRESS: another request for the partition has not been judged yet
+
+Beyond Kafka: a target with fewer replicas than min.insync.replicas is refused (39), where Kafka accepts it and
+producers with acks=all then fail; one that adds nothing to what a partition lacks already is not.
+The rights are nobody's business here: a broker judges them, of every request.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Final, NamedTuple
+
+from protocol.messages.alter_reassignments import AlterRequest, Outcome, Target
+from proxy.reassign.cluster import Seen
+from proxy.reassign.entries import Asked, Entry
+from quotas.reassignment.step import PartitionNow, TopicPartition
+
+__all__ = ["Kind", "Verdict", "judge"]
+
+UNKNOWN_TOPIC_OR_PARTITION: Final = 3
+INVALID_REPLICATION_FACTOR: Final = 38
+INVALID_REPLICA_ASSIGNMENT: Final = 39
+REASSIGNMENT_IN_PROGRESS: Final = 60
+POLICY_VIOLATION: Final = 44
+NO_REASSIGNMENT_IN_PROGRESS: Final = 85
+
+
+class Kind(Enum):
+    """What happens to one partition of a request."""
+
+    REFUSED = "refused"
+    PASSED = "passed"  # as it is: nothing is changed by it, or it is not ours
+    TAKEN = "taken"  # a new move
+    CHANGED = "changed"  # a move of ours gets another target
+    CANCELLED = "cancelled"  # a move of ours goes back
+    REPLACED = "replaced"  # the same request says something else of it further on
+
+
+class Verdict(NamedTuple):
+    """On one partition. `entry` is what the journal is to hold while the broker judges."""
+
+    key: TopicPartition
+    target: Target
+    kind: Kind
+    outcome: Outcome = Outcome()
+    entry: Entry | None = None
+
+
+def judge(
+    asked: AlterRequest,
+    entries: Mapping[TopicPartition, Entry],
+    seen: Seen,
+    moves_max: int,
+    by: str,
+) -> list[Verdict]:
+    """Judge each partition as often as it is named; of what is not refused the last holds, as at Kafka's controller.
+
+    Args:
+        by: the process and its request.
+    """
+    verdicts: list[Verdict] = []
+    held: dict[TopicPartition, int] = {}
+    taken = 0
+    for key, target in asked.wanted:
+        verdict = _judge(key, target, asked.allow_factor_change, entries.get(key), seen, by)
+        if verdict.kind is Kind.TAKEN and key not in held:
+            taken += 1
+            if len(entries) + taken > moves_max:
+                message = f"Sluice already has {moves_max} partitions under way (reassignment.moves_max)."
+                verdict = _refused(key, target, POLICY_VIOLATION, message)
+        if key in held and _cancels_nothing(verdict, entries, seen):
+            verdict = Verdict(key, target, Kind.REFUSED, Outcome(NO_REASSIGNMENT_IN_PROGRESS))
+        if verdict.kind is not Kind.REFUSED:
+            if key in held:
+                verdicts[held[key]] = _replaced(verdicts[held[key]], entries, seen)
+            held[key] = len(verdicts)
+        verdicts.append(verdict)
+    return verdicts
+
+
+def _judge(
+    key: TopicPartition, target: Target, may_change_factor: bool, entry: Entry | None, seen: Seen, by: str
+) -> Verdict:
+    topic, partition = key
+    now = seen.now.get(key)
+    if topic not in seen.topic_ids:
+        return _refused(key, target, UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
+    if now is None:
+        message = f"Unable to find partition {topic}:{partition}."
+        return _refused(key, target, UNKNOWN_TOPIC_OR_PARTITION, message)
+    if entry is not None and entry.topic_id != seen.topic_ids[topic]:
+        entry = None  # of a topic of the same name that is no more
+    if target is not None:
+        refused = _refusal(key, target, may_change_factor, entry, now, seen)
+        if refused is not None:
+            return refused
+    if entry is None:
+        return _without_entry(key, target, now, seen, by)
+    if entry.asked is not None:
+        message = "Another request to reassign the partition has not been answered yet."
+        return _refused(key, target, REASSIGNMENT_IN_PROGRESS, message)
+    goal = entry.original if target is None else target
+    cancels = goal == entry.original
+    asked = Asked(goal, cancels, None, by)
+    kind = Kind.CANCELLED if cancels else Kind.CHANGED
+    return Verdict(key, target, kind, entry=replace(entry, asked=asked))
+
+
+def _refusal(
+    key: TopicPartition,
+    target: tuple[int, ...],
+    may_change_factor: bool,
+    entry: Entry | None,
+    now: PartitionNow,
+    seen: Seen,
+) -> Verdict | None:
+    """Refuse a target that can not be."""
+    message = _problem(target, seen)
+    if message:
+        return _refused(key, target, INVALID_REPLICA_ASSIGNMENT, message)
+    factor = len(_wanted(now)) if entry is None else len(entry.wanted)
+    if not may_change_factor and len(target) != factor:
+        message = f"The replication factor is changed from {factor} to {len(target)}"
+        return _refused(key, target, INVALID_REPLICATION_FACTOR, message)
+    before = _settled(now) if entry is None else entry.original
+    if len(target) < min(now.min_isr, len(before)):
+        message = (
+            f"The manual partition assignment has {len(target)} replicas, fewer than min.insync.replicas "
+            f"{now.min_isr}: Sluice refuses to go below it."
+        )
+        return _refused(key, target, INVALID_REPLICA_ASSIGNMENT, message)
+    return None
+
+
+def _problem(target: tuple[int, ...], seen: Seen) -> str:
+    """What Kafka's controller has against a list of replicas; empty for nothing."""
+    if not target:
+        return "The manual partition assignment includes an empty replica list."
+    before = None
+    for broker in sorted(target):
+        if broker not in seen.registered:
+            return (
+                f"The manual partition assignment includes broker {broker}, but no such broker is registered."
+            )
+        if broker == before:
+            return f"The manual partition assignment includes the broker {broker} more than once."
+        before = broker
+    return ""
+
+
+def _without_entry(key: TopicPartition, target: Target, now: PartitionNow, seen: Seen, by: str) -> Verdict:
+    if target is None or (target == now.replicas and not now.is_reassigned):
+        return Verdict(key, target, Kind.PASSED)
+    topic, partition = key
+    entry = Entry(topic, partition, seen.topic_ids[topic], _settled(now))
+    return Verdict(key, target, Kind.TAKEN, entry=replace(entry, asked=Asked(target, False, None, by)))
+
+
+def _replaced(verdict: Verdict, entries: Mapping[TopicPartition, Entry], seen: Seen) -> Verdict:
+    """Say what the controller says of one that it takes, and another one after it: as if it were alone."""
+    code = NO_REASSIGNMENT_IN_PROGRESS if _cancels_nothing(verdict, entries, seen) else 0
+    return Verdict(verdict.key, verdict.target, Kind.REPLACED, Outcome(code))
+
+
+def _cancels_nothing(verdict: Verdict, entries: Mapping[TopicPartition, Entry], seen: Seen) -> bool:
+    """Whether the controller refuses it: what the same request asks for beside it is not under way yet."""
+    key, target, kind, _, _ = verdict
+    is_cancel = target is None and kind is not Kind.REFUSED
+    return is_cancel and key not in entries and not seen.now[key].is_reassigned
+
+
+def _settled(now: PartitionNow) -> tuple[int, ...]:
+    """The replicas before whatever is under way."""
+    return tuple(broker for broker in now.replicas if broker not in now.adding)
+
+
+def _wanted(now: PartitionNow) -> tuple[int, ...]:
+    """The replicas after whatever is under way."""
+    return tuple(broker for broker in now.replicas if broker not in now.removing)
+
+
+def _refused(key: TopicPartition, target: Target, code: int, message: str) -> Verdict:
+    return Verdict(key, target, Kind.REFUSED, Outcome(code, message))

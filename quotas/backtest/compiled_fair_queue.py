@@ -1,0 +1,177 @@
+"""`fair_queue.FairQueue` on arrays, for the backtest only: the places of one identity's channels.
+
+The one permitted second form of a rule, held to the first by tests/property/test_backtest.py; what it means stands in
+`fair_queue`. `places[3, channels]` has the columns tag, size and channel, in order of tags; `queue` the scalars;
+`flows[channel]` what `limiters.flow.Flow` remembers of each channel, by the indices below.
+"""
+
+from typing import Final
+
+from quotas.backtest.compiler import Ints, compiled, inlined
+from quotas.limiters.fair_queue import HELD_GRACE_MS, NEWCOMER_SHARE
+from quotas.limiters.flow import GRACE_MS
+
+__all__ = ["ahead", "behind", "enter", "put", "remove", "started", "sweep"]
+
+# A channel's flow, under either policy.
+EXPECTED: Final = 0
+ADMITTED: Final = 1
+HELD_SINCE_MS: Final = 2
+TAG: Final = 3
+START: Final = 4
+SIZE: Final = 5
+QUEUED: Final = 6
+DUE_MS: Final = 7
+HOLD_END_MS: Final = 8
+UNTIL_MS: Final = 9
+PASSED: Final = 10
+WAITED: Final = 11
+HOLD_MS_MAX: Final = 12
+GRANTED: Final = 13
+EXPOSED: Final = 14
+RETURNED_MS: Final = 15
+FORWARDED_MS: Final = 16
+RESTING: Final = 17
+FLOW_FIELDS: Final = 18
+
+# The queue's scalars.
+COUNT: Final = 0
+LAG_BYTES: Final = 1
+VIRTUAL: Final = 2
+NEWCOMERS: Final = 3
+MARK: Final = 4
+MARK_MS: Final = 5
+BEFORE: Final = 6
+QUEUE_FIELDS: Final = 7
+
+# The columns of `places`.
+TAGS: Final = 0
+SIZES: Final = 1
+CHANNELS: Final = 2
+
+
+@inlined
+def _bisect_right(places: Ints, count: int, tag: int) -> int:
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) // 2
+        if tag < places[TAGS, middle]:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@inlined
+def _index(places: Ints, count: int, channel: int) -> int:
+    for index in range(count):
+        if places[CHANNELS, index] == channel:
+            return index
+    return -1
+
+
+@inlined
+def _move(places: Ints, old: int, new: int) -> None:
+    """By hand: numba makes views of slices, which takes longer than the three numbers."""
+    places[TAGS, new] = places[TAGS, old]
+    places[SIZES, new] = places[SIZES, old]
+    places[CHANNELS, new] = places[CHANNELS, old]
+
+
+@inlined
+def _now(places: Ints, queue: Ints) -> int:
+    if queue[COUNT] and places[TAGS, 0] < queue[VIRTUAL]:
+        return int(places[TAGS, 0])
+    return int(queue[VIRTUAL])
+
+
+@inlined
+def enter(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
+    """`FairQueue.enter`."""
+    flow = flows[channel]
+    if flow[QUEUED]:
+        return _index(places, queue[COUNT], channel)
+    if flow[HELD_SINCE_MS] < 0:
+        flow[TAG] = max(flow[TAG], _now(places, queue) if flow[PASSED] else queue[BEFORE])
+    return _bisect_right(places, queue[COUNT], flow[TAG])
+
+
+@inlined
+def behind(places: Ints, queue: Ints, flows: Ints, channel: int) -> int:
+    """`FairQueue.behind`."""
+    return _bisect_right(places, queue[COUNT], flows[channel, TAG])
+
+
+@inlined
+def ahead(places: Ints, flow: Ints, index: int) -> tuple[int, int]:
+    """`FairQueue.ahead`."""
+    once = 0
+    tags = 0
+    for place in range(index):
+        once += places[SIZES, place]
+        tags += places[TAGS, place]
+    return once, max(once, index * flow[TAG] - tags) if index else 0
+
+
+@inlined
+def started(places: Ints, queue: Ints, flows: Ints, channel: int, start: int, size: int) -> None:
+    """`FairQueue.started`."""
+    flow = flows[channel]
+    queue[VIRTUAL] = max(queue[VIRTUAL], start)
+    if not flow[PASSED]:
+        flow[PASSED] = 1
+        queue[NEWCOMERS] = max(queue[NEWCOMERS], _now(places, queue)) + size // (
+            queue[COUNT] + NEWCOMER_SHARE
+        )
+    flow[TAG] = start + size
+    if not flow[WAITED]:
+        flow[TAG] = max(flow[TAG], queue[VIRTUAL] - queue[LAG_BYTES])
+
+
+@inlined
+def put(places: Ints, queue: Ints, flows: Ints, channel: int, size: int) -> None:
+    """`FairQueue.put`."""
+    flow = flows[channel]
+    if flow[QUEUED]:
+        if flow[SIZE] != size:
+            places[SIZES, _index(places, queue[COUNT], channel)] = size
+    else:
+        index = _bisect_right(places, queue[COUNT], flow[TAG])
+        for place in range(queue[COUNT], index, -1):
+            _move(places, place - 1, place)
+        places[TAGS, index] = flow[TAG]
+        places[SIZES, index] = size
+        places[CHANNELS, index] = channel
+        queue[COUNT] += 1
+        flow[QUEUED] = 1
+    flow[SIZE] = size
+
+
+@inlined
+def remove(places: Ints, queue: Ints, flows: Ints, channel: int) -> None:
+    """`FairQueue.remove`."""
+    if flows[channel, QUEUED]:
+        index = _index(places, queue[COUNT], channel)
+        queue[COUNT] -= 1
+        for place in range(index, queue[COUNT]):
+            _move(places, place + 1, place)
+        flows[channel, QUEUED] = 0
+
+
+@compiled
+def sweep(places: Ints, queue: Ints, flows: Ints, now_ms: int, mark_every_ms: int) -> None:
+    """`FairQueue.sweep`."""
+    if now_ms >= queue[MARK_MS]:
+        queue[MARK_MS] = now_ms + mark_every_ms
+        queue[BEFORE] = queue[MARK]
+        queue[MARK] = max(_now(places, queue), queue[NEWCOMERS])
+    kept = 0
+    for place in range(queue[COUNT]):
+        channel = places[CHANNELS, place]
+        flow = flows[channel]
+        if now_ms > flow[DUE_MS] + (GRACE_MS if flow[HELD_SINCE_MS] < 0 else HELD_GRACE_MS):
+            flow[QUEUED] = 0
+        else:
+            _move(places, place, kept)
+            kept += 1
+    queue[COUNT] = kept

@@ -1,0 +1,68 @@
+"""Compiles the backtest's form of the quota rules with numba, cached on disk between processes.
+
+Only `outcomes` and its modules import this one: the proxy needs neither numba nor numpy. Fast mathematics is off: a
+decision must be bit for bit the engine's (tests/property/test_backtest.py). Compiled functions allocate nothing; their
+callers do.
+
+One function is `kept`, and all functions that it calls are compiled into it. Caching those too would make it two to
+seven times as slow: numba can call functions from its cache, but not inline them.
+"""
+
+import hashlib
+from collections.abc import Callable
+from importlib import resources
+from typing import Any, Final, ParamSpec, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Floats", "Ints", "Numbers", "compiled", "inlined", "kept"]
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int32]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# The numpy error model saves a test for zero at each division; no divisor here can be zero. Without numba's run time
+# (nrt) nothing can be allocated, and arrays are not counted: counting them took nine tenths of the time.
+_OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function together with its caller; for functions that are not called for every decision."""
+    return _made(function)
+
+
+def inlined(function: Callable[P, R]) -> Callable[P, R]:
+    """The same, but inlined at each call, since a call passes five words for each array."""
+    return _made(function, forceinline=True)
+
+
+def kept(function: Callable[P, R]) -> Callable[P, R]:
+    """Compile a function at its first call, or load it from the cache of an earlier process."""
+    made: Any = _made(function, cache=True)
+    # By default numba checks this function's file only, and would load code that was compiled from other rules.
+    made._cache._cache_file._source_stamp = _sources()
+    return made  # type: ignore[no-any-return]  # numba has no types
+
+
+def _made(function: Callable[P, R], **options: bool) -> Callable[P, R]:
+    njit: Any = numba.njit  # whose types do not know `_nrt`
+    made: Callable[P, R] = njit(**_OPTIONS, **options)(function)
+    return made
+
+
+def _sources() -> str:
+    """A digest of all source files of this package: any of their rules and constants may be compiled in."""
+    digest = hashlib.sha256()
+    folders = [resources.files("quotas")]
+    while folders:
+        for entry in sorted(folders.pop().iterdir(), key=lambda entry: entry.name):
+            if entry.is_dir():
+                folders.append(entry)
+            elif entry.name.endswith(".py"):
+                digest.update(entry.read_bytes())
+    return digest.hexdigest()

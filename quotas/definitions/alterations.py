@@ -1,0 +1,188 @@
+"""AlterClientQuotas: validates alterations and returns a result for each entity and the changed limits (KIP-546;
+kafka-quotas.md §6.1).
+
+Behavior: Kafka's checks, in Kafka's order, with Kafka's messages. Each entity succeeds or fails separately. Removing a
+missing limit or setting an equal one succeeds without a change; an entity without limits is removed. Each entity has
+one result, however often the request names it.
+
+Differences from Kafka, where Kafka's result would mislead or the quotas file could not hold it: a repeated entity is
+not applied at all (Kafka applies its first alteration and reports an error); an entity part that is given twice is
+refused (Kafka uses the last); NaN and infinity are refused for every key (both pass Kafka's comparisons for fractional
+keys); an ip must be an address (Kafka also resolves host names, once); the name "<default>" is refused, since it is
+how the file spells the default entity (KAFKA-18808). Beyond Kafka: the entity type "topic" with byte rates, never
+combined with other types, and connection_creation_rate of a user or the default user. This module applies nothing.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from quotas.definitions.definitions import ENTITIES_MAX, IP_KEYS, LONG_MAX, WHOLE_KEYS, Definitions, keys_of
+from quotas.definitions.entities import DEFAULT, Entity, Name, canonical, ip_name
+
+__all__ = ["PARTS", "Alteration", "Outcome", "Parts", "alter", "entity_of_parts", "parts_of"]
+
+Parts = Sequence[tuple[str, str | None]]
+"""Entity type and name in Kafka's spelling; None is the default entity."""
+Alteration = tuple[Parts, Sequence[tuple[str, float | None]]]
+"""An entity, and keys with their new values; None removes the key."""
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+TOPIC: Final = "topic"
+PARTS: Final = (USER, CLIENT_ID, IP, TOPIC)  # an Entity's fields as the API names them
+_INT_MAX: Final = 2**31 - 1
+_INT_KEYS: Final = IP_KEYS
+
+
+class Outcome(NamedTuple):
+    """The result of a request.
+
+    Args:
+        results: for each entity its error message, or "".
+        changes: the new limits of each changed entity.
+        before: the previous limits, at least of the changed entities.
+    """
+
+    results: list[tuple[Parts, str]]
+    changes: dict[Entity, Mapping[str, float]]
+    before: Mapping[Entity, Mapping[str, float]]
+
+
+class _RefusedError(Exception):
+    """The alteration of one entity is invalid."""
+
+
+def alter(definitions: Definitions, alterations: Iterable[Alteration]) -> Outcome:
+    """Validate alterations against the definitions in force, without changing them.
+
+    >>> outcome = alter(Definitions(), [([("user", None)], [("producer_byte_rate", 2e6)]), ([], [])])
+    >>> outcome.results
+    [([('user', None)], ''), ([], 'Invalid empty client quota entity')]
+    >>> outcome.changes
+    {Entity(user=<default>, client_id=None, ip=None, topic=None): {'producer_byte_rate': 2000000.0}}
+    """
+    results: dict[Parts, tuple[Parts, str]] = {}
+    changes: dict[Entity, Mapping[str, float]] = {}
+    found: dict[Entity, Mapping[str, float]] = {}
+    added = 0
+    for parts, ops in alterations:
+        identity = tuple(
+            sorted(parts, key=repr)
+        )  # not a frozenset: tuples of texts cost the collector nothing
+        try:
+            if identity in results:
+                raise _RefusedError(f"Ignoring duplicate entity {_shown(parts)}")
+            if len({key for key, _ in ops}) < len(ops):
+                raise _RefusedError(f"Ignoring duplicate entity {_shown(parts)}: a quota key is given twice")
+            entity = _entity(parts)
+            before = definitions.values(entity)
+            after = _altered(entity, before, ops)
+            if after and not before:
+                added += 1
+                if len(definitions) + added > ENTITIES_MAX:
+                    raise _RefusedError(f"There may be no more than {ENTITIES_MAX} entities")
+        except _RefusedError as refused:
+            results[identity] = (results[identity][0] if identity in results else parts, str(refused))
+            _withdraw(changes, parts)
+            continue
+        results[identity] = (parts, "")
+        if after != before:
+            changes[entity], found[entity] = after, before
+    return Outcome(list(results.values()), changes, found)
+
+
+def parts_of(entity: Entity) -> Parts:
+    """Convert an entity to Kafka's types and names.
+
+    >>> parts_of(Entity("ann", DEFAULT))
+    [('user', 'ann'), ('client-id', None)]
+    """
+    return [
+        (part, None if name is DEFAULT else str(name))
+        for part, name in zip(PARTS, entity, strict=True)
+        if name is not None
+    ]
+
+
+def entity_of_parts(parts: Parts) -> Entity | None:
+    """Convert a broker's entity; None if it has an unknown type."""
+    names: dict[str, Name] = {kind: DEFAULT if name is None else name for kind, name in parts}
+    if not names or not set(names) <= set(PARTS):
+        return None
+    return canonical(Entity(*(names.get(kind) for kind in PARTS)))
+
+
+def _withdraw(changes: dict[Entity, Mapping[str, float]], parts: Parts) -> None:
+    """Remove the change of an entity whose result is an error."""
+    try:
+        changes.pop(_entity(parts), None)
+    except _RefusedError:
+        return  # it never was one
+
+
+def _entity(parts: Parts) -> Entity:
+    if not parts:
+        raise _RefusedError("Invalid empty client quota entity")
+    names: dict[str, str | None] = {}
+    for kind, name in parts:
+        if kind in names:
+            raise _RefusedError(f"Invalid client quota entity, duplicate entity entry {kind}")
+        if kind not in PARTS:
+            raise _RefusedError(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise _RefusedError(f"Empty {kind} not supported")
+        if name == DEFAULT.value:
+            raise _RefusedError(
+                f"{kind} {name} not supported: the quotas file spells the default entity so, which has no name"
+            )
+        names[kind] = name
+    if IP in names and len(names) > 1:
+        raise _RefusedError(
+            "Invalid quota entity combination, IP entity should not be combined with User or ClientId"
+        )
+    if TOPIC in names and len(names) > 1:
+        raise _RefusedError("Invalid quota entity combination, topic should not be combined with other types")
+    ip = names.get(IP)
+    if ip is not None and ip_name(ip) is None:
+        raise _RefusedError(f"{ip} is not a valid IP or resolvable host.")
+    named = (DEFAULT if kind in names and names[kind] is None else names.get(kind) for kind in PARTS)
+    return canonical(Entity(*named))
+
+
+def _altered(
+    entity: Entity, before: Mapping[str, float], ops: Sequence[tuple[str, float | None]]
+) -> Mapping[str, float]:
+    known = keys_of(entity)
+    after = dict(before)
+    for key, value in ops:
+        if value is None:
+            after.pop(key, None)
+            continue
+        if key not in known:
+            raise _RefusedError(f"Invalid configuration key {key}")
+        after[key] = _value(key, value)
+    return after
+
+
+def _value(key: str, value: float) -> float:
+    if not value > 0:  # so written, it refuses NaN too
+        raise _RefusedError(f"Quota {key} must be greater than 0")
+    if key in _INT_KEYS and value > _INT_MAX:
+        raise _RefusedError(f"Proposed value for {key} is too large for an INT.")
+    if key in WHOLE_KEYS:
+        if value > LONG_MAX:
+            raise _RefusedError(f"Proposed value for {key} is too large for a LONG.")
+        whole = float(round(value))
+        if math.fmod(value, 1.0) > 1e-6 or not whole:
+            raise _RefusedError(f"{key} cannot be a fractional value.")
+        return whole
+    if value > LONG_MAX:  # infinity among them
+        raise _RefusedError(f"Proposed value for {key} is too large.")
+    return value
+
+
+def _shown(parts: Parts) -> str:
+    names = ", ".join(f"{kind}={'<default>' if name is None else name}" for kind, name in parts)
+    return f"ClientQuotaEntity(entries={{{names}}})"

@@ -1,0 +1,345 @@
+"""The limits by quota entity, with Kafka's order of precedence (KIP-13, KIP-55; kafka-quotas.md §1.3).
+
+Eight levels, the most specific first:
+
+    1 user + client id       3 user      4 default user + client id          6 default user    7 client id
+    2 user + default client              5 default user + default client                      8 default client
+
+Two things Kafka does not have: a topic's limits count all clients together, and each topic that only the default
+topic names has a bucket of its own; and a user, or the default user, may have a `connection_creation_rate`, as an
+ip has.
+
+Each quota key is looked up separately: a user with only a consumer rate does not hide a producer rate of a lower level.
+There are two deviations from Kafka. The empty client id has the default client's quota, in one bucket for all clients
+without an id (as KIP-13 says; Kafka leaves them unlimited, KAFKA-13341). A client without any matching entity has a
+bucket of its own, since it is counted although it has no limit. Static settings of KIP-13 (`producer_default`,
+`producer_override`, ...) have lower precedence than dynamic entries of the same entity. Parsing is in
+`toml_file`, measuring in `rate` and `schedule`.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, get_args
+
+from quotas.definitions.entities import DEFAULT, BucketKey, Entity, canonical, code, entity_of
+from quotas.errors import DefinitionError
+
+QuotaKey = Literal[
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+]
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+CLIENT_KEYS: Final = frozenset(
+    {"producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"}
+)
+IP_KEYS: Final = frozenset({"connection_creation_rate"})
+TOPIC_KEYS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate"})
+USER_KEYS: Final = CLIENT_KEYS | IP_KEYS
+# Kafka's LONG and INT keys take no fractions (kafka-quotas.md §6.1); the other two are DOUBLE.
+WHOLE_KEYS: Final = frozenset({"producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"})
+LONG_MAX: Final = 2**63 - 1
+# The order in which an entity's limits are shown and written.
+KEYS: Final[tuple[str, ...]] = get_args(QuotaKey)
+_DEFAULT_PAIR: Final = code(DEFAULT, DEFAULT)
+_DEFAULT_USER: Final = code(DEFAULT, None)
+_DEFAULT_ADDRESS: Final = code(None, None, DEFAULT)
+_DEFAULT_CLIENT: Final = code(None, DEFAULT)
+_DEFAULT_TOPIC: Final = code(None, None, topic=DEFAULT)
+# Enough for any cluster's entities, small enough that a mistaken file cannot fill the memory.
+ENTITIES_MAX: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StaticQuotas:
+    """KIP-13's static settings, per client id, in bytes/s; `None` or missing = unlimited."""
+
+    producer_default: float | None = None
+    producer_override: Mapping[str, float] = field(default_factory=dict)
+    consumer_default: float | None = None
+    consumer_override: Mapping[str, float] = field(default_factory=dict)
+
+
+def keys_of(entity: Entity) -> frozenset[str]:
+    """The quota keys that are valid for this kind of entity.
+
+    >>> sorted(keys_of(Entity(topic="orders")))
+    ['consumer_byte_rate', 'producer_byte_rate']
+    """
+    if entity.topic is not None:
+        return TOPIC_KEYS
+    if entity.ip is not None:
+        return IP_KEYS
+    return USER_KEYS if entity.user is not None and entity.client_id is None else CLIENT_KEYS
+
+
+def check_entity(entity: Entity, path: str) -> None:
+    """Raise `DefinitionError` for an invalid entity (Kafka's checks, kafka-quotas.md §6.1)."""
+    present = [part for part, name in zip(Entity._fields, entity, strict=True) if name is not None]
+    if not present:
+        raise DefinitionError(path, "names no user, client_id, ip or topic")
+    for part, name in (("ip", entity.ip), ("topic", entity.topic)):
+        if name is not None and len(present) > 1:
+            others = " or ".join(other for other in Entity._fields if other != part)
+            raise DefinitionError(f"{path}.{part}", f"{name!r} cannot be combined with {others}")
+    for part, name in zip(Entity._fields, entity, strict=True):
+        if name == "":
+            raise DefinitionError(f"{path}.{part}", "must not be empty")
+
+
+def check_value(entity: Entity, key: str, value: float, path: str) -> None:
+    """Raise `DefinitionError` for a key that is not valid for this entity, or an invalid value."""
+    keys = keys_of(entity)
+    if key not in keys:
+        raise DefinitionError(path, f"unknown key, value {value!r}; known keys: {', '.join(sorted(keys))}")
+    if not value > 0:  # also refuses NaN, which slips through Kafka's own comparisons
+        raise DefinitionError(path, f"must be greater than 0, not {value!r}")
+    if value > LONG_MAX:
+        raise DefinitionError(path, f"{value!r} is too large")
+    if key in WHOLE_KEYS and (value % 1 > 1e-6 or round(value) < 1):
+        raise DefinitionError(path, f"{value!r} must be a whole number")
+
+
+class Definitions:
+    """All limits; traffic looks them up with `limit`.
+
+    The owner may `put` one entity after another while other threads read: a reader sees an entity's limits before or
+    after the change. Clients use a new limit once `Engine.update` was called.
+    """
+
+    __slots__ = ("_codes", "_defaults", "_limited", "_overrides", "_rates", "_static", "_topics", "_users")
+
+    def __init__(
+        self,
+        entries: Mapping[Entity, Mapping[str, float]] | None = None,
+        static: StaticQuotas | None = None,
+    ) -> None:
+        """Validate and copy the arguments.
+
+        Raises:
+            DefinitionError: an invalid entity or value.
+        """
+        self.static = static or StaticQuotas()
+        self._codes: dict[str, None] = {}  # in the order of definition
+        self._users: dict[str, int] = {}  # how many entities name each
+        self._topics: dict[str, int] = dict.fromkeys(TOPIC_KEYS, 0)  # topics that each key limits
+        self._limited: tuple[str, ...] | None = None  # as long as no topic's entry has changed
+        self._rates: dict[str, dict[str, float]] = {key: {} for key in KEYS}
+        for entity, values in (entries or {}).items():
+            self.put(entity, values, str(entity))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Definitions):
+            return NotImplemented
+        return self._rates == other._rates and self._codes == other._codes and self.static == other.static
+
+    __hash__ = None  # type: ignore[assignment]  # compared by value, never a key
+
+    @property
+    def static(self) -> StaticQuotas:
+        """KIP-13's own settings; they may be replaced like everything else."""
+        return self._static
+
+    @static.setter
+    def static(self, static: StaticQuotas) -> None:
+        self._defaults, self._overrides = _check_static(static)
+        self._static = static
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __contains__(self, entity: Entity) -> bool:
+        return code(*canonical(entity)) in self._codes
+
+    def put(self, entity: Entity, values: Mapping[str, float], path: str = "") -> None:
+        """Set all limits of one entity; none at all takes it away.
+
+        Raises:
+            DefinitionError: an entity or a value that cannot be; nothing has changed then.
+        """
+        check_entity(entity, path)
+        for key, value in values.items():
+            check_value(entity, key, value, f"{path}.{key}")
+        text = code(*canonical(entity))
+        if text not in self._codes and len(self._codes) >= ENTITIES_MAX:
+            raise DefinitionError(path, f"more than {ENTITIES_MAX} entities")
+        if entity.topic is not None:
+            self._limited = None
+            for key in TOPIC_KEYS:
+                self._topics[key] += (key in values) - (text in self._rates[key])
+        for key, rates in self._rates.items():
+            if key in values:
+                rates[text] = float(values[key])
+            else:
+                rates.pop(text, None)
+        known = text in self._codes
+        if values and not known:
+            self._codes[text] = None
+            self._count_user(entity, 1)
+        elif known and not values:
+            del self._codes[text]
+            self._count_user(entity, -1)
+
+    def values(self, entity: Entity) -> dict[str, float]:
+        """The limits of one entity; empty where it has none. Static settings do not count."""
+        return self._values(code(*canonical(entity)))
+
+    def entries(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:
+        """Every `[[quota]]` entry, in the order it was defined; static settings are in `.static`."""
+        for text in self._codes:
+            yield entity_of(text), self._values(text)
+
+    def drain(self) -> Iterator[None]:
+        """Forget everything, a name at a step: freeing 100,000 at once takes longer than others should wait."""
+        while self._codes:
+            text, _ = self._codes.popitem()
+            for rates in self._rates.values():
+                rates.pop(text, None)
+            yield
+        while self._users:
+            self._users.popitem()
+            yield
+
+    def limit(self, key: str, user: str, client_id: str) -> tuple[float | None, BucketKey]:
+        """The limit in units/s (`None`: unlimited) and the bucket that this user and client id count against.
+
+        >>> entries = {Entity(client_id=DEFAULT): {"producer_byte_rate": 2e6}, Entity("u"): {"producer_byte_rate": 5e6}}
+        >>> Definitions(entries).limit("producer_byte_rate", "", "a")
+        (2000000.0, BucketKey(user=None, client_id='a'))
+        >>> Definitions(entries).limit("producer_byte_rate", "u", "a")
+        (5000000.0, BucketKey(user='u', client_id=None))
+        """
+        rates = self._rates.get(key)
+        if rates and user:
+            for level, exclusive in (
+                (code(user, client_id), True),
+                (code(user, DEFAULT), True),
+                (code(user, None), False),
+                (code(DEFAULT, client_id), True),
+                (_DEFAULT_PAIR, True),
+                (_DEFAULT_USER, False),
+            ):
+                found = rates.get(level)
+                if found is not None:
+                    return found, BucketKey(user, client_id if exclusive else None)
+        own = BucketKey(None, client_id)
+        found = rates.get(code(None, client_id)) if rates else None
+        if found is None:
+            found = self._overrides.get((key, client_id))
+        if found is None and rates:
+            found = rates.get(_DEFAULT_CLIENT)
+        return (self._defaults.get(key) if found is None else found), own
+
+    def connection_rate(self, ip: str) -> float | None:
+        """The connections per second that an address, in canonical form, may create; `None`: unlimited.
+
+        >>> key = "connection_creation_rate"
+        >>> rates = {Entity(ip=DEFAULT): {key: 10}, Entity(ip="2001:DB8::0:1"): {key: 99}}
+        >>> Definitions(rates).connection_rate("192.0.2.1"), Definitions(rates).connection_rate("2001:db8::1")
+        (10.0, 99.0)
+        """
+        rates = self._rates[CONNECTION_CREATION_RATE]
+        if not rates:
+            return None
+        found = rates.get(code(None, None, ip))
+        return rates.get(_DEFAULT_ADDRESS) if found is None else found
+
+    def user_connection_rate(self, user: str, *, exactly: bool = False) -> float | None:
+        """The connections per second that a user may create; `None`: unlimited.
+
+        Args:
+            exactly: use only the user's own entry, not the default user's.
+
+        >>> rates = Definitions({Entity(DEFAULT): {"connection_creation_rate": 10}})
+        >>> rates.user_connection_rate("ann"), rates.user_connection_rate("ann", exactly=True)
+        (10.0, None)
+        """
+        rates = self._rates[CONNECTION_CREATION_RATE]
+        if not rates or not user:
+            return None
+        found = rates.get(code(user, None))
+        return rates.get(_DEFAULT_USER) if found is None and not exactly else found
+
+    def topic_limit(self, key: str, topic: str) -> float | None:
+        """A topic's limit in bytes/s for all clients together; `None`: unlimited.
+
+        >>> entries = {Entity(topic=DEFAULT): {"producer_byte_rate": 9}, Entity(topic="a"): {"producer_byte_rate": 5}}
+        >>> definitions = Definitions(entries)
+        >>> [definitions.topic_limit("producer_byte_rate", topic) for topic in "ab"]
+        [5.0, 9.0]
+        """
+        rates = self._rates[key]
+        found = rates.get(code(None, None, topic=topic))
+        return rates.get(_DEFAULT_TOPIC) if found is None else found
+
+    def limits_topics(self, key: str) -> bool:
+        """Whether this key limits any topic."""
+        return self._topics[key] > 0
+
+    @property
+    def limited_topics(self) -> tuple[str, ...]:
+        """The topics with an entry of their own.
+
+        >>> Definitions({Entity(topic=name): {"producer_byte_rate": 9} for name in (DEFAULT, "a", "b")}).limited_topics
+        ('a', 'b')
+        """
+        if self._limited is None:
+            found = (entity_of(text).topic for text in self._codes) if any(self._topics.values()) else ()
+            self._limited = tuple(name for name in found if isinstance(name, str))
+        return self._limited
+
+    def names_topic(self, key: str, topic: str) -> bool:
+        """Whether this topic has a limit of its own for the key."""
+        return code(None, None, topic=topic) in self._rates[key]
+
+    def has(self, key: str) -> bool:
+        """Whether any entity has a limit for this key."""
+        return bool(self._rates.get(key))
+
+    def names(self, key: str, user: str, client_id: str) -> bool:
+        """Whether this client id has an entry of its own for the key, alone or with the user."""
+        if (key, client_id) in self._overrides:
+            return True
+        rates = self._rates.get(key)
+        if not rates:
+            return False
+        return any(code(of, client_id) in rates for of in (user, DEFAULT, None))
+
+    def names_user(self, user: str) -> bool:
+        """Whether this user has an entry, with or without a client id."""
+        return user in self._users
+
+    def _values(self, text: str) -> dict[str, float]:
+        return {key: rates[text] for key, rates in self._rates.items() if text in rates}
+
+    def _count_user(self, entity: Entity, change: int) -> None:
+        if isinstance(entity.user, str):
+            count = self._users.get(entity.user, 0) + change
+            if count:
+                self._users[entity.user] = count
+            else:
+                del self._users[entity.user]
+
+
+def _check_static(static: StaticQuotas) -> tuple[dict[str, float], dict[tuple[str, str], float]]:
+    """KIP-13's settings as defaults by key, and overrides by key and client id."""
+    defaults: dict[str, float] = {}
+    overrides: dict[tuple[str, str], float] = {}
+    for side, key, default, override in (
+        ("producer", PRODUCER_BYTE_RATE, static.producer_default, static.producer_override),
+        ("consumer", CONSUMER_BYTE_RATE, static.consumer_default, static.consumer_override),
+    ):
+        if default is not None:
+            check_value(Entity(client_id=DEFAULT), key, default, f"{side}_default")
+            defaults[key] = float(default)
+        for client_id, value in override.items():
+            check_entity(Entity(client_id=client_id), f"{side}_override")
+            check_value(Entity(client_id=client_id), key, value, f"{side}_override.{client_id}")
+            overrides[key, client_id] = float(value)
+    return defaults, overrides

@@ -1,0 +1,141 @@
+"""Start-time fair queueing in bytes among the channels of one identity (the `schedule` policy).
+
+A channel's tag is the virtual time, in bytes, at which its next request begins: the end of its own last request, or
+the virtual time if that is later. The lowest tag is next, equal tags in order of arrival. So channels that always
+have something to send get equal bytes whatever the size of their requests, and one that sends little is soon served.
+
+The queue has one place for every Produce that waits at its header, and one for every channel that was told to retry: a
+reservation of the size of its last request. Virtual time is the start of the last request that passed, or of the first
+place if that is earlier. Two refinements, both found in simulation:
+
+- A channel without a waiting request (its round trip is longer than its slots) keeps up to half a burst of its share;
+  otherwise large requests of others pass in every gap, and it gets one small request for each of them.
+- A new channel starts where the virtual time was one to two bursts ago, so that a channel that came a moment earlier
+  and took the whole burst does not stay ahead of it for a minute. Clients with a new channel for every request would
+  hold the virtual time back for ever; so each new channel moves the mark, as if there were at least NEWCOMER_SHARE
+  others.
+
+Rates and limits are in `schedule`.
+"""
+
+from bisect import bisect_left, bisect_right
+from itertools import compress
+from operator import not_
+from typing import Final
+
+from quotas.limiters.flow import GRACE_MS, Flow
+
+# A held channel asks again by itself; one that is this late has been closed without notice.
+HELD_GRACE_MS: Final = 5_000
+# Clients with a new channel for every request leave at least N / (N + 1) of the rate to others, with N this number.
+NEWCOMER_SHARE: Final = 8
+
+
+class FairQueue:
+    """The places of one identity, and its virtual time."""
+
+    __slots__ = (
+        "_before",
+        "_mark",
+        "_mark_ms",
+        "_newcomers",
+        "_sizes",
+        "_tags",
+        "flows",
+        "lag_bytes",
+        "virtual",
+    )
+
+    def __init__(self) -> None:
+        self.lag_bytes = 0  # share that a channel without a waiting request keeps
+        self.virtual = 0  # where the last request that passed began
+        self._newcomers = 0
+        self._mark = 0
+        self._mark_ms = -1
+        self._before = 0
+        # Three columns of one table: by tag, equal tags in order of arrival.
+        self._tags: list[int] = []
+        self._sizes: list[int] = []
+        self.flows: list[Flow] = []
+
+    def enter(self, flow: Flow) -> int:
+        """Return the index of the channel's place, or the one that it would get."""
+        if flow.queued:
+            return self._index(flow)
+        if flow.held_since_ms < 0:  # one that waits outside the queue keeps the tag it came with
+            flow.tag = max(flow.tag, self._now() if flow.passed else self._before)
+        return bisect_right(self._tags, flow.tag)
+
+    def behind(self, flow: Flow) -> int:
+        """Return the index for a channel without a place that just passed and continues with its tag."""
+        return bisect_right(self._tags, flow.tag)
+
+    def ahead(self, flow: Flow, index: int) -> tuple[int, int]:
+        """Return the bytes ahead of a place: one request of each channel; and their whole share up to its tag."""
+        if not index:
+            return 0, 0
+        once = sum(self._sizes[:index])
+        return once, max(once, index * flow.tag - sum(self._tags[:index]))
+
+    def started(self, flow: Flow, start: int, size: int, doubtful: int) -> None:
+        """Register a request that passed and set the channel's next tag; doubtful bytes do not move the newcomers'
+        mark.
+        """
+        self.virtual = max(self.virtual, start)
+        if not flow.passed:
+            flow.passed = True
+            self._newcomers = max(self._newcomers, self._now()) + (size - doubtful) // (
+                len(self.flows) + NEWCOMER_SHARE
+            )
+        flow.tag = start + size
+        if not flow.waited:
+            flow.tag = max(flow.tag, self.virtual - self.lag_bytes)
+
+    def came(self, doubtful: int) -> None:
+        """Move the newcomers' mark by doubtful bytes that have arrived."""
+        self._newcomers = max(self._newcomers, self._now()) + doubtful // (len(self.flows) + NEWCOMER_SHARE)
+
+    def put(self, flow: Flow, size: int) -> None:
+        """Insert the channel's place, or keep it if its size is the same."""
+        if flow.queued:
+            if flow.size != size:
+                self._sizes[self._index(flow)] = size
+        else:
+            index = bisect_right(self._tags, flow.tag)
+            self._tags.insert(index, flow.tag)
+            self._sizes.insert(index, size)
+            self.flows.insert(index, flow)
+            flow.queued = True
+        flow.size = size
+
+    def remove(self, flow: Flow) -> None:
+        """Remove the channel's place, if any."""
+        if flow.queued:
+            index = self._index(flow)
+            del self._tags[index], self._sizes[index], self.flows[index]
+            flow.queued = False
+
+    def sweep(self, now_ms: int, mark_every_ms: int) -> None:
+        """Remove the places of channels that did not retry in time; update the mark for new channels."""
+        if now_ms >= self._mark_ms:
+            self._mark_ms = now_ms + mark_every_ms
+            self._before, self._mark = self._mark, max(self._now(), self._newcomers)
+        flows = self.flows
+        kept = [
+            now_ms <= flow.due_ms + (GRACE_MS if flow.held_since_ms < 0 else HELD_GRACE_MS) for flow in flows
+        ]
+        if all(kept):
+            return
+        # All at once: thousands may be late together, and each that is taken away alone moves all behind it.
+        for flow in compress(flows, map(not_, kept)):
+            flow.queued = False
+        self._tags = list(compress(self._tags, kept))
+        self._sizes = list(compress(self._sizes, kept))
+        self.flows = list(compress(flows, kept))
+
+    def _now(self) -> int:
+        tags = self._tags
+        return tags[0] if tags and tags[0] < self.virtual else self.virtual
+
+    def _index(self, flow: Flow) -> int:
+        return self.flows.index(flow, bisect_left(self._tags, flow.tag))

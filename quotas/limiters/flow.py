@@ -1,0 +1,141 @@
+"""A limiter's state of one channel in one direction: created by `Throttle.flow()`, ended by `Throttle.leave()`.
+
+It has attributes and no behaviour: a channel holds one for each direction, and only the limiter that owns it changes
+it. The rules are in `throttles.bandwidth` and in the policies.
+"""
+
+from typing import Final, Protocol
+
+from quotas.decisions import Decision
+from quotas.definitions.entities import BucketKey
+from quotas.options import EngineOptions
+
+# Quota key, identity, broker.
+Place = tuple[str, BucketKey, int]
+
+# No bound of the channel's own: longer than any configurable hold or wait, so that the policy's bound applies.
+MS_UNBOUNDED: Final = 1 << 40
+# A channel retries a round trip and a timer after the time it was told; WAN round trips are below this.
+GRACE_MS: Final = 250
+
+
+class Flow:
+    """One channel's state at its limiter."""
+
+    __slots__ = (
+        "admitted",
+        "announced",
+        "announced_ms",
+        "due_ms",
+        "expected",
+        "exposed",
+        "forwarded_ms",
+        "granted",
+        "held_since_ms",
+        "hold_end_ms",
+        "hold_ms_max",
+        "limiter",
+        "lost",
+        "missing",
+        "passed",
+        "queued",
+        "returned_ms",
+        "sample",
+        "size",
+        "start",
+        "tag",
+        "trusted",
+        "until_ms",
+        "wait_ms_max",
+        "waited",
+        "would_until_ms",
+    )
+
+    def __init__(self) -> None:
+        self.limiter: Limiter | None = None  # the owner of the other attributes
+        self.would_until_ms = 0  # observe: the end of the mute that was not enforced
+        self.hold_ms_max = MS_UNBOUNDED  # the channel's own bound of a hold, for group members
+        self.expected = 0  # bytes of the last Fetch response: the estimate for the next one
+        self.admitted = -1  # bytes charged for the Fetch at the broker; -1 = none
+        self.forwarded_ms = 0  # when that Fetch was forwarded
+        self.wait_ms_max = MS_UNBOUNDED  # the longest time that it may wait at the broker
+        self.held_since_ms = -1  # when the waiting Produce was first seen; -1 = none waits
+        self.hold_end_ms = 0  # the latest end of its hold
+        self.passed = False  # whether a request has passed before
+        # A Produce that is charged at its header, while its bytes come (`announced`).
+        self.missing = 0  # bytes of the request to decide on that have not arrived, set by the channel
+        self.trusted = 0  # the largest number of bytes that were announced and arrived
+        self.announced = 0  # bytes that are charged and have not arrived
+        self.announced_ms = 0  # when they were charged
+        self.lost = 0  # bytes returned because they did not arrive in time; charged again on arrival
+        self.sample = (0, 0)  # the sample of the rate in which they are recorded
+        # The rest belongs to policy `schedule`.
+        self.until_ms = 0  # the schedule's time after the charge of the request under way
+        self.returned_ms = 0  # the schedule's returned time at that moment
+        self.granted = 0  # bytes that the Fetch under way may ask for
+        self.exposed = 0  # bytes that its response may bring beyond the charge
+        self.tag = 0  # the virtual time, in bytes, at which this channel's next request begins
+        self.start = 0  # the same for the Fetch at the broker
+        self.size = 0  # bytes of its place in the queue
+        self.queued = False  # whether it has a place in the queue, for a waiting or an expected request
+        self.due_ms = 0  # when it was told to retry
+        self.waited = False  # whether its request had to wait, so that the channel is backlogged
+
+    def forget(self) -> None:
+        """Reset for another limiter, after the old one has removed its places."""
+        self.admitted = self.held_since_ms = -1
+        self.announced = self.lost = self.trusted = self.until_ms = self.granted = self.exposed = 0
+        self.tag = self.start = self.size = self.due_ms = self.hold_end_ms = 0
+        self.queued = self.passed = self.waited = False
+        self.wait_ms_max = MS_UNBOUNDED
+
+
+class Limiter(Protocol):
+    """The arithmetic of one policy for one identity; several clients may share it."""
+
+    users: int  # the number of attached throttles
+    version: object  # the engine's version when it was last configured
+    enforced: bool  # whether the engine enforced at that time
+    place: Place | None  # its key in the engine
+
+    def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
+        """Apply a new limit or new options live; what was recorded stays."""
+
+    def settle(self, now_ms: int) -> None:
+        """Enforcement begins: clear the debt of unenforced requests, and keep only the burst that they left."""
+
+    def use_up_burst(self, now_ms: int) -> None:
+        """Replace another limiter: start without its debt and without a burst."""
+
+    def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
+        """As `Throttle.produce`."""
+
+    def fetch(self, flow: Flow, now_ms: int) -> Decision:
+        """As `Throttle.fetch`."""
+
+    def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
+        """As `Throttle.fetch_max_bytes`."""
+
+    def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
+        """As `Throttle.fetched`."""
+
+    def delivered(self, size: int, now_ms: int) -> Decision:
+        """As `Throttle.delivered`."""
+
+    def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:
+        """Record bytes that pass without enforcement; returns the throttle time in ms that would have applied."""
+
+    def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
+        """As `Throttle.announce`."""
+
+    def take_back(self, now_ms: int) -> None:
+        """Return the charge of announced bytes that did not arrive in time; they are then in `Flow.lost`."""
+
+    def arrived(self, flow: Flow) -> None:
+        """As `Throttle.arrived`."""
+
+    def leave(self, flow: Flow, now_ms: int) -> None:
+        """Remove a closed channel: its place, and the charge of bytes that never arrived."""
+
+    def debt_bytes(self, now_ms: int) -> float:
+        """The bytes that have passed beyond the limit up to now."""

@@ -1,0 +1,43 @@
+"""Creates and updates the limiter of the policy in force.
+
+Used for clients' identities (`engine`, KIP-13) and for topics (`topic_quotas`). The interface of a limiter is
+`flow.Limiter`.
+"""
+
+from typing import Protocol
+
+from quotas.limiters.flow import Limiter
+from quotas.limiters.kip13 import SampledThrottle
+from quotas.limiters.schedule import ScheduledThrottle
+from quotas.options import EngineOptions
+
+__all__ = ["Rules", "brought_up"]
+
+
+class Rules(Protocol):
+    """The engine's options and version, as far as a limiter needs them."""
+
+    version: object  # replaced by every change
+    enforcing: bool
+
+    @property
+    def options(self) -> EngineOptions:
+        """The options in force."""
+
+
+def brought_up(limiter: Limiter | None, limit: float, rules: Rules, now_ms: int) -> Limiter:
+    """Return the limiter with the current limit and options: the given one, or a new one of the policy in force."""
+    options = rules.options
+    kind = SampledThrottle if options.policy == "kip13" else ScheduledThrottle
+    if limiter is None or type(limiter) is not kind:
+        before = limiter
+        limiter = kind(limit, options, now_ms)
+        if before is not None:  # a change of policy is no reason for another burst
+            limiter.use_up_burst(now_ms)
+    elif limiter.version is not rules.version:
+        limiter.configure(limit, options, now_ms)
+        if rules.enforcing and not limiter.enforced:
+            limiter.settle(now_ms)
+    limiter.enforced = rules.enforcing
+    limiter.version = rules.version
+    return limiter

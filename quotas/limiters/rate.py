@@ -1,0 +1,183 @@
+"""The sampled rate of KIP-13: bytes in the last N windows, and the wait until they are within the quota.
+
+Kafka's arithmetic to the millisecond (Kafka 3.8 and later: `SampledStat`, `Rate`, `QuotaUtils`;
+kafka-quotas.md §1.1-1.2):
+
+- a ring of N + 1 samples; a sample older than its length is closed by the next record, which starts the next
+  sample *at its own time*; idle time makes no samples;
+- a sample whose last record is N windows old counts nothing and begins anew;
+- the window W reaches from the oldest sample's start to now, and is stretched to at least N - 1 full samples;
+- over the quota T when S / W > T, strictly; then the wait is X = (O - T) / T * W, with O = S / W, rounded.
+
+Decisions on requests are in `throttles.bandwidth`; time is an argument. Recording is O(1): the sum, the oldest start
+and the next time at which a sample can be obsolete are stored beside the ring.
+"""
+
+import math
+from typing import Final
+
+# Before any time there is: a clock may start below 0.
+NEVER_MS: Final = -(1 << 60)
+
+
+class SampledRate:
+    """Bytes recorded over a moving window of samples.
+
+    KIP-13's worked example: 5 MB/s for 9 s, then 15 MB at once; 60 MB where 50 MB are allowed make 2 s.
+
+    >>> rate = SampledRate(samples=11, sample_ms=1000)
+    >>> for second in range(9):
+    ...     rate.record(5_000_000, second * 1000)
+    >>> rate.record(15_000_000, 9000)
+    >>> rate.window_ms(9000), rate.throttle_ms(5_000_000, 9000)
+    (10000, 2000)
+    """
+
+    __slots__ = (
+        "_current",
+        "_keep_ms",
+        "_lasts",
+        "_next_ms",
+        "_oldest_ms",
+        "_sample_ms",
+        "_samples",
+        "_starts",
+        "_sums",
+        "purge_at_ms",
+        "total",
+    )
+
+    def __init__(self, samples: int, sample_ms: int) -> None:
+        assert samples >= 2, "the window is stretched to N - 1 samples"
+        assert sample_ms >= 1, "time is counted in milliseconds"
+        self._samples = samples
+        self._sample_ms = sample_ms
+        self._keep_ms = samples * sample_ms
+        self._starts: list[int] = []
+        self._lasts: list[int] = []
+        self._sums: list[int] = []
+        self._current = -1
+        self._next_ms = NEVER_MS  # from then on a record starts another sample
+        self._oldest_ms = 0
+        self.purge_at_ms = 0  # before this time no sample can be obsolete
+        self.total = 0  # S: bytes in all samples
+
+    def record(self, value: int, now_ms: int) -> None:
+        """Add `value` bytes; a negative value takes back what a throttled Fetch would have cost (KIP-219)."""
+        if now_ms >= self._next_ms:
+            self._advance(now_ms)
+        current = self._current
+        self._sums[current] += value
+        self._lasts[current] = now_ms
+        self.total += value
+
+    @property
+    def sample(self) -> tuple[int, int]:
+        """The sample of the last record, as (index, start in ms), for `take_back`."""
+        return self._current, self._starts[self._current]
+
+    def take_back(self, value: int, sample: tuple[int, int]) -> None:
+        """Subtract bytes that were recorded in that sample; bytes that have left the window give no credit.
+
+        >>> rate = SampledRate(11, 1000)
+        >>> rate.record(5_000_000, 0)
+        >>> sample = rate.sample
+        >>> rate.record(1_000_000, 2000)
+        >>> rate.take_back(4_000_000, sample)
+        >>> rate.total, rate.total_in(11_000)  # the first second has left the window
+        (2000000, 1000000)
+        >>> rate.take_back(1_000_000, sample)
+        >>> rate.total
+        1000000
+        """
+        place, start_ms = sample
+        if self._starts[place] == start_ms:  # it has not begun anew since
+            taken = min(value, self._sums[place])
+            self._sums[place] -= taken
+            self.total -= taken
+
+    def window_ms(self, now_ms: int) -> int:
+        """W: from the oldest sample's start to now, at least N - 1 samples long."""
+        if not self._starts:
+            self._advance(now_ms)
+        if now_ms >= self.purge_at_ms:
+            self._purge(now_ms)
+        elapsed_ms = now_ms - self._oldest_ms
+        missing = self._samples - 1 - elapsed_ms // self._sample_ms
+        if missing > 0:
+            elapsed_ms += missing * self._sample_ms
+        return max(1, elapsed_ms)
+
+    def elapsed_ms(self, now_ms: int) -> int:
+        """Time since the oldest sample began: Kafka's `SimpleRate` divides by it, unstretched (KIP-73)."""
+        if not self._starts:
+            return 0
+        if now_ms >= self.purge_at_ms:
+            self._purge(now_ms)
+        return now_ms - self._oldest_ms
+
+    def total_in(self, now_ms: int) -> int:
+        """S at this time, without samples that have left the window."""
+        if self._starts and now_ms >= self.purge_at_ms:
+            self._purge(now_ms)
+        return self.total
+
+    def per_second(self, now_ms: int) -> float:
+        """O: the observed rate."""
+        window_ms = self.window_ms(now_ms)
+        return self.total / (window_ms / 1000.0)
+
+    def throttle_ms(self, limit: float, now_ms: int, also: int = 0) -> int:
+        """X: how long to wait until the window is within `limit` bytes/s; 0 = it is (or rounds to nothing).
+
+        Args:
+            limit: T, bytes per second.
+            now_ms: the time of the decision, not before the last record.
+            also: bytes to add that are not recorded.
+        """
+        window_ms = self.window_ms(now_ms)  # first: it empties obsolete samples
+        observed = (self.total + also) / (window_ms / 1000.0)
+        if observed <= limit:
+            return 0
+        # The same floating-point steps as Kafka's, and Java's Math.round.
+        return math.floor((observed - limit) / limit * window_ms + 0.5)
+
+    def left(self, limit: float, now_ms: int) -> int:
+        """The bytes that may be recorded now without exceeding `limit`; negative if it is exceeded."""
+        window_ms = self.window_ms(now_ms)
+        return math.floor(limit * window_ms / 1000.0) - self.total
+
+    def empty_in_ms(self, now_ms: int) -> int:
+        """The time in ms until all samples recorded so far have left the window."""
+        lasts = [last_ms for last_ms, total in zip(self._lasts, self._sums, strict=True) if total]
+        return max(0, max(lasts) + self._keep_ms - now_ms) if lasts else 0
+
+    def _advance(self, now_ms: int) -> None:
+        """Close the current sample, if there is one, and start the next one at this record's time."""
+        self._next_ms = now_ms + self._sample_ms
+        # N + 1: one sample more than the window, for the part of the oldest that still lies inside it.
+        self._current = current = (self._current + 1) % (self._samples + 1)
+        if not self._starts:
+            self.purge_at_ms = now_ms + self._keep_ms
+        if current >= len(self._starts):
+            self._starts.append(now_ms)
+            self._lasts.append(now_ms)
+            self._sums.append(0)
+        else:
+            self.total -= self._sums[current]
+            self._starts[current] = self._lasts[current] = now_ms
+            self._sums[current] = 0
+        self._oldest_ms = min(self._starts)
+
+    def _purge(self, now_ms: int) -> None:
+        """Empty the samples whose last record has left the window; they begin anew now."""
+        keep_ms = self._keep_ms
+        for index, last_ms in enumerate(self._lasts):
+            if now_ms - last_ms >= keep_ms:
+                self.total -= self._sums[index]
+                self._sums[index] = 0
+                self._starts[index] = self._lasts[index] = now_ms
+        self._oldest_ms = min(self._starts)
+        self._next_ms = self._starts[self._current] + self._sample_ms
+        # A lower bound until the next purge: last records only move forward.
+        self.purge_at_ms = min(self._lasts) + keep_ms

@@ -1,0 +1,398 @@
+"""The `schedule` policy: one virtual schedule per identity (docs/architecture.md, "Quotas").
+
+Rate. GCRA: `_paid_ms` is the time at which everything that passed will have been paid for at the rate T. A request
+may pass while that is at most `burst_seconds` ahead; passing moves it by size / T. So at most burst + T·t + one
+request pass in any t, a request of any size passes in the end, and being late costs nothing up to the burst: the
+schedule does not drift with timers, round trips and rounding.
+
+Order. `fair_queue` says which bytes are ahead of a request. Its slot is when the schedule is free and they are paid
+for. It passes when its slot has come, even if those ahead have not come for theirs: their bytes stay set aside for a
+moment.
+
+Waiting. A channel that passed is muted until its next slot: that is its reservation (KIP-219). A Produce before its
+slot is held at its header, at most `hold_seconds_max`; a Fetch before its slot is answered empty with the time that is
+left. Nothing here can wake a channel: so no channel is muted longer than what is certain to pass before it plus one
+burst, and a held one asks again after half a burst at the latest. Then no capacity is lost that others give back.
+
+Beyond the bounds. A mute ends after `mute_seconds_max`. A Produce whose slot has not come within `hold_seconds_max` is
+refused, and charged nothing: n producers of s bytes find room for each request while n·s <= T·(hold + mute), and
+beyond that send some of them again. A Fetch needs no such end: its empty answer is one.
+
+Produce: what a header announces is charged at once, and holds while its bytes come (`announced`).
+
+Fetch: it is charged beforehand with what the last one brought. What it may bring beyond that is *exposed*
+(`under_way`), and counts as passed when another one is admitted: so idle Fetches that one batch answers at once bring
+no more than the burst. A part of it (EXPOSED_SHARE) is kept for them, or an idle one would keep busy ones waiting;
+where many wait for each other they take turns. One whose channel closes, or that is with its broker for too long, is
+charged with all it may bring.
+
+What the limit is comes from `definitions`, and who is asked from `throttles.bandwidth`.
+"""
+
+from math import ceil
+from typing import Final
+
+from quotas.decisions import ADMITTED, Decision
+from quotas.limiters.announced import ARRIVAL_MS, Announcements
+from quotas.limiters.fair_queue import FairQueue
+from quotas.limiters.flow import Flow, Place
+from quotas.limiters.under_way import CROWDED_WAIT_MS, EXPOSED_SHARE, FETCH_WAIT_MS_MAX, FetchesUnderWay
+from quotas.options import EngineOptions
+
+SWEEP_MS: Final = 100
+POLL_MS_MIN: Final = 100
+
+
+class ScheduledThrottle:
+    """GCRA, a fair queue and bounded holds for one identity."""
+
+    __slots__ = (
+        "_announcements",
+        "_burst_ms",
+        "_expected",
+        "_fetch_ahead_ms",
+        "_fetches",
+        "_hold_ms_max",
+        "_mute_ms_max",
+        "_paid_ms",
+        "_queue",
+        "_rate",
+        "_returned_ms",
+        "_sweep_ms",
+        "enforced",
+        "place",
+        "users",
+        "version",
+    )
+
+    def __init__(self, limit: float, options: EngineOptions, now_ms: int) -> None:
+        self.users = 0
+        self.version: object = None
+        self.enforced = True
+        self.place: Place | None = None
+        self._rate = limit / 1000.0  # bytes per ms
+        self._paid_ms = float(now_ms)
+        self._expected = 0  # what a Fetch of a channel without history is taken for
+        self._fetches = FetchesUnderWay(now_ms)
+        self._returned_ms = 0.0  # how much of the schedule was given back so far
+        self._sweep_ms = now_ms
+        self._queue = FairQueue()
+        self._announcements = Announcements()
+        self.configure(limit, options, now_ms)
+
+    def configure(self, limit: float, options: EngineOptions, now_ms: int) -> None:
+        """Apply a new limit or new options; what is owed in bytes stays owed."""
+        assert limit > 0, "a definition checks this"
+        rate = limit / 1000.0
+        ahead_ms = self._paid_ms - now_ms
+        if ahead_ms > 0:
+            self._paid_ms = now_ms + ahead_ms * self._rate / rate
+            if rate != self._rate:
+                self._returned_ms += ahead_ms  # what was charged at another rate is not given back
+        self._rate = rate
+        self._burst_ms = int(options.burst_seconds * 1000)
+        self._fetch_ahead_ms = self._burst_ms - self._burst_ms // EXPOSED_SHARE
+        self._hold_ms_max = max(int(options.hold_seconds_max * 1000), POLL_MS_MIN)
+        self._mute_ms_max = int(options.mute_seconds_max * 1000)
+        self._queue.lag_bytes = int(rate * self._burst_ms / 2)
+        self._fetches.configure(rate, self._burst_ms)
+
+    def settle(self, now_ms: int) -> None:
+        """Enforcement begins: what passed before is no debt, but no more of the burst is left than it left."""
+        self._paid_ms = min(self._paid_ms, float(now_ms + self._burst_ms))
+
+    def use_up_burst(self, now_ms: int) -> None:
+        """Begin without a burst, since what passed before is not known here; it is no debt."""
+        self._paid_ms = float(now_ms + self._burst_ms)
+
+    # -- produce
+
+    def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
+        """Decide on a Produce whose header was seen: pass (and mute), hold, or refuse."""
+        announcements = self._announcements
+        if (
+            flow.passed
+            and flow.held_since_ms < 0
+            and announcements.wary_until_ms <= now_ms < announcements.due_ms
+            and self._plain(flow, flow.tag, size, now_ms, self._burst_ms)
+        ):
+            return ADMITTED
+        if now_ms >= self._sweep_ms:
+            self._sweep(now_ms)
+        self.take_back(now_ms)
+        doubtful = announcements.beyond_trust(flow, flow.missing)
+        slot_ms, _ = self._slot(flow, self._queue.enter(flow), self._burst_ms)
+        wary = doubtful > 0 and announcements.keeps_waiting(flow, now_ms)
+        if slot_ms <= now_ms and not wary:
+            return self._pass(flow, flow.tag, size, size - doubtful, now_ms, self._burst_ms, doubtful)
+        if flow.held_since_ms < 0:
+            flow.held_since_ms = now_ms
+            flow.hold_end_ms = now_ms + min(self._hold_ms_max, max(flow.hold_ms_max, POLL_MS_MIN))
+            flow.waited = True
+        if now_ms >= flow.hold_end_ms:
+            self._queue.remove(flow)
+            announcements.waits_no_longer(flow)
+            flow.held_since_ms = -1
+            return _REFUSED
+        if wary:
+            self._queue.remove(flow)
+            flow.due_ms = min(announcements.ask_again_ms(now_ms), flow.hold_end_ms)
+            return Decision(hold_until_ms=flow.due_ms, reason="others announced what did not come")
+        self._queue.put(flow, size - doubtful)
+        poll_ms = max(POLL_MS_MIN, self._burst_ms // 2, len(self._queue.flows))
+        if announcements.flows:  # what they announce may be given back by then
+            poll_ms = min(poll_ms, ARRIVAL_MS)
+        flow.due_ms = min(ceil(slot_ms), now_ms + poll_ms, flow.hold_end_ms)
+        return Decision(hold_until_ms=flow.due_ms, reason="held to its slot")
+
+    def announce(self, flow: Flow, missing: int, now_ms: int) -> None:
+        """The request that passed now is still to come."""
+        self._note(flow)
+        self._announcements.begin(flow, missing, now_ms)
+
+    def take_back(self, now_ms: int) -> None:
+        """Give back what was charged and did not come in time."""
+        for late in self._announcements.overdue(now_ms):
+            self._give_back(late, late.lost, now_ms)
+
+    def arrived(self, flow: Flow) -> None:
+        """All of it is here."""
+        if not flow.trusted:
+            self._queue.came(self._announcements.doubted(flow))
+        self._announcements.arrived(flow)
+
+    # -- fetch
+
+    def fetch(self, flow: Flow, now_ms: int) -> Decision:
+        """Decide on a Fetch before it is forwarded: its answer is charged beforehand, at its last size."""
+        expected = flow.expected
+        fetches = self._fetches
+        if (
+            expected
+            and flow.admitted < 0
+            and now_ms >= fetches.crowded_until_ms
+            and not fetches.flows
+            and not self._queue.flows
+        ):
+            paid_ms = self._paid_ms
+            if paid_ms < now_ms:
+                paid_ms = now_ms
+            if paid_ms - self._fetch_ahead_ms <= now_ms:
+                self._paid_ms = paid_ms = paid_ms + expected / self._rate
+                virtual = self._queue.virtual
+                flow.start = flow.tag if flow.tag > virtual else virtual
+                flow.until_ms = int(paid_ms)  # `_note`
+                flow.returned_ms = int(self._returned_ms)
+                flow.wait_ms_max = FETCH_WAIT_MS_MAX
+                fetches.begin(flow, expected, True, 0, now_ms)
+                return ADMITTED
+        if now_ms >= self._sweep_ms:
+            self._sweep(now_ms)
+        if flow.admitted >= 0:
+            self._give_back(flow, flow.admitted, now_ms)
+            fetches.end(flow)
+        self._charge_late(now_ms)
+        fetches.resting.pop(flow, None)
+        slot_ms, back_ms = self._slot(flow, self._queue.enter(flow), self._fetch_ahead_ms)
+        known = expected or self._expected
+        left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
+        expected = known or fetches.first_bytes(self._rate, left_ms)
+        if slot_ms > now_ms:
+            wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
+            place = self._likely(flow, expected)
+            if not known:  # the next response says more; until then no others wait for a mere guess
+                place, wait_ms = 1, min(wait_ms, POLL_MS_MIN)
+            return self._mute(flow, place, ceil(wait_ms), now_ms, "fetch before its slot")
+        exposed = fetches.exposed
+        if max(self._paid_ms, now_ms) + exposed / self._rate - self._burst_ms > now_ms and exposed:
+            fetches.crowded(flow, now_ms)
+            place = self._likely(flow, expected)
+            return self._mute(flow, place, CROWDED_WAIT_MS, now_ms, "other fetches may bring the burst")
+        self._queue.remove(flow)
+        self._charge(expected, now_ms)
+        flow.start = flow.tag
+        self._note(flow)
+        flow.wait_ms_max = fetches.wait_ms_max(flow, self._room(now_ms), now_ms)
+        fetches.begin(flow, expected, known > 0, len(self._queue.flows), now_ms)
+        return ADMITTED
+
+    def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:  # noqa: ARG002 - kip13 needs it
+        """What an admitted Fetch may ask for: its share of half a second's quota, so that turns stay short."""
+        if requested < flow.granted:  # what is exposed stays: the batch that comes may be larger than both
+            flow.granted = max(1, requested)
+        return flow.granted or 1
+
+    def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
+        """Put the real size in place of the expected one, and reserve the next slot."""
+        if flow.admitted >= 0:
+            if size > flow.granted:
+                self._fetches.outgrown(size)
+            self._give_back(flow, flow.admitted, now_ms)
+            self._fetches.end(flow)
+        else:  # it was forwarded before this policy or this limit began
+            self._queue.enter(flow)
+            flow.start = flow.tag
+        # One empty answer is no sign that there is nothing to fetch; ten in a row are.
+        flow.expected = size if size > flow.expected // 2 else flow.expected // 2
+        self._expected = size if size > self._expected // 2 else self._expected // 2
+        decision = ADMITTED
+        if not flow.passed or not self._plain(flow, flow.start, size, now_ms, self._fetch_ahead_ms):
+            place = self._likely(flow, size)
+            decision = self._pass(flow, flow.start, size, place, now_ms, self._fetch_ahead_ms)
+        if now_ms < self._fetches.crowded_until_ms:
+            rest_ms = self._fetches.rest_ms(flow, self._room(now_ms), now_ms)
+            if rest_ms > decision.throttle_ms:
+                return self._rest(flow, rest_ms, now_ms)
+        return decision
+
+    def _rest(self, flow: Flow, rest_ms: int, now_ms: int) -> Decision:
+        """Mute a channel for the sake of other Fetches. It gets no place in the queue: no bytes are due to it."""
+        rest_ms = min(rest_ms, self._mute_ms_max)
+        self._queue.remove(flow)
+        self._fetches.resting[flow] = None
+        flow.due_ms = now_ms + rest_ms
+        return Decision(throttle_ms=rest_ms, reason="other fetches wait for its place at the broker")
+
+    def _room(self, now_ms: int) -> int:
+        """Bytes that Fetches may bring beyond their charges: the burst, less half of what is used of it now."""
+        return int((self._burst_ms - max(0.0, self._paid_ms - now_ms) / 2) * self._rate)
+
+    def _likely(self, flow: Flow, expected: int) -> int:
+        """The place of a Fetch in the queue: what it will bring beside the others that wait."""
+        return self._fetches.likely(expected, len(self._queue.flows) - flow.queued)
+
+    def _charge_late(self, now_ms: int) -> None:
+        """Charge all that a Fetch may bring which is with its broker for too long: or it would keep it for ever."""
+        flow = self._fetches.overdue(now_ms)
+        if flow is not None and flow.exposed:
+            self._charge(flow.exposed, now_ms)
+            self._fetches.charged(flow)
+            self._note(flow)
+
+    def delivered(self, size: int, now_ms: int) -> Decision:
+        """Charge what passes; the next Fetch is weighed."""
+        self._charge(size, now_ms)
+        return ADMITTED
+
+    # -- both
+
+    def observe(self, flow: Flow, size: int, now_ms: int, consumes: bool) -> int:  # noqa: ARG002 - both cost alike
+        """Record what passes anyway; the wait it would have had, at most one hold and one mute."""
+        self._queue.remove(flow)
+        self._fetches.gone(flow)
+        self._announcements.waits_no_longer(flow)
+        flow.held_since_ms = -1
+        flow.expected = size
+        self._charge(size, now_ms)
+        ceiling_ms = now_ms + self._burst_ms + self._hold_ms_max + self._mute_ms_max
+        self._paid_ms = min(self._paid_ms, float(ceiling_ms))
+        return max(0, ceil(self._paid_ms - self._burst_ms - now_ms))
+
+    def leave(self, flow: Flow, now_ms: int) -> None:
+        """The channel is gone: its place, and what it announced and did not send, go back.
+
+        A Fetch under way is charged with all it may bring: its answer leaves the broker, and is seen by none.
+        """
+        self._queue.remove(flow)
+        if flow.admitted >= 0:
+            self._charge(flow.exposed, now_ms)
+        self._fetches.gone(flow)
+        self._give_back(flow, self._announcements.gone(flow, now_ms), now_ms)
+        flow.held_since_ms = -1
+
+    def debt_bytes(self, now_ms: int) -> float:
+        """Bytes that passed and that neither the burst nor the time since has paid for."""
+        return max(0.0, (self._paid_ms - self._burst_ms - now_ms) * self._rate)
+
+    def _slot(self, flow: Flow, index: int, ahead_ms: int) -> tuple[float, float]:
+        """When a place in the queue may pass, `ahead_ms` before all is paid for; and when it is best to come back.
+
+        What is due to those ahead beyond one request each is kept for them, but never more than half a burst beyond
+        the schedule, or capacity could be lost. And since they may stop, the channel comes back half-way.
+        """
+        free_ms = self._paid_ms - ahead_ms
+        if not index:
+            return free_ms, free_ms
+        once, due = self._queue.ahead(flow, index)
+        soonest_ms = free_ms + once / self._rate
+        if due == once:
+            return soonest_ms, soonest_ms
+        slot_ms = free_ms + min(due, once + self._queue.lag_bytes) / self._rate
+        half_way_ms = free_ms + (once + due) / 2 / self._rate
+        return slot_ms, min(half_way_ms, slot_ms)
+
+    def _plain(self, flow: Flow, start: int, size: int, now_ms: int, ahead_ms: int) -> bool:
+        """Charge a request that nobody waits before or behind: the short form of `_pass`, for the usual case."""
+        queue = self._queue
+        if queue.flows:
+            return False
+        paid_ms = (self._paid_ms if self._paid_ms > now_ms else now_ms) + size / self._rate
+        if paid_ms - ahead_ms > now_ms:
+            return False
+        self._paid_ms = paid_ms
+        if start < queue.virtual:
+            start = queue.virtual
+        queue.virtual = start
+        flow.tag = start + size
+        flow.waited = False
+        return True
+
+    def _charge(self, size: int, now_ms: int) -> None:
+        """Move the schedule by `size` bytes; credit older than the burst is lost."""
+        self._paid_ms = max(self._paid_ms, now_ms) + size / self._rate
+
+    def _note(self, flow: Flow) -> None:
+        """Remember where the flow's charge has moved the schedule to."""
+        flow.until_ms = int(self._paid_ms)
+        flow.returned_ms = int(self._returned_ms)
+
+    def _give_back(self, flow: Flow, size: int, now_ms: int) -> None:
+        """Take back a flow's charge, but for what time has paid of it: that is no credit.
+
+        What was given back since then has moved the end of this charge as well.
+        """
+        left_ms = flow.until_ms - (ceil(self._returned_ms) - flow.returned_ms) - now_ms
+        if left_ms > 0:
+            returned_ms = size / self._rate
+            if returned_ms > left_ms:
+                returned_ms = left_ms
+            self._paid_ms -= returned_ms
+            self._returned_ms += returned_ms
+
+    def _pass(
+        self, flow: Flow, start: int, size: int, place: int, now_ms: int, ahead_ms: int, doubtful: int = 0
+    ) -> Decision:
+        """Charge a request that passes now, reserve its channel's next slot, and mute the channel until then."""
+        queue = self._queue
+        queue.remove(flow)
+        flow.held_since_ms = -1
+        self._charge(size, now_ms)
+        queue.started(flow, start, size, doubtful)
+        _, back_ms = self._slot(flow, queue.behind(flow), ahead_ms)
+        wait_ms = ceil(back_ms - now_ms)
+        if wait_ms > 0:
+            if self._announcements.doubtful:  # that may not come
+                wait_ms = max(1, wait_ms - int(self._announcements.doubtful / self._rate))
+            return self._mute(flow, place, wait_ms, now_ms, "muted until its slot")
+        flow.waited = False
+        if queue.flows:  # others wait: its place stays warm for a round trip
+            queue.put(flow, place)
+            flow.due_ms = now_ms
+        return ADMITTED
+
+    def _mute(self, flow: Flow, expected: int, wait_ms: int, now_ms: int, reason: str) -> Decision:
+        """Reserve a place for what this channel will send or fetch, and tell it when to come back."""
+        throttle_ms = min(wait_ms, self._mute_ms_max)
+        self._queue.put(flow, expected)
+        flow.waited = True
+        flow.due_ms = now_ms + throttle_ms
+        return Decision(throttle_ms=throttle_ms, reason=reason)
+
+    def _sweep(self, now_ms: int) -> None:
+        self._sweep_ms = now_ms + SWEEP_MS
+        self._queue.sweep(now_ms, self._burst_ms)
+        self._fetches.paid(self._rate, now_ms, ceil(self._returned_ms))
+        self._fetches.forget(now_ms)
+
+
+_REFUSED: Final = Decision(refused=True, reason="its slot is beyond the longest hold")

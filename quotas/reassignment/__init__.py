@@ -1,0 +1,27 @@
+"""Reassignments in small batches (KIP-435): which step comes next, as a function of the cluster's state.
+
+    step        the next step of one partition
+    batch       the next steps of all partitions, within the limits
+    plan        all batches, if every step succeeds
+    estimate    how long a reassignment takes at a throttle (KIP-73)
+
+Steps are submitted and watched by `proxy.reassign`.
+"""
+
+from quotas.reassignment.batch import Batch, BatchLimits, next_batch
+from quotas.reassignment.estimate import Estimate
+from quotas.reassignment.plan import Plan, plan_moves
+from quotas.reassignment.step import Move, PartitionNow, Step, next_step
+
+__all__ = [
+    "Batch",
+    "BatchLimits",
+    "Estimate",
+    "Move",
+    "PartitionNow",
+    "Plan",
+    "Step",
+    "next_batch",
+    "next_step",
+    "plan_moves",
+]

@@ -1,0 +1,269 @@
+"""The next steps over all partitions, within the limits (KIP-435, "Collecting a reassignment batch", put right).
+
+Leader movements first, up to their limit, then the others; but steps that have waited `PATIENCE_ROUNDS` precede them,
+the longest wait first. A *round* is a batch that began at least one step. For the step that has waited longest and
+does not fit, slots are reserved, so that two brokers that are rarely free together become free for it. A partition
+whose step fits beside the steps under way and this reservation waits at most `PATIENCE_ROUNDS` + (partitions - 1)
+rounds: in each of them a step begins that has waited at least as long, and whose wait then starts again.
+
+Batches have no state other than the caller's arguments, so limits may change at any time; they apply from the next step
+on, and a step under way occupies slots exactly as long as it is in `in_flight`.
+
+Reassignments of other tools take no slots. Their partitions wait.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple
+
+from quotas.errors import DefinitionError
+from quotas.reassignment.step import (
+    NO_BROKERS,
+    Finished,
+    Move,
+    PartitionNow,
+    Step,
+    TopicPartition,
+    Waiting,
+    next_step,
+)
+
+__all__ = ["PATIENCE_ROUNDS", "Batch", "BatchLimits", "Room", "Turns", "choose_batch", "next_batch"]
+
+PATIENCE_ROUNDS: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """The limits of steps under way at once.
+
+    Attributes:
+        parallel_replica_count: replicas added to one partition by one step (R).
+        parallel_partition_count: partitions with a step under way (P).
+        parallel_leader_movements: steps under way that change a leader (L).
+        max_concurrent_replica_movements: replicas being added, in all (M).
+        max_movements_in_per_broker: replicas being added to one broker; None for no limit.
+        max_movements_out_per_broker: replicas being added that fetch from one broker; None for no limit.
+    """
+
+    parallel_replica_count: int = 1
+    parallel_partition_count: int = 10
+    parallel_leader_movements: int = 2
+    max_concurrent_replica_movements: int = 20
+    max_movements_in_per_broker: int | None = None
+    max_movements_out_per_broker: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise DefinitionError(f"reassignment.{name}", f"must be at least 1, not {value}")
+
+    @property
+    def replica_count(self) -> int:
+        """R, but at most what a whole batch may add: a step cannot be divided."""
+        out = self.max_movements_out_per_broker or self.parallel_replica_count
+        return min(self.parallel_replica_count, self.max_concurrent_replica_movements, out)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The result of one round.
+
+    Attributes:
+        steps: the steps to begin, in this order.
+        waiting: the partitions without a step, with the reason.
+        finished: the partitions that have reached their target.
+        gone: the partitions that do not exist in the cluster.
+        waited: the rounds that each partition with a step has waited; an argument of the next call.
+    """
+
+    steps: tuple[Step, ...]
+    waiting: Mapping[TopicPartition, Waiting]
+    finished: tuple[TopicPartition, ...]
+    gone: tuple[TopicPartition, ...]
+    waited: Mapping[TopicPartition, int]
+
+
+class Room:
+    """The slots that the steps under way leave free."""
+
+    def __init__(self, limits: BatchLimits, under_way: Iterable[Step]) -> None:
+        self._limits = limits
+        self._partitions = self._leaders = self._movements = 0
+        self._into: Counter[int] = Counter()
+        self._out_of: Counter[int] = Counter()
+        for step in under_way:
+            self.take(step)
+
+    def take(self, step: Step) -> None:
+        """Count a step that is under way."""
+        self._partitions += 1
+        self._leaders += step.moves_leader
+        self.keep(step)
+
+    def keep(self, step: Step) -> None:
+        """Reserve the slots of a step that does not fit yet; only its copies count."""
+        self._movements += len(step.adds)
+        self._into.update(step.adds)
+        self._out_of[step.leader] += len(step.adds)
+
+    def lacks(self, step: Step) -> str:
+        """Return the name of the limit that a step would exceed; "" if it fits.
+
+        A repair may add more than a limit allows. It fits if no other step counts against that limit.
+        """
+        limits, adds = self._limits, len(step.adds)
+        if self._partitions >= limits.parallel_partition_count:
+            return f"parallel_partition_count {limits.parallel_partition_count}"
+        if step.moves_leader and self._leaders >= limits.parallel_leader_movements:
+            return f"parallel_leader_movements {limits.parallel_leader_movements}"
+        if _passes(self._movements, adds, limits.max_concurrent_replica_movements):
+            return f"max_concurrent_replica_movements {limits.max_concurrent_replica_movements}"
+        if _passes(self._out_of[step.leader], adds, limits.max_movements_out_per_broker):
+            return (
+                f"max_movements_out_per_broker {limits.max_movements_out_per_broker} of broker {step.leader}"
+            )
+        for broker in step.adds:
+            if _passes(self._into[broker], 1, limits.max_movements_in_per_broker):
+                return f"max_movements_in_per_broker {limits.max_movements_in_per_broker} of broker {broker}"
+        return ""
+
+
+def _passes(used: int, more: int, limit: int | None) -> bool:
+    return limit is not None and more > 0 and used > 0 and used + more > limit
+
+
+def next_batch(
+    moves: Sequence[Move],
+    now: Mapping[TopicPartition, PartitionNow],
+    live: frozenset[int],
+    limits: BatchLimits,
+    in_flight: Mapping[TopicPartition, Step],
+    waited: Mapping[TopicPartition, int],
+    lost: frozenset[int] = NO_BROKERS,
+) -> Batch:
+    """Choose the steps to begin beside those under way.
+
+    Args:
+        moves: one for each partition, in the order of the requests.
+        now: the cluster's state; a missing partition was deleted.
+        live: the brokers that are alive.
+        limits: the limits in force.
+        in_flight: the steps under way; their partitions get no other step.
+        waited: `Batch.waited` of the previous call.
+        lost: brokers that are dead for long, as in `next_step`.
+    """
+    verdicts: dict[TopicPartition, Step | Finished | Waiting] = {}
+    gone = []
+    for move in moves:
+        key = move.key
+        if key in in_flight:
+            continue
+        if key in now:
+            verdicts[key] = next_step(move, now[key], live, limits.replica_count, lost)
+        else:
+            gone.append(key)
+    return choose_batch(verdicts, limits, in_flight, waited, tuple(gone))
+
+
+def choose_batch(
+    verdicts: Mapping[TopicPartition, Step | Finished | Waiting],
+    limits: BatchLimits,
+    in_flight: Mapping[TopicPartition, Step],
+    waited: Mapping[TopicPartition, int],
+    gone: tuple[TopicPartition, ...] = (),
+) -> Batch:
+    """Choose among results of `next_step` for these limits; other arguments as in `next_batch`."""
+    turns = Turns()
+    for place, verdict in enumerate(verdicts.values()):
+        if isinstance(verdict, Step):
+            turns.add(verdict, place, waited.get(verdict.key, 0))
+    finished = tuple(key for key, verdict in verdicts.items() if isinstance(verdict, Finished))
+    waiting = {key: verdict for key, verdict in verdicts.items() if isinstance(verdict, Waiting)}
+    begun = turns.begin(limits, in_flight.values())
+    postponed = turns.waiting()
+    waiting.update(postponed)
+    more = bool(begun)
+    rounds = {key: waited.get(key, 0) + more for key in postponed}
+    return Batch(tuple(begun), waiting, finished, gone, rounds)
+
+
+class _Kind(NamedTuple):
+    """The properties of a step that the limits depend on."""
+
+    moves_leader: bool
+    leader: int
+    adds: tuple[int, ...]
+
+
+class Turns:
+    """The waiting steps, in their order.
+
+    Steps with equal properties for the limits are in one queue: if the first one does not fit, none does. So the cost
+    of a batch depends on the number of queues and of steps that begin, and not on all waiting steps.
+    """
+
+    def __init__(self) -> None:
+        self._queues: dict[_Kind, list[tuple[int, int, Step]]] = {}
+        self._limits: dict[_Kind, str] = {}
+        self._round = 0
+
+    def add(self, step: Step, place: int, waited: int = 0) -> None:
+        """Add a waiting step.
+
+        Args:
+            place: its partition's index in the order of the requests.
+            waited: the rounds that it has waited already.
+        """
+        kind = _Kind(step.moves_leader, step.leader, step.adds)
+        heappush(self._queues.setdefault(kind, []), (self._round - waited, place, step))
+
+    def begin(self, limits: BatchLimits, under_way: Iterable[Step] = ()) -> list[Step]:
+        """Choose the steps that begin now, and remove them."""
+        room = Room(limits, under_way)
+        begun: list[Step] = []
+        self._limits = {}
+        is_kept = False
+        heads = [self._turn(kind) for kind in self._queues]
+        heapify(heads)
+        while heads:
+            impatience, *_, kind = heappop(heads)
+            queue = self._queues[kind]
+            step = queue[0][-1]
+            limit = room.lacks(step)
+            if limit:
+                self._limits[kind] = limit
+                if impatience and not is_kept:
+                    room.keep(step)
+                    is_kept = True
+                continue
+            room.take(step)
+            begun.append(step)
+            heappop(queue)
+            if queue:
+                heappush(heads, self._turn(kind))
+            else:
+                del self._queues[kind]
+        self._round += bool(begun)
+        return begun
+
+    def waiting(self) -> dict[TopicPartition, Waiting]:
+        """Return for each waiting step the reason."""
+        reasons = {
+            limit: Waiting(f"waits: reassignment.{limit} is reached", has_step=True)
+            for limit in self._limits.values()
+        }
+        return {
+            step.key: reasons[limit]
+            for kind, limit in self._limits.items()
+            for _, _, step in self._queues[kind]
+        }
+
+    def _turn(self, kind: _Kind) -> tuple[int, bool, int, int, _Kind]:
+        """The sort key of a queue's first step: the smallest is next; keys are unique."""
+        since, place, _ = self._queues[kind][0]
+        rounds = self._round - since
+        return -rounds if rounds >= PATIENCE_ROUNDS else 0, not kind.moves_leader, since, place, kind

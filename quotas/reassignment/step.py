@@ -1,0 +1,294 @@
+"""The next step of one partition's reassignment (KIP-435, "Calculating a Reassignment Step", corrected).
+
+The proposal's terms: FTR are the final target replicas, CR the current ones, ER the excess (in CR, not in FTR), NR the
+new ones of a step, DR the dropped ones, and TR = CR + NR - DR is the list submitted to the controller. The step here
+follows the proposal's aim and not its text, which drops replicas before their successors are in sync; docs/kips.md
+lists every difference.
+
+A step is computed only from the cluster's current state, so that a restarted executor computes it again. It is safe
+under both rules by which Kafka completes a reassignment: all added replicas in sync (before 3.8, and again after
+KAFKA-19975), or all replicas of TR (3.8 to 4.1, where one dead replica blocks it).
+
+Time is not used here: the caller decides which brokers are `lost`, that is dead for longer than it waits.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+__all__ = ["NO_BROKERS", "Finished", "Move", "PartitionNow", "Step", "TopicPartition", "Waiting", "next_step"]
+
+TopicPartition = tuple[str, int]
+NO_BROKERS: Final[frozenset[int]] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A requested move of one partition: `original` is CR at the time of the request, `target` is FTR."""
+
+    topic: str
+    partition: int
+    original: tuple[int, ...]
+    target: tuple[int, ...]
+
+    @property
+    def key(self) -> TopicPartition:
+        """The partition."""
+        return self.topic, self.partition
+
+    def back(self) -> "Move":
+        """Return the move that undoes this one, from any intermediate state."""
+        return replace(self, target=self.original)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionNow:
+    """The current state of a partition in the cluster.
+
+    Attributes:
+        replicas: in Kafka's order; during a reassignment with the replicas that it adds and removes.
+        leader: -1 for none.
+        min_isr: the topic's min.insync.replicas.
+    """
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    min_isr: int
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether a reassignment is under way, of Sluice or another tool."""
+        return bool(self.adding or self.removing)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step.
+
+    Attributes:
+        replicas: TR in the order to submit; the first becomes the preferred leader at once.
+        adds: NR; all of them alive.
+        drops: DR, and members of FTR on lost brokers: they are left out, and added when the brokers are back.
+        elects: the preferred leader to elect when the step is done; None for no election.
+        current: CR, from which the step was computed.
+        leader: the leader at that time, from which the added replicas fetch.
+    """
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...]
+    adds: tuple[int, ...]
+    drops: tuple[int, ...]
+    elects: int | None
+    current: tuple[int, ...]
+    leader: int
+
+    @property
+    def key(self) -> TopicPartition:
+        """The partition."""
+        return self.topic, self.partition
+
+    @property
+    def submits(self) -> bool:
+        """Whether the step changes replicas or their order, and does not only elect a leader."""
+        return self.replicas != self.current
+
+    @property
+    def moves_leader(self) -> bool:
+        """Whether the step counts against parallel.leader.movements."""
+        return self.elects is not None or self.leader in self.drops
+
+    def is_under_way(self, now: PartitionNow) -> bool:
+        """Whether the reassignment under way in the cluster is this step."""
+        return (
+            set(now.adding) == set(self.adds) and set(now.removing) == set(self.drops) and now.is_reassigned
+        )
+
+    def is_done(self, now: PartitionNow) -> bool:
+        """Whether the step is complete: nothing under way, TR in place, added replicas in sync."""
+        return not now.is_reassigned and now.replicas == self.replicas and set(self.adds) <= set(now.isr)
+
+    def blocked_by(self, now: PartitionNow, lost: frozenset[int]) -> tuple[int, ...]:
+        """Return the lost brokers that block a step under way, under either of Kafka's rules."""
+        behind = [replica for replica in self.adds if replica not in now.isr]
+        waited_for: Sequence[int] = behind or [replica for replica in self.replicas if replica not in now.isr]
+        if now.leader < 0:  # there is no leader to copy from
+            waited_for = now.isr
+        return tuple(replica for replica in waited_for if replica in lost)
+
+    def may_be_cancelled(self, now: PartitionNow) -> bool:
+        """Whether enough replicas are in sync after a cancel, which removes the added replicas from the ISR."""
+        kept = [replica for replica in now.isr if replica not in self.adds]
+        if len(kept) == len(now.isr):
+            return bool(kept)  # no replica in sync is removed, even below min ISR
+        return len(kept) >= max(1, min(now.min_isr, len(self.current)))
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The partition has reached its target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """There is no step now.
+
+    Attributes:
+        reason: a message for the operator.
+        brokers: the dead brokers that the partition waits for.
+        has_step: whether there is a step that a limit of the batch delays.
+    """
+
+    reason: str
+    brokers: tuple[int, ...] = ()
+    has_step: bool = False
+
+
+class _Change(NamedTuple):
+    """A step's change of the set of replicas."""
+
+    adds: tuple[int, ...]
+    drops: tuple[int, ...]
+
+
+def next_step(
+    move: Move,
+    now: PartitionNow,
+    live: frozenset[int],
+    replica_count: int,
+    lost: frozenset[int] = NO_BROKERS,
+) -> Step | Finished | Waiting:
+    """Return the next step of a partition, or why there is none.
+
+    Args:
+        move: the requested move.
+        now: the partition's current state.
+        live: the brokers that are alive.
+        replica_count: reassignment.parallel.replica.count (R).
+        lost: brokers that have been dead for so long that steps leave their replicas out.
+
+    >>> move = Move("t", 0, (0, 1, 2), (3, 4, 5))
+    >>> now = PartitionNow((0, 1, 2), (0, 1, 2), 0, (), (), 2)
+    >>> step = next_step(move, now, frozenset(range(6)), 1)
+    >>> step.adds, step.drops, step.replicas, step.elects
+    ((3,), (1,), (3, 0, 2), 3)
+    """
+    if now.is_reassigned:
+        return Waiting(
+            f"another reassignment of it is under way: adding {list(now.adding)}, removing {list(now.removing)}"
+        )
+    if now.replicas == move.target:
+        return _ending(move, now, live)
+    in_sync = [replica for replica in now.replicas if replica in now.isr and replica in live]
+    if now.leader not in in_sync:
+        return Waiting("it has no leader: none of its replicas that are in sync is alive")
+    if len(move.target) < min(now.min_isr, len(move.original)):
+        return Waiting(
+            f"the target has {len(move.target)} replicas, fewer than min.insync.replicas {now.min_isr}"
+        )
+    if set(now.replicas) == set(move.target):
+        return _step(move, now, in_sync, _Change((), ()))
+    change = _change(move, now, live, lost, replica_count, in_sync)
+    replicas = {*now.replicas, *change.adds} - {*change.drops}
+    if replicas == {*now.replicas}:
+        return _standstill(move, now, live, in_sync)
+    dead = tuple(replica for replica in move.target if replica in replicas and replica not in live)
+    dead += tuple(sorted(replicas - live - {*dead}))
+    # Below min ISR an additional copy justifies a step that may not complete; dropping dead replicas does not.
+    if dead and (not change.adds or len(in_sync) >= _needed(move, now)):
+        return Waiting(f"{_brokers(dead)} not alive and would keep the step from completing", dead)
+    return _step(move, now, in_sync, change)
+
+
+def _needed(move: Move, now: PartitionNow) -> int:
+    return min(now.min_isr, len(move.target))
+
+
+def _change(
+    move: Move,
+    now: PartitionNow,
+    live: frozenset[int],
+    lost: frozenset[int],
+    replica_count: int,
+    in_sync: Sequence[int],
+) -> _Change:
+    """Choose NR and DR."""
+    needed = _needed(move, now)
+    in_repair = len(in_sync) < needed
+    missing = [broker for broker in move.target if broker not in now.replicas and broker in live]
+    adds = missing[: max(replica_count, needed - len(in_sync))]
+    excess = [replica for replica in now.replicas if replica not in move.target]
+    # A replica on a lost broker is not a copy: it does not count, and is dropped before any other.
+    ghosts = [replica for replica in excess if replica in lost or (in_repair and replica not in live)]
+    ghosts += [replica for replica in now.replicas if replica in lost and replica in move.target]
+    factor = min(max(len(now.replicas), len(move.original)), len(move.target))
+    floor = max(factor, needed)
+    room = len(now.replicas) - len(ghosts) + len(adds) - floor
+    leaving = sorted(
+        (replica for replica in excess if replica not in ghosts),
+        key=lambda replica: (replica in live, replica in in_sync, replica == now.leader),
+    )
+    if in_repair:
+        leaving = [replica for replica in leaving if replica not in in_sync]
+    drops = leaving[: max(0, min(max(replica_count, len(adds)), room))]
+    size = len(now.replicas) + len(adds) - len(drops)
+    _put_back(drops, size - len(ghosts), len(adds), in_sync, needed)
+    # Without a replica to add or to drop, a smaller list has no advantage.
+    least = needed if adds or drops else floor
+    size = len(now.replicas) + len(adds) - len(drops)
+    return _Change(tuple(adds), (*ghosts[: max(0, size - least)], *drops))
+
+
+def _put_back(drops: list[int], size: int, adds: int, in_sync: Sequence[int], needed: int) -> None:
+    """Keep dropped replicas that are needed: as many stay in sync as now, or as fit, and at least `needed`."""
+    while drops and drops[-1] in in_sync:
+        kept = sum(replica not in drops for replica in in_sync) + adds
+        if kept >= max(needed, min(len(in_sync), size)):
+            return
+        drops.pop()
+        size += 1
+
+
+def _step(move: Move, now: PartitionNow, in_sync: Sequence[int], change: _Change) -> Step:
+    replicas = {*now.replicas, *change.adds} - {*change.drops}
+    wanted = tuple(replica for replica in move.target if replica in replicas)
+    rest = tuple(replica for replica in now.replicas if replica in replicas and replica not in wanted)
+    preferred = move.target[0]
+    may_lead = preferred in change.adds or preferred in in_sync
+    elects = preferred if may_lead and preferred in replicas and preferred != now.leader else None
+    return Step(
+        topic=move.topic,
+        partition=move.partition,
+        replicas=wanted + rest,
+        adds=change.adds,
+        drops=change.drops,
+        elects=elects,
+        current=now.replicas,
+        leader=now.leader,
+    )
+
+
+def _ending(move: Move, now: PartitionNow, live: frozenset[int]) -> Step | Finished | Waiting:
+    """The last step, when the replicas are the target's, in its order: the election of the preferred leader."""
+    preferred = move.target[0]
+    if now.leader == preferred or preferred not in live:
+        return Finished()
+    if preferred not in now.isr:
+        return Waiting(f"the preferred leader {preferred} is not in sync yet")
+    return _step(move, now, (preferred,), _Change((), ()))
+
+
+def _standstill(move: Move, now: PartitionNow, live: frozenset[int], in_sync: Sequence[int]) -> Waiting:
+    """Return why no replica can be added or dropped."""
+    dead = tuple(replica for replica in move.target if replica not in live)
+    if dead:
+        return Waiting(f"waits for {_brokers(dead)} not alive", dead)
+    behind = [replica for replica in now.replicas if replica not in in_sync]
+    return Waiting(f"replicas {behind} are not in sync, and dropping others would leave too few in sync")
+
+
+def _brokers(dead: Sequence[int]) -> str:
+    return f"broker {dead[0]}, which is" if len(dead) == 1 else f"brokers {list(dead)}, which are"

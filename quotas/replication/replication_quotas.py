@@ -1,0 +1,299 @@
+"""Replication quotas: the rates of all leaders and followers, and the bytes granted to throttled replicas (KIP-73).
+
+A leader's rate counts the bytes of throttled replicas that it sends to all followers, a follower's rate those that it
+receives from all leaders; a replica may count against either, both or none (`throttled_replicas`). Replicas in sync
+are counted and never delayed (KAFKA-4313); the caller knows which are in sync. Fetch sessions and sockets are not used
+here.
+
+`replica.alter.log.dirs.io.max.bytes.per.second` is about disks of one broker, not about traffic, and is not handled.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Literal, Protocol
+
+from quotas.limiters.rate import NEVER_MS
+from quotas.replication.claims import Claim, Rate, Reservation, Sharing
+from quotas.replication.rates import READY_MS_MAX, PacedRate, WindowRate
+from quotas.replication.throttled_replicas import ThrottledReplicas
+
+ReplicationPolicy = Literal["kip73", "schedule"]
+BROKERS_MAX: Final = 10_000  # far above any cluster; bounds the memory that a faulty peer can occupy
+TOPIC_IDS_MAX: Final = 200_000  # stored ids without a name, to be asked for
+# About 500 bytes each. Further replicas pass unthrottled, and are counted.
+REPLICAS_MAX: Final = 400_000
+_LOOKED_AT_MAX: Final = 16
+_ID_BYTES: Final = 16
+_NAMES_KEPT: Final = 1000  # without looking which of them are still needed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationOptions:
+    """The policy and windows of replication quotas; Kafka's replication.quota.window.num and .size.seconds, for
+    `kip73`.
+    """
+
+    policy: ReplicationPolicy = "schedule"
+    window_samples: int = 11
+    window_seconds: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerLimits:
+    """The limits of brokers in bytes/s, as leaders or as followers; None for unlimited."""
+
+    default: float | None = None
+    of_broker: Mapping[int, float | None] = field(default_factory=lambda: MappingProxyType({}))
+
+    def limit(self, broker: int) -> float | None:
+        """Return a broker's limit."""
+        return self.of_broker.get(broker, self.default)
+
+    def knows(self, broker: int) -> bool:
+        """Whether a broker has a limit or is explicitly unlimited."""
+        return broker in self.of_broker or self.default is not None
+
+
+NO_LIMITS: Final = BrokerLimits()
+
+
+class Followed(Protocol):
+    """A follower's connection to a leader, as far as metrics need it."""
+
+    @property
+    def follower(self) -> int:
+        """The broker that fetches."""
+
+    def standings(self) -> Iterable[tuple[bytes, int, int, int]]:
+        """Yield (topic, partition, fetch offset, high watermark) of each replica with known offsets."""
+
+    def topics(self) -> set[bytes]:
+        """Return the topics of all replicas."""
+
+
+class Shares(Protocol):
+    """This process's share of a follower's quota; other processes have other leaders of it (`sharing.peer`)."""
+
+    def rate(self, follower: int, own: float | None, known: bool, now_ms: int) -> float | None:
+        """Return this process's limit in bytes/s for a follower's quota."""
+
+    def changes_ms(self, now_ms: int) -> int:
+        """Return the next time at which a share changes by itself."""
+
+
+class Claims:
+    """Creates the claims of one follower's replicas at one leader, for one version of lists and names.
+
+    Attributes:
+        version: the version; the claims are out of date if the quotas have another one.
+    """
+
+    __slots__ = ("_lists", "_names", "_quotas", "_reservations", "follower", "leader", "version")
+
+    def __init__(self, quotas: "ReplicationQuotas", leader: int, follower: int) -> None:
+        self.leader = leader
+        self.follower = follower
+        self.version = quotas.version
+        self._quotas = quotas
+        self._lists = quotas.lists
+        self._names = quotas.topic_names
+        self._reservations: dict[tuple[bool, bool], Reservation] = {}
+
+    def claim(self, topic: bytes, partition: int, now_ms: int) -> Claim | None:
+        """Create the claim of a replica; None if it is not throttled.
+
+        Args:
+            topic: the topic's id, or in old versions its name.
+        """
+        name = self._names.get(topic)
+        if name is None:
+            unknown = self._quotas.unknown_topics
+            if len(topic) == _ID_BYTES and topic not in unknown:
+                if len(unknown) < TOPIC_IDS_MAX:
+                    unknown.add(topic)
+                return None
+            name = topic.decode("utf-8", "replace")
+        sent = self._lists.sending(name, partition, self.leader, self.follower)
+        received = self._lists.receiving(name, partition, self.follower)
+        return Claim(self._reservation(sent, received, now_ms)) if sent or received else None
+
+    def give_back(self, now_ms: int) -> None:
+        """Return reserved bytes that have not arrived."""
+        for reservation in self._reservations.values():
+            reservation.give_back(now_ms)
+
+    def _reservation(self, sent: bool, received: bool, now_ms: int) -> Reservation:
+        found = self._reservations.get((sent, received))
+        if found is None:
+            rates: list[Rate] = []
+            if sent:
+                rates.append(self._quotas.leader(self.leader, now_ms))
+            if received:
+                rates.append(self._quotas.follower(self.follower, now_ms))
+            found = self._reservations[sent, received] = Reservation(tuple(rates))
+        return found
+
+
+class ReplicationQuotas:
+    """The rates by broker, the lists, and the topics' names.
+
+    Attributes:
+        enforcing: if False, all bytes are counted and no replica is left out of requests.
+        shares: this process's shares of followers' quotas; None: the whole quotas.
+        lists: the throttled replicas.
+        version: changes with the lists and the names; claims of another version are out of date.
+        topic_names: id -> name, as far as known.
+        unknown_topics: ids of followers' requests without a known name; the replication source takes them and asks.
+        asked: the number of requests for lists and limits to the cluster.
+        told: the number of the last such request with a response; None without requests or responses.
+        waited_for: whether a connection waits for the next such request.
+        asked_in_vain: the number of requests without a response; known lists and limits stay in force.
+        replicas: the number of replicas fetched through this process, by all followers; bounded by REPLICAS_MAX.
+        links: the current connections of followers to leaders.
+        bytes_in: (follower, topic, partition) -> bytes of records, throttled or not (PartitionBytesInRate).
+    """
+
+    def __init__(self, options: ReplicationOptions) -> None:
+        self._options = options
+        self._leaders: dict[int, Rate] = {}
+        self._followers: dict[int, Rate] = {}
+        self.leader_limits = NO_LIMITS
+        self.follower_limits = NO_LIMITS
+        self.enforcing = True
+        self.shares: Shares | None = None
+        self._shared_until_ms = NEVER_MS  # when the followers' limits have to be computed again
+        self.lists = ThrottledReplicas()
+        self.version = 0
+        self.topic_names: dict[bytes, str] = {}
+        self.unknown_topics: set[bytes] = set()
+        self.replicas = 0
+        self.asked = 0
+        self.told: int | None = None
+        self.waited_for = False
+        self.asked_in_vain = 0
+        self.links: set[Followed] = set()
+        self.bytes_in: Counter[tuple[int, bytes, int]] = Counter()
+        self._names_max = _NAMES_KEPT
+
+    @property
+    def options(self) -> ReplicationOptions:
+        """The options in force."""
+        return self._options
+
+    def configure(self, options: ReplicationOptions) -> None:
+        """Change the options: all rates start anew, claims on the old ones are out of date."""
+        if options != self._options:
+            self._options = options
+            self._leaders, self._followers = {}, {}
+            self.version += 1
+
+    def limit(self, leaders: BrokerLimits, followers: BrokerLimits) -> bool:
+        """Set the limits; returns whether any has changed. Counted bytes stay counted."""
+        if (leaders, followers) == (self.leader_limits, self.follower_limits):
+            return False
+        self.leader_limits, self.follower_limits = leaders, followers
+        for broker, rate in self._leaders.items():
+            rate.limit = leaders.limit(broker)
+        self._shared_until_ms = NEVER_MS
+        if self.shares is None:
+            for broker, rate in self._followers.items():
+                rate.limit = followers.limit(broker)
+        return True
+
+    def share(self, now_ms: int) -> bool:
+        """Set the followers' limits to this process's shares; returns whether any has changed."""
+        shares = self.shares
+        if shares is None:
+            return False
+        differs = False
+        for broker, rate in self._followers.items():
+            limit = self._shared(shares, broker, now_ms)
+            differs = differs or limit != rate.limit
+            rate.limit = limit
+        self._shared_until_ms = shares.changes_ms(now_ms)
+        return differs
+
+    def throttle(self, lists: ThrottledReplicas) -> bool:
+        """Set the throttled replicas; returns whether the lists have changed."""
+        if lists == self.lists:
+            return False
+        self.lists = lists
+        self.version += 1
+        return True
+
+    def name_topics(self, names: Mapping[bytes, str]) -> None:
+        """Replace the names of topics; unused names are removed when there are more than `_NAMES_KEPT`."""
+        if names == self.topic_names:
+            return
+        if len(names) > self._names_max:
+            followed = set[bytes]().union(*(link.topics() for link in self.links))
+            names = {topic: name for topic, name in names.items() if topic in followed}
+            self._names_max = max(_NAMES_KEPT, 2 * len(names))
+        self.topic_names = dict(names)
+        self.version += 1
+
+    def is_named(self, topic: bytes) -> bool:
+        """Whether the topic's name is known, so that it can be looked up in the lists."""
+        return len(topic) != _ID_BYTES or topic in self.topic_names
+
+    def leader(self, broker: int, now_ms: int) -> Rate:
+        """Return the rate of a broker as a leader."""
+        found = self._leaders.get(broker)
+        if found is not None:
+            return found
+        return self._begin(self._leaders, broker, self.leader_limits.limit(broker), now_ms)
+
+    def follower(self, broker: int, now_ms: int) -> Rate:
+        """Return the rate of a broker as a follower."""
+        found = self._followers.get(broker)
+        if found is not None:
+            return found
+        shares = self.shares
+        limit = self.follower_limits.limit(broker) if shares is None else self._shared(shares, broker, now_ms)
+        return self._begin(self._followers, broker, limit, now_ms)
+
+    def rates(self) -> Iterable[tuple[str, int, Rate]]:
+        """Yield ("leader" or "follower", broker, rate) of every rate in use so far."""
+        return [
+            (side, broker, rate)
+            for side, rates in (("leader", self._leaders), ("follower", self._followers))
+            for broker, rate in sorted(rates.items())
+        ]
+
+    def share_out(self, waiting: int) -> Sharing:
+        """Begin to grant bytes to this number of replicas that are behind."""
+        return Sharing(self._refresh, waiting)
+
+    def arrived(self, follower: int, topic: bytes, partition: int, size: int) -> None:
+        """Count bytes of a partition that a follower has received."""
+        key = (follower, topic, partition)
+        if key in self.bytes_in or len(self.bytes_in) < REPLICAS_MAX:
+            self.bytes_in[key] += size
+
+    def ready_in_ms(self, claims: Sequence[Claim], now_ms: int) -> int:
+        """Return the time in ms until one of these claims may be granted bytes."""
+        ready = READY_MS_MAX
+        for claim in claims[:_LOOKED_AT_MAX]:
+            ready = min(ready, max(rate.ready_in_ms(claim.least, now_ms) for rate in claim.reservation.rates))
+        return ready
+
+    def _refresh(self, now_ms: int) -> None:
+        if self.shares is not None and now_ms >= self._shared_until_ms:
+            self.share(now_ms)
+
+    def _shared(self, shares: Shares, follower: int, now_ms: int) -> float | None:
+        limits = self.follower_limits
+        return shares.rate(follower, limits.limit(follower), limits.knows(follower), now_ms)
+
+    def _begin(self, rates: dict[int, Rate], broker: int, limit: float | None, now_ms: int) -> Rate:
+        options = self._options
+        found: Rate
+        if options.policy == "schedule":
+            found = PacedRate(limit, now_ms)
+        else:
+            found = WindowRate(limit, options.window_samples, options.window_seconds * 1000)
+        if len(rates) < BROKERS_MAX:
+            rates[broker] = found
+        return found

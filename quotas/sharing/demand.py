@@ -1,0 +1,120 @@
+"""The demand of this process for each follower's quota, from the recent rate and whether requests were held back.
+
+A peer that is held back and uses its share wants the whole quota; the lease holder divides it fairly. The same holds
+for a peer that is held back and receives nothing. Any other peer wants twice its recent rate: so bytes that a leader
+cannot send are free for others, and the leader still has room to send more. *Held back* means that less was granted
+than asked for. That alone says little, since a follower asks for more than there is; so the received bytes count too
+(`_USED`).
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, NamedTuple, Protocol
+
+from quotas.sharing.terms import FOLLOWERS_MAX, Wish, of_quota
+
+__all__ = ["Demands", "Followed"]
+
+_WINDOW_MS: Final = 2000
+_SHORT_MS: Final = 1000
+_SAMPLE_MS: Final = 100
+# Held back within this time counts: a Fetch without a grant is repeated within half a second.
+_HELD_MS: Final = 1000
+_HEADROOM: Final = 2.0
+# A share counts as used from this part on. It is above 1 / _HEADROOM; otherwise a slow leader's share would oscillate.
+_USED: Final = 0.8
+# How long a wish for the whole quota holds, until the effect of a larger share can be measured; and how long the
+# highest rate while held back counts, since a slow leader's responses are few and large.
+_INSISTS_MS: Final = _WINDOW_MS
+_PEAK_MS: Final = 3000
+
+
+class Measured(Protocol):
+    """A follower's rate (`quotas.replication.rates`), as far as demand needs it."""
+
+    limit: float | None
+    total: int
+    held_ms: int
+
+
+class Followed(NamedTuple):
+    """A follower and its rate at this process.
+
+    Args:
+        own: its quota as this process knows it; None for unlimited.
+        quota: the quota in force, since the lease holder may know a smaller one.
+        rate: None before the first Fetch.
+    """
+
+    follower: int
+    own: float | None
+    quota: float | None
+    rate: Measured | None
+
+
+class _Seen:
+    """The recent bytes of one follower."""
+
+    __slots__ = ("_peak", "_peak_ms", "_samples", "insists_until_ms")
+
+    def __init__(self, now_ms: int, total: int) -> None:
+        self._samples = deque([(now_ms, total)])
+        self._peak = 0.0
+        self._peak_ms = now_ms
+        self.insists_until_ms = now_ms
+
+    def per_second(self, total: int, now_ms: int) -> tuple[float, float]:
+        """Return the bytes per second over the window and over the short window."""
+        samples = self._samples
+        if now_ms >= samples[-1][0] + _SAMPLE_MS:
+            samples.append((now_ms, total))
+        while len(samples) > 1 and samples[1][0] <= now_ms - _WINDOW_MS:
+            samples.popleft()
+        lately = next(sample for sample in samples if sample[0] > now_ms - _SHORT_MS - _SAMPLE_MS)
+        return _by_the_second(samples[0], total, now_ms), _by_the_second(lately, total, now_ms)
+
+    def peak(self, came: float, now_ms: int) -> float:
+        if came >= self._peak or now_ms >= self._peak_ms + _PEAK_MS:
+            self._peak, self._peak_ms = came, now_ms
+        return self._peak
+
+
+def _by_the_second(since: tuple[int, int], total: int, now_ms: int) -> float:
+    # At least a second, so that one batch is not a high rate. After a change of policy, totals restart at 0.
+    return max(0, total - since[1]) * 1000 / max(now_ms - since[0], 1000)
+
+
+class Demands:
+    """Samples the rates of followers and computes wishes."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, _Seen] = {}
+
+    def wishes(self, followers: Iterable[Followed], now_ms: int) -> list[Wish]:
+        """Return the wishes of all followers, the largest first."""
+        found = [
+            Wish(
+                followed.follower,
+                of_quota(followed.own),
+                0.0 if followed.rate is None else self._wanted(followed, followed.rate, now_ms),
+            )
+            for followed in followers
+        ]
+        found.sort(key=lambda wish: -wish.wanted)
+        return found[:FOLLOWERS_MAX]
+
+    def _wanted(self, followed: Followed, rate: Measured, now_ms: int) -> float:
+        seen = self._seen.get(followed.follower)
+        if seen is None:
+            seen = self._seen[followed.follower] = _Seen(now_ms, rate.total)
+        came, lately = seen.per_second(rate.total, now_ms)
+        quota = followed.quota
+        if quota is None or rate.limit is None:
+            return lately * _HEADROOM
+        held = now_ms - rate.held_ms < _HELD_MS
+        peak = seen.peak(came, now_ms)
+        if held and (came >= rate.limit * _USED or not came):
+            seen.insists_until_ms = now_ms + _INSISTS_MS
+        if held and now_ms < seen.insists_until_ms:
+            return quota
+        return min(quota, (peak if held else lately) * _HEADROOM)

@@ -1,0 +1,277 @@
+"""The throttle of one client's Produce or Fetch bytes (KIP-13, KIP-219).
+
+A channel uses one `Throttle` for each direction of its client at its broker. The throttle counts, refreshes itself
+when definitions or options have changed, and delegates to the limiter of the policy in force:
+`limiters.kip13.SampledThrottle` (kip13) or `schedule.ScheduledThrottle`. Clients that share a quota share a limiter.
+The arithmetic is in the limiters; holds and mutes are carried out by the channel.
+"""
+
+from typing import Final, Protocol
+
+from quotas.decisions import ADMITTED, Decision
+from quotas.definitions.definitions import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE
+from quotas.limiters.announced import ARRIVAL_MS
+from quotas.limiters.flow import Flow, Limiter
+from quotas.throttles.windowed import Windowed
+
+PRODUCE: Final = PRODUCER_BYTE_RATE
+FETCH: Final = CONSUMER_BYTE_RATE
+
+
+class Source(Protocol):
+    """The engine, as far as a throttle needs it."""
+
+    version: object
+    enforcing: bool
+
+    def attach(
+        self, key: str, user: str, client_id: str, broker: int, now_ms: int
+    ) -> tuple[float | None, Limiter | None]:
+        """Return the client's limit in bytes/s and its limiter; both `None`: unlimited."""
+
+    def release(self, limiter: Limiter) -> None:
+        """Detach this throttle from its limiter."""
+
+
+class Throttle(Windowed):
+    """One client's produce or fetch bytes at one broker."""
+
+    __slots__ = (
+        "_limiter",
+        "_source",
+        "_version",
+        "broker",
+        "bytes_total",
+        "client_id",
+        "flows",
+        "key",
+        "limit",
+        "throttle_ms_total",
+        "throttled_total",
+        "user",
+        "would_throttle_ms_total",
+        "would_throttled_total",
+    )
+
+    def __init__(self, source: Source, key: str, user: str, client_id: str, broker: int) -> None:
+        super().__init__()
+        self._source = source
+        self.key = key
+        self.broker = broker
+        self._version: object = None
+        self._limiter: Limiter | None = None
+        self.user = user
+        self.client_id = client_id
+        self.limit: float | None = None  # bytes per second, as of the last refresh
+        self.flows = 0  # the number of attached channels
+        self.bytes_total = 0
+        self.throttle_ms_total = 0  # held and muted
+        self.throttled_total = 0
+        self.would_throttle_ms_total = 0
+        self.would_throttled_total = 0
+
+    def flow(self) -> Flow:
+        """Attach a channel; end it with `leave`."""
+        self.flows += 1
+        return Flow()
+
+    def leave(self, flow: Flow, now_ms: int) -> None:
+        """Detach a channel that was closed or belongs to another client now; of an incomplete request, the charge for
+        bytes that did not arrive is returned.
+        """
+        self.flows -= 1
+        self.bytes_total -= max(flow.announced, 0) + flow.lost
+        if flow.limiter is not None:
+            flow.limiter.leave(flow, now_ms)
+            flow.limiter = None
+
+    def produce(self, flow: Flow, size: int, now_ms: int) -> Decision:
+        """Decide on a Produce when its header was read, or when its hold is over.
+
+        Args:
+            flow: the channel's state; `Flow.missing` is the number of bytes still to arrive.
+            size: the frame's length without its prefix, known from the header (KIP-13 counts these bytes).
+            now_ms: monotonic.
+
+        Returns:
+            ADMITTED; or throttle_ms: the request passes, the response has this throttle time, and the channel is muted
+            from now on; or hold_until_ms: do not read on, call again at that time (or earlier) with the same size; or
+            refused: the longest hold is over, and the request does not pass.
+        """
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        limiter = self._limiter
+        if flow.limiter is not limiter:
+            self._rehome(flow, limiter, now_ms)
+        if limiter is None:
+            self.bytes_total += size
+            return ADMITTED
+        if not self._source.enforcing:
+            return self._observe(limiter, flow, size, now_ms, consumes=False)
+        held_since_ms = flow.held_since_ms
+        decision = limiter.produce(flow, size, now_ms)
+        if decision.hold_until_ms:
+            return decision
+        if decision is not ADMITTED or held_since_ms >= 0:
+            self.throttled_total += 1
+            self.throttle_ms_total += decision.throttle_ms + (
+                now_ms - held_since_ms if held_since_ms >= 0 else 0
+            )
+        if not decision.refused:
+            self.bytes_total += size
+        return decision
+
+    def announce(self, flow: Flow, missing: int, now_ms: int) -> bool:
+        """Register that the Produce admitted now is charged as a whole while `missing` bytes have not arrived.
+
+        The channel subtracts arriving bytes from `Flow.announced`. Before it forwards more bytes it calls `arrives`,
+        and then `produce_rest` if `Flow.lost` is above 0; at the end it calls `arrived`. Returns False if nothing is
+        limited here, so that none of these calls is needed.
+        """
+        limiter = self._limiter
+        if limiter is None or flow.limiter is not limiter or not self._source.enforcing:
+            return False
+        limiter.announce(flow, missing, now_ms)
+        return True
+
+    def produce_rest(self, flow: Flow, now_ms: int) -> Decision:
+        """Charge again the bytes that did not arrive in time; returns as `produce`."""
+        missing = flow.missing = flow.lost
+        decision = self.produce(flow, missing, now_ms)
+        if not decision.hold_until_ms and not decision.refused:
+            self.bytes_total -= missing  # it was counted when its header was seen
+            flow.lost = 0
+            self.announce(flow, missing, now_ms)
+        else:
+            flow.lost = missing  # also at another limiter, which knows nothing of it
+        return decision
+
+    def arrives(self, flow: Flow, now_ms: int) -> None:
+        """More bytes of an announced request have arrived: return the charge of late bytes, which are then
+        `Flow.lost`.
+        """
+        if flow.limiter is not None and not flow.lost and now_ms >= flow.announced_ms + ARRIVAL_MS:
+            flow.limiter.take_back(now_ms)
+
+    def arrived(self, flow: Flow) -> None:
+        """An announced request has arrived completely."""
+        if flow.limiter is not None:
+            flow.limiter.arrived(flow)
+
+    def fetch(self, flow: Flow, now_ms: int) -> Decision:
+        """Decide on a Fetch before it is forwarded: ADMITTED, or throttle_ms: send an empty response now, and mute.
+
+        An admitted Fetch, if `limits` is true, may ask for `fetch_max_bytes` and wait for `Flow.wait_ms_max`.
+        """
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        limiter = self._limiter
+        if flow.limiter is not limiter:
+            self._rehome(flow, limiter, now_ms)
+        if limiter is None or not self._source.enforcing:
+            return ADMITTED
+        decision = limiter.fetch(flow, now_ms)
+        if decision is not ADMITTED:
+            self.throttled_total += 1
+            self.throttle_ms_total += decision.throttle_ms
+        return decision
+
+    def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
+        """Return the max_bytes of an admitted Fetch: at most `requested`, at least 1."""
+        limiter = self._limiter
+        if limiter is None or flow.limiter is not limiter or not self._source.enforcing:
+            return requested
+        return limiter.fetch_max_bytes(flow, requested, now_ms)
+
+    def fetched(self, flow: Flow, size: int, now_ms: int) -> Decision:
+        """Charge a Fetch response of `size` bytes (4 + body) when it begins: ADMITTED, or throttle_ms for this response
+        and the channel.
+        """
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        self.bytes_total += size
+        limiter = self._limiter
+        if flow.limiter is not limiter:
+            self._rehome(flow, limiter, now_ms)
+        if limiter is None:
+            return ADMITTED
+        if not self._source.enforcing:
+            self.bytes_total -= size
+            return self._observe(limiter, flow, size, now_ms, consumes=True)
+        decision = limiter.fetched(flow, size, now_ms)
+        if decision is not ADMITTED:
+            self.throttled_total += 1
+            self.throttle_ms_total += decision.throttle_ms
+        return decision
+
+    def delivered(self, flow: Flow, size: int, now_ms: int) -> Decision:
+        """Charge a response without a preceding `fetch`, as `fetched`; the Fetch under way is not affected."""
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        limiter = self._limiter
+        if limiter is not None and not self._source.enforcing:
+            return self._observe(limiter, flow, size, now_ms, consumes=True)
+        self.bytes_total += size
+        if limiter is None:
+            return ADMITTED
+        decision = limiter.delivered(size, now_ms)
+        if decision is not ADMITTED:
+            self.throttled_total += 1
+            self.throttle_ms_total += decision.throttle_ms
+        return decision
+
+    def debt_bytes(self, now_ms: int) -> float:
+        """The debt of this client's identity in bytes; 0 if it is unlimited."""
+        return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
+
+    def byte_rate(self, now_ms: int) -> float:
+        """The rate over the quota's windows, in bytes/s."""
+        return self.per_second(self.bytes_total, now_ms)
+
+    def limits(self, now_ms: int) -> bool:
+        """Whether a quota is enforced here now; if not, a Fetch need not be decoded."""
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        return self._limiter is not None and self._source.enforcing
+
+    def refresh(self, now_ms: int) -> None:
+        """Apply the definitions and options in force, if they have changed."""
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+
+    def detach(self) -> None:
+        """Detach from the limiter; the next call attaches again."""
+        if self._limiter is not None:
+            self._source.release(self._limiter)
+        self._limiter = self._version = None
+
+    def _refresh(self, now_ms: int) -> None:
+        self.begin(now_ms)
+        before = self._limiter
+        self.limit, after = self._source.attach(self.key, self.user, self.client_id, self.broker, now_ms)
+        if after is not before:
+            if after is not None:
+                after.users += 1
+            self._limiter = after
+            if before is not None:
+                self._source.release(before)
+        self._version = self._source.version
+
+    def _rehome(self, flow: Flow, limiter: Limiter | None, now_ms: int) -> None:
+        """Move a channel to another limiter, or to none; its place at the old one is removed."""
+        if flow.limiter is not None:
+            flow.limiter.leave(flow, now_ms)
+            flow.forget()
+        flow.limiter = limiter
+
+    def _observe(self, limiter: Limiter, flow: Flow, size: int, now_ms: int, consumes: bool) -> Decision:
+        """Count the throttle that would have applied with enforcement; overlapping mutes of one channel count once."""
+        self.bytes_total += size
+        would_ms = limiter.observe(flow, size, now_ms, consumes)
+        if would_ms > 0:
+            self.would_throttled_total += 1
+            until_ms = now_ms + would_ms
+            if until_ms > flow.would_until_ms:
+                self.would_throttle_ms_total += until_ms - max(now_ms, flow.would_until_ms)
+                flow.would_until_ms = until_ms
+        return ADMITTED

@@ -1,0 +1,104 @@
+"""All throttles of one client at one broker (KIP-13, KIP-599, the request quota).
+
+Produce and Fetch bytes are counted for every client; the other throttles are created at their first use. `engine` holds
+these objects, and removes them when they are idle.
+"""
+
+from quotas.throttles.bandwidth import Throttle
+from quotas.throttles.mutation import MutationThrottle
+from quotas.throttles.mutation_quotas import MutationQuotas
+from quotas.throttles.request import RequestThrottle
+from quotas.throttles.request_quotas import RequestQuotas
+
+__all__ = ["ClientQuota"]
+
+
+class ClientQuota:
+    """One client's throttles at one broker; the one of partition mutations is for all brokers.
+
+    Throttles that few clients need are created at their first use.
+    """
+
+    __slots__ = (
+        "_broker",
+        "_mutation_quotas",
+        "_mutations",
+        "_request_quotas",
+        "_requests",
+        "client_id",
+        "fetch",
+        "produce",
+        "seen_bytes",
+        "seen_ms",
+        "user",
+    )
+
+    def __init__(
+        self,
+        user: str,
+        client_id: str,
+        broker: int,
+        produce: Throttle,
+        fetch: Throttle,
+        mutation_quotas: MutationQuotas,
+        request_quotas: RequestQuotas,
+    ) -> None:
+        self.user = user
+        self.client_id = client_id
+        self._broker = broker
+        self.produce = produce
+        self.fetch = fetch
+        self._mutation_quotas = mutation_quotas
+        self._mutations: MutationThrottle | None = None  # created at its first use: few clients need it
+        self._request_quotas = request_quotas
+        self._requests: RequestThrottle | None = None  # likewise
+        self.seen_bytes = -1  # `moved` at the last check for expiry
+        self.seen_ms = 0
+
+    @property
+    def mutations(self) -> MutationThrottle:
+        """The throttle of the client's partition mutations."""
+        if self._mutations is None:
+            self._mutations = self._mutation_quotas.client(self.user, self.client_id)
+        return self._mutations
+
+    @property
+    def requests(self) -> RequestThrottle:
+        """The throttle of the client's request time."""
+        if self._requests is None:
+            self._requests = self._request_quotas.client(self.user, self.client_id, self._broker)
+        return self._requests
+
+    @property
+    def measured(self) -> RequestThrottle | None:
+        """The throttle of the client's request time; None before its first use."""
+        return self._requests
+
+    def busy(self, now_ms: int) -> bool:
+        """Whether a channel is attached, or the client owes partition mutations."""
+        owes = self._mutations is not None and self._mutations.owes(now_ms)
+        return self.produce.flows > 0 or self.fetch.flows > 0 or owes
+
+    def mark(self, now_ms: int, windows_ms: int) -> None:
+        """Mark the counts at this time, for the rates."""
+        self.produce.mark(self.produce.bytes_total, now_ms, windows_ms)
+        self.fetch.mark(self.fetch.bytes_total, now_ms, windows_ms)
+        if self._requests is not None:
+            self._requests.mark(self._requests.spent_us_total, now_ms, windows_ms)
+
+    def moved(self) -> int:
+        """A number that changes with every counted byte, mutation or request."""
+        mutations = 0 if self._mutations is None else self._mutations.mutations_total
+        spent_us = 0 if self._requests is None else self._requests.spent_us_total
+        return self.produce.bytes_total + self.fetch.bytes_total + mutations + spent_us
+
+    def detach(self) -> None:
+        """Detach from all limiters."""
+        self.produce.detach()
+        self.fetch.detach()
+        if self._mutations is not None:
+            self._mutation_quotas.leave(self._mutations)
+            self._mutations = None
+        if self._requests is not None:
+            self._requests.detach()
+            self._requests = None

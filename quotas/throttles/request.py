@@ -1,0 +1,196 @@
+"""The request quota: the share of broker time that a client may use (`request_percentage`; kafka-quotas.md §2).
+
+P percent are P * 10,000 microseconds per second, counted in Kafka's sampled windows under both policies: a request's
+time is known only when it is over, so it cannot be held. The throttle time of one request is at most one window's
+length, as in Kafka's `boundedThrottleTime`. Kafka counts the time of its own threads, which a proxy cannot see;
+`proxy.channel.request_time` measures what is counted instead.
+
+A broker handles one request of a connection at a time and throttles each after the one before. Pipelined requests pass
+a proxy together: each of their responses extends the mute by at most one window, and never beyond the whole debt.
+
+The channel measures and mutes. The limiters are in `request_quotas`.
+"""
+
+from typing import Final, Protocol
+
+from quotas.definitions.definitions import REQUEST_PERCENTAGE
+from quotas.limiters.flow import Place
+from quotas.limiters.rate import SampledRate
+from quotas.options import EngineOptions
+from quotas.throttles.windowed import Windowed
+
+__all__ = ["MICROSECONDS_PER_PERCENT", "Limiters", "RequestLimiter", "RequestThrottle"]
+
+MICROSECONDS_PER_PERCENT: Final = 10_000  # of one second
+# A millionth of a microsecond per second: less would overflow the arithmetic.
+_LIMIT_MIN: Final = 1e-6
+
+
+class RequestLimiter:
+    """The request time of all clients that share one quota.
+
+    >>> limiter = RequestLimiter(1, EngineOptions(), now_ms=0)
+    >>> for second in range(10):
+    ...     limiter.record(4_000, second * 1000)
+    >>> limiter.record(67_100, 10_500)
+    >>> limiter.over_ms(10_500)  # 107.1 ms in 10.5 s, where 105 ms are allowed: 2.1 ms at 10 ms/s
+    210
+    """
+
+    __slots__ = ("_limit", "_rate", "_safe", "_samples", "place", "users", "version", "window_ms")
+
+    def __init__(self, percent: float, options: EngineOptions, now_ms: int) -> None:
+        self.users = 0  # the number of attached throttles
+        self.version: object = None  # the engine's version when it was last configured
+        self.place: Place | None = None
+        self._samples = options.window_samples
+        self.window_ms = int(options.window_seconds * 1000)
+        self._rate = SampledRate(self._samples, self.window_ms)
+        self.configure(percent, options, now_ms)
+
+    def configure(self, percent: float, options: EngineOptions, now_ms: int) -> None:
+        """Apply a new limit; recorded time stays, unless the windows have changed."""
+        self._limit = max(percent * MICROSECONDS_PER_PERCENT, _LIMIT_MIN)
+        window_ms = int(options.window_seconds * 1000)
+        if (options.window_samples, window_ms) != (self._samples, self.window_ms):
+            recorded = self._rate.total
+            self._samples, self.window_ms = options.window_samples, window_ms
+            self._rate = SampledRate(self._samples, window_ms)
+            self._rate.record(recorded, now_ms)
+        self._safe = self._limit * (self._samples - 1) * window_ms / 1000.0
+
+    def record(self, spent_us: int, now_ms: int) -> None:
+        """Count the time of one request, in microseconds."""
+        self._rate.record(spent_us, now_ms)
+
+    def over_ms(self, now_ms: int) -> int:
+        """The time in ms until the windows are within the quota, not capped."""
+        rate = self._rate
+        if rate.total <= self._safe and now_ms < rate.purge_at_ms:
+            return 0  # the smallest window allows as much, and no sample is due to be emptied
+        return rate.throttle_ms(self._limit, now_ms)
+
+
+class Source(Protocol):
+    """The engine, as far as a throttle needs it."""
+
+    version: object  # replaced by every change
+    enforcing: bool
+
+
+class Limiters(Protocol):
+    """The owner of the limiters."""
+
+    @property
+    def source(self) -> Source:
+        """The engine."""
+
+    def attach(
+        self, user: str, client_id: str, broker: int, now_ms: int
+    ) -> tuple[float | None, RequestLimiter | None]:
+        """Attach a client: return its limit in percent and its limiter, updated; None while enforcement is switched off
+        (SIGUSR1).
+        """
+
+    def release(self, limiter: RequestLimiter) -> None:
+        """Detach one client from this limiter."""
+
+
+class RequestThrottle(Windowed):
+    """One client's requests at one broker."""
+
+    __slots__ = (
+        "_broker",
+        "_forgotten",
+        "_limiter",
+        "_limiters",
+        "_source",
+        "_version",
+        "client_id",
+        "key",
+        "limit",
+        "spent_us_total",
+        "throttle_ms_total",
+        "throttled_total",
+        "user",
+        "would_throttle_ms_total",
+        "would_throttled_total",
+    )
+
+    def __init__(self, limiters: Limiters, user: str, client_id: str, broker: int) -> None:
+        super().__init__()
+        self._limiters = limiters
+        self._source = limiters.source
+        self._broker = broker
+        self._version: object = None
+        self._limiter: RequestLimiter | None = None
+        self._forgotten = False
+        self.key = REQUEST_PERCENTAGE
+        self.user = user
+        self.client_id = client_id
+        self.limit: float | None = None  # in percent, as of the last refresh
+        self.spent_us_total = 0
+        self.throttle_ms_total = 0
+        self.throttled_total = 0
+        self.would_throttle_ms_total = 0
+        self.would_throttled_total = 0
+
+    @property
+    def enforcing(self) -> bool:
+        """Whether decisions are enforced."""
+        return self._source.enforcing
+
+    def limits(self, now_ms: int) -> bool:
+        """Whether this client's time is counted; constant for one version of the engine."""
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        return self._limiter is not None
+
+    def record(self, spent_us: int, now_ms: int, muted_ms: int = 0) -> int:
+        """Count a request's time at its response; returns the mute of its channel from now on, in ms.
+
+        Args:
+            spent_us: the request's time, in microseconds.
+            now_ms: monotonic.
+            muted_ms: the rest of the mute that the channel already has because of this quota, for requests pipelined
+                with this one.
+        """
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        limiter = self._limiter
+        if limiter is None:  # it was sent while there was a quota
+            return 0
+        self.spent_us_total += spent_us
+        limiter.record(spent_us, now_ms)
+        over_ms = limiter.over_ms(now_ms)
+        return min(over_ms, muted_ms + limiter.window_ms) if over_ms > 0 else 0
+
+    def told(self, throttle_ms: int) -> None:
+        """Count the throttle time of a request; with `observe`, the one that would have applied."""
+        if self.enforcing:
+            self.throttled_total += 1
+            self.throttle_ms_total += throttle_ms
+        else:
+            self.would_throttled_total += 1
+            self.would_throttle_ms_total += throttle_ms
+
+    def percentage(self, now_ms: int) -> float:
+        """The share of broker time over the quota's windows, in percent."""
+        return self.per_second(self.spent_us_total, now_ms) / MICROSECONDS_PER_PERCENT
+
+    def detach(self) -> None:
+        """Detach from the limiter permanently; later responses are not counted."""
+        if self._limiter is not None:
+            self._limiters.release(self._limiter)
+        self._limiter = None
+        self._forgotten = True
+
+    def _refresh(self, now_ms: int) -> None:
+        if self._forgotten:
+            return
+        self.begin(now_ms)
+        before = self._limiter
+        self.limit, self._limiter = self._limiters.attach(self.user, self.client_id, self._broker, now_ms)
+        if before is not None:
+            self._limiters.release(before)
+        self._version = self._source.version

@@ -1,0 +1,87 @@
+"""Names of topics by their ids (KIP-516): requests since Fetch 13 and Produce 13 name topics by id, quotas by name.
+
+The name of a topic id never changes; a topic that is created again has a new id. Unknown ids of the traffic are
+collected here, and `wake` is called so that `proxy.cluster` asks the cluster. It also asks for the ids of topics with
+limits of their own, since a client may send more ids than can be asked for.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from quotas.throttles.ttl_map import TtlMap
+
+__all__ = ["ASKED_AT_ONCE_MAX", "ASK_AGAIN_MS", "NAMES_MAX", "TopicNames"]
+
+NAMES_MAX: Final = (
+    100_000  # about the largest number of topics in a cluster; the oldest name is removed first
+)
+ASKED_AT_ONCE_MAX: Final = 1000
+# An id that the cluster does not know (the topic was deleted), or may not reveal, is not asked for again sooner.
+ASK_AGAIN_MS: Final = 5000
+
+
+def _no_wake() -> None:
+    """Do nothing: the default of `TopicNames.wake` until the application sets it."""
+
+
+class TopicNames:
+    """The known names of topic ids, and the ids to ask for.
+
+    Attributes:
+        wake: called when there are ids to ask for.
+        limited: the names of all topics with limits of their own.
+    """
+
+    __slots__ = ("_asked", "_names", "_next", "_wanted", "limited", "wake")
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, str] = {}
+        self._wanted: dict[bytes, None] = {}
+        self._asked = TtlMap[bytes, bool](ASKED_AT_ONCE_MAX, ASK_AGAIN_MS)
+        self.wake: Callable[[], None] = _no_wake
+        self.limited: Callable[[], Sequence[str]] = tuple
+        self._next = 0  # of the limited ones, when there are too many to ask for at once
+
+    def name(self, topic_id: bytes, now_ms: int) -> str | None:
+        """Return the topic's name; if it is not known, None, and the id will be asked for."""
+        found = self._names.get(topic_id)
+        if found is None:
+            self._want(topic_id, now_ms)
+        return found
+
+    def known(self, topic_id: bytes) -> str | None:
+        """Return the topic's name if it is known, without asking for it. Thread-safe."""
+        return self._names.get(topic_id)
+
+    def take_wanted(self, now_ms: int) -> list[bytes]:
+        """Return the ids to ask for now; they are not returned again for a while."""
+        wanted = list(self._wanted)
+        self._wanted.clear()
+        for topic_id in wanted:
+            self._asked.put(topic_id, True, now_ms)
+        return wanted
+
+    def take_limited(self) -> list[str]:
+        """Return names of topics with limits whose ids to ask for now: round robin, if they are many."""
+        names = self.limited()
+        if self._next >= len(names):
+            self._next = 0
+        taken = list(names[self._next : self._next + ASKED_AT_ONCE_MAX])
+        self._next += len(taken)
+        return taken
+
+    def learn(self, topic_id: bytes, name: str) -> None:
+        """Store a topic's name."""
+        if topic_id not in self._names and len(self._names) >= NAMES_MAX:
+            del self._names[next(iter(self._names))]
+        self._names[topic_id] = name
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def _want(self, topic_id: bytes, now_ms: int) -> None:
+        if topic_id in self._wanted or len(self._wanted) >= ASKED_AT_ONCE_MAX:
+            return
+        if self._asked.get(topic_id, now_ms) is None:
+            self._wanted[topic_id] = None
+            self.wake()

@@ -1,0 +1,259 @@
+"""Topic quotas: bytes produced to and fetched from one topic by all clients together. Kafka has no such quota.
+
+A topic is charged with its part of a request or response: its name or id, its partitions, their records. The size is
+known only when that part has passed, so a topic is charged afterwards under both policies: the channel that exceeds
+the limit is muted until the topic's bytes are within it (KIP-219), and so is every other channel at its next request.
+The limiters of both policies have an operation for bytes that they cannot withhold (`Limiter.observe`). As all quotas,
+these apply at each broker separately, or with scope `gateway` at all brokers together.
+
+Every topic with a limit has a throttle from its first bytes on, until an hour without traffic. The throttles of topics
+with an entry of their own are bounded by the number of entries. The others, limited by the default topic, are at most
+`TOPICS_MAX`; further topics share one throttle, `<other>`. `proxy.channel.topic_charges` reads the requests.
+
+Limits are defined by name, and newer requests name topics by id. Bytes of an id without a known name are charged to the
+default topic's limit, all together as `<other>`; without a default topic they are stored and charged when the name is
+known (`charge_unnamed`, `expire`). The ids of topics with an entry are looked up by name (`TopicNames.limited`), so a
+client cannot delay the look-up with many ids of topics that do not exist.
+
+A request may name a topic that does not exist; responses name existing ones. So a throttle of a topic without an entry
+is removed when it has no debt and no traffic for a minute (or for the time of all windows, if that is longer), if only
+requests have charged it; and any such throttle if there is no room for a new one.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final, Protocol
+
+from quotas.definitions.definitions import PRODUCER_BYTE_RATE, Definitions
+from quotas.limiters.flow import Flow, Limiter
+from quotas.limiters.policy import Rules, brought_up
+from quotas.throttles.topic_names import TopicNames
+
+__all__ = ["OTHER", "TOPICS_MAX", "Source", "TopicQuotas", "TopicThrottle"]
+
+OTHER: Final = "<other>"  # not a valid topic name: "<" is not allowed
+TOPICS_MAX: Final = 20_000
+_EXPIRE_MS: Final = 3_600_000  # as clients: Kafka's sensors live as long
+_EXPIRE_SOON_MS: Final = 60_000
+_EXPIRE_AT_ONCE: Final = 1000  # a second, so that a round takes 20 s at most
+_MAKE_ROOM_MS: Final = 50  # the shortest time between two searches for idle throttles
+_MAKE_ROOM_AT_ONCE: Final = 500  # a millisecond's work, and 10,000 a second
+UNNAMED_MAX: Final = 1000  # ids with stored bytes, in each direction and at each broker
+_UNNAMED_MS_MAX: Final = 20_000  # an id without a name after this time belongs to no topic
+_EVERYWHERE: Final = -1  # in place of a broker, where one budget spans all
+
+
+class Source(Rules, Protocol):
+    """The engine, as far as topic throttles need it."""
+
+    @property
+    def definitions(self) -> Definitions:
+        """The definitions in force."""
+
+
+class TopicThrottle:
+    """Bytes of one topic in one direction at one broker."""
+
+    __slots__ = (
+        "_flow",
+        "_limiter",
+        "_source",
+        "_version",
+        "bytes_total",
+        "key",
+        "limit",
+        "seen_ms",
+        "throttle_ms_total",
+        "throttled_total",
+        "topic",
+        "would_throttle_ms_total",
+        "would_throttled_total",
+    )
+
+    def __init__(self, source: Source, key: str, topic: str) -> None:
+        self._source = source
+        self.key = key
+        self.topic = topic
+        self._version: object = None
+        self._limiter: Limiter | None = None
+        self._flow = Flow()  # one for all channels together
+        self.limit: float | None = None  # bytes per second, as of the last refresh
+        self.seen_ms = 0
+        self.bytes_total = 0
+        self.throttle_ms_total = 0
+        self.throttled_total = 0
+        self.would_throttle_ms_total = 0
+        self.would_throttled_total = 0
+
+    def charge(self, size: int, now_ms: int) -> int:
+        """Charge bytes that have passed; returns the mute of the channel, in ms."""
+        if self._version is not self._source.version:
+            self._refresh(now_ms)
+        self.bytes_total += size
+        self.seen_ms = now_ms
+        if self._limiter is None:
+            return 0
+        wait_ms = self._limiter.observe(self._flow, size, now_ms, consumes=False)
+        if wait_ms <= 0:
+            return 0
+        wait_ms = min(wait_ms, int(self._source.options.mute_seconds_max * 1000))
+        if not self._source.enforcing:
+            self.would_throttled_total += 1
+            self.would_throttle_ms_total += wait_ms
+            return 0
+        self.throttled_total += 1
+        self.throttle_ms_total += wait_ms
+        return wait_ms
+
+    def idle(self, now_ms: int) -> bool:
+        """Whether it has no debt and no recent traffic, so that a new throttle would be in the same state."""
+        idle_ms = now_ms - self.seen_ms
+        if idle_ms < _EXPIRE_SOON_MS:
+            return False
+        options = self._source.options
+        return idle_ms >= options.window_samples * options.window_seconds * 1000 and not self.debt_bytes(
+            now_ms
+        )
+
+    def rate(self) -> float | None:
+        """The limit in force; None: unlimited."""
+        return self._source.definitions.topic_limit(self.key, self.topic)
+
+    def debt_bytes(self, now_ms: int) -> float:
+        """The bytes that have passed beyond the limit up to now."""
+        return 0.0 if self._limiter is None else self._limiter.debt_bytes(now_ms)
+
+    def _refresh(self, now_ms: int) -> None:
+        self.limit = self.rate()
+        self._limiter = (
+            None if self.limit is None else brought_up(self._limiter, self.limit, self._source, now_ms)
+        )
+        self._version = self._source.version
+
+
+class TopicQuotas:
+    """All topics' quotas of one process.
+
+    Attributes:
+        names: the names of topics by id.
+    """
+
+    __slots__ = ("_made_room_ms", "_rooms", "_source", "_throttles", "_unnamed", "_visits", "names")
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.names = TopicNames()
+        self.names.limited = lambda: source.definitions.limited_topics
+        self._throttles: dict[tuple[str, str, int], TopicThrottle] = {}
+        self._visits: list[tuple[str, str, int]] = []  # of the round of expiry under way
+        self._made_room_ms: int | None = None
+        self._rooms: list[tuple[str, str, int]] = []  # what is still to be looked at for room
+        # Bytes, and the time of the first of them, by direction, broker and id.
+        self._unnamed: dict[tuple[str, int, bytes], tuple[int, int]] = {}
+
+    def charge(
+        self, key: str, broker: int, sizes: Mapping[str, int], now_ms: int
+    ) -> tuple[TopicThrottle, int] | None:
+        """Charge several topics; returns the throttle with the longest mute and the mute in ms, or None.
+
+        >>> from quotas.definitions.definitions import PRODUCER_BYTE_RATE as KEY
+        >>> from quotas.engine import Engine, EngineOptions
+        >>> from quotas.definitions.entities import Entity
+        >>> limits = {Entity(topic=topic): {KEY: rate} for topic, rate in (("a", 1_000_000), ("b", 500_000))}
+        >>> topics = Engine(EngineOptions(), Definitions(limits)).topics
+        >>> topics.charge(KEY, 1, {"a": 10_000_000, "b": 5_000_000, "c": 1}, 0)  # the windows hold 10 s
+        >>> throttle, ms = topics.charge(KEY, 1, {"a": 2_000_000, "b": 500_000}, 0)  # 2 s and 1 s
+        >>> throttle.topic, ms
+        ('a', 2000)
+        """
+        longest: tuple[TopicThrottle, int] | None = None
+        for topic, size in sizes.items():
+            throttle = self._throttle(key, topic, broker, now_ms)
+            if throttle is None:
+                continue
+            wait_ms = throttle.charge(size, now_ms)
+            if wait_ms > 0 and (longest is None or wait_ms > longest[1]):
+                longest = throttle, wait_ms
+        return longest
+
+    def charge_unnamed(self, key: str, broker: int, topic_id: bytes, size: int, now_ms: int) -> str | None:
+        """Charge bytes of a topic whose name is not known; returns the topic to charge now.
+
+        Returns:
+            OTHER if the default topic has a limit; "" if the bytes are stored until the name is known; None if too many
+            ids are stored already.
+        """
+        if self._source.definitions.topic_limit(key, OTHER) is not None:
+            return OTHER
+        place = (key, broker, topic_id)
+        before = self._unnamed.get(place)
+        if before is None:
+            if len(self._unnamed) >= UNNAMED_MAX:
+                return None
+            before = 0, now_ms
+        self._unnamed[place] = before[0] + size, before[1]
+        return ""
+
+    def throttles(self) -> Iterator[TopicThrottle]:
+        """The throttles of all charged topics, in each direction and at each broker."""
+        return iter(list(self._throttles.values()))
+
+    def expire(self, now_ms: int) -> None:
+        """Remove topics without traffic, and charge stored bytes whose name is known. Call it about once a second: each
+        call checks a bounded number of topics.
+        """
+        self._name(now_ms)
+        if not self._visits:
+            self._visits = list(self._throttles)
+        for _ in range(min(len(self._visits), _EXPIRE_AT_ONCE)):
+            place = self._visits.pop()
+            throttle = self._throttles.get(place)
+            if throttle is None:  # gone, to make room
+                continue
+            soon = place[0] == PRODUCER_BYTE_RATE and not self._names(place)
+            if now_ms - throttle.seen_ms >= _EXPIRE_MS or (soon and throttle.idle(now_ms)):
+                del self._throttles[place]
+
+    def __len__(self) -> int:
+        return len(self._throttles)
+
+    def _name(self, now_ms: int) -> None:
+        """Charge stored bytes whose topic's name is known now, and discard those of unknown ids."""
+        for place, (size, since_ms) in list(self._unnamed.items()):
+            key, broker, topic_id = place
+            name = self.names.known(topic_id)
+            if name is not None:
+                self.charge(key, broker, {name: size}, now_ms)
+            if name is not None or now_ms - since_ms >= _UNNAMED_MS_MAX:
+                del self._unnamed[place]
+
+    def _names(self, place: tuple[str, str, int]) -> bool:
+        """Whether this topic has an entry of its own."""
+        return self._source.definitions.names_topic(place[0], place[1])
+
+    def _has_room(self, now_ms: int) -> bool:
+        """Whether there is room for another throttle; removes idle ones if there is not."""
+        if len(self._throttles) < TOPICS_MAX:
+            return True
+        if self._made_room_ms is None or now_ms - self._made_room_ms >= _MAKE_ROOM_MS:
+            self._made_room_ms = now_ms
+            self._rooms = self._rooms or list(reversed(self._throttles))
+            for _ in range(min(len(self._rooms), _MAKE_ROOM_AT_ONCE)):
+                place = self._rooms.pop()
+                throttle = self._throttles.get(place)
+                if throttle is not None and throttle.idle(now_ms) and not self._names(place):
+                    del self._throttles[place]
+        return len(self._throttles) < TOPICS_MAX
+
+    def _throttle(self, key: str, topic: str, broker: int, now_ms: int) -> TopicThrottle | None:
+        """Return the throttle of a topic; None if it has no limit."""
+        place = (key, topic, _EVERYWHERE if self._source.options.scope == "gateway" else broker)
+        found = self._throttles.get(place)
+        if found is not None:
+            return found
+        definitions = self._source.definitions
+        if definitions.topic_limit(key, topic) is None:
+            return None
+        if topic != OTHER and not definitions.names_topic(key, topic) and not self._has_room(now_ms):
+            return self._throttle(key, OTHER, broker, now_ms)
+        found = self._throttles[place] = TopicThrottle(self._source, key, topic)
+        return found

@@ -1,0 +1,281 @@
+"""proxy.quota_api.service: requests on the loop, answers later on the loop, one after another, bounded."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from kafka_client import quotas
+from protocol.api import ALTER_CLIENT_QUOTAS
+from protocol.errors import WireError
+from protocol.header import body_start
+from proxy.channel import PeerError, Question, Shared
+from proxy.channel.bounds import REQUEST_BYTES_MAX
+from proxy.config import QuotaSettings
+from proxy.errors import ConfigError
+from proxy.files import signature
+from proxy.quota_api import QuotaService, QuotaStore
+from proxy.quota_api import service as module
+from proxy.quota_api.answers import Answer
+from proxy.stats import Stats
+from quotas.definitions.definitions import Definitions
+from quotas.definitions.entities import Entity
+from tests.support.quota_frames import alter_request
+
+ANN = Entity("ann")
+RATE = "producer_byte_rate"
+SECONDS_MAX = 20.0
+
+
+class Office:
+    """A desk, and what came of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.settings = QuotaSettings(file=path)
+        self.store = QuotaStore(self.settings)
+        self.stats = Stats()
+        self.events: list[str] = []
+        self.desk = QuotaService(
+            asyncio.get_running_loop(),
+            self.store,
+            self.settings,
+            self.stats,
+            lambda: self.events.append("altered"),
+        )
+
+    async def ask(self, question: Question) -> bytes | bytearray | Shared | Exception:
+        """Ask, and wait for the answer."""
+        answered: asyncio.Future[bytes | bytearray | Shared | Exception] = (
+            asyncio.get_running_loop().create_future()
+        )
+
+        def take(answer: bytes | bytearray | Shared | Exception) -> None:
+            self.events.append("answered")
+            answered.set_result(answer)
+
+        self.desk.ask(question, take)
+        assert not answered.done(), "never at once"
+        async with asyncio.timeout(SECONDS_MAX):
+            return await answered
+
+
+@pytest.fixture
+async def office(tmp_path: Path) -> AsyncIterator[Office]:
+    path = tmp_path / "quotas.toml"
+    path.write_text("")
+    made = Office(path)
+    yield made
+    made.desk.close()
+
+
+def alteration(rate: float | None, *, user: str = "ANONYMOUS", trusted: bool = True) -> Question:
+    frame = alter_request(
+        [([("user", "ann")], [(RATE, rate)])], validate_only=False, correlation_id=1, client_id="c"
+    )
+    start = body_start(frame, 0, len(frame), 49, 0)
+    assert start is not None
+    return Question(49, 0, 1, frame, start, user, trusted)
+
+
+def code(answer: bytes | bytearray | Shared | Exception) -> int:
+    assert not isinstance(answer, Exception), repr(answer)
+    ((_, found, _),) = quotas.alter([], validate_only=False).read(bytes(answer))
+    return found
+
+
+async def test_altered_quotas_are_in_force_before_the_response(office: Office) -> None:
+    assert code(await office.ask(alteration(5.0))) == 0
+    assert office.events == ["altered", "answered"]
+    assert office.store.definitions.values(ANN) == {RATE: 5}
+    assert office.desk.seen == signature(office.path)
+    assert office.stats.quota_requests == {"altered": 1}
+
+
+async def test_unchanged_quotas_notify_no_listener(office: Office) -> None:
+    assert code(await office.ask(alteration(None))) == 0
+    assert code(await office.ask(alteration(-1.0))) == 42
+    assert office.events == ["answered", "answered"]
+    assert office.stats.quota_requests == {"altered": 1, "refused": 1}
+
+
+async def test_alterations_at_the_same_time_are_done_one_after_another(office: Office) -> None:
+    answers = await asyncio.gather(*(office.ask(alteration(float(rate))) for rate in range(1, 21)))
+    assert {code(answer) for answer in answers} == {0}
+    assert office.store.definitions.values(ANN) == {RATE: 20}
+    assert office.path.read_text().count("[[quota]]") == 1
+
+
+async def test_malformed_request_is_given_back_as_the_peers_error(office: Office) -> None:
+    asked = alteration(5.0)
+    assert isinstance(await office.ask(asked._replace(frame=asked.frame[:-1])), WireError)
+    assert office.stats.quota_requests == {"malformed": 1}
+
+
+async def test_unexpected_exception_ends_one_request(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise AssertionError("broken")
+
+    monkeypatch.setattr(module, "answer", broken)
+    assert isinstance(await office.ask(alteration(5.0)), AssertionError)
+    assert office.stats.quota_requests == {"failed": 1}
+
+
+async def test_permissions_change_with_the_settings(office: Office) -> None:
+    asked = alteration(5.0, user="eve", trusted=False)
+    assert code(await office.ask(asked)) == 31
+    await office.desk.read(QuotaSettings(file=office.path, alter_principals=("eve",)))
+    assert code(await office.ask(asked)) == 0
+
+
+async def test_file_is_read_again(office: Office) -> None:
+    office.path.write_text('[[quota]]\nip = "nowhere"\nconnection_creation_rate = 5\n')
+    definitions, changed, idle = await office.desk.read(office.settings)
+    assert (len(definitions), changed) == (1, 1)
+    assert ["nowhere" in one for one in idle] == [True]
+    office.path.write_text("[")
+    with pytest.raises(ConfigError):
+        await office.desk.read(office.settings)
+    assert len(definitions) == 1
+
+
+async def test_ending_process_sends_no_responses(office: Office) -> None:
+    for _ in range(5):
+        office.desk.ask(alteration(5.0), lambda _: None)
+    office.desk.close()
+    await asyncio.sleep(0.1)
+
+
+class Busy:
+    """Holds the desk's thread at its first request until `go`; what the thread does is in `order`."""
+
+    def __init__(self, office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.desk = office.desk
+        self.order: list[str] = []
+        self.dropped: list[str] = []
+        self.begun = Event()
+        self._go = Event()
+        self._asked = 0
+        self._told = asyncio.Event()
+        monkeypatch.setattr(module, "answer", self._answer)
+        self.ask("the first")
+        assert self.begun.wait(SECONDS_MAX)
+
+    def ask(self, name: str, address: str = "192.0.2.1", size: int = 1) -> Callable[[], None]:
+        """Ask; `name` is in the place of the user."""
+        self._asked += 1
+
+        def take(answer: bytes | bytearray | Shared | Exception) -> None:
+            if isinstance(answer, PeerError):
+                assert answer.cause == "quota_requests_max"
+                self.dropped.append(name)
+            self.told()
+
+        return self.desk.ask(Question(49, 0, 1, bytes(size), 0, name, False, address=address), take)
+
+    def told(self) -> None:
+        """One that was asked for is answered, or never will be."""
+        self._asked -= 1
+        if not self._asked:
+            self._told.set()
+
+    async def all(self) -> list[str]:
+        """Let the thread go on, wait until all is answered, and give the order."""
+        self._go.set()
+        async with asyncio.timeout(SECONDS_MAX):
+            await self._told.wait()
+        return self.order
+
+    def _answer(self, *arguments: object) -> Answer:
+        question = arguments[2]
+        assert isinstance(question, Question)
+        if question.user == "the first":
+            self.begun.set()
+            assert self._go.wait(SECONDS_MAX)
+        self.order.append(question.user)
+        return Answer(bytearray(), "described")
+
+
+@pytest.fixture
+def busy(office: Office, monkeypatch: pytest.MonkeyPatch) -> Busy:
+    return Busy(office, monkeypatch)
+
+
+async def test_file_and_mirror_go_ahead_of_clients_requests(
+    office: Office, busy: Busy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(_settings: QuotaSettings) -> Definitions:
+        busy.order.append("the file")
+        return office.store.definitions
+
+    def mirror(_entries: object) -> bool:
+        busy.order.append("the mirror")
+        return False
+
+    monkeypatch.setattr(office.store, "read", read)
+    monkeypatch.setattr(office.store, "mirror", mirror)
+    for number in range(3):
+        busy.ask(f"client {number}")
+    reading = asyncio.create_task(office.desk.read(office.settings))
+    mirroring = asyncio.create_task(office.desk.mirror(()))
+    await asyncio.sleep(0)
+    assert await busy.all() == ["the first", "the file", "the mirror", "client 0", "client 1", "client 2"]
+    await reading
+    assert not await mirroring
+
+
+async def test_addresses_take_turns(busy: Busy) -> None:
+    for number in range(3):
+        busy.ask(f"a{number}", "192.0.2.1")
+    busy.ask("b0", "192.0.2.2")
+    assert await busy.all() == ["the first", "a0", "b0", "a1", "a2"]
+
+
+async def test_one_address_has_an_eighth_of_all_places(busy: Busy) -> None:
+    for number in range(125):  # 8 MiB // (64 MiB // 1000)
+        busy.ask(f"a{number}", "192.0.2.1")
+    busy.ask("one more", "192.0.2.1")
+    busy.ask("b0", "192.0.2.2")
+    order = await busy.all()
+    assert busy.dropped == ["one more"]
+    assert len(order) == 1 + 125 + 1
+    assert order.index("b0") == 2
+
+
+async def test_address_with_most_gives_way_where_the_desk_is_full(busy: Busy) -> None:
+    for number in range(1000):
+        busy.ask(f"{number}", f"192.0.2.{number // 100}")
+    busy.ask("another", "198.51.100.1")
+    order = await busy.all()
+    assert busy.dropped == ["99"]  # the newest of the first of ten addresses with 100 each
+    assert "another" in order
+
+
+async def test_two_of_the_largest_requests_of_an_address_may_wait(busy: Busy) -> None:
+    largest = REQUEST_BYTES_MAX[ALTER_CLIENT_QUOTAS]
+    for number in range(3):
+        busy.ask(f"{number}", size=largest)
+    await busy.all()
+    assert (busy.order, busy.dropped) == (["the first", "0", "1"], ["2"])
+
+
+async def test_request_that_is_taken_back_is_not_begun(busy: Busy) -> None:
+    taken_back = [busy.ask(f"a{number}") for number in range(125)]
+    for withdraw in taken_back:
+        withdraw()
+        withdraw()
+        busy.told()
+    busy.ask("b0")
+    assert await busy.all() == ["the first", "b0"]
+    assert not busy.dropped
+
+
+async def test_request_that_fails_does_not_hold_the_next_one_up(office: Office) -> None:
+    asked = alteration(5.0)
+    answers = await asyncio.gather(
+        office.ask(asked._replace(frame=asked.frame[:-1])), office.ask(asked), office.ask(asked)
+    )
+    assert isinstance(answers[0], WireError)
+    assert [code(answer) for answer in answers[1:]] == [0, 0]

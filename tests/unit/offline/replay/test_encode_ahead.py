@@ -1,0 +1,58 @@
+"""Frames made ahead, by a clock that only their making moves."""
+
+from offline.replay.encode_ahead import FRAMES_MAX, EncodeAhead
+from offline.replay.frames import Encoder, Frame
+from offline.replay.schedule import Recorded, plan
+from offline.replay.target import Placement
+from protocol.api import HEARTBEAT
+from tests.unit.offline.replay.rows import recorded
+
+
+class Timed(Encoder):
+    """Takes 300 us a frame."""
+
+    def __init__(self) -> None:
+        super().__init__(Placement({}, {}, {}), -1, 1)
+        self.now_us = 0
+
+    def encode(self, row: Recorded, correlation_id: int) -> Frame | None:
+        self.now_us += 300
+        return super().encode(row, correlation_id)
+
+
+def made(count: int) -> tuple[EncodeAhead, Timed]:
+    encoder = Timed()
+    rows = [recorded(seq=seq, api_key=HEARTBEAT, partitions=()) for seq in range(count)]
+    return EncodeAhead(plan(rows, 1.0).sends, encoder, lambda: encoder.now_us), encoder
+
+
+def test_a_turn_is_short_and_another_follows() -> None:
+    ahead, encoder = made(10)
+    assert ahead.make(0, 1_000_000)
+    assert (len(ahead), encoder.now_us) == (4, 1200)  # after 900 us there was time for one more
+    assert ahead.make(0, 1_000_000)
+    assert not ahead.make(0, 1_000_000)
+    assert len(ahead) == 10
+
+
+def test_nothing_is_made_when_something_is_due_soon() -> None:
+    ahead, encoder = made(10)
+    assert not ahead.make(0, 1999)
+    assert not ahead.make(0, 2500)  # of 1 ms there, the spare 2 are all after two frames
+    assert (len(ahead), encoder.now_us) == (2, 600)
+
+
+def test_no_more_than_a_bound_is_ahead() -> None:
+    ahead, _ = made(FRAMES_MAX + 10)
+    while ahead.make(0, 1 << 40):
+        pass
+    assert len(ahead) == FRAMES_MAX
+
+
+def test_frames_are_taken_in_order_whether_made_or_not() -> None:
+    ahead, _ = made(6)
+    ahead.make(0, 1_000_000)
+    frames = [ahead.take(place) for place in range(6)]
+    assert [frame.data[8:12] for frame in frames if frame is not None] == [
+        place.to_bytes(4, "big") for place in range(6)
+    ]

@@ -1,0 +1,361 @@
+"""What /metrics shows, and that docs/metrics.md says so."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from proxy.metrics.exposition import Metrics
+from proxy.metrics.leases import LeaseMetrics
+from proxy.metrics.replication import ReplicationMetrics
+from proxy.reassign import status
+from proxy.reassign.reconcile import Decision
+from proxy.stats import CaptureStats, Stats
+from quotas.engine import QuotaView
+from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
+from quotas.sharing.book import LeaseBook
+from quotas.sharing.peer import LeasePeer
+from quotas.sharing.terms import LeaseTerms
+
+DOCS = Path(__file__).parents[4] / "docs" / "metrics.md"
+VIEW = QuotaView("", "a", "Produce", 1500.0, 2000.0, 5000, 2500, 3, 0, 0, 12.0)
+MUTATIONS = QuotaView("", "a", "ControllerMutation", 0.0, 2.0, 60, 5000, 1, 6000, 2, 0.0, -10.0)
+REQUESTS = QuotaView("", "a", "Request", 25.0, 12.5, 1_500_000, 3000, 4, 7000, 5, 0.0)
+
+
+class Link:
+    """150 records behind, and 50 fewer each time somebody looks."""
+
+    follower = 3
+
+    def __init__(self) -> None:
+        self._offset = 0
+
+    def standings(self) -> list[tuple[bytes, int, int, int]]:
+        self._offset += 50
+        return [(bytes(16), 0, self._offset, 200)]
+
+    def topics(self) -> set[bytes]:
+        return {bytes(16)}
+
+
+class Quotas:
+    """A quotas engine with known clients."""
+
+    def __init__(
+        self,
+        views: Iterable[QuotaView] = (),
+        *,
+        topics: Iterable[QuotaView] = (),
+        enforcing: bool = True,
+        left: float | None = None,
+    ) -> None:
+        self._views = list(views)
+        self._topics = list(topics)
+        self.left = left
+        self.enforcing = enforcing
+        self.asked_at: list[int] = []
+
+    def views(self, now_ms: int) -> list[QuotaView]:
+        """Give the clients."""
+        self.asked_at.append(now_ms)
+        return [view for view in self._views if view.type in ("Produce", "Fetch")]
+
+    def mutation_views(self, now_ms: int) -> list[QuotaView]:
+        """Give those that make partition mutations."""
+        self.asked_at.append(now_ms)
+        return [view for view in self._views if view.type == "ControllerMutation"]
+
+    def topic_views(self, now_ms: int) -> list[QuotaView]:
+        """Give the topics."""
+        self.asked_at.append(now_ms)
+        return self._topics
+
+    def request_views(self, now_ms: int) -> list[QuotaView]:
+        """Give those whose requests are measured."""
+        self.asked_at.append(now_ms)
+        return [view for view in self._views if view.type == "Request"]
+
+    def cluster_tokens(self, now_ms: int) -> float | None:
+        """Give what is left for all clients."""
+        self.asked_at.append(now_ms)
+        return self.left
+
+
+def replicated(stats: Stats) -> ReplicationMetrics:
+    """A follower that is behind, looked at 2 s before."""
+    replication = ReplicationQuotas(ReplicationOptions())
+    replication.limit(BrokerLimits(default=1000), BrokerLimits())
+    replication.leader(1, 0)
+    replication.name_topics({bytes(16): "t"})
+    replication.arrived(3, bytes(16), 0, 500)
+    replication.links.add(Link())
+    view = ReplicationMetrics(replication, stats, 10)
+    for _ in view.portions(77 - 2000):
+        pass
+    return view
+
+
+def leased(stats: Stats) -> LeaseMetrics:
+    """A peer that has lost the holder, which is the same process."""
+    terms = LeaseTerms(("a", "b"), 5000)
+    replication = ReplicationQuotas(ReplicationOptions())
+    replication.shares = LeasePeer(terms, "a", 1, -10_000)
+    replication.limit(BrokerLimits(), BrokerLimits(default=1000))
+    replication.follower(3, 77)
+    stats.lease_asks["failed"] = 2
+    stats.lease_requests["unknown"] = 1
+    return LeaseMetrics(replication.shares, LeaseBook(terms, 1), replication, stats, lambda: 77)
+
+
+def written(stats: Stats, quotas: Quotas, accept: str = "", series_max: int = 1000) -> str:
+    stats.captures.setdefault("rows", CaptureStats())
+    moves = [*status.gauges([], Decision(), None, True), *status.counters(stats)]
+    metrics = Metrics(stats, quotas, series_max, "1.2.3", replicated(stats), leased(stats), [lambda: moves])
+    for _ in metrics.portions(77):
+        pass
+    return metrics.render(metrics.snapshot(), accept)[0].decode()
+
+
+def samples(text: str) -> dict[str, dict[tuple[str, ...], float]]:
+    """Give name -> label values, in the order of the labels' names -> value."""
+    found: dict[str, dict[tuple[str, ...], float]] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found.setdefault(sample.name, {})[tuple(value for _, value in sorted(sample.labels.items()))] = (
+                sample.value
+            )
+    return found
+
+
+def test_client_has_every_figure() -> None:
+    found = samples(written(Stats(), Quotas([VIEW])))
+    labels = ("a", "Produce", "")
+    assert {name: values[labels] for name, values in found.items() if name.startswith("sluice_client_")} == {
+        "sluice_client_bytes_total": 5000,
+        "sluice_client_byte_rate": 1500,
+        "sluice_client_quota_byte_rate": 2000,
+        "sluice_client_throttle_seconds_total": 2.5,
+        "sluice_client_throttled_requests_total": 3,
+        "sluice_client_would_throttle_seconds_total": 0,
+        "sluice_client_would_throttled_requests_total": 0,
+        "sluice_client_debt_bytes": 12,
+    }
+
+
+def test_topic_has_its_own_figures() -> None:
+    found = samples(written(Stats(), Quotas(topics=[VIEW])))
+    labels = ("a", "Produce")
+    assert {name: values[labels] for name, values in found.items() if labels in values} == {
+        "sluice_topic_bytes_total": 5000,
+        "sluice_topic_quota_byte_rate": 2000,
+        "sluice_topic_throttle_seconds_total": 2.5,
+        "sluice_topic_throttled_requests_total": 3,
+        "sluice_topic_would_throttle_seconds_total": 0,
+        "sluice_topic_would_throttled_requests_total": 0,
+        "sluice_topic_debt_bytes": 12,
+    }
+
+
+def test_partition_mutations_have_their_own_figures() -> None:
+    found = samples(written(Stats(), Quotas([VIEW, MUTATIONS], left=7.5)))
+    assert {name: values[("a", "")] for name, values in found.items() if ("a", "") in values} == {
+        "sluice_client_mutations_total": 60,
+        "sluice_client_mutation_tokens": -10,
+        "sluice_client_quota_mutation_rate": 2,
+    }
+    labels = ("a", "ControllerMutation", "")
+    assert {name: values[labels] for name, values in found.items() if labels in values} == {
+        "sluice_client_throttle_seconds_total": 5,
+        "sluice_client_throttled_requests_total": 1,
+        "sluice_client_would_throttle_seconds_total": 6,
+        "sluice_client_would_throttled_requests_total": 2,
+    }
+    assert found["sluice_mutation_tokens"] == {(): 7.5}
+
+
+def test_requests_have_their_own_figures() -> None:
+    found = samples(written(Stats(), Quotas([VIEW, REQUESTS])))
+    assert {name: values[("a", "")] for name, values in found.items() if ("a", "") in values} == {
+        "sluice_client_request_seconds_total": 1.5,
+        "sluice_client_request_percentage": 25,
+        "sluice_client_quota_request_percentage": 12.5,
+    }
+    labels = ("a", "Request", "")
+    assert {name: values[labels] for name, values in found.items() if labels in values} == {
+        "sluice_client_throttle_seconds_total": 3,
+        "sluice_client_throttled_requests_total": 4,
+        "sluice_client_would_throttle_seconds_total": 7,
+        "sluice_client_would_throttled_requests_total": 5,
+    }
+
+
+def test_unlimited_mutations_have_no_tokens() -> None:
+    found = samples(written(Stats(), Quotas([MUTATIONS._replace(quota=None, tokens=None)])))
+    assert found["sluice_client_mutations_total"] == {("a", ""): 60}
+    assert not {
+        "sluice_client_mutation_tokens",
+        "sluice_client_quota_mutation_rate",
+        "sluice_mutation_tokens",
+    } & set(found)
+
+
+def test_unlimited_client_has_no_quota_series() -> None:
+    found = samples(written(Stats(), Quotas([VIEW._replace(quota=None)])))
+    assert "sluice_client_quota_byte_rate" not in found
+
+
+def test_series_beyond_the_bound_are_summed() -> None:
+    views = [VIEW._replace(client_id=f"c{n}", bytes_total=n) for n in range(100)]
+    found = samples(written(Stats(), Quotas(views), series_max=52))
+    assert sum(len(values) for name, values in found.items() if name.startswith("sluice_client_")) <= 52
+    assert found["sluice_client_bytes_total"][("<other>", "Produce", "")] == sum(range(98))
+
+
+@pytest.mark.parametrize("client_id", ['q"uote', "back\\slash", "new\nline", "ü", "\udce4", "", "<b>"])
+def test_any_client_id_can_be_written(client_id: str) -> None:
+    text = written(Stats(), Quotas([VIEW._replace(client_id=client_id)]))
+    assert len(samples(text)["sluice_client_bytes_total"]) == 1
+
+
+def test_metrics_of_the_data_path() -> None:
+    stats = Stats()
+    stats.connections["clients"] = 3
+    stats.connections_total["clients"] = 9
+    stats.refused["connections_max"] = 1
+    stats.errors["slow_client"] = 2
+    stats.requests[0] = 5
+    stats.requests[-1] = 4
+    stats.frames_from_brokers = 8
+    stats.muted, stats.held, stats.held_bytes, stats.held_ms_total = 6, 7, 100, 1500
+    stats.reloads["refused"] = 1
+    stats.handshakes["client"], stats.handshake_us_total = 4, 2500
+    stats.certificate_reloads["ok"], stats.certificate_ends["cluster.tls"] = 5, 1.8e9
+    stats.connections_waiting, stats.connections_would_refuse = 2, 3
+    found = samples(written(stats, Quotas()))
+    assert found["sluice_connections"] == {("clients",): 3}
+    assert found["sluice_connections_opened_total"] == {("clients",): 9}
+    assert found["sluice_connections_refused_total"] == {("connections_max",): 1}
+    assert found["sluice_connection_errors_total"] == {("slow_client",): 2}
+    assert found["sluice_requests_total"] == {("Produce",): 5, ("unknown",): 4}
+    assert found["sluice_responses_total"] == {(): 8}
+    assert found["sluice_channels_muted"] == {(): 6}
+    assert found["sluice_channels_held"] == {(): 7}
+    assert found["sluice_held_seconds_total"] == {(): 1.5}
+    assert found["sluice_tls_handshakes_total"] == {("client",): 4}
+    assert found["sluice_tls_handshake_seconds_total"] == {(): 0.0025}
+    assert found["sluice_certificate_reloads_total"] == {("ok",): 5}
+    assert found["sluice_certificate_expiry_timestamp_seconds"] == {("cluster.tls",): 1.8e9}
+    assert found["sluice_connections_waiting"] == {(): 2}
+    assert found["sluice_connections_would_refuse_total"] == {(): 3}
+    assert found["sluice_reloads_total"] == {("refused",): 1}
+
+
+def test_metrics_of_replication() -> None:
+    stats = Stats()
+    stats.replicas_left_out = 7
+    found = samples(written(stats, Quotas()))
+    assert found["sluice_replication_throttled_byte_rate"] == {("1", "leader"): 0}
+    assert found["sluice_replication_quota_byte_rate"] == {("1", "leader"): 1000}
+    assert found["sluice_replication_partition_bytes_total"] == {("3", "0", "t"): 500}
+    assert found["sluice_replication_lag"] == {("3",): 100}
+    assert found["sluice_replica_lag"] == {("3", "0", "t"): 100}
+    assert found["sluice_replica_finish_seconds"] == {("3", "0", "t"): 4}  # 100 records, 50 in the last 2 s
+    assert found["sluice_replicas_left_out_total"] == {(): 7}
+
+
+def test_replica_has_one_series_in_every_case() -> None:
+    """A topic was made again under its name; a follower has connected anew, and the old connection is still there."""
+    quotas = ReplicationQuotas(ReplicationOptions())
+    again = bytes(15) + b"1"
+    quotas.name_topics({bytes(16): "t", again: "t"})
+    quotas.arrived(3, bytes(16), 0, 500)
+    quotas.arrived(3, again, 0, 70)
+    old, new = Link(), Link()
+    new.standings()  # 50 records further on
+    quotas.links.update((old, new))
+    view = ReplicationMetrics(quotas, Stats(), 10)
+    for _ in view.portions(0):
+        pass
+    rows = {family.name: family.rows for family in view.families(0)}
+    assert rows["sluice_replication_partition_bytes"] == [(("3", "t", "0"), 570)]
+    assert rows["sluice_replica_lag"] == [(("3", "t", "0"), 100)]
+    assert rows["sluice_replication_lag"] == [(("3",), 100)]
+
+
+def test_metrics_of_leases() -> None:
+    found = samples(written(Stats(), Quotas()))
+    assert found["sluice_lease_share"] == {("3",): 0.5}
+    assert found["sluice_lease_byte_rate"] == {("3",): 500}
+    assert found["sluice_lease_left_seconds"] == {(): 0}
+    assert found["sluice_lease_holder_reachable"] == {(): 0}
+    assert found["sluice_lease_asks_total"] == {("failed",): 2}
+    assert found["sluice_lease_peers"] == {(): 0}
+    assert found["sluice_lease_requests_total"] == {("unknown",): 1}
+
+
+def test_latency_buckets_add_up() -> None:
+    stats = Stats()
+    for microseconds in (5, 10, 11, 60_000):  # two up to 10 us, one up to 20 us, one beyond every bound
+        stats.observe_latency(microseconds)
+    found = samples(written(stats, Quotas()))
+    buckets = found["sluice_added_latency_seconds_bucket"]
+    assert buckets[("1e-05",)] == 2
+    assert buckets[("2e-05",)] == 3
+    assert buckets[("0.05",)] == 3
+    assert buckets[("+Inf",)] == 4
+    assert found["sluice_added_latency_seconds_count"] == {(): 4}
+    assert found["sluice_added_latency_seconds_sum"][()] == pytest.approx(0.060026)
+
+
+def test_metrics_of_the_process() -> None:
+    found = samples(written(Stats(), Quotas(enforcing=False)))
+    assert found["sluice_enforcing"] == {(): 0}
+    assert next(iter(found["sluice_build_info"]))[1] == "1.2.3"
+    assert found["process_resident_memory_bytes"][()] > 0
+
+
+def test_openmetrics_is_written_when_asked_for() -> None:
+    text = written(Stats(), Quotas([VIEW]), "application/openmetrics-text; version=1.0.0")
+    assert text.endswith("# EOF\n")
+    families = openmetrics.text_string_to_metric_families(text)  # type: ignore[no-untyped-call]  # theirs
+    names = {family.name for family in families}
+    assert {"sluice_client_bytes", "process_cpu_seconds"} <= names
+
+
+def test_snapshot_does_not_change_any_more() -> None:
+    stats = Stats()
+    metrics = Metrics(stats, Quotas(), 100, "1")
+    snapshot = metrics.snapshot()
+    stats.muted = 5
+    assert samples(metrics.render(snapshot, "")[0].decode())["sluice_channels_muted"] == {(): 0}
+
+
+def test_clock_is_handed_on() -> None:
+    quotas = Quotas([VIEW])
+    written(Stats(), quotas)
+    assert set(quotas.asked_at) == {77}
+
+
+def test_documentation_names_every_metric_and_no_other() -> None:
+    stats = Stats()
+    for counter in (stats.connections, stats.connections_total, stats.refused, stats.errors, stats.reloads):
+        counter["x"] = 1
+    stats.topics_rejected["x"] = stats.topics_would_reject["x"] = 1
+    stats.handshakes["client"] = stats.certificate_reloads["ok"] = 1
+    stats.certificate_ends["cluster.tls"] = 1.0
+    stats.requests[0] = 1
+    stats.replication_unknown_versions["19"] = 1
+    for counter in (stats.reassignment_requests, stats.reassignment_steps, stats.reassignment_ends):
+        counter["x"] = 1
+    text = written(stats, Quotas([VIEW, MUTATIONS, REQUESTS], left=1.0))
+    kinds = {
+        family.name + ("_total" if family.type == "counter" else ""): family.type
+        for family in text_string_to_metric_families(text)
+    }
+    rows = re.findall(r"^\| `([a-z_]+)` \| (\w+) \| ", DOCS.read_text(encoding="utf-8"), re.MULTILINE)
+    assert dict(rows) == kinds
+    assert len(rows) == len(kinds)

@@ -1,0 +1,299 @@
+"""proxy.quota_api.store: disk first, then memory; what others write is not lost; what fails changes nothing."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from proxy.config import QuotaSettings
+from proxy.errors import ConfigError
+from proxy.files import signature
+from proxy.quota_api import QuotaStore, StoreError
+from proxy.quota_api import store as module
+from quotas.definitions.alterations import Alteration
+from quotas.definitions.entities import Entity
+from quotas.definitions.toml_file import parse
+
+A, B = Entity(client_id="a"), Entity(client_id="b")
+RATE = "producer_byte_rate"
+FILE = '# Kept.\n[[quota]]\nclient_id = "a"  # of ours\nproducer_byte_rate = 1000\n'
+GIVEN = '[[quota]]\nclient_id = "b"\nproducer_byte_rate = 7\n'
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait for a file to come to rest."""
+    monkeypatch.setattr(module, "_REST_SECONDS", 0.0)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    made = tmp_path / "quotas.toml"
+    made.write_text(FILE)
+    return made
+
+
+def store(path: Path | None, given: str = "", producer_default: int | None = None) -> QuotaStore:
+    return QuotaStore(QuotaSettings(file=path, producer_default=producer_default), given)
+
+
+def rate(client_id: str, value: float | None) -> Alteration:
+    return [("client-id", client_id)], [(RATE, value)]
+
+
+def alter(kept: QuotaStore, *alterations: Alteration, validate_only: bool = False) -> list[str]:
+    """Alter, and give what is wrong with each entity."""
+    return [problem for _, problem in kept.alter(alterations, validate_only=validate_only).results]
+
+
+def edit(path: Path, text: str) -> None:
+    """Change the file as an editor does: another one takes its name."""
+    other = path.with_suffix(".other")
+    other.write_text(text)
+    other.replace(path)
+
+
+def test_alteration_is_in_the_file_and_in_force(path: Path) -> None:
+    kept = store(path)
+    assert alter(kept, rate("a", 2000.0), rate("b", 3.0)) == ["", ""]
+    assert path.read_text().startswith(
+        '# Kept.\n[[quota]]\nclient_id = "a"  # of ours\nproducer_byte_rate = 2000\n'
+    )
+    assert kept.definitions.limit(RATE, "", "a")[0] == 2000
+    assert parse(path.read_text()) == kept.definitions
+    assert kept.seen == signature(path)
+
+
+def test_definitions_stay_the_same_object(path: Path) -> None:
+    kept = store(path)
+    before = kept.definitions
+    alter(kept, rate("a", 5.0))
+    edit(path, FILE)
+    assert kept.read(QuotaSettings(file=path)) is before
+    assert before.values(A) == {RATE: 1000}
+
+
+def test_validation_alone_changes_nothing(path: Path) -> None:
+    kept = store(path)
+    assert alter(kept, rate("a", 5.0), rate("b", -1.0), validate_only=True) == [
+        "",
+        f"Quota {RATE} must be greater than 0",
+    ]
+    assert path.read_text() == FILE
+    assert kept.definitions.values(A) == {RATE: 1000}
+
+
+def test_valid_entities_are_altered_beside_wrong_ones(path: Path) -> None:
+    kept = store(path)
+    alter(kept, rate("b", -1.0), rate("a", 5.0))
+    assert parse(path.read_text()).values(A) == {RATE: 5}
+    assert B not in kept.definitions
+
+
+def test_alteration_without_a_change_writes_nothing(path: Path) -> None:
+    kept = store(path)
+    before = signature(path)
+    assert alter(kept, rate("a", 1000.0), rate("b", None)) == ["", ""]
+    assert signature(path) == before
+
+
+def test_entity_is_gone_with_its_last_limit(path: Path) -> None:
+    kept = store(path)
+    alter(kept, rate("a", None))
+    assert path.read_text() == "# Kept.\n"
+    assert A not in kept.definitions
+
+
+def test_changes_by_others_are_not_lost(path: Path) -> None:
+    kept = store(path)
+    edit(path, FILE + '[[quota]]\nuser = "ann"\nproducer_byte_rate = 9\n')
+    alter(kept, rate("a", None))
+    assert dict(parse(path.read_text()).entries()) == {Entity("ann"): {RATE: 9}}
+    assert kept.definitions.values(Entity("ann")) == {RATE: 9}
+
+
+def test_unfinished_change_by_others_is_not_read(path: Path) -> None:
+    kept = store(path)
+    half = FILE + '[[quota]]\nuser = "ann"\nproducer_'
+    edit(path, half)
+    with pytest.raises(StoreError, match="another process has changed it, and it cannot be read"):
+        alter(kept, rate("a", 5.0))
+    assert path.read_text() == half
+    assert kept.definitions.values(A) == {RATE: 1000}
+    edit(path, FILE)
+    assert alter(kept, rate("a", 5.0)) == [""]
+
+
+def test_file_that_is_being_written_is_waited_for_but_not_for_ever(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = store(path)
+    monkeypatch.setattr(module, "_REST_SECONDS_MAX", 0.0)
+    seen = iter(range(1, 100))
+    monkeypatch.setattr(module, "signature", lambda _: (next(seen),))
+    with pytest.raises(StoreError, match="is being written by another process"):
+        alter(kept, rate("a", 5.0))
+
+
+def test_read_only_file_is_an_error_and_the_old_state(path: Path) -> None:
+    kept = store(path)
+    path.chmod(0o444)
+    with pytest.raises(StoreError, match="read-only"):
+        alter(kept, rate("a", 5.0))
+    assert path.read_text() == FILE
+    assert kept.definitions.values(A) == {RATE: 1000}
+    path.chmod(0o644)
+    assert alter(kept, rate("a", 5.0)) == [""]
+
+
+def test_disk_that_is_full_is_an_error_and_the_old_state(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = store(path)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        alter(kept, rate("a", 5.0))
+    assert path.read_text() == FILE
+    assert kept.definitions.values(A) == {RATE: 1000}
+
+
+def test_missing_file_is_an_error(path: Path) -> None:
+    kept = store(path)
+    path.unlink()
+    with pytest.raises(StoreError, match="cannot be read"):
+        alter(kept, rate("a", 5.0))
+
+
+def test_without_a_file_there_is_nothing_to_alter() -> None:
+    kept = store(None, GIVEN)
+    with pytest.raises(StoreError, match="no quotas file is configured"):
+        alter(kept, rate("a", 5.0))
+    assert kept.definitions.values(B) == {RATE: 7}
+
+
+def test_without_a_file_the_error_has_advice_for_the_configuration() -> None:
+    kept = QuotaStore(QuotaSettings(), config_path=Path("/etc/sluice/sluice.toml"))
+    with pytest.raises(StoreError) as caught:
+        alter(kept, rate("a", 5.0))
+    assert 'write file = "quotas.toml" under [quotas] in /etc/sluice/sluice.toml' in str(caught.value)
+
+
+def test_file_in_a_directory_that_can_not_be_written_says_so(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = store(path)
+
+    def read_only(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("proxy.quota_api.store.replace", read_only)
+    with pytest.raises(StoreError) as caught:
+        alter(kept, rate("a", 5.0))
+    said = f"{path} cannot be written: Read-only file system; it is replaced, not written into, so [quotas] file "
+    assert str(caught.value) == said + "must be in a directory that Sluice may write to"
+
+
+def test_command_line_beats_the_file_and_is_not_altered(path: Path) -> None:
+    edit(path, FILE + '[[quota]]\nclient_id = "b"\nproducer_byte_rate = 1\n')
+    kept = store(path, GIVEN)
+    assert kept.definitions.values(B) == {RATE: 7}
+    refused, done = alter(kept, rate("b", 5.0), rate("a", 5.0))
+    assert "was given on the command line" in refused
+    assert not done
+    assert (kept.definitions.values(B), kept.definitions.values(A)) == ({RATE: 7}, {RATE: 5})
+    assert "producer_byte_rate = 1\n" in path.read_text()
+    edit(path, FILE)
+    assert kept.read(QuotaSettings(file=path)).values(B) == {RATE: 7}
+
+
+@pytest.mark.parametrize("text", ["quota = []\n", 'quota = [{client_id = "a", producer_byte_rate = 4}]\n'])
+def test_file_in_another_form_is_read_and_not_altered(path: Path, text: str) -> None:
+    kept = store(path)
+    edit(path, text)
+    kept.read(QuotaSettings(file=path))
+    assert kept.definitions == parse(text)
+    with pytest.raises(StoreError, match="write it as"):
+        alter(kept, rate("a", 5.0))
+    edit(path, FILE)
+    kept.read(QuotaSettings(file=path))
+    assert kept.definitions == parse(FILE)
+    assert alter(kept, rate("a", 5.0)) == [""]
+
+
+def test_wrong_file_at_the_start_names_its_place(path: Path) -> None:
+    edit(path, FILE.replace("1000", "0"))
+    with pytest.raises(
+        ConfigError, match=r"quotas\.toml: quota\[0\]\.producer_byte_rate: must be greater than 0"
+    ):
+        store(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="is not UTF-8"):
+        store(path)
+    with pytest.raises(
+        ConfigError, match=r"cannot be read: No such file.*; an empty file is enough to begin with"
+    ):
+        store(path.with_name("none"))
+
+
+def test_wrong_file_later_changes_nothing(path: Path) -> None:
+    kept = store(path)
+    edit(path, FILE.replace("1000", "0"))
+    with pytest.raises(ConfigError):
+        kept.read(QuotaSettings(file=path))
+    assert kept.definitions.values(A) == {RATE: 1000}
+
+
+def test_settings_and_file_may_change(path: Path) -> None:
+    kept = store(path, producer_default=5)
+    assert kept.definitions.limit(RATE, "", "x")[0] == 5
+    other = path.with_name("other.toml")
+    other.write_text('[[quota]]\nclient_id = "c"\nproducer_byte_rate = 3\n')
+    kept.read(QuotaSettings(file=other, producer_default=6))
+    assert dict(kept.definitions.entries()) == {Entity(client_id="c"): {RATE: 3}}
+    assert kept.definitions.limit(RATE, "", "x")[0] == 6
+    kept.read(QuotaSettings())
+    assert len(kept.definitions) == 0
+    assert kept.definitions.limit(RATE, "", "x")[0] is None
+
+
+def test_link_is_followed_and_stays(path: Path) -> None:
+    link = path.with_name("link.toml")
+    link.symlink_to(path.name)
+    kept = store(link)
+    alter(kept, rate("a", 5.0))
+    assert link.is_symlink()
+    assert parse(path.read_text()).values(A) == {RATE: 5}
+    # As Kubernetes swaps a ConfigMap.
+    newer = path.with_name("newer.toml")
+    newer.write_text(FILE.replace("1000", "77"))
+    swapped = path.with_name("swapped")
+    swapped.symlink_to(newer.name)
+    swapped.replace(link)
+    assert kept.read(QuotaSettings(file=link)).values(A) == {RATE: 77}
+
+
+def test_mirror_has_exactly_the_brokers_quotas() -> None:
+    kept = store(None, GIVEN)
+    ann = [("user", "ann")]
+    assert kept.mirror([(ann, {RATE: 5.0}), ([("client-id", None)], {"request_percentage": 1.5})])
+    assert len(kept.definitions) == 3  # and what was given on the command line
+    assert kept.definitions.values(Entity("ann")) == {RATE: 5}
+    assert not kept.mirror([(ann, {RATE: 5.0}), ([("client-id", None)], {"request_percentage": 1.5})])
+    assert kept.mirror([(ann, {RATE: 6.0})])
+    assert dict(kept.definitions.entries()) == {B: {RATE: 7}, Entity("ann"): {RATE: 6}}
+
+
+def test_mirror_leaves_out_unknown_keys_and_entities() -> None:
+    kept = store(None)
+    kept.mirror(
+        [([("group", "g")], {RATE: 5.0}), ([("user", "u")], {"new_key": 5.0}), ([("user", "v")], {RATE: 5.0})]
+    )
+    assert list(dict(kept.definitions.entries())) == [Entity("v")]
+
+
+def test_mirror_leaves_out_no_more_than_the_key_it_does_not_know() -> None:
+    kept = store(None)
+    kept.mirror([([("user", "u")], {"new_key": 5.0, RATE: 6.0})])
+    assert kept.definitions.values(Entity("u")) == {RATE: 6}

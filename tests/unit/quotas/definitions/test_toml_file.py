@@ -1,0 +1,109 @@
+"""quotas.definitions.toml_file: text in, definitions out, and back."""
+
+import pytest
+
+from quotas.definitions.definitions import StaticQuotas
+from quotas.definitions.entities import DEFAULT, Entity
+from quotas.definitions.toml_file import parse, parse_amount, render
+from quotas.errors import DefinitionError
+
+TEXT = """
+[[quota]]
+client_id = "reports"
+producer_byte_rate = 2_000_000
+consumer_byte_rate = "4M"
+
+[[quota]]
+user = "<default>"
+client_id = "<default>"
+request_percentage = 12.3
+
+[[quota]]
+ip = "10.0.0.1"
+connection_creation_rate = 10
+"""
+
+
+def test_tables_become_entities() -> None:
+    assert dict(parse(TEXT).entries()) == {
+        Entity(client_id="reports"): {"producer_byte_rate": 2e6, "consumer_byte_rate": 4e6},
+        Entity(user=DEFAULT, client_id=DEFAULT): {"request_percentage": 12.3},
+        Entity(ip="10.0.0.1"): {"connection_creation_rate": 10},
+    }
+
+
+def test_rendered_text_parses_to_the_same() -> None:
+    assert parse(render(parse(TEXT))) == parse(TEXT)
+
+
+def test_empty_text_defines_nothing() -> None:
+    assert len(parse("")) == 0
+    assert render(parse("")) == ""
+
+
+def test_strange_names_survive_a_round_trip() -> None:
+    text = '[[quota]]\nclient_id = "Q!-@#$%^&*() \\"\\\\ \\u0007 \\u007f ü"\nproducer_byte_rate = 1\n'
+    assert parse(render(parse(text))) == parse(text)
+
+
+def test_static_settings_lie_below_the_file() -> None:
+    definitions = parse(TEXT, StaticQuotas(producer_default=7.0, producer_override={"reports": 9.0}))
+    assert definitions.limit("producer_byte_rate", "", "reports")[0] == 2e6
+    assert definitions.limit("producer_byte_rate", "", "other")[0] == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[quota", "not TOML"),
+        ("quotas = 1", r"^quotas: unknown key, value 1"),
+        ("quota = 1", r"^quota: must be a list"),
+        ("quota = [1]", r"^quota\[0\]: must be a table, not 1"),
+        ('[[quota]]\nclient_id = "a"\n', r"^quota\[0\]: client_id 'a' has no limit"),
+        ("[[quota]]\nproducer_byte_rate = 1\n", r"^quota\[0\]: names no user"),
+        (
+            "[[quota]]\nclient_id = 5\nproducer_byte_rate = 1\n",
+            r"^quota\[0\]\.client_id: must be a string, not 5",
+        ),
+        ('[[quota]]\nclient_id = ""\nproducer_byte_rate = 1\n', r"^quota\[0\]\.client_id: must not be empty"),
+        ('[[quota]]\nclient_id = "a"\nproducer_byte_rate = -1\n', r"^quota\[0\]\.producer_byte_rate: .* -1"),
+        (
+            '[[quota]]\nclient_id = "a"\nproducer_byte_rate = "-2M"\n',
+            r"^quota\[0\]\.producer_byte_rate: must be greater than 0",
+        ),
+        (
+            '[[quota]]\nclient_id = "a"\nproducer_byte_rate = "2 MB"\n',
+            r"^quota\[0\]\.producer_byte_rate: .*'2 MB'",
+        ),
+        (
+            '[[quota]]\nclient_id = "a"\nproducer_byte_rate = true\n',
+            r"^quota\[0\]\.producer_byte_rate: .*True",
+        ),
+        ('[[quota]]\nclient_id = "a"\nproduce = 3\n', r"^quota\[0\]\.produce: unknown key, value 3"),
+        ('[[quota]]\nip = "a"\nuser = "b"\nconnection_creation_rate = 3\n', r"^quota\[0\]\.ip: .*combined"),
+        (
+            '[[quota]]\nuser = "a"\nproducer_byte_rate = 1\n[[quota]]\nuser = "a"\nproducer_byte_rate = 2\n',
+            r"^quota\[1\]: user 'a' is defined twice",
+        ),
+    ],
+)
+def test_error_names_table_key_and_value(text: str, message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        parse(text)
+
+
+def test_amounts_have_decimal_and_binary_suffixes() -> None:
+    assert [parse_amount(text, "x") for text in ("2k", "3M", "1G", "2Ki", "3Mi", "1Gi", "7")] == [
+        2e3,
+        3e6,
+        1e9,
+        2048,
+        3 * 2**20,
+        2**30,
+        7,
+    ]
+
+
+def test_amount_too_large_for_a_number_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="too large"):
+        parse_amount(10**400, "x")

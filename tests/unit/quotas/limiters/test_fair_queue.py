@@ -1,0 +1,176 @@
+"""quotas.limiters.fair_queue: whose turn it is, in bytes."""
+
+import time
+
+from quotas.limiters.fair_queue import HELD_GRACE_MS, NEWCOMER_SHARE, FairQueue
+from quotas.limiters.flow import GRACE_MS, Flow
+
+
+def waiting(queue: FairQueue, tag: int, size: int, due_ms: int = 0) -> Flow:
+    """A channel that has a place with this tag."""
+    flow = Flow()
+    flow.passed = flow.waited = True
+    flow.tag = tag
+    flow.due_ms = due_ms
+    queue.put(flow, size)
+    return flow
+
+
+def test_lowest_tag_is_first_and_equal_tags_keep_their_order() -> None:
+    queue = FairQueue()
+    second = waiting(queue, 5, 10)
+    third = waiting(queue, 5, 10)
+    first = waiting(queue, 1, 10)
+    assert queue.flows == [first, second, third]
+
+
+def test_bytes_ahead_are_one_request_of_each_place() -> None:
+    queue = FairQueue()
+    waiting(queue, 0, 100)
+    waiting(queue, 0, 50)
+    last = waiting(queue, 0, 10)
+    assert queue.ahead(last, queue.enter(last)) == (150, 150)
+
+
+def test_bytes_due_count_what_small_requests_may_still_send() -> None:
+    queue = FairQueue()
+    waiting(queue, 0, 16)
+    large = waiting(queue, 1000, 1000)
+    assert queue.ahead(large, queue.enter(large)) == (16, 1000)  # 16 at once, 1000 before its tag
+
+
+def test_first_place_has_nothing_ahead() -> None:
+    queue = FairQueue()
+    only = waiting(queue, 3, 10)
+    assert queue.ahead(only, queue.enter(only)) == (0, 0)
+
+
+def test_returning_channel_begins_at_the_virtual_time_but_not_before_its_own_end() -> None:
+    queue = FairQueue()
+    queue.virtual = 500
+    idle, busy = Flow(), Flow()
+    idle.passed = busy.passed = True
+    busy.tag = 900
+    queue.enter(idle)
+    queue.enter(busy)
+    assert (idle.tag, busy.tag) == (500, 900)
+
+
+def test_virtual_time_is_not_ahead_of_a_place_that_waits() -> None:
+    queue = FairQueue()
+    queue.virtual = 500
+    waiting(queue, 200, 10)
+    idle = Flow()
+    idle.passed = True
+    queue.enter(idle)
+    assert idle.tag == 200
+
+
+def test_request_that_passed_ends_where_its_bytes_end() -> None:
+    queue = FairQueue()
+    flow = Flow()
+    flow.waited = True
+    queue.started(flow, 100, 40, 0)
+    assert (flow.tag, queue.virtual, flow.passed) == (140, 100, True)
+
+
+def test_channel_that_never_waits_keeps_no_more_than_the_lag() -> None:
+    queue = FairQueue()
+    queue.lag_bytes = 30
+    queue.virtual = 500
+    slow = Flow()
+    queue.started(slow, 100, 10, 0)
+    assert slow.tag == 470
+    backlogged = Flow()
+    backlogged.waited = True
+    queue.started(backlogged, 100, 10, 0)
+    assert backlogged.tag == 110
+
+
+def test_new_channel_begins_where_the_virtual_time_was_a_while_ago() -> None:
+    queue = FairQueue()
+    queue.sweep(0, 1000)
+    early = Flow()
+    for start in (0, 100, 200):  # somebody was a moment earlier and found the burst
+        queue.started(early, start, 100, 0)
+    late = Flow()
+    queue.enter(late)
+    assert late.tag == 0
+    queue.sweep(1000, 1000)
+    queue.sweep(2000, 1000)
+    later = Flow()
+    queue.enter(later)
+    assert later.tag == 200
+
+
+def test_channels_that_come_anew_for_every_request_do_not_hold_the_time_back() -> None:
+    queue = FairQueue()
+    old = waiting(queue, 1000, 1000)
+    now_ms = 0
+    for _ in range(200):
+        newcomer = Flow()
+        queue.enter(newcomer)
+        if newcomer.tag >= old.tag:
+            break
+        queue.started(newcomer, newcomer.tag, 1000, 0)
+        queue.sweep(now_ms, 1000)
+        now_ms += 500
+    assert now_ms <= 500 * (NEWCOMER_SHARE + 8)
+
+
+def test_place_of_a_channel_that_does_not_come_back_is_given_back() -> None:
+    queue = FairQueue()
+    gone = waiting(queue, 0, 100, due_ms=1000)
+    stays = waiting(queue, 0, 100, due_ms=1200)
+    queue.sweep(1000 + GRACE_MS, 1000)
+    assert queue.flows == [gone, stays]
+    queue.sweep(1001 + GRACE_MS, 1000)
+    assert queue.flows == [stays]
+    assert not gone.queued
+
+
+def test_held_channel_is_given_longer_to_ask_again() -> None:
+    queue = FairQueue()
+    held = waiting(queue, 0, 100, due_ms=1000)
+    held.held_since_ms = 0
+    queue.sweep(1000 + HELD_GRACE_MS, 1000)
+    assert held.queued
+    queue.sweep(1001 + HELD_GRACE_MS, 1000)
+    assert not held.queued
+
+
+def test_place_may_change_its_size() -> None:
+    queue = FairQueue()
+    first = waiting(queue, 0, 100)
+    last = waiting(queue, 0, 1)
+    queue.put(first, 7)
+    assert queue.ahead(last, queue.enter(last)) == (7, 7)
+    assert first.size == 7
+
+
+def test_removing_a_flow_without_a_place_changes_nothing() -> None:
+    queue = FairQueue()
+    stays = waiting(queue, 0, 100)
+    queue.remove(Flow())
+    assert queue.flows == [stays]
+
+
+def test_sweep_takes_away_the_late_ones_and_keeps_the_order_of_the_others() -> None:
+    queue = FairQueue()
+    flows = [waiting(queue, tag // 2, tag, due_ms=1000 * (tag % 3)) for tag in range(9)]
+    queue.sweep(1000 + GRACE_MS, 1000)
+    assert queue.flows == [flow for number, flow in enumerate(flows) if number % 3]
+    assert [flow.queued for flow in flows] == [False, True, True] * 3
+    for flow in queue.flows[:]:  # each is still found where it is
+        queue.remove(flow)
+    assert queue.flows == []
+
+
+def test_sweep_of_20_000_channels_that_have_gone_quiet_takes_one_turn_of_the_loop() -> None:
+    queue = FairQueue()
+    for _ in range(20_000):
+        waiting(queue, 0, 60)
+    before = time.thread_time()
+    queue.sweep(1 + GRACE_MS, 1000)
+    assert time.thread_time() - before < 0.025  # 2 ms; one by one it was 63
+    assert queue.flows == []

@@ -1,0 +1,141 @@
+"""quotas.replication.rates: Kafka's own vectors (ReplicationQuotaManagerTest), and the pace's bounds in numbers."""
+
+import pytest
+
+from quotas.replication.rates import READY_MS_MAX, PacedRate, WindowRate
+
+MB = 1_000_000
+
+
+def test_kafkas_vector_of_exceeding_and_coming_back() -> None:
+    # ReplicationQuotaManagerTest: 100 bytes/s, 10 samples of 1 s. The first second is a window of its own.
+    rate = WindowRate(100, 10, 1000)
+    assert rate.room(0) is None
+    rate.record(1, 0)
+    rate.record(149, 1500)
+    assert rate.per_second(1500) == 100  # 150 B / 1.5 s, and not over
+    assert rate.room(1500) is None
+    rate.record(1, 1500)
+    assert rate.per_second(1500) == pytest.approx(151 / 1.5)
+    assert rate.room(1500) == 0
+    assert rate.per_second(2000) == 151 / 2
+    assert rate.room(2000) is None
+    rate.record(99, 2500)
+    assert rate.per_second(2500) == 100  # 250 B / 2.5 s
+    assert rate.room(2500) is None
+    rate.record(1, 2500)
+    assert rate.room(2500) == 0  # 251 B
+    assert rate.per_second(4500) == pytest.approx(251 / 4.5)
+    assert rate.room(4500) is None
+
+
+def test_windows_say_when_they_have_room() -> None:
+    rate = WindowRate(100, 10, 1000)
+    rate.record(300, 0)
+    assert (
+        rate.ready_in_ms(1, 0) == 2000
+    )  # 300 B / 100 B/s = 3 s, of which the first second is taken for past
+    assert rate.room(2999) == 0
+    assert rate.room(3000) is None
+
+
+def test_windows_forget_after_their_number() -> None:
+    rate = WindowRate(1, 11, 1000)
+    rate.record(1000, 0)
+    assert rate.ready_in_ms(1, 0) == 11_000
+    assert rate.room(10_999) == 0
+    assert rate.room(11_000) is None
+
+
+@pytest.mark.parametrize("rate", [WindowRate(None, 11, 1000), PacedRate(None, 0)])
+def test_without_a_limit_everything_is_granted_and_counted(rate: WindowRate | PacedRate) -> None:
+    rate.record(5 * MB, 0)
+    assert rate.grant(1, 10 * MB, 0) == 10 * MB
+    assert rate.ready_in_ms(1, 0) == 0
+    assert rate.per_second(0) == 5 * MB
+
+
+def test_pace_of_zero_grants_nothing() -> None:
+    rate = PacedRate(0, 0)
+    assert rate.grant(1, MB, 1000) == 0
+    assert rate.ready_in_ms(1, 1000) == READY_MS_MAX
+
+
+def test_windows_of_zero_let_one_fetch_through_as_kafka_does() -> None:
+    rate = WindowRate(0, 11, 1000)
+    assert rate.grant(1, MB, 0) == MB  # 0 is not over 0
+    rate.record(1, 0)
+    assert rate.grant(1, MB, 1000) == 0
+
+
+def test_paced_rate_returns_bytes_that_did_not_arrive() -> None:
+    rate = PacedRate(MB, 0)
+    granted = rate.grant(16_384, MB, 0)
+    assert granted == 250_000  # a quarter of a second
+    rate.reserve(granted)
+    assert rate.grant(16_384, MB, 0) == 0
+    rate.settle(granted, 0, 0)
+    assert rate.grant(16_384, MB, 0) == 250_000
+
+
+def test_pace_pays_for_a_batch_larger_than_its_order() -> None:
+    rate = PacedRate(100_000, 0)
+    granted = rate.grant(16_384, MB, 0)
+    assert granted == 25_000
+    rate.reserve(granted)
+    rate.settle(granted, MB, 0)
+    # 25,000 - 1,000,000 = -975,000; a batch of 16,384 more: 991,384 / 100,000 per s.
+    assert rate.ready_in_ms(16_384, 0) == 9914
+    assert rate.grant(16_384, MB, 9913) == 0
+    assert rate.grant(16_384, MB, 9914) == 16_400
+
+
+def test_pace_lets_a_batch_larger_than_its_bucket_through_alone() -> None:
+    rate = PacedRate(100_000, 0)
+    assert rate.grant(MB, MB, 0) == MB
+    rate.reserve(1)
+    assert rate.grant(MB, MB, 0) == 0  # something is under way
+
+
+def test_paced_rate_bounds_the_debt_of_in_sync_replicas() -> None:
+    rate = PacedRate(1000, 0)
+    for now_ms in range(100):
+        rate.record(1000, now_ms)  # 100 s of quota
+    assert rate.ready_in_ms(100, 99) == 10_100  # 10 s, and a batch of 100
+
+
+def test_pace_forgets_a_debt_of_a_higher_limit() -> None:
+    rate = PacedRate(100 * MB, 0)
+    rate.record(2000 * MB, 0)  # 20 s of quota, one batch
+    rate.record(1, 1)
+    rate.limit = MB
+    assert rate.ready_in_ms(20_000, 1) == 10_020  # 10 s of the new one; 2000 s without that
+
+
+@pytest.mark.parametrize("limit", [100_000, MB, 4 * MB, 50 * MB])
+@pytest.mark.parametrize("batch", [1000, 16_384, 200_000, 1_048_576])
+@pytest.mark.parametrize("latency_ms", [1, 20])
+def test_no_second_of_the_pace_exceeds_the_quota_and_one_batch(
+    limit: int, batch: int, latency_ms: int
+) -> None:
+    """A leader that always has data: at least one batch, else whole batches within the grant."""
+    rate = PacedRate(limit, 0)
+    came: list[tuple[int, int]] = []
+    now_ms, most = 0, 8 * 1_048_576
+    while now_ms < 20_000:
+        granted = rate.grant(min(batch, most), most, now_ms)
+        if not granted:
+            now_ms += max(1, rate.ready_in_ms(batch, now_ms))
+            continue
+        rate.reserve(granted)
+        now_ms += latency_ms
+        size = max(1, granted // batch) * batch
+        rate.settle(granted, size, now_ms)
+        came.append((now_ms, size))
+    total = sum(size for _, size in came)
+    # 20 s, and the bucket at the start or the debt at the end.
+    assert total >= 0.95 * limit * 20 - batch
+    assert total <= limit * 20.25 + batch
+    for at_ms, _ in came:
+        second = sum(size for when_ms, size in came if at_ms <= when_ms < at_ms + 1000)
+        assert second <= limit + batch
