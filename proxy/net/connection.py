@@ -164,7 +164,7 @@ class Connection:
     def _end_refused(self) -> None:
         """End softly, once what is owed is answered."""
         if self.channel.all_answered() and not self.responses.blocked:
-            self.close("produce_refused", "the request's slot is later than the longest hold", softly=True)
+            self.close("produce_refused", "no slot within the longest hold", softly=True)
 
     def next_turn(self, pump: object) -> None:
         """Show what a pump has kept in the next turn of the loop, and read nothing before."""
