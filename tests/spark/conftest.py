@@ -17,7 +17,8 @@ from tests.support.pipeline import CLIENTS, GOAL, SECONDS, Pipeline
 def spark() -> Iterator[SparkSession]:
     """Spark on this machine, two tasks at once; for a few thousand rows nothing is worth being compiled."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+        # With one compiler the code cache is 48 MiB by default, and one session for all tests fills it.
+        patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
         with spark_session(SparkOptions(master="local[2]", driver_memory="1g", partitions=2)) as session:
             session.conf.set("spark.sql.codegen.wholeStage", "false")
             yield session
