@@ -1,21 +1,21 @@
-"""The pure machine of one client connection: bytes shown in, a verdict out. No socket, no clock, no task.
+"""The state machine of one client connection: bytes in, a verdict out. Pure: no socket, no clock, no task.
 
-A *channel* is one client connection and the one broker connection that belongs to it. It has two *directions*, each
-with one verdict. The shell (`proxy.net`) shows a direction the bytes it has read, and does what the verdict says; what
-else it may do stands in `proxy.channel.contract`, and what the verdict's fields mean in `proxy.channel.verdict`.
+A *channel* is one client connection and the broker connection that belongs to it. It has two *directions*, each with
+one verdict. The shell (`proxy.net`) passes the bytes that it has read to a direction and carries out the verdict.
+`proxy.channel.contract` lists the shell's other calls; `proxy.channel.verdict` describes the verdict's fields.
 
-    receive(buffer, start, end, now_ns)    the first `passing` bytes from start go on; then, by `order`:
-        PASS      nothing is left over; `unseen` more bytes belong to the frame and need never be looked at
-        MORE      the rest is kept and shown again together with what follows, once `need` bytes are there
-        REPLACE   the next `drop` bytes are left out, the insert goes in their place; then call again
-        WAIT      nothing more is read before `until_ms`; then the rest is shown again (mute or hold). With a job the
-                  shell has that run beside its loop, and shows the rest as soon as it is done
-        REFUSE    nothing more is handled; when all that is owed is answered, the connection ends
+    receive(buffer, start, end, now_ns)    forward the first `passing` bytes from start; then, by `order`:
+        PASS      all bytes were handled; `unseen` more bytes of the frame may be forwarded without a look at them
+        MORE      keep the rest and pass it again with what follows, once `need` bytes have been read
+        REPLACE   drop the next `drop` bytes and send the insert in their place; then call again
+        WAIT      read nothing more before `until_ms`; then pass the rest again (mute or hold). If there is a job, run
+                  it in a thread and pass the rest again as soon as the job is done
+        REFUSE    handle nothing more; close the connection when all owed responses have been sent
 
-Bytes that pass are those that were shown, but for fields that were patched where they stand: `patches` counts them.
+Forwarded bytes are unchanged, except for fields that were patched in place: `patches` counts these.
 
-What a peer does wrong is raised as `proxy.channel.errors.PeerError` or `protocol.errors.WireError`; any other
-exception from here is a bug.
+An error of a peer is raised as `proxy.channel.errors.PeerError` or `protocol.errors.WireError`; any other exception
+from this package is a bug.
 """
 
 from proxy.channel.capture_rows import BATCH_WEIGHT, Head, Place, Recorder, Row, Tap

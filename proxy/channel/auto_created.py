@@ -1,16 +1,16 @@
-"""Topics that brokers create because a Metadata request asks for them (KIP-599 left them out; KIP-204).
+"""Topics that brokers create because of a Metadata request (KIP-599 leaves them out; KIP-204).
 
-Kafka could not count them for the client: here a client under a partition mutation quota pays for them.
-- Asking: while a bucket is overdrawn, the request passes with allow_auto_topic_creation off. The client hears
-  that the topic is not known, which it may ask again, and the topic is not created. Versions before 4 always
-  create, and cannot be told not to.
-- Hearing: a topic that is not there after being asked for like that is awaited. When an answer shows it with
-  partitions, they are charged to the client that asked first, since only then is it known that the broker created it,
-  and how large. A topic that CreateTopics made meanwhile is not awaited any more.
+Kafka does not charge the client for them. Here a client with a partition mutation quota is charged:
+- Request: while a bucket is overdrawn, the request is forwarded with allow_auto_topic_creation off. The response says
+  that the topic is unknown, which the client may retry, and the topic is not created. Versions before 4 always create
+  the topic; this cannot be turned off.
+- Response: a topic that does not exist after such a request is awaited. When a response contains it with partitions,
+  they are charged to the client that requested it first; only then is it known that the broker created the topic, and
+  with how many partitions. A topic that CreateTopics has created in between is no longer awaited.
 
-What it does not see: a topic that is created past Sluice while a client waits for it is charged to that client; and
-answers of more than AUTO_CREATED_ANSWER_BYTES_MAX are not looked through, since clients ask again for the single topics
-they miss. Switched off by `quotas.charge_auto_created`.
+Limitations: a topic that is created without Sluice while a client awaits it is charged to that client. Responses of
+more than AUTO_CREATED_ANSWER_BYTES_MAX are not examined; clients then request each missing topic by itself. Switched
+off by `quotas.charge_auto_created`.
 """
 
 from collections.abc import Sequence
@@ -27,28 +27,28 @@ from quotas.throttles.mutation import MutationThrottle
 
 __all__ = ["Awaiting", "asked", "heard"]
 
-# Topics that are looked at in one turn of the loop: up to 5 us each, where one is awaited in place of another.
+# Topics examined in one turn of the loop: up to 5 us each, if one replaces another awaited topic.
 _HEARD_AT_ONCE: Final = 500
 _UNKNOWN: Final = frozenset((3, 5))  # UNKNOWN_TOPIC_OR_PARTITION in KRaft, LEADER_NOT_AVAILABLE before
 
 
 class Awaiting:
-    """What an answer is looked through for: topics that this client's request may have created."""
+    """The topics to find in a response: those that this client's request may have created."""
 
     __slots__ = ("creates", "denied", "heard", "seen", "throttle")
 
     def __init__(self, throttle: MutationThrottle, *, creates: bool, denied: bool) -> None:
         self.throttle = throttle
         self.creates = creates
-        self.denied = denied  # it was taken from the request that it creates
-        self.seen: Sequence[TopicSeen] | None = None  # the answer's topics, once they were read
-        self.heard = 0  # how many of them were looked at
+        self.denied = denied  # their creation was taken out of the request
+        self.seen: Sequence[TopicSeen] | None = None  # the response's topics, once parsed
+        self.heard = 0  # how many of them were examined
 
 
 def asked(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> Awaiting | int | None:
-    """Look at a Metadata request: None where its answer needs no look, an order where it is not all there or read."""
+    """Examine a Metadata request: None if its response needs no examination, an order if the request is incomplete."""
     state = side.state
     quotas = state.engine.mutations
     identity = state.identity
@@ -79,8 +79,9 @@ def asked(
 
 
 def heard(side: Side, awaiting: Awaiting, now_ms: int) -> bool:
-    """Look through a Metadata answer's topics for those that are to be charged, or that may be; whether all were looked
-    at, in this turn or before.
+    """Examine a Metadata response for topics to charge or to await.
+
+    Returns whether all topics have been examined, in this turn or before.
     """
     quotas = side.state.engine.mutations
     seen = awaiting.seen or ()

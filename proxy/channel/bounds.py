@@ -1,11 +1,11 @@
-"""How large a frame may be that has to be whole before it can be decided, API by API.
+"""The longest frames that must be complete before they can be decided on, by API.
 
-A frame is kept whole only where a handler has to know its end: what follows says so of each. One that is longer ends
-its connection (`frame_length`, of an answer `broker_frame_length`), unless it says "passes". All other frames pass
-while they arrive, up to `limits.frame_bytes_max` and `limits.response_bytes_max`. The sizes named are what real clients
-and brokers were seen to send, or send at most.
+Only a frame whose handler needs its end is kept whole; the comments below give the reason for each API. A longer frame
+ends its connection (`frame_length`, for a response `broker_frame_length`), unless the comment says "passes". All other
+frames are forwarded as they arrive, up to `limits.frame_bytes_max` and `limits.response_bytes_max`. The sizes in the
+comments are the largest that real clients and brokers send.
 
-JoinGroup, a measured Fetch or ShareFetch and a Produce need only what stands at their front: FRONT_BYTES_MAX.
+JoinGroup, a measured Fetch or ShareFetch, and Produce only need their first FRONT_BYTES_MAX bytes.
 """
 
 from collections.abc import Mapping
@@ -32,63 +32,63 @@ _MIB: Final = 1024 * 1024
 FRONT_BYTES_MAX: Final = 128 * _KIB
 
 REQUEST_BYTES_MAX: Final[Mapping[int, int]] = {
-    # Where its client, or topics, are limited. 10,000 partitions are 0.1 MB; each run of acknowledged records is 19 B.
+    # If its client or its topics are limited. 10,000 partitions are 0.1 MB; each range of acknowledged records is 19 B.
     api.SHARE_FETCH: 2 * _MIB,
-    # Where its client is limited, or a session was answered here: 10,000 partitions are 0.4 MB, with long names 0.7.
+    # If its client is limited, or the session had a local response: 10,000 partitions are 0.4 MB, with long names 0.7.
     api.FETCH: 2 * _MIB,
-    # Under a partition mutation quota: whether it creates topics is said behind their names. 10,000 names are 0.3 MB.
+    # With a partition mutation quota: the flag for topic creation follows the names. 10,000 names are 0.3 MB.
     api.METADATA: _MIB,
-    # Under a partition mutation quota. A controller takes 10,000 records, so 10,000 topics, 0.1 to 0.4 kB each.
+    # With a partition mutation quota. A controller takes 10,000 records, so 10,000 topics, 0.1 to 0.4 kB each.
     api.CREATE_TOPICS: 4 * _MIB,
     api.CREATE_PARTITIONS: 4 * _MIB,
     api.DELETE_TOPICS: 4 * _MIB,
-    # Answered here. 10,000 alterations are 2 MB; a filter has a few parts.
+    # Local response. 10,000 alterations are 2 MB; a filter has a few components.
     api.ALTER_CLIENT_QUOTAS: 4 * _MIB,
     api.DESCRIBE_CLIENT_QUOTAS: 128 * _KIB,
-    # Where reassignments are carried out in steps. 100,000 partitions are 3 MB, as numbers alone 0.4 MB.
+    # If reassignments are carried out in steps. 100,000 partitions are 3 MB, as numbers alone 0.4 MB.
     api.ALTER_PARTITION_REASSIGNMENTS: 4 * _MIB,
     api.LIST_PARTITION_REASSIGNMENTS: _MIB,
-    # In a gateway, for the brokers that it names: 10,000 topics are 0.3 MB, and 3 MB with ten keys each.
+    # In a gateway, to find broker resources: 10,000 topics are 0.3 MB, and 3 MB with ten keys each.
     DESCRIBE_CONFIGS: 4 * _MIB,
-    # A mechanism's name; a token, as Kafka has it (sasl.server.max.receive.size).
+    # The name of a mechanism; a token, with Kafka's limit (sasl.server.max.receive.size).
     api.SASL_HANDSHAKE: FRONT_BYTES_MAX,
     api.SASL_AUTHENTICATE: 512 * _KIB,
 }
 
 RESPONSE_BYTES_MAX: Final[Mapping[int, int]] = {
-    # With a throttle time to tell, or addresses: 10,000 partitions are 0.5 MB.
+    # If it gets a throttle time or rewritten addresses: 10,000 partitions are 0.5 MB.
     api.PRODUCE: 4 * _MIB,
     # With addresses: 10,000 groups are 1 MB; 1,000 brokers 0.1 MB.
     api.FIND_COORDINATOR: 2 * _MIB,
     api.DESCRIBE_CLUSTER: _MIB,
-    # To a request that names a broker: one's configs with synonyms and documentation are 0.2 MB.
+    # Of a request for a broker's configs: one broker's, with synonyms and documentation, are 0.2 MB.
     DESCRIBE_CONFIGS: 8 * _MIB,
     # With listeners: 1,000 replicas are 0.1 MB.
     api.DESCRIBE_QUORUM: _MIB,
     # A hundred APIs are 0.7 kB.
     api.API_VERSIONS: 64 * _KIB,
-    # To requests that were counted. CreateTopics tells 35 configs of each topic: 1.6 kB of 5,000, which make 10,000
-    # records, are 8 MB.
+    # Of counted requests. CreateTopics returns 35 configs for each topic: 1.6 kB for each of 5,000 topics, which make
+    # 10,000 records, are 8 MB.
     api.CREATE_TOPICS: 8 * _MIB,
     api.CREATE_PARTITIONS: 4 * _MIB,
     api.DELETE_TOPICS: 4 * _MIB,
-    # Where reassignments are carried out in steps. 100,000 partitions are 4 MB; an answer names what has failed.
+    # If reassignments are carried out in steps. 100,000 partitions are 4 MB; a response names those that have failed.
     api.LIST_PARTITION_REASSIGNMENTS: 8 * _MIB,
     api.ALTER_PARTITION_REASSIGNMENTS: 4 * _MIB,
-    # Bare tokens too.
+    # Also for bare tokens.
     api.SASL_AUTHENTICATE: 512 * _KIB,
 }
 
 # A follower's Fetch: 100,000 replicas are 4 MB.
 REPLICA_FETCH_BYTES_MAX: Final = 8 * _MIB
-# Of a Metadata answer the array of brokers, which stands before the topics: 1,000 are 60 kB.
+# Of a Metadata response, the array of brokers before the topics: 1,000 brokers are 60 kB.
 BROKERS_BYTES_MAX: Final = _MIB
-# A Metadata answer that Sluice has asked for on a client's connection: 100,000 partitions are 4 MB.
+# A Metadata response to a request that Sluice sent on a client's connection: 100,000 partitions are 4 MB.
 SIZES_ANSWER_BYTES_MAX: Final = 8 * _MIB
-# A Metadata answer that is looked through for created topics; a longer one passes unlooked.
+# A Metadata response that is examined for created topics; a longer one passes unexamined.
 AUTO_CREATED_ANSWER_BYTES_MAX: Final = _MIB
 
-# The largest of all: what a direction of a connection keeps at most, beside one read.
+# The largest of all bounds: the most that one direction of a connection keeps, in addition to one read.
 KEPT_BYTES_MAX: Final = max(
     *REQUEST_BYTES_MAX.values(), *RESPONSE_BYTES_MAX.values(), REPLICA_FETCH_BYTES_MAX, SIZES_ANSWER_BYTES_MAX
 )

@@ -1,7 +1,7 @@
-"""The row of a captured request while it is made, and where it goes (issue 7).
+"""The row of a captured request under construction, and its recorder (issue 7).
 
-A row is one list, whose places `Row` names; `protocol.capture` says what is written of it. What all rows of one speaker
-share is one tuple, `Place`. Nothing here is done for a connection that is not captured.
+A row is one list; `Row` names its indices, and `protocol.capture` defines what is written of it. The values that all
+rows of one client share are one tuple, `Place`. Connections without capture do not use this module.
 """
 
 from typing import Any, Final, NamedTuple, Protocol
@@ -22,9 +22,9 @@ __all__ = [
     "Tap",
 ]
 
-# What is handed over at a time. A row weighs as many as it has partitions, at least 1, which is up to a kilobyte: so
-# few that making columns of them keeps the loop from its turn for less than a millisecond, and so many that handing
-# over costs nothing. So many characters of a new client id, and so many bytes of a frame, weigh 1 more.
+# The weight of one batch. A row weighs as much as it has partitions, at least 1 (up to a kilobyte). The batch is small
+# enough that converting it to columns blocks the loop for less than a millisecond, and large enough that the handover
+# costs nothing. NAME_CHARACTERS of a new client id, and FRAME_BYTES of a frame, add a weight of 1.
 BATCH_WEIGHT: Final = 1024
 NAME_CHARACTERS: Final = 256
 FRAME_BYTES: Final = 2048
@@ -34,7 +34,7 @@ NONE_NS: Final = 1000 * NONE  # which is NONE in microseconds
 
 
 class Place(NamedTuple):
-    """What all rows of a connection share, as long as its user and client id stay the same."""
+    """The values that all rows of a connection share, as long as its user and client id stay the same."""
 
     connection: int
     ip: str
@@ -44,12 +44,12 @@ class Place(NamedTuple):
     client_id: str
 
 
-# What a row takes in memory, with one partition: the list, its numbers, the head, the partition's own tuple.
+# The memory of a row with one partition: the list, its numbers, the head, the partition's own tuple.
 ROW_BYTES: Final = 1024
 
 
 class Row:
-    """Places in a row's list."""
+    """The indices of a row's list."""
 
     (
         HEAD,  # of the request, as `RequestSide` unpacks it: see `Head`
@@ -69,7 +69,7 @@ class Row:
 
 
 class Head:
-    """Places in a request's head."""
+    """The indices of a request's head."""
 
     REQUEST_BYTES, API_KEY, API_VERSION, CORRELATION_ID = range(4)
 
@@ -78,8 +78,8 @@ class Recorder(Protocol):
     """Takes rows; see `proxy.capture`.
 
     Attributes:
-        rows: those of the batch under way.
-        left: of its weight; the row that takes the last of it has `full` called.
+        rows: the rows of the current batch.
+        left: the remaining weight of the batch; the row that uses it up calls `full`.
     """
 
     rows: list[list[Any]]
@@ -89,15 +89,15 @@ class Recorder(Protocol):
         """Begin another batch."""
 
     def reserve(self, size: int) -> bool:
-        """Ask to keep a frame of so many bytes until its row is written; False where there is no room."""
+        """Reserve memory for a frame of this size until its row is written; False if there is no room."""
 
 
 class Tap(NamedTuple):
-    """Where a channel's rows go, and whose they are.
+    """The destination of a channel's rows, and what is captured.
 
     Attributes:
-        frames: what is kept of its requests (`kept_frames`).
-        partition_sample: which share of large frames is walked to the end, to tell all partitions apart.
+        frames: which requests are kept whole (`kept_frames`).
+        partition_sample: the share of large frames that are walked to the end, for all of their partitions.
     """
 
     recorder: Recorder

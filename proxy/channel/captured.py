@@ -1,4 +1,4 @@
-"""Observes a channel whose requests are captured: one row a request, and nothing else differs (issue 7).
+"""Captures a channel's requests, one row for each; traffic is handled as without capture (issue 7).
 
     client ──► RequestSide ──► broker      owed: the rows whose responses are still to come, oldest first,
                  │      ▲                         beside `in_flight`, which it leaves as it is
@@ -9,17 +9,17 @@
         answered │
     client ◄── ResponseSide ◄── broker
 
-It is chosen when a connection is made, so a client that is not captured pays nothing for it. Every request and response
-of Produce and Fetch is walked here (`captured_walks`), as it is for topics' quotas.
+Capture is decided when a connection is made, so it costs other clients nothing. Every request and response of Produce
+and Fetch is walked here (`captured_walks`), as for topic quotas.
 
-A row (`capture_rows`) is made when the request is handled and filled in when its response has begun. What ends without
-one (acks=0, a connection that is closed) is written without one. Not rows are: SASL tokens without a Kafka header,
-Metadata that Sluice asks for itself, and what brokers say to each other at a replication listener. No payload and no
-token is looked at; where whole requests are kept for replay, `kept_frames` does it.
+A row (`capture_rows`) is made when the request is handled, and completed when its response has begun. A request without
+a response (acks=0, or a closed connection) has a row without one. There are no rows for SASL tokens without a Kafka
+header, for Sluice's own Metadata requests, and for requests between brokers at a replication listener. Payloads and
+tokens are not read; `kept_frames` keeps whole requests for replay.
 
-Two things are not what a broker would say. A muted client's socket is not read, so the arrival time of its next
-request is not known: if it is there when the mute ends, all of the mute counts as its delay. And partition mutations
-are those asked for, as far as the sizes of topics are known without asking.
+Two values differ from a broker's. A muted client's socket is not read, so the arrival time of its next request is
+unknown: if the request is there when the mute ends, the whole mute counts as its delay. The partition mutations are the
+requested ones, as far as the topics' sizes are known without a request to a broker.
 """
 
 from collections import deque
@@ -68,9 +68,9 @@ _QUOTAS: Final = {
     REQUEST_PERCENTAGE: "request",
     CONTROLLER_MUTATION_RATE: "mutation",
 }
-# More of a client id is not kept, in bytes or characters: who speaks by ever new ones makes each row so much larger.
+# The longest part of a client id that is kept, in bytes or characters; bounds the rows of a client with many ids.
 CLIENT_ID_MAX: Final = 1024
-# A request that is there so soon after a mute has been there during it: loops and timers are late by a few ms.
+# A request that arrives this soon after a mute has arrived during it: loops and timers are late by a few ms.
 _LATE_MS: Final = 10
 _MUTATING: Final = frozenset((CREATE_TOPICS, CREATE_PARTITIONS, DELETE_TOPICS))
 _PARTITIONS: Final = Row.PARTITIONS
@@ -80,8 +80,8 @@ class Capture(Observer):
     """Makes the rows of one channel.
 
     Attributes:
-        requests: the requests' side, once there is one.
-        keeper: keeps whole requests; None where none are.
+        requests: the requests' side, once it exists.
+        keeper: keeps whole requests; None if they are not kept.
     """
 
     __slots__ = (
@@ -118,27 +118,27 @@ class Capture(Observer):
         state.charges = self._walks
         state.walks = self
         state.observer = self
-        self._owed: deque[list[Any]] = deque()  # the rows whose responses are owed
+        self._owed: deque[list[Any]] = deque()  # the rows whose responses are still to come
         self._seq = 0
         self._place: Place | None = None
-        self._whose: Identity | None = None  # whose place it is
-        self._large: list[Any] | None = None  # the row of the request seen last, where its end was not there
-        self._silent: list[Any] | None = None  # the same of one with acks=0
-        self._walked: list[Any] | None = None  # the row of the response that is walked
-        self._begun_walk: Walk | None = None  # through the large request, which goes on
-        self._waits_ns = 0  # since when the next request waits; 0 where none does
+        self._whose: Identity | None = None  # the identity of `Place`
+        self._large: list[Any] | None = None  # the row of the last request, if that is not complete yet
+        self._silent: list[Any] | None = None  # the same for a request with acks=0
+        self._walked: list[Any] | None = None  # the row of the response being walked
+        self._begun_walk: Walk | None = None  # the walk through the large request, which continues
+        self._waits_ns = 0  # since when the next request has been waiting; 0 if none waits
         self._held = False
-        self._frame_at = 0  # where in the buffer the request that is growing goes on
-        # The longest mute that was decided on since a row was told, and what for.
+        self._frame_at = 0  # where the kept request continues in the buffer
+        # The longest mute since the last row, and its reason.
         self._told_ms = 0
         self._told_by: Muting | None = None
 
-    # What the directions tell.
+    # Events of the two directions.
 
     def handled(  # noqa: C901 - a call a request costs 3 %
         self, side: RequestSide, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
     ) -> int:
-        """Begin the row of a request that was handled; 0, or the order MORE to see more of it."""
+        """Begin the row of a handled request; returns 0, or the order MORE to see more of the request."""
         state = self._state
         if state.requests is not None or state.requests_version is not state.engine.version:
             order = measure(side, buf, pos, end, body, head, now_ms)
@@ -176,7 +176,7 @@ class Capture(Observer):
         self._held = self._held or held
 
     def muted(self, throttle: Muting, throttle_ms: int, told_ms: int) -> None:
-        """Note what is told: of a connection's rate nothing is."""
+        """Note the throttle time in the response; a connection rate has none."""
         if isinstance(throttle, UserThrottle):
             return
         if self._state.mute_limits.group_session_timeout_ms is None and isinstance(
@@ -187,11 +187,11 @@ class Capture(Observer):
             self._told_ms, self._told_by = told_ms, throttle
 
     def walked(self, side: Side, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
-        """A frame was walked to its end, and topics were charged: its row hears of that."""
+        """Note in the row that a frame was walked to its end and its topics were charged."""
         if side.walk is not None:
             return
         if side is not self.requests:
-            self._undecide()  # what its topics cost it can not tell: the response's head has passed
+            self._undecide()  # its response cannot contain the topics' throttle time: the head has passed
             if self._walked is not None:
                 row, self._walked = self._walked, None
                 self._write(row)
@@ -201,15 +201,15 @@ class Capture(Observer):
             if begun is not None:
                 self._decide(begun)
             else:
-                self._undecide()  # its response came first, and said nothing
+                self._undecide()  # its response came first, without a throttle time
             if self.keeper is None or not self.keeper.begun():
                 self._write_silent()
 
     def answered(self, side: Side, entry: Entry) -> None:
-        """Finish the row of the request that this is the response to, if it has one."""
+        """Complete the row of the request that this response belongs to, if there is one."""
         owed = self._owed
         if not owed or owed[0][Row.HEAD][Head.CORRELATION_ID] != entry[0]:
-            return  # asked by Sluice itself, or a bare token
+            return  # a request of Sluice's own, or a bare token
         row = owed.popleft()
         if row is self._large:
             self._sent(row)
@@ -224,7 +224,7 @@ class Capture(Observer):
             self._write(row)
 
     def answered_here(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
-        """Finish the row of a request that no broker has seen."""
+        """Complete the row of a request that got a local response."""
         owed = self._owed
         if owed and owed[0][Row.HEAD][Head.CORRELATION_ID] == entry[0]:
             row = owed.popleft()
@@ -232,7 +232,7 @@ class Capture(Observer):
             self._write(row)
 
     def joined(self, broker: int) -> None:
-        """All that was said so far was for another broker than was meant to be."""
+        """Correct the broker of all rows so far: the connection goes to a different broker than intended."""
         places: dict[Place, Place] = {}
         rows = list(self._owed)
         if self._silent is not None:
@@ -244,7 +244,7 @@ class Capture(Observer):
             self._place = places.get(self._place, self._place._replace(broker=broker))
 
     def close(self, now_ms: int) -> Iterator[None]:  # noqa: ARG002 - see Observer
-        """The connection is over: what is owed a response never gets one."""
+        """Write the rows whose responses can no longer come."""
         self._write_silent()
         if self._walked is not None:
             self._write(self._walked)
@@ -253,26 +253,26 @@ class Capture(Observer):
             self._write(self._owed.popleft())
         return iter(())
 
-    # What is walked.
+    # Walks.
 
     def produce(self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> Walk | None:
-        """A walk through a Produce; what came before it has passed by now."""
+        """Return a walk through a Produce; all bytes before it have been forwarded."""
         if self._large is not None:
             self._sent(self._large)
         return self._walks.produce(buf, pos, end, body, head)
 
     def fetch(self, version: int, length: int) -> Walk:
-        """A walk through a response to a Fetch."""
+        """Return a walk through a Fetch response."""
         return self._walks.fetch(version, length)
 
-    # What is kept of a request.
+    # Kept requests.
 
     def shows(self, start: int) -> None:
-        """The requests' side is shown a buffer from here on."""
+        """Note where a buffer given to the requests' side starts."""
         self._frame_at = start
 
     def showed(self, side: RequestSide, buf: Buffer, stop: int) -> None:
-        """It has let all before this pass."""
+        """Note that the requests' side has forwarded all bytes before `stop`."""
         keeper = self.keeper
         if keeper is not None and keeper.begun():
             keeper.passed(buf, self._frame_at, stop)
@@ -282,8 +282,8 @@ class Capture(Observer):
     def _keep(
         self, keeper: Keeper, row: list[Any], buf: Buffer, pos: int, end: int, body: int, head: RequestHead
     ) -> None:
-        """Keep the request itself beside its row."""
-        if keeper.begun():  # the one before it ends where this one begins
+        """Keep the request with its row."""
+        if keeper.begun():  # the previous request ends where this one begins
             keeper.passed(buf, self._frame_at, pos)
         self._write_silent()
         self._frame_at = pos
@@ -292,7 +292,7 @@ class Capture(Observer):
     # Rows.
 
     def _introduced(self, buf: Buffer, pos: int, body: int) -> None:
-        """Another client id speaks."""
+        """Use another client id from now on."""
         state, tap = self._state, self._tap
         self._whose = state.identity
         raw = bytes(buf[pos + REQUEST_HEAD.size : min(body, pos + REQUEST_HEAD.size + CLIENT_ID_MAX)])
@@ -301,19 +301,19 @@ class Capture(Observer):
         self._place = Place(tap.connection, tap.ip, tap.listener, state.settings.broker, state.user, name)
 
     def _sent(self, row: list[Any]) -> None:
-        """The next request is here, or the response to the large one: all of it has passed by now."""
+        """Note that all of the request has been forwarded: its response, or the next request, has arrived."""
         self._large = None
         row[Row.SENT_NS] = min(max(self.requests.moved_ns, row[Row.HANDLED_NS]), self._state.now_ns)
 
     def _silenced(self, side: RequestSide, row: list[Any]) -> int:
-        """A Produce without a response is finished when it has passed."""
+        """Complete the row of a Produce with acks=0 when all of it has been forwarded."""
         self._silent = row
         if side.walk is None and (self.keeper is None or not self.keeper.begun()):
             self._write_silent()
         return 0
 
     def _fetched(self, row: list[Any], version: int, walk: Walk | None) -> None:
-        """Finish the row of a Fetch, at its response's end where that is walked."""
+        """Complete the row of a Fetch, at the end of its response if that is walked."""
         if flexible(FETCH, version):  # Kafka charges without the tag section of the header
             row[Row.RESPONSE_BYTES] -= 1
         if isinstance(walk, CapturedFetchWalk):
@@ -323,7 +323,7 @@ class Capture(Observer):
             self._write(row)
 
     def _write_silent(self) -> None:
-        """A Produce without a response has passed, if there is one."""
+        """Write the row of a Produce with acks=0, if one is pending."""
         if self._silent is not None:
             silent, self._silent = self._silent, None
             if self._large is silent:  # it has no response, so its sent time is not needed
@@ -331,7 +331,7 @@ class Capture(Observer):
             self._write(silent)
 
     def _note_decisions(self, row: list[Any], verdict: Verdict, now_ns: int, now_ms: int) -> None:
-        """Put into the row for how long it waited, and what was decided meanwhile."""
+        """Put the request's waiting time, and the decisions made during it, into the row."""
         self._decide(row)
         if not self._waits_ns:
             return
@@ -343,18 +343,18 @@ class Capture(Observer):
         self._held = False
 
     def _decide(self, row: list[Any]) -> None:
-        """Put into the row what was decided since the last one."""
+        """Put the decisions since the last row into the row."""
         if self._told_ms > row[Row.THROTTLE_MS]:
             row[Row.THROTTLE_MS] = min(self._told_ms, INT32_MAX)
             row[Row.QUOTA] = _QUOTAS.get(getattr(self._told_by, "key", ""), "")
         self._undecide()
 
     def _undecide(self) -> None:
-        """Clear what was decided."""
+        """Clear the noted decisions."""
         self._told_ms, self._told_by = 0, None
 
     def _write(self, row: list[Any]) -> None:
-        """The row is finished; where its frame is kept, that goes with it."""
+        """Write a complete row, with its frame if that is kept."""
         recorder = self._recorder
         if self.keeper is not None:
             recorder.left -= len(row[Row.FRAME]) // FRAME_BYTES
@@ -365,7 +365,7 @@ class Capture(Observer):
 
 
 class KeptRequests(RequestSide):
-    """A requests' side that tells what it was shown, where whole requests are kept."""
+    """The requests' side of a channel whose whole requests are kept."""
 
     __slots__ = ("_capture",)
 
@@ -374,7 +374,7 @@ class KeptRequests(RequestSide):
         self._capture = capture
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
-        """As always, and tell what passes."""
+        """Handle the bytes as `RequestSide` does, and report what is forwarded."""
         self._capture.shows(start)
         verdict = super().receive(buf, start, end, now_ns)
         self._capture.showed(self, buf, start + verdict.passing)
@@ -382,7 +382,7 @@ class KeptRequests(RequestSide):
 
 
 def capture(channel: Channel, tap: Tap) -> None:
-    """Have the requests of a channel captured that was just made."""
+    """Attach capture to a new channel."""
     made = Capture(channel.state, tap)
     kept = made.keeper is not None
     requests = KeptRequests(channel.state, made) if kept else RequestSide(channel.state, made.handled)

@@ -1,4 +1,4 @@
-"""How many partition mutations a request asks for, as far as that is known without asking anybody (KIP-599)."""
+"""The number of partition mutations that a request asks for, as far as known without asking a broker (KIP-599)."""
 
 from protocol.api import CREATE_PARTITIONS, DELETE_TOPICS, flexible
 from protocol.capture import NONE
@@ -17,7 +17,7 @@ __all__ = ["mutations_asked"]
 def mutations_asked(
     engine: Engine, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Partition mutations that are asked for; NONE of a request that is not at hand, or takes too long to read here."""
+    """Return the number of partition mutations; NONE if the request is incomplete, or too large to be parsed here."""
     length, key, version, _, _ = head
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, min(end, frame_end), flexible=flexible(key, version))
@@ -25,7 +25,7 @@ def mutations_asked(
         return NONE
     try:
         asked = topic_mutations.read_request(bytes(buf[pos:frame_end]), fields_at - pos, key, version)
-    except WireError:  # the broker will say so
+    except WireError:  # the broker will report the error
         return NONE
     quotas = engine.mutations
     total = 0

@@ -1,4 +1,4 @@
-"""The walks of a captured channel: every Produce and Fetch, for its partitions, and for its topics where they count."""
+"""The walks of a captured channel: every Produce and Fetch, for partitions, and for topics if these have quotas."""
 
 from typing import Final
 
@@ -16,10 +16,10 @@ _GOLDEN_RATIO: Final = 0.6180339887
 
 
 class CapturedWalks:
-    """In place of `TopicWalks`, and of the engine where it is asked whether Produce and Fetch have to be walked.
+    """Replaces `TopicWalks`, and the engine as the `Charges` that says whether to walk Produce and Fetch.
 
     Attributes:
-        produced: the partitions of the Produce seen last; they may still be growing in number.
+        produced: the partitions of the last Produce; their number may still grow.
     """
 
     __slots__ = ("_engine", "_plain", "_sample", "_share", "produced")
@@ -31,14 +31,14 @@ class CapturedWalks:
         self._engine = engine
         self._plain = PlainProduce()
         self._sample = tap.partition_sample
-        # Connections are out of step with each other, and many short ones have their share all the same.
+        # Connections start at different points of the sequence, so that many short ones also have their share.
         self._share = tap.connection * _GOLDEN_RATIO % 1
         self.produced: list[Found] = []
 
     def produce(
         self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
     ) -> CapturedProduceWalk | None:
-        """Walk for the partitions' sake unless they are all at hand; to the end where topics are charged."""
+        """Return a walk, unless all partitions are in the buffer; to the end if topics are charged."""
         charged = self._engine.charges_produced_topics
         if not charged:
             found = self._plain.found(buf, body, end, pos + 4 + head[0], head[2])
@@ -50,12 +50,12 @@ class CapturedWalks:
         return walk
 
     def fetch(self, version: int, length: int) -> CapturedFetchWalk:
-        """The same of a response."""
+        """Return a walk through a Fetch response."""
         sizes: Sizes | None = {} if self._engine.charges_fetched_topics else None
         return CapturedFetchWalk(version, length, sizes, whole=self._whole(length))
 
     def _whole(self, length: int) -> bool:
-        """Whether a frame is walked to its end, though it is large: evenly that share of them."""
+        """Whether a frame is walked to its end: every small one, and an evenly distributed share of large ones."""
         if length < REST_BYTES_MIN:
             return True
         self._share += self._sample

@@ -1,8 +1,8 @@
 """One client channel: a client's connection and the broker connection that belongs to it.
 
-Rules for changes of this package: a side never reads a clock and never calls the shell; every change of
-the mute goes through `ChannelState.mute`, every change of what is taken through `ChannelState.enter`; a response is
-owed exactly when an entry stands in `in_flight`.
+Rules for changes to this package: a side never reads a clock and never calls the shell; every change of the mute goes
+through `ChannelState.mute`, every change of the intake through `ChannelState.enter`; a response is owed exactly when it
+has an entry in `in_flight`.
 
     client ──► RequestSide ──► broker             in_flight: one entry a response owed, oldest first
                   │   ▲                           mute_until_ms: no further request is handled before (KIP-219)
@@ -10,13 +10,13 @@ owed exactly when an entry stands in `in_flight`.
                   ▼   │
     client ◄── ResponseSide ◄── broker
 
-    request    Produce over the quota ──► passed on, mute now ─────► its answer carries the throttle time
-    request    Fetch over the quota ────► answered here, in order, mute now; no broker sees it
-    request    DescribeClientQuotas ──► asked of the shell, and no further request taken before its answer is here
-    request    Produce before its slot ─► WAIT (hold), payload unread ─► asked again ─► passed on
-    response   Fetch that used up the quota ─► passed on with the throttle time, mute now
+    request    Produce over the quota ──► forwarded, mute now ─────► its response carries the throttle time
+    request    Fetch over the quota ────► local response, in order, mute now; not forwarded
+    request    DescribeClientQuotas ──► passed to the shell; no further request is taken before its response
+    request    Produce before its slot ─► WAIT (hold), payload unread ─► decided on again ─► forwarded
+    response   Fetch that used up the quota ─► forwarded with the throttle time, mute now
 
-A mute begins at the next frame boundary: a frame that has begun to pass is passed to its end.
+A mute begins at the next frame boundary: a frame that is partly forwarded is forwarded to its end.
 """
 
 from collections.abc import Iterator
@@ -36,11 +36,11 @@ from quotas.engine import Engine
 
 __all__ = ["Channel"]
 
-_ENTRIES_COUNTED_MIN: Final = 16  # responses owed, from which on their entries count as kept bytes
+_ENTRIES_COUNTED_MIN: Final = 16  # from this number of owed responses on, their entries count as kept bytes
 
 
 class Channel:
-    """The two sides of one connection and what they share."""
+    """The two sides of one connection and their shared state."""
 
     __slots__ = ("requests", "responses", "state")
 
@@ -52,37 +52,37 @@ class Channel:
         self.responses = ResponseSide(self.state)
 
     def mute_left_ms(self, now_ms: int) -> int:
-        """How long the channel is still muted; 0 when it is not."""
+        """The rest of the channel's mute in ms; 0 if it is not muted."""
         return max(0, self.state.mute_until_ms - now_ms)
 
     def has_local_answer(self) -> bool:
-        """Whether the next answer owed is one made here, and no broker's answer is half passed on."""
+        """Whether the next response is a local one and no broker's response is partly forwarded."""
         in_flight = self.state.in_flight
         return bool(in_flight) and isinstance(in_flight[0][2], Made) and not self.responses.mid_frame()
 
     @property
     def owed(self) -> int:
-        """How many responses are owed to the client."""
+        """The number of responses owed to the client."""
         return len(self.state.in_flight)
 
     @property
     def user(self) -> str:
-        """The principal's name; "" where there is one that cannot be read from its SASL exchange."""
+        """The principal's name; "" if it cannot be read from the client's SASL exchange."""
         return self.state.user
 
     @property
     def acks_zero(self) -> bool:
-        """Whether a Produce without a response (acks=0) was seen: it is delivered though its client has closed."""
+        """Whether a Produce with acks=0 was seen: it is delivered even if its client has closed."""
         return self.state.acks_zero
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept here for the client, beside an entry for each answer owed."""
+        """The bytes kept here for the client, without the entries of owed responses."""
         return self.state.kept_bytes + self.requests.kept_bytes + self.responses.kept_bytes
 
     @property
     def counted_bytes(self) -> int:
-        """All that counts against the budget of kept bytes: where many responses are owed, their entries too."""
+        """All bytes that count against the budget of kept bytes; includes the entries if many responses are owed."""
         owed = len(self.state.in_flight)
         if owed < _ENTRIES_COUNTED_MIN:
             return self.kept_bytes
@@ -90,50 +90,50 @@ class Channel:
         return self.kept_bytes + owed * (ENTRY_BYTES if observer is None else observer.entry_bytes)
 
     def take_question(self) -> Question | None:
-        """Give a request that the shell is to answer with `answered`, once."""
+        """Return a request that the shell responds to (`answered`), once."""
         question, self.state.question = self.state.question, None
         return question
 
     def answered(self, answer: bytes | bytearray | Shared) -> None:
-        """Take the answer to a question; from then on it is one made here."""
+        """Take the response to a question; it is then a local response."""
         self.state.answered(answer)
 
     def ask_first(self, forward: Forward) -> None:
-        """Have a broker asked before a question is answered; the requests' side puts it in when it is shown."""
+        """Send a request to the broker before the response to a question; the requests' side inserts it."""
         self.state.ask_first(forward)
 
     def joined(self, broker: int) -> None:
-        """Another broker is behind the bootstrap port than was meant to be; the first request's charge stays."""
+        """Note that the connection goes to a different broker than intended; the first request's charge stays."""
         self.state.settings = replace(self.state.settings, broker=broker)
         if self.state.observer is not None:
             self.state.observer.joined(broker)
 
     def idle(self) -> bool:
-        """Whether nothing is owed and no frame is half passed on: the connection may end without a loss."""
+        """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss."""
         return not self.state.in_flight and not self.requests.mid_frame() and not self.responses.mid_frame()
 
     def reconsider(self) -> None:
-        """Quotas have changed or enforcement was switched."""
+        """Apply changed quotas, or switched enforcement."""
         self.state.reconsider()
 
     def finished(self) -> bool:
-        """Whether no further request is taken and all that were are answered."""
+        """Whether the channel takes no further requests and owes no response."""
         return self.state.intake is Intake.ENDED and self.idle()
 
     def all_answered(self) -> bool:
-        """Whether all that can be answered is: not the request under way, of which no more passes."""
+        """Whether all possible responses were sent; the request under way, which is not forwarded further, has none."""
         owed = len(self.state.in_flight) - (self.requests.mid_frame() and self.requests.walk_answered)
         return owed <= 0 and not self.responses.mid_frame()
 
     def take_no_more(self) -> None:
-        """Handle no further request: what is under way is ended and answered, and then the channel is idle."""
+        """Handle no further request: those under way are completed and responded to, then the channel is idle."""
         self.state.enter(Intake.ENDED)
 
     def close(self, now_ms: int) -> Iterator[None]:
-        """The connection is over: give back its turns. What is given frees the rest, a portion at a time."""
+        """Give up the channel's turns when the connection ends; iterate over the result to free memory in portions."""
         conversation = self.state.sasl
         if conversation is not None and conversation.readable and conversation.tokens:
-            self.state.stats.sasl[conversation.label, "failed"] += 1  # a bare token is refused by closing
+            self.state.stats.sasl[conversation.label, "failed"] += 1  # a broker refuses a token by closing
             self.state.sasl = None
         self.state.leave(now_ms)
         observer = self.state.observer

@@ -1,14 +1,14 @@
-"""What a shell may do with a channel: verbs, and one `Verdict` of each direction to read. Nothing else is the shell's.
+"""The interface between a shell and a channel: the calls of a shell, and one `Verdict` per direction to read.
 
-`proxy.net` knows these types alone, so mypy finds every look at the machine's inside, and a test
-(tests/unit/proxy/channel/test_contract.py) every write. A shell goes by this:
+`proxy.net` knows these types only: mypy finds every access to the channel's internals, and a test
+(tests/unit/proxy/channel/test_contract.py) finds every write. The shell's rules:
 
-    1. It reads, shows what it has read with `receive`, and acts on the verdict: passes, keeps, replaces, waits.
-    2. Unseen bytes it passes on as it likes, and tells so with `passed`; where the verdict says `charged_ahead`, it
-       asks `late` before.
-    3. When something that waited to be written is written, or the source is connected, it says `moved`.
-    4. It takes what is given once: `take_insert` with REPLACE, `take_job` with WAIT, `take_signal` at any time; after
-       a signal it asks the channel what is due (`take_question`, `has_local_answer`, `mute_left_ms`).
+    1. Read bytes, pass them to `receive`, and carry out the verdict: forward, keep, replace or wait.
+    2. Forward unseen bytes in portions of any size and report them with `passed`; if the verdict says
+       `charged_ahead`, call `late` before.
+    3. Call `moved` when pending output has been written, or the source is connected.
+    4. Take each result once: `take_insert` with REPLACE, `take_job` with WAIT, `take_signal` at any time. After a
+       signal, check what is due at the channel (`take_question`, `has_local_answer`, `mute_left_ms`).
 """
 
 from collections.abc import Iterator
@@ -26,100 +26,100 @@ class Direction(Protocol):
 
     @property
     def verdict(self) -> Verdict:
-        """The same object at any time; what it says changes with the verbs."""
+        """The direction's verdict: always the same object; the calls below change its fields."""
 
     def receive(self, buf: bytearray, start: int, end: int, now_ns: int) -> Verdict:
-        """Decide over buf[start:end], read at `now_ns`; bytes that pass may be patched where they stand.
+        """Decide on buf[start:end], read at `now_ns`; forwarded bytes may be patched in place.
 
         Raises:
             PeerError, WireError: the peer has broken the protocol, and the connection ends.
         """
 
     def passed(self, count: int, now_ns: int) -> None:
-        """So many of the unseen bytes have been passed on."""
+        """Report that `count` of the unseen bytes were forwarded."""
 
     def moved(self, now_ns: int) -> None:
-        """The source is connected, or the destination has taken what waited for it."""
+        """Report that the source is connected, or that the destination has taken pending output."""
 
     def late(self, now_ms: int) -> bool:
-        """Whether the frame under way has to be decided on again before more of it passes."""
+        """Whether the frame under way must be decided on again before more of it is forwarded."""
 
     def mid_frame(self) -> bool:
-        """Whether a frame has begun to pass and is not over."""
+        """Whether a frame is partly forwarded."""
 
     def take_signal(self) -> bool:
-        """Tell whether something has begun that concerns the other direction, once."""
+        """Return, once, whether an event concerns the other direction."""
 
     def take_insert(self) -> bytes | bytearray | memoryview:
-        """Give the bytes that REPLACE puts in, once: from then on they are the shell's to count."""
+        """Return the bytes that REPLACE inserts, once; from then on the shell counts them."""
 
     def take_job(self) -> Job | None:
-        """Give what the shell has to do before it shows the rest again, once."""
+        """Return the job that the shell must run before it passes the rest again, once."""
 
 
 class Machine(Protocol):
-    """A channel: its two directions, and what concerns both."""
+    """A channel: its two directions, and the calls that concern both."""
 
     @property
     def requests(self) -> Direction:
-        """From the client to the broker."""
+        """The direction from the client to the broker."""
 
     @property
     def responses(self) -> Direction:
-        """From the broker to the client."""
+        """The direction from the broker to the client."""
 
     @property
     def owed(self) -> int:
-        """How many responses are owed to the client."""
+        """The number of responses owed to the client."""
 
     @property
     def user(self) -> str:
-        """The principal's name, as far as it is known."""
+        """The principal's name, as far as known."""
 
     @property
     def acks_zero(self) -> bool:
-        """Whether a Produce without a response was seen: it is delivered though its client has closed."""
+        """Whether a Produce with acks=0 was seen: it is delivered even if its client has closed."""
 
     @property
     def kept_bytes(self) -> int:
-        """What is kept for the client, beside an entry for each response owed."""
+        """The bytes kept for the client, without the entries of owed responses."""
 
     @property
     def counted_bytes(self) -> int:
         """All that counts against the budget of kept bytes."""
 
     def mute_left_ms(self, now_ms: int) -> int:
-        """How long the channel is still muted; 0 when it is not."""
+        """The rest of the channel's mute in ms; 0 if it is not muted."""
 
     def has_local_answer(self) -> bool:
-        """Whether the next response owed is one made here, and no broker's response is half passed on."""
+        """Whether the next response is a local one and no broker's response is partly forwarded."""
 
     def take_question(self) -> Question | None:
-        """Give a request that the shell is to answer with `answered`, once."""
+        """Return a request that the shell responds to (`answered`), once."""
 
     def answered(self, answer: bytes | bytearray | Shared) -> None:
         """Take the response to a question."""
 
     def ask_first(self, forward: Forward) -> None:
-        """Have a broker asked before a question is answered."""
+        """Send a request to the broker before the response to a question."""
 
     def joined(self, broker: int) -> None:
-        """Another broker is behind the bootstrap port than was meant to be."""
+        """Report that the connection goes to a different broker than intended."""
 
     def reconsider(self) -> None:
-        """Quotas have changed or enforcement was switched."""
+        """Apply changed quotas, or switched enforcement."""
 
     def take_no_more(self) -> None:
         """Handle no further request."""
 
     def idle(self) -> bool:
-        """Whether nothing is owed and no frame is half passed on: the connection may end without a loss."""
+        """Whether no response is owed and no frame is partly forwarded: the connection may be closed without loss."""
 
     def finished(self) -> bool:
-        """Whether no further request is taken and all that were are answered."""
+        """Whether the channel takes no further requests and owes no response."""
 
     def all_answered(self) -> bool:
-        """Whether all that can be answered is: not the request under way, of which no more passes."""
+        """Whether all possible responses were sent; the request under way, which is not forwarded further, has none."""
 
     def close(self, now_ms: int) -> Iterator[None]:
-        """The connection is over; what is given frees the rest, a portion at a time."""
+        """End the channel; iterate over the result to free its memory in portions."""

@@ -1,4 +1,4 @@
-"""How a peer can break the protocol so that its connection has to end. One cause is one label of one counter."""
+"""The protocol errors of a peer that end its connection. Each cause is one label of one counter."""
 
 from typing import Final
 
@@ -11,11 +11,11 @@ _HTTP_STARTS: Final = frozenset(
 
 
 class PeerError(Exception):
-    """A peer sent what no Kafka client or broker sends.
+    """A peer sent bytes that no Kafka client or broker sends.
 
     Args:
         cause: a short, fixed word: the label under which it is counted.
-        detail: what exactly was wrong, for the one log line.
+        detail: the exact error, for the one log line.
     """
 
     def __init__(self, cause: str, detail: str) -> None:
@@ -25,7 +25,7 @@ class PeerError(Exception):
 
 
 def unreadable_length(first_bytes: bytes, length: int, length_max: int) -> PeerError:
-    """Say what a length prefix really is that no Kafka frame could have."""
+    """Return the error for an impossible length prefix; it names what the bytes probably are (TLS, HTTP, ...)."""
     if first_bytes[:4] in _HTTP_STARTS:
         return PeerError("http_request", "an HTTP request on a Kafka port")
     if first_bytes[:1] == bytes((_TLS_HANDSHAKE,)) and first_bytes[1:2] == b"\x03":

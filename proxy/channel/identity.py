@@ -1,7 +1,7 @@
-"""An identity on a channel: a client id's quotas, and the channel's own flows at them.
+"""The identity of a channel: the quotas of a client id, and the channel's own flows for them.
 
-Kafka takes the client id from each request's header, not from the connection (reference §1.3), so a channel
-may have several; `ChannelState` keeps them in a bounded map.
+Kafka uses the client id in each request's header, not one per connection (reference §1.3), so a channel may have
+several identities; `ChannelState` keeps them in a bounded map.
 """
 
 from proxy.channel.in_flight import Owed
@@ -15,9 +15,9 @@ class Identity:
     """One client id on one channel.
 
     Attributes:
-        quota: the identity's throttles, shared with every other channel of the same quota entity.
-        produce, fetch: this channel's flows at them.
-        fetched: what is owed for a Fetch that is not limited; None before the first one.
+        quota: the throttles, shared with every other channel of the same quota entity.
+        produce, fetch: this channel's flows for the throttles.
+        fetched: the owed response of an unlimited Fetch; None before the first one.
     """
 
     __slots__ = ("fetch", "fetched", "produce", "quota")
@@ -29,7 +29,7 @@ class Identity:
         self.fetched: Owed | None = None
 
     def leave(self, now_ms: int) -> None:
-        """Give both flows back: this channel asks for nothing more in this name."""
+        """Remove both flows: the channel sends no more requests with this client id."""
         self.quota.produce.leave(self.produce, now_ms)
         self.quota.fetch.leave(self.fetch, now_ms)
-        self.fetched = None  # which refers to this
+        self.fetched = None  # it refers to this object

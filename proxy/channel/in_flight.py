@@ -1,16 +1,15 @@
-"""Responses owed on a channel, oldest first: Kafka answers in request order, and so does Sluice.
+"""The responses owed on a channel, oldest first: Kafka responds in request order, and so does Sluice.
 
-One entry is a plain tuple, the only object made for an ordinary request:
-    (correlation id, version, what is owed)
-What is owed is None where the broker's response passes as it is, and else one of these:
-    Made      a response that was made here, given in its turn
-    Later     a response that the shell makes and has not made yet
-    any other `Owed`, which decides over the broker's response when it comes; the module of the API has its class
-A `Later` is the last entry, since no further request is taken while one is owed, and no broker's response can come
-behind it: the order needs no other care, as in a broker, which handles one request of a connection at a time. The shell
-replaces it by a `Made`; or it has another request go to the broker first (`Forward`), and what is owed then is what the
-API makes of that.
-Where the correlation id is `RAW_TOKEN` the response is a SASL token without a Kafka header, and there may be none.
+An entry is a plain tuple, the only object that an ordinary request creates:
+    (correlation id, version, owed)
+`owed` is None if the broker's response is forwarded unchanged, otherwise one of these:
+    Made      a local response, sent in its turn
+    Later     a response that the shell has not made yet
+    any other `Owed`, which decides on the broker's response when it arrives; defined in the module of its API
+A `Later` is always the last entry: no further request is taken before its response, and no broker's response can follow
+it, so the order is preserved, as in a broker, which handles one request per connection at a time. The shell replaces it
+by a `Made`, or sends another request to the broker first (`Forward`); the API's handler then makes the owed response.
+With the correlation id `RAW_TOKEN` the response is a SASL token without a Kafka header, and it may be missing.
 """
 
 from collections import deque
@@ -36,29 +35,29 @@ __all__ = [
 
 Buffer = bytearray
 
-# What an entry takes in memory: the tuple, its numbers and what is owed, a request that is measured included.
+# The memory of an entry: the tuple, its numbers, and the owed response with that of a measured request.
 ENTRY_BYTES: Final = 384
 
-RAW_TOKEN: Final = 1 << 40  # no int32: no response with a correlation id can be taken for it
-REST: Final = RAW_TOKEN + 1  # the rest of a response whose head stands before it
+RAW_TOKEN: Final = 1 << 40  # not an int32: no response has this correlation id
+REST: Final = RAW_TOKEN + 1  # the rest of a response whose head has been inserted before it
 
 
 class Owed:
-    """What a response that does not pass as it is means, and what is done with it.
+    """An owed response that is not just forwarded, and its handling.
 
-    No abstract class: what is asked of each response with `isinstance` would cost several times as much. A side is
-    `Any` here, since a side has what is owed.
+    Not an abstract class: `isinstance` for each response would be several times slower. A side is `Any` here,
+    since a side contains owed responses.
     """
 
     __slots__ = ()
-    made: ClassVar[bool] = False  # here
+    made: ClassVar[bool] = False  # whether the response is local
 
     def respond(self, side: Any, buf: Buffer, pos: int, end: int, entry: "Entry", now_ms: int) -> int:
-        """Decide over the broker's response at `pos`: 0 to pass it, or an order of the side."""
+        """Decide on the broker's response at `pos`: 0 to forward it, or an order of the side."""
         raise NotImplementedError
 
     def muted(self, until_ms: int) -> "Owed":  # noqa: ARG002 - only a Produce's tells it
-        """The same where the response tells a mute until then, besides what it tells already."""
+        """Return an owed response that also reports a mute until `until_ms`."""
         return self
 
 
@@ -67,7 +66,7 @@ InFlight: TypeAlias = deque[Entry]
 
 
 class Made(Owed):
-    """A response that was made here, or a part of one. No broker's response comes for it."""
+    """A local response, or a part of one. There is no broker's response for it."""
 
     __slots__ = ("response",)
     made = True
@@ -80,7 +79,7 @@ class Later(Owed):
     """A response that the shell makes.
 
     Attributes:
-        forwarded: makes what is owed of the broker's response where the shell has one asked first; None where none is.
+        forwarded: makes the owed response if the shell sends a request to the broker first; None if it sends none.
     """
 
     __slots__ = ("forwarded",)
@@ -89,7 +88,7 @@ class Later(Owed):
         self.forwarded = forwarded
 
     def respond(self, side: Any, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
-        """Refuse a broker's response: none is owed.
+        """Refuse a broker's response, since none is owed.
 
         Raises:
             PeerError: always.
@@ -100,14 +99,14 @@ class Later(Owed):
 
 
 class Question(NamedTuple):
-    """A request that the shell answers, away from the loop.
+    """A request that the shell responds to, outside of the loop.
 
     Args:
-        body_at: where the fields begin in the frame, which begins with its length prefix.
-        user: the principal who asks.
-        trusted: no permission is needed: only this machine's users reach the listener.
-        plan: of the `Forward` to which `frame` is the broker's answer; None where `frame` is a client's request.
-        address: the client's, as in `ChannelSettings`.
+        body_at: the offset of the fields in the frame, which begins with its length prefix.
+        user: the requesting principal.
+        trusted: whether no permission is needed, since only users of this machine reach the listener.
+        plan: the `Forward`'s plan if `frame` is the broker's response to it; None if `frame` is a client's request.
+        address: the client's address, as in `ChannelSettings`.
         peer: the client's address and port, for the audit log; the shell fills it in.
     """
 
@@ -124,11 +123,11 @@ class Question(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """An answer most of which several answers may share, so that it is in memory once.
+    """A response whose rest may be shared with other responses, so that it is in memory once.
 
     Args:
         head: the length prefix and the correlation id.
-        rest: all that follows.
+        rest: all bytes after the head.
     """
 
     head: bytes
@@ -139,11 +138,11 @@ class Shared(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """What goes to the broker in place of a request that the shell was asked about.
+    """A request to send to the broker in place of the one that the shell was asked about.
 
     Args:
         frame: a whole request with the client's own correlation id.
-        plan: the shell's, handed back with the broker's answer.
+        plan: the shell's state, returned with the broker's response.
     """
 
     api_key: int

@@ -1,16 +1,16 @@
-"""Whole requests beside their rows, for replay: what of a request is kept, and what never is (issue 7).
+"""Whole requests kept with their rows, for replay, without secrets (issue 7).
 
-    blank    every request as it is, but for Produce, whose payload is made up again from its row
-    keep     Produce too, payload and all
+    blank    every request unchanged, except Produce, whose payload is generated from its row
+    keep     also Produce with its payload
 
-Secrets never: of requests that carry any (SASL tokens, SCRAM credentials, delegation tokens, configs that may be
-passwords, requests inside an Envelope) and of APIs that are not known, all behind the client id becomes zeros. Tokens
-without a Kafka header are no rows. Answers are not kept.
+Secrets are never kept: in requests that contain any (SASL tokens, SCRAM credentials, delegation tokens, configs that
+may be passwords, requests in an Envelope), and in unknown APIs, all bytes after the client id are replaced by zeros.
+Tokens without a Kafka header have no rows. Responses are not kept.
 
-A request that is larger than what was read at once is kept in mode `keep` alone, which puts it together as it passes;
-and none is kept that is larger than FRAME_BYTES_MAX, or while RESERVED_ROWS_MAX others of its connection are owed
-their answers, or for which the recorder has no room: those rows have no frame. Room is taken when a request begins, for
-all of it, and given back when its row is written, whatever has become of the request.
+A request larger than one read is only kept in mode `keep`, which assembles it as it is forwarded. A request is not kept
+if it is larger than FRAME_BYTES_MAX, if RESERVED_ROWS_MAX others of its connection await responses, or if the recorder
+has no room: its row has no frame. Room for the whole request is reserved when it begins, and released when its row is
+written, with or without the frame.
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ class Keeper:
     """Keeps the requests of one connection.
 
     Args:
-        reserve: asks for room.
+        reserve: reserves memory.
     """
 
     __slots__ = ("_growing", "_reserve", "_whole", "payloads")
@@ -56,13 +56,13 @@ class Keeper:
     def __init__(self, mode: str, reserve: Callable[[int], bool]) -> None:
         self.payloads = mode == KEEP
         self._reserve = reserve
-        self._growing: bytearray | None = None  # of the request that is passing
+        self._growing: bytearray | None = None  # the part of the current request that was forwarded
         self._whole = 0
 
     def keep(
         self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, owed: int
     ) -> bytes | bytearray:
-        """What is kept of the request at `pos`; it may still grow; NOT_KEPT where it is not kept."""
+        """Return the kept bytes of the request at `pos`, which may still grow; NOT_KEPT if it is not kept."""
         length, key, _, _, _ = head
         frame_end = pos + 4 + length
         self._growing = None
@@ -82,11 +82,11 @@ class Keeper:
         return self._growing
 
     def begun(self) -> bool:
-        """Whether a request is growing."""
+        """Whether a kept request is incomplete."""
         return self._growing is not None
 
     def passed(self, buf: Buffer, start: int, stop: int) -> None:
-        """More of the request that is growing has passed; what follows it is another's."""
+        """Add forwarded bytes to the incomplete request; bytes after its end belong to the next one."""
         growing = self._growing
         if growing is None:
             return
@@ -96,5 +96,5 @@ class Keeper:
 
 
 def whole(frame: Any, request_bytes: int) -> bytes:
-    """What was kept, if it is all there: a connection may have ended before."""
+    """Return the kept bytes if they are complete; the connection may have ended before."""
     return bytes(frame) if len(frame) == request_bytes + 4 else b""

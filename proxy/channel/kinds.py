@@ -16,10 +16,10 @@ __all__ = ["channel_for"]
 def channel_for(
     settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats, tap: Tap | None = None
 ) -> Machine:
-    """Make the channel of a connection, with what looks on at it: decided once, so that a plain client has none.
+    """Create the channel of a connection, with its observer: decided once, so that a plain client has none.
 
     Args:
-        tap: where the requests of a client are captured; None where they are not.
+        tap: the destination of captured requests; None without capture.
     """
     if settings.replication is not None:
         return ReplicationChannel(settings, engine, sessions, stats)

@@ -1,8 +1,8 @@
-"""For how long a channel may be muted, and a request held on it: what bounds both besides the throttle time itself.
+"""The bounds of a channel's mutes and holds, in addition to the throttle time.
 
 quotas.mute_seconds_max        of every mute (`quotas.throttles.mute.capped`); the rest of a throttle time stays as debt
-a group's session timeout      a fifth of it, where group requests were seen on the connection: heartbeats wait too
-the SASL session's end         a broker closes on what arrives later, though it was sent in time (KIP-368)
+a group's session timeout      a fifth of it, if the connection had group requests: heartbeats wait too
+the end of the SASL session    a broker closes the connection for a later request, even if sent in time (KIP-368)
 """
 
 from typing import Final
@@ -14,16 +14,16 @@ from quotas.throttles.mute import GROUP_SESSION_TIMEOUT_MS, capped
 __all__ = ["MuteLimits"]
 
 _SESSION_TIMEOUT_MS_MIN: Final = 6_000
-# A session's last part, in which no channel is muted: what was sent in it has to reach the broker before it is over.
-# Clients authenticate again when 85 to 95 % are over (Java), or later still.
+# The last part of a session, without mutes: requests that were sent in it must reach the broker before its end.
+# Clients authenticate again after 85 to 95 % of the session (Java), or later still.
 _SESSION_END_SHARE: Final = 10
 _SESSION_END_MS_MAX: Final = 20_000
-# Several held requests may wait behind each other.
+# Several held requests may wait one after the other.
 _SESSION_HOLD_SHARE: Final = 20
 
 
 class MuteLimits:
-    """Those of one channel.
+    """The bounds of one channel's mutes and holds.
 
     Attributes:
         group_session_timeout_ms: the shortest session timeout named here; 0 where a group request named none;
@@ -34,18 +34,18 @@ class MuteLimits:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._session_ms = 0  # how long the principal's session lasts; 0 = for ever (KIP-368)
-        self._session_until_ms = 0  # until when it may be muted
+        self._session_ms = 0  # the duration of the principal's session; 0 = unlimited (KIP-368)
+        self._session_until_ms = 0  # the latest end of a mute
         self.group_session_timeout_ms: int | None = None
 
     def told(self, throttle_ms: int, now_ms: int) -> int:
-        """How much of a throttle time is enforced from now on, and told."""
+        """Return the part of a throttle time that is enforced from now on and sent to the client, in ms."""
         told_ms = self._capped(throttle_ms)
         return min(told_ms, max(0, self._session_until_ms - now_ms)) if self._session_ms else told_ms
 
     @property
     def turn_hold_ms_max(self) -> int:
-        """For how long a turn may hold a Produce: heartbeats, and the session's end, wait for a hold as for a mute."""
+        """The longest hold of a Produce, in ms: heartbeats and the session's end limit a hold like a mute."""
         hold_ms_max = MS_UNBOUNDED
         if self.group_session_timeout_ms is not None:
             hold_ms_max = self._capped(MS_UNBOUNDED)
@@ -54,15 +54,15 @@ class MuteLimits:
         return hold_ms_max
 
     def begin_session(self, lifetime_ms: int, now_ms: int) -> None:
-        """The client has to authenticate again within this time, 0 for never (KIP-368)."""
+        """Note that the client must authenticate again within this time, in ms; 0 for never (KIP-368)."""
         self._session_ms = max(lifetime_ms, 0)
         end_ms = min(self._session_ms // _SESSION_END_SHARE, _SESSION_END_MS_MAX)
         self._session_until_ms = now_ms + self._session_ms - end_ms
 
     def name_session_timeout(self, session_timeout_ms: int) -> None:
-        """A group request has passed; 0 where it names no session timeout.
+        """Note a group request; 0 if it has no session timeout.
 
-        Brokers take none below 6 s (group.min.session.timeout.ms): a client that names less ends no mute by it.
+        Brokers accept none below 6 s (group.min.session.timeout.ms): a client cannot avoid mutes with a shorter one.
         """
         if session_timeout_ms:
             session_timeout_ms = max(session_timeout_ms, _SESSION_TIMEOUT_MS_MIN)

@@ -1,8 +1,8 @@
-"""What may look on at a channel: one observer, chosen when the connection is made, or none.
+"""The observer of a channel: none or one, chosen when the connection is made.
 
-A channel has one where its requests are captured (`captured`) or where it belongs to a follower (`replication`). The
-directions tell it what has happened; it decides nothing about bytes. A plain client's channel has none and pays one
-comparison a response for that.
+A channel has one if its requests are captured (`captured`) or if it belongs to a follower (`replication`). The two
+directions report events to it; it makes no decisions about bytes. A plain client's channel has none, which costs one
+comparison per response.
 """
 
 from collections.abc import Iterator
@@ -18,15 +18,15 @@ from quotas.throttles.user_connections import UserThrottle
 
 __all__ = ["Muting", "Observer"]
 
-# Whatever may mute a channel.
+# Any throttle that may mute a channel.
 Muting: TypeAlias = Throttle | MutationThrottle | TopicThrottle | UserThrottle | RequestThrottle
 
 
 class Observer:
-    """Sees nothing; a subclass says what it looks at. A side is `Any` here, since its state has the observer.
+    """Ignores all events; a subclass overrides some. A side is `Any`, since its state refers to the observer.
 
     Attributes:
-        entry_bytes: what one response owed takes in memory, at most, what is noted for it included.
+        entry_bytes: the most memory that one owed response takes, with the observer's notes.
     """
 
     __slots__ = ()
@@ -34,23 +34,23 @@ class Observer:
     entry_bytes = ENTRY_BYTES
 
     def waits(self, held: bool) -> None:
-        """The next request waits for some time: held before its slot, or because the channel is muted."""
+        """The next request waits: it is held before its slot, or the channel is muted."""
 
     def muted(self, throttle: Muting, throttle_ms: int, told_ms: int) -> None:
         """The channel is muted for `told_ms`, by a throttle that asked for `throttle_ms`."""
 
     def walked(self, side: Any, walk: Walk, now_ms: int) -> None:
-        """A part of a frame was walked; the side has no walk any more where that was its end."""
+        """A part of a frame was walked; if it was the last one, the side has no walk any more."""
 
     def answered(self, side: Any, entry: Entry) -> None:
-        """A broker's response has begun to pass, and is owed no more."""
+        """A broker's response has begun to pass, and is no longer owed."""
 
     def answered_here(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
-        """A response that was made here goes to the client."""
+        """A local response is sent to the client."""
 
     def joined(self, broker: int) -> None:
-        """Another broker is behind the bootstrap port than was meant to be."""
+        """The connection goes to a different broker than intended."""
 
     def close(self, now_ms: int) -> Iterator[None]:  # noqa: ARG002 - a subclass gives back what it has reserved
-        """The connection is over; what is given frees what was known, a portion at a time."""
+        """The connection has ended; iterate over the result to free the observer's memory in portions."""
         return iter(())

@@ -1,22 +1,22 @@
-"""Work on one frame that would hold the loop too long, given to the shell to be done beside it.
+"""Parses one large frame in a thread of the shell, so that the loop is not blocked.
 
-A handler that has a whole frame asks its side for what a pure function makes of it::
+A handler with a whole frame asks its side for the result of a pure function::
 
     read = side.parse(fetch.read_whole, frame, fields_at, version)
     if read is None:
         return side.verdict.order
 
-A frame of at most AT_ONCE_BYTES_MAX is parsed in that call. A larger one becomes the side's `job`, with the order
-WAIT: the shell takes the job, runs it in another thread, and shows the same bytes again; then the same call gives what
-the function gave, or raises what it raised. Until then nothing behind the frame is handled.
+A frame of at most AT_ONCE_BYTES_MAX is parsed in this call. A larger one becomes the side's `job`, with the order WAIT:
+the shell takes the job, runs it in a thread, and passes the same bytes again; then the same call returns the function's
+result, or raises its exception. Until then nothing after the frame is handled.
 
-So a handler does nothing that may not be done twice before `parse` has given a result. The function is one of a module
-(no lambda, no bound method made for the call), gives no None, and depends on its arguments alone, which are not
-changed meanwhile. A result belongs to exactly these arguments: where the handler comes to ask for something else, it
-is lost, and never taken for another frame's.
+Before `parse` returns a result, a handler must only take steps that can be repeated. The function must belong to a
+module (no lambda, no bound method made for the call), must not return None, and depends on its arguments only, which do
+not change meanwhile. A result belongs to exactly these arguments: if the handler asks for something else, the result is
+discarded, and never used for another frame.
 
-AGAIN stands in a job's place where a walk has done enough for one turn of the loop: the shell shows the rest again in
-the next one (`Side.next_turn`).
+AGAIN takes the place of a job if a walk has used its share of a turn of the loop: the shell passes the rest again in
+the next turn (`Side.next_turn`).
 """
 
 from collections.abc import Callable
@@ -28,15 +28,15 @@ __all__ = ["AGAIN", "AT_ONCE_BYTES_MAX", "Job"]
 AT_ONCE_BYTES_MAX: Final = 16 * 1024
 
 
-# A frame that is parsed takes so many times the memory of its bytes: four bytes may become a tuple of two.
+# The memory of a parsed frame in multiples of its bytes: four bytes may become a tuple of two.
 _PARSED_TIMES: Final = 24
 
 
 class Job:
-    """One function and its arguments, and in the end its result.
+    """One function with its arguments and, when it has run, its result.
 
     Attributes:
-        done: it has been run. Set by the thread that runs it, as its last step.
+        done: whether it has run. Set last, by the thread that runs it.
     """
 
     __slots__ = ("_arguments", "_error", "_function", "_result", "done")
@@ -49,28 +49,28 @@ class Job:
         self.done = False
 
     def is_of(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> bool:
-        """Whether it is this function with these arguments."""
+        """Whether this is the job for this function and these arguments."""
         return self._function is function and self._arguments == arguments
 
     @property
     def kept_bytes(self) -> int:
-        """What it takes in memory: the frame, its first argument; once it is done, what became of it too."""
+        """The memory of the job: the frame, which is the first argument, and the result once it is done."""
         size = sum(len(argument) for argument in self._arguments if isinstance(argument, bytes))
         return size * (1 + _PARSED_TIMES) if self.done else size
 
     def run(self) -> None:
-        """Run the function, in whatever thread; nothing is raised."""
+        """Run the function, in any thread; raises nothing."""
         try:
             self._result = self._function(*self._arguments)
-        except Exception as error:  # noqa: BLE001 - it is raised where the result is asked for
+        except Exception as error:  # noqa: BLE001 - raised by `result` instead
             self._error = error
         self.done = True
 
     def result(self) -> Any:
-        """Give what the function has given.
+        """Return the function's result.
 
         Raises:
-            Exception: the function raised it: a WireError, if it is not a bug.
+            Exception: the function raised it; a WireError, unless there is a bug.
         """
         if self._error is not None:
             raise self._error
@@ -78,7 +78,7 @@ class Job:
 
 
 def _nothing() -> None:
-    """Nothing is to be done but to come back."""
+    """Do nothing: the job of AGAIN."""
 
 
 AGAIN: Final = Job(_nothing, ())

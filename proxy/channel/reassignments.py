@@ -1,6 +1,6 @@
-"""What clients are shown of reassignments that Sluice carries out in steps: the one that was asked for (KIP-455).
+"""The reassignments in steps as clients see them: with the requested target (KIP-455).
 
-The shell puts a new mapping here whenever something changes; a channel only looks.
+The shell replaces the mapping whenever it changes; channels only read it.
 """
 
 from collections.abc import Mapping
@@ -15,17 +15,17 @@ __all__ = ["OngoingMoves", "Shown", "over_steps"]
 
 
 class Shown(NamedTuple):
-    """One move, as it is shown, and its step under way; None while it has none."""
+    """One move as clients see it, and its current step; None if it has none."""
 
     ongoing: Ongoing
     step: Stepping | None
 
 
 class OngoingMoves:
-    """All of them.
+    """All moves.
 
     Attributes:
-        moves: by partition; replaced whole.
+        moves: by partition; the mapping is replaced as a whole.
     """
 
     __slots__ = ("moves",)
@@ -41,15 +41,14 @@ def over_steps(
     version: int,
     correlation_id: int,
 ) -> bytes:
-    """A broker's whole answer of version 0 with the moves in place of their steps, which it lists; b"" where its own
-    will do.
+    """Return a broker's response of version 0 with the moves in place of their steps; b"" if it can be used unchanged.
 
     Args:
-        wanted: what was asked for; None for everything.
-        version: of the answer; one that has the batch has the steps beside it.
+        wanted: the requested partitions; None for all.
+        version: of the response; a version with batches also contains the steps.
 
     Raises:
-        WireError: it is none.
+        WireError: the frame is not such a response.
     """
     found = reassignments.read_answer(frame)
     with_batch = version != reassignments.VERSION

@@ -1,13 +1,13 @@
-"""What one follower fetches from one leader through Sluice, and which of it is left out of the next Fetch (KIP-73).
+"""One follower's fetches from one leader through Sluice, and the replicas to leave out of the next Fetch (KIP-73).
 
-A replica is left out when it is throttled, behind, and one of its rates has no room: then the leader's session forgets
-it, once, and it is named again as soon as there is room. A replica of which no high watermark was seen yet may be in
-sync, and one that is in sync must never be left out (KAFKA-4313): it is asked for a single byte, which brings its high
-watermark, and of all that are asked so at most one brings a batch. The same holds for a full request, whose answer has
-to name everything.
+A replica is left out if it is throttled, is behind, and one of its rates has no room: the leader's session forgets it
+once, and it is added again as soon as there is room. A replica without a known high watermark may be in sync, and one
+in sync must never be left out (KAFKA-4313): it is fetched with a limit of one byte, which returns its high watermark;
+at most one of all such replicas returns a batch. The same applies to a full request, whose response must contain every
+replica.
 
-A replica that a follower has just begun to fetch may be throttled though this is not known here yet: it was created a
-moment ago, or is being added. Unless it is in sync it is left out until the cluster was asked (`ReplicationSource`).
+A replica that the follower has just begun to fetch may be throttled before Sluice knows it: it was just created, or is
+being added. Unless it is in sync it is left out until the cluster was asked (`ReplicationSource`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,24 +25,24 @@ from quotas.replication.replication_quotas import REPLICAS_MAX, Claims, Replicat
 
 __all__ = ["Decided", "ReplicaLink"]
 
-# Asked for where a replica may be in sync: it has an answer with the high watermark, and hardly any bytes.
+# The limit for a replica that may be in sync: the response has its high watermark and hardly any bytes.
 _PROBE_BYTES: Final = 1
-# A leader that is asked to wait for less would be asked all the time.
+# The shortest wait that is sent to a leader; with less it would be asked all the time.
 _WAIT_MS_MIN: Final = 5
-# How soon an answer is looked for that says whether a new replica is throttled, and how long it is waited for.
+# How soon to check whether a new replica is throttled, and how long to wait for the result.
 _NEWS_MS: Final = 30
 _NEWS_MS_MAX: Final = 2000
-# A follower that wants no waiting (replica.fetch.wait.max.ms) still waits so long for nothing.
+# The wait of an empty Fetch from a follower that asks for no wait (replica.fetch.wait.max.ms).
 _EMPTY_WAIT_MS_MIN: Final = 100
 
 
 class Decided(NamedTuple):
-    """What a leader is asked for.
+    """The decision on one Fetch to a leader.
 
     Args:
-        limits: most bytes of a partition; 0 leaves it out. The others are asked for as the follower wants.
-        ready_ms: when more may be asked for; None: it is asked for all.
-        nothing: every partition is left out: nothing is granted, and the request must not be forwarded.
+        limits: the most bytes of a partition; 0 leaves it out. Other partitions keep the follower's limits.
+        ready_ms: when more may be fetched; None if all of it is fetched.
+        nothing: whether every partition is left out: no bytes are granted, and the request must not be forwarded.
     """
 
     limits: dict[TopicPartition, int]
@@ -51,19 +51,19 @@ class Decided(NamedTuple):
 
 
 class ReplicaLink:
-    """One connection's session and claims.
+    """The fetch session and claims of one connection.
 
-    A request is taken and decided on in portions (`protocol.portions`), each at its own `now_ms`. Meanwhile others may
-    be granted bytes of the same rates, and quotas and lists may change: lists hold as they were when the claims were
-    begun, and the connection may end.
+    A request is taken and decided on in portions (`protocol.portions`), each at its own `now_ms`. In between, other
+    links may be granted bytes of the same rates, quotas and lists may change (the lists apply as they were when the
+    claims were begun), and the connection may end.
 
     Attributes:
-        follower: the broker that fetches; -1 before its first Fetch.
-        session: what it wants, and what its leader was told.
-        taken: the request at hand was taken over already and waits.
-        plain: nothing is left out on this connection: there are too many replicas to remember.
-        under_way: a Fetch is with the leader.
-        now_ms: set before each portion.
+        follower: the id of the fetching broker; -1 before its first Fetch.
+        session: the partitions that the follower fetches, and those in the leader's session.
+        taken: whether the current request was taken over already and waits.
+        plain: whether nothing is left out on this connection, since it has too many replicas to remember.
+        under_way: whether a Fetch is with the leader.
+        now_ms: the time of the next portion; set before each.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class ReplicaLink:
         self.now_ms = 0
         self._waits_until_ms = 0
         self._claims: Claims | None = None
-        self._claimed: dict[TopicPartition, Claim] = {}  # who was granted something last is last
+        self._claimed: dict[TopicPartition, Claim] = {}  # the least recently granted claim is first
         self._counted = 0
         # How often the cluster had been asked when, and since when; whether it is throttled is being asked.
         self._new: dict[TopicPartition, tuple[int, int]] = {}
@@ -103,7 +103,7 @@ class ReplicaLink:
     def take(
         self, fields: FetchFields, frame: FollowerRequest, fields_at: int, version: int
     ) -> Portions[int]:
-        """Take a request over; gives the error to answer it with, or 0."""
+        """Take a request over; returns the error code of its response, or 0."""
         error = yield from self.session.take(fields, frame, fields_at, version)
         if error:
             return error
@@ -122,7 +122,7 @@ class ReplicaLink:
         return 0 if self.plain else WRONG_EPOCH
 
     def decide(self) -> Portions[Decided]:
-        """Choose what the leader is asked for."""
+        """Decide which partitions the leader is asked for, and for how many bytes."""
         quotas = self._quotas
         yield from self._claim()
         limits: dict[TopicPartition, int] = {}
@@ -145,16 +145,16 @@ class ReplicaLink:
         return Decided(limits, now_ms + ready_in_ms, waiting + len(left_out) == len(self.session.replicas))
 
     def wait_until(self, ready_ms: int, now_ms: int) -> int:
-        """Give until when a request for nothing waits; 0 when it has waited long enough."""
+        """Return when an empty request stops waiting; 0 if it has waited long enough."""
         return min(ready_ms, self._waits_until_ms) if now_ms < self._waits_until_ms else 0
 
     def forwarded(self) -> None:
-        """The request is with the leader."""
+        """Note that the request is with the leader."""
         self.taken = False
         self.under_way = True
 
     def seen(self, standings: Sequence[Standing], now_ms: int) -> None:
-        """Take what an answer says of some partitions."""
+        """Update the state of some partitions from a response."""
         for key, error_code, high_watermark, size, batch_bytes in standings:
             replica = self.session.replicas.get(key)
             if replica is not None and not error_code:
@@ -169,17 +169,17 @@ class ReplicaLink:
             if batch_bytes:
                 claim.least = batch_bytes
             elif granted > _PROBE_BYTES and replica is not None and not replica.in_sync:
-                # It asked for less than a batch, and was not the first: such a one is left empty.
+                # It was limited to less than a batch and was not the first partition: such a partition stays empty.
                 claim.least = min(2 * granted, replica.max_bytes)
 
     def answered(self, now_ms: int) -> None:
-        """The answer is over: what it did not name has brought nothing."""
+        """Note the end of the response: partitions that it did not contain have returned no bytes."""
         self.under_way = False
         if self._claims is not None:
             self._claims.give_back(now_ms)
 
     def standings(self) -> Iterator[tuple[bytes, int, int, int]]:
-        """Give each replica whose standing is known: topic, partition, fetch offset, high watermark."""
+        """Yield each replica with a known state: topic, partition, fetch offset, high watermark."""
         replicas = self.session.replicas
         for key in list(replicas):
             replica = replicas.get(key)
@@ -187,11 +187,11 @@ class ReplicaLink:
                 yield *key, replica.fetch_offset, replica.high_watermark
 
     def topics(self) -> set[bytes]:
-        """Give the topics of all replicas, by id, or by name where a version has names."""
+        """Return the topics of all replicas, by id, or by name in versions with names."""
         return {topic for topic, _ in self.session.replicas}
 
     def close(self, now_ms: int) -> Portions[None]:
-        """The connection is over, or is not followed any more; what is given frees what was known."""
+        """End the link; iterate over the result to free its memory in portions."""
         self.answered(now_ms)
         self._quotas.links.discard(self)
         self._quotas.replicas -= self._counted
@@ -201,7 +201,7 @@ class ReplicaLink:
         return _freed(*known)
 
     def _claim(self) -> Portions[None]:
-        """Bring the claims up to date with the lists and with what the follower wants."""
+        """Update the claims from the lists and the follower's session."""
         quotas, session = self._quotas, self.session
         claims = self._claims
         added: Iterable[TopicPartition] = session.added
@@ -223,7 +223,7 @@ class ReplicaLink:
             self._new.pop(key, None)
 
     def _watch_for(self, met: tuple[int, int], added: list[TopicPartition]) -> None:
-        # A request may name a partition and forget it again.
+        # A request may both add and forget a partition.
         self._new.update((key, met) for key in added if key in self.session.replicas)
 
     def _add(self, claims: Claims, added: list[TopicPartition]) -> None:
@@ -234,7 +234,7 @@ class ReplicaLink:
                     self._claimed[key] = claim
 
     def _wait_for_news(self, limits: dict[TopicPartition, int]) -> Portions[int]:
-        """Leave new replicas out that are behind, until it is known whether they are throttled; gives how many."""
+        """Leave out new replicas that are behind until it is known whether they are throttled; returns their number."""
         known: list[TopicPartition] = []
         yield from each(self._new.items(), partial(self._find_known, known))
         yield from each(known, self._pass_new)
@@ -245,10 +245,10 @@ class ReplicaLink:
     def _find_known(
         self, known: list[TopicPartition], new: list[tuple[TopicPartition, tuple[int, int]]]
     ) -> None:
-        """Find those that are not waited for any more."""
+        """Find the new replicas whose throttle is known by now."""
         answered = self._quotas.told
         for key, (asked, since_ms) in new:
-            # Only a question that was asked after the replica was met can have been about it.
+            # Only a request to the cluster that was sent after the replica appeared can have included it.
             told = answered is not None and answered > asked and self._quotas.is_named(key[0])
             if told or answered is None or self.now_ms - since_ms > _NEWS_MS_MAX:
                 known.append(key)

@@ -1,19 +1,19 @@
-"""The channel of a follower: Fetches between brokers, with throttled partitions left out; all else passes (KIP-73).
+"""The channel of a follower: throttled partitions are left out of Fetches; all else is forwarded (KIP-73).
 
-    follower ──► ReplicaRequests ──► leader      link: what the follower wants, what the leader was told
+    follower ──► ReplicaRequests ──► leader      link: the follower's partitions, the leader's session
                      │   ▲
                     link │
                      ▼   │
     follower ◄── ResponseSide ◄── leader
 
-    request    Fetch 12-18 of a follower ──► as it is, or with partitions left out or limited
-    request    nothing left to ask for ────► WAIT (held) ─► asked again, or answered empty here
-    request    Fetch of another version ───► as it is, and counted; nothing can be left out of it
-    response   Fetch ──► walked: high watermarks and bytes; error and session id may be the follower's own
+    request    Fetch 12-18 of a follower ──► unchanged, or with partitions left out or limited
+    request    no partition left ───────────► WAIT (held) ─► decided on again, or an empty local response
+    request    Fetch of another version ───► unchanged, and counted; no partition can be left out
+    response   Fetch ──► walked: high watermarks and bytes; error and session id may be replaced by the follower's
 
-Brokers know the versions of their peers by metadata.version and do not ask: so no version can be kept from them. It is
-a machine beside the clients' one, so that a client's request costs nothing for it; there are no client quotas here.
-Inter-broker SASL exchanges pass unread: brokers frame them since Kafka 1.0 (KIP-152).
+Brokers know each other's versions by metadata.version and do not negotiate them, so versions cannot be hidden. Clients
+have another class of channel, so that replication costs their requests nothing; client quotas do not apply here.
+Inter-broker SASL exchanges are forwarded unread: since Kafka 1.0 brokers frame them (KIP-152).
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ from quotas.engine import Engine
 __all__ = ["ReplicaRequests", "ReplicationChannel"]
 
 _HEAD: Final = REQUEST_HEAD.unpack_from
-# In an answer: length, correlation id and a tag section's count before the throttle time; error and session id after.
+# Bytes of a response: length, correlation id and tag count before the throttle time; error and session id after it.
 _ERROR_AT: Final = 13
 _ANSWER_HEAD_BYTES: Final = 19
 _ERROR_AND_SESSION: Final = Struct(">hi")
@@ -61,7 +61,7 @@ class _Fetched(Owed):
         self._link = link
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
-        """Take the response's head, put the follower's session id into it, and have the rest walked."""
+        """Read the response's head, set the follower's session id, and have the rest walked."""
         length = side.frame_bytes - 4
         if end - pos < _ANSWER_HEAD_BYTES:
             return side.more(end - pos, length)
@@ -80,24 +80,24 @@ class _Fetched(Owed):
 
 
 class ReplicaRequests(RequestReader):
-    """Requests of a follower on their way to its leader."""
+    """The requests of a follower on their way to its leader."""
 
     __slots__ = ("_asked", "_link", "_reconsidered", "_work")
 
     def __init__(self, state: ChannelState, link: ReplicaLink) -> None:
         super().__init__(state)
         self._link = link
-        # The Fetch read last, in case it waits.
+        # The last Fetch, if it waits.
         self._asked: tuple[fetch.FetchFields, FollowerRequest, int] | None = None
-        self._work: Portions[int] | None = None  # on the Fetch at hand, while it is under way
+        self._work: Portions[int] | None = None  # the work on the current Fetch, while it is incomplete
         self._reconsidered = False
 
     def reconsider(self) -> None:
-        """Quotas have changed: what is being decided may be decided otherwise."""
+        """Decide again on a waiting Fetch after a change of quotas."""
         self._reconsidered = True
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
-        """Decide over what the follower sent; see `proxy.channel.contract`."""
+        """Decide on bytes from the follower; see `proxy.channel.contract`."""
         verdict = self.verdict
         state = self.state
         state.now_ns = now_ns
@@ -129,20 +129,20 @@ class ReplicaRequests(RequestReader):
         return verdict
 
     def _fetch(self, buf: Buffer, pos: int, end: int, head: RequestHead, now_ms: int) -> int:
-        """Pass a Fetch on as it is (0), or give the order that does what else is to be done."""
+        """Return 0 to forward a Fetch, or an order."""
         length, key, version, correlation_id, _ = head
         link, state = self._link, self.state
         if not VERSION_MIN <= version <= fetch.VERSION_MAX:
-            # Not to be understood, and not to be refused: replication goes on, unthrottled.
+            # Unreadable, but not refused: replication continues without a throttle.
             state.stats.replication_unknown_versions[str(version)] += 1
             self.plain(key, version, correlation_id)
             return 0
         if not self.whole(end - pos, length, REPLICA_FETCH_BYTES_MAX):
             return self.verdict.order
-        if link.under_way:  # brokers have one on its way; a second one waits for the response
+        if link.under_way:  # brokers send one at a time; a second one waits for the response
             return self.await_responses()
         if self._work is None:
-            if not link.taken:  # else it has been read, and has waited
+            if not link.taken:  # otherwise it was read before, and has waited
                 self._asked = self._read(buf, pos, head)
             if self._asked is None:
                 return self.verdict.order
@@ -154,7 +154,7 @@ class ReplicaRequests(RequestReader):
         return self._work_on(self._work, now_ms)
 
     def _work_on(self, work: Portions[int], now_ms: int) -> int:
-        """Do a portion; when it was the last one, give what `_fetch` gives."""
+        """Do one portion; returns the result of `_fetch` after the last one."""
         self._link.now_ms = now_ms
         try:
             next(work)
@@ -167,7 +167,7 @@ class ReplicaRequests(RequestReader):
     def _read(
         self, buf: Buffer, pos: int, head: RequestHead
     ) -> tuple[fetch.FetchFields, FollowerRequest, int] | None:
-        """A whole Fetch's scalars, itself with its topics read, and where its fields begin; None with an order."""
+        """Return a complete Fetch's scalars, its topics, and where its fields begin; None with an order."""
         length, _, version, _, client_id_length = head
         frame_end = pos + 4 + length
         fields_at = skip_header_tags(buf, pos + HEAD_BYTES + max(client_id_length, 0), frame_end)
@@ -188,7 +188,7 @@ class ReplicaRequests(RequestReader):
     def _decided(
         self, head: RequestHead, fields: fetch.FetchFields, frame: FollowerRequest, fields_at: int
     ) -> Portions[int]:
-        """Take it over, and forward what is to be asked for, or wait, or answer that there is nothing."""
+        """Take a Fetch over; then forward it, hold it, or respond that there is nothing."""
         length, key, version, correlation_id, _ = head
         link, state = self._link, self.state
         self._reconsidered = False
@@ -204,7 +204,7 @@ class ReplicaRequests(RequestReader):
         if ready_ms is not None:
             if nothing and not link.session.full:
                 return self._nothing(head, ready_ms)
-            # The leader has nothing better to do than to answer when more may be asked for.
+            # The leader may as well respond when more may be fetched.
             max_wait_ms = min(fields.max_wait_ms, ready_ms - link.now_ms)
         forwarded = yield from link.session.forward(limits, max_wait_ms, frame, fields_at, version)
         link.forwarded()
@@ -217,7 +217,7 @@ class ReplicaRequests(RequestReader):
         return self.replace(length + 4, forwarded)
 
     def _nothing(self, head: RequestHead, ready_ms: int) -> int:
-        """Everything is left out: wait, or answer that there is nothing."""
+        """Hold a Fetch of which every partition is left out, or respond that there is nothing."""
         _, _, version, correlation_id, _ = head
         link = self._link
         until_ms = link.wait_until(ready_ms, link.now_ms)
@@ -230,7 +230,7 @@ class ReplicaRequests(RequestReader):
         return self._answer(head, fetch.empty_response(version, correlation_id, session_id, 0))
 
     def _answer(self, head: RequestHead, answer: bytes) -> int:
-        """Answer here."""
+        """Send a local response."""
         length, key, version, correlation_id, _ = head
         self.state.answer_here(correlation_id, version, answer)
         self.counts[key] += 1
@@ -239,7 +239,7 @@ class ReplicaRequests(RequestReader):
 
 
 class _Onlooker(Observer):
-    """Takes what a leader's responses say, and gives back what was reserved at the end."""
+    """Updates the link from the leader's responses, and releases what it holds at the end."""
 
     __slots__ = ("_link",)
 
@@ -247,7 +247,7 @@ class _Onlooker(Observer):
         self._link = link
 
     def walked(self, side: Side, walk: Walk, now_ms: int) -> None:
-        """Take what was found of some partitions; at the end of the response, nothing more comes of it."""
+        """Update the partitions' state; at the end of the response, note that no more follows."""
         assert isinstance(side, ResponseSide), "no request is walked here"
         assert isinstance(walk, ReplicaWalk), "no other response is walked here"
         if walk.found:
@@ -259,7 +259,7 @@ class _Onlooker(Observer):
                 side.make_room()
 
     def close(self, now_ms: int) -> Iterator[None]:
-        """The connection is over: what is given frees what was known of replicas."""
+        """End the link; iterate over the result to free its memory in portions."""
         return self._link.close(now_ms)
 
 
@@ -274,12 +274,12 @@ class ReplicationChannel(Channel):
         super().__init__(settings, engine, sessions, stats)
         assert settings.replication is not None, "a listener of another kind"
         self.link = ReplicaLink(settings.replication, settings.broker, stats)
-        # Behind a port that stands for several brokers no leader is known.
+        # Behind a port for several brokers, the leader is unknown.
         self.link.plain = settings.broker == ANY_BROKER
         self.requests: ReplicaRequests = ReplicaRequests(self.state, self.link)
         self.state.observer = _Onlooker(self.link)
 
     def reconsider(self) -> None:
-        """Quotas have changed or enforcement was switched."""
+        """Apply changed quotas, or switched enforcement."""
         super().reconsider()
         self.requests.reconsider()

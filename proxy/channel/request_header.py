@@ -1,4 +1,4 @@
-"""What every requests' side reads of a request, a client's and a follower's: the header, and that it can be one."""
+"""The parsing and validation of a request header, for clients and followers."""
 
 from abc import ABC
 from typing import Final
@@ -22,8 +22,8 @@ class RequestReader(Side, ABC):
     """A side that reads requests.
 
     Attributes:
-        counts: requests by API key, and of all unknown ones.
-        length_max: of a request, without its prefix.
+        counts: the number of requests by API key, and of all with unknown keys.
+        length_max: the longest request, without its length prefix.
     """
 
     __slots__ = ("counts", "length_max")
@@ -36,22 +36,22 @@ class RequestReader(Side, ABC):
         self.length_max = state.settings.frame_bytes_max
 
     def plain(self, key: int, version: int, correlation_id: int) -> None:
-        """Owe the response to a request that passes as it is.
+        """Owe the response to a request that is forwarded unchanged.
 
         Raises:
-            PeerError: in a gateway, the API is not known.
+            PeerError: the API is unknown, in a gateway.
         """
         if key not in API_NAMES and self.state.settings.address_map is not None:
-            # Its response may hold addresses that lead round the proxy; a broker would close as well.
+            # Its response may contain addresses that bypass the proxy; a broker would close the connection too.
             raise PeerError("unknown_api", f"API key {key}, version {version}")
         self.state.in_flight.append((correlation_id, version, None))
         self.counts[key if 0 <= key < API_KEYS_MAX else API_KEYS_MAX] += 1
 
     def check_header(self, buf: Buffer, pos: int, head: RequestHead) -> None:
-        """Compare the header at `pos` with what a header can be.
+        """Validate the header at `pos`.
 
         Raises:
-            PeerError: it is none.
+            PeerError: it is not a valid header.
         """
         length, client_id_length = head[0], head[4]
         if not _LENGTH_MIN <= length <= self.length_max:
@@ -60,7 +60,7 @@ class RequestReader(Side, ABC):
             raise PeerError("malformed", f"client id of {client_id_length} bytes in a frame of {length}")
 
     def cut_header(self, buf: Buffer, pos: int, end: int) -> None:
-        """Fewer bytes than a header has: none is the ordinary end of a read, some are kept unless they are hopeless.
+        """Handle fewer bytes than a header has: none is the usual end of a read; some are kept if they may begin one.
 
         Raises:
             PeerError: no header begins like that.

@@ -1,20 +1,20 @@
-"""How long a request keeps its broker busy, as far as a proxy can know (`request_percentage`; kafka-quotas.md §2).
+"""How long a request occupies its broker, as far as a proxy can measure it (`request_percentage`; kafka-quotas.md §2).
 
     sent_ns      the last byte of the request was written to the broker   (a slow upload is the client's time)
-    moved_ns     the answer before it had come to its end                 (a broker handles one request of a connection
-                                                                           at a time: none is charged for waiting)
-    now_ns       the first bytes of its own answer are here: charged, told in it, muted for
+    moved_ns     the end of the previous response                         (a broker handles one request of a connection
+                                                                           at a time: waiting for it costs nothing)
+    now_ns       the first bytes of its own response: the time is charged, written into it, and the channel is muted
 
-A Fetch may have waited for records, and how long cannot be seen from outside: only what goes beyond its max_wait_ms
-counts, unless it cannot have waited, because it asked not to, or because its answer holds so much more than min_bytes
-that it was there before. JoinGroup and SyncGroup wait for other members and count nothing; nor do answers made here.
+A Fetch may have waited for records, and the proxy cannot see how long: only time beyond its max_wait_ms counts, unless
+the Fetch cannot have waited, because max_wait_ms is 0, or because its response exceeds min_bytes by so much that the
+records were there before. JoinGroup and SyncGroup wait for other members and are not charged; nor are local responses.
 
-Exempt, as in Kafka: followers' Fetches, Produce without answer (acks=0), WriteTxnMarkers, and what brokers and
-controllers say to each other. And SASL exchanges, which Kafka's brokers handle before they know of any quota.
+Exempt, as in Kafka: followers' Fetches, Produce with acks=0, WriteTxnMarkers, and requests between brokers and
+controllers. Also SASL exchanges, which Kafka's brokers handle before they know any quota.
 
-Only requests of identities with a request quota come here: `RequestSide` compares one reference a frame, and what is
-owed to all others is not wrapped. Where a throttle time lies in an answer is `protocol.throttle`; the arithmetic is
-`quotas.throttles.request`.
+Only requests of identities with a request quota reach this module: for others `RequestSide` compares one reference per
+frame, and does not wrap the owed response. `protocol.throttle` knows where a response has its throttle time;
+`quotas.throttles.request` has the arithmetic.
 """
 
 from struct import Struct
@@ -40,7 +40,7 @@ __all__ = ["Measured", "measure"]
 
 # LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown; WriteTxnMarkers; the quorum's Vote, Begin- and
 # EndQuorumEpoch; AlterPartition, Envelope, FetchSnapshot, BrokerRegistration, BrokerHeartbeat, AllocateProducerIds,
-# ControllerRegistration, AssignReplicasToDirs, UpdateRaftVoter, and the states of share groups: all of them need the
+# ControllerRegistration, AssignReplicasToDirs, UpdateRaftVoter, and the states of share groups: all of them require the
 # right to CLUSTER_ACTION.
 _BETWEEN_BROKERS: Final = frozenset(
     (4, 5, 6, 7, 27, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, *range(83, 88))
@@ -51,8 +51,8 @@ _UNMEASURED: Final = _BETWEEN_BROKERS | {
 _FETCHES: Final = frozenset((api.FETCH, api.SHARE_FETCH))
 _MUTATIONS: Final = frozenset((api.CREATE_TOPICS, api.CREATE_PARTITIONS, api.DELETE_TOPICS))
 
-# One append ends a Fetch's wait, and a batch is at most this large (message.max.bytes, by default): an answer that
-# holds as much beyond min_bytes was complete before the one that could have been waited for.
+# One append ends a Fetch's wait, and a batch is at most this large (message.max.bytes, by default): if a response
+# exceeds min_bytes by this much, the records were complete before that append.
 _APPENDED_BYTES_MAX: Final = 1024 * 1024
 _NOT_CHARGED: Final = -1
 _HEAD_BYTES: Final = 8  # length and correlation id
@@ -60,13 +60,13 @@ _INT32: Final = Struct(">i")
 
 
 class Measured(Owed):
-    """One request that is with the broker: wraps what is owed by it.
+    """A measured request that is with the broker: wraps its owed response.
 
     Attributes:
-        owed: what its handler owes.
-        asked: the requests' side, which knows when the last of a large request has passed.
-        wait_us: for how long the answer may have waited for records, unless its frame is `whole_bytes` or larger.
-        throttle_ms: what was decided when the answer began; -1 before that.
+        owed: the owed response of the API's handler.
+        asked: the requests' side, which knows when a large request has been sent completely.
+        wait_us: the longest wait for records, unless the response's frame has `whole_bytes` or more.
+        throttle_ms: the decision when the response began; -1 before that.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Measured(Owed):
         self.throttle_ms = _NOT_CHARGED
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-        """Charge the request when its response begins; over the quota, mute and tell; else as its handler has it."""
+        """Charge the request when its response begins; over the quota, mute and set the throttle time."""
         if self.throttle_ms == _NOT_CHARGED:
             _charge(side, self, now_ms)
         if self.throttle_ms:
@@ -103,14 +103,14 @@ class Measured(Owed):
         return 0 if self.owed is None else self.owed.respond(side, buf, pos, end, entry, now_ms)
 
     def muted(self, until_ms: int) -> Owed:
-        """The same where the response tells a mute until then."""
+        """Return an owed response that also reports a mute until `until_ms`."""
         if self.owed is not None:
             self.owed = self.owed.muted(until_ms)
         return self
 
 
 def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int) -> int:
-    """Have the request measured that was just handled, if who sent it has a quota; 0, or MORE to see more of it."""
+    """Measure the request just handled if its identity has a quota; returns 0, or MORE if more of it is needed."""
     state = side.state
     if state.requests_version is not state.engine.version:
         _look_up(state, now_ms)
@@ -122,16 +122,16 @@ def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Reques
     if key in _UNMEASURED or not in_flight:
         return 0
     owed_to, _, owed = in_flight[-1]
-    # Without a response (acks=0) nothing was added.
+    # With acks=0 no entry was added.
     if owed_to != correlation_id or isinstance(owed, Measured | Made | Later):
         return 0
     measured = Measured(side, key, throttle, identity.quota, owed)
     if key in _FETCHES:
         waits = _may_wait(measured, buf, pos, end, body, head)
         if waits is None and end - pos < head[0] + 4:
-            in_flight.pop()  # the handlers of both only owe the answer of one that is not all here
+            in_flight.pop()  # for an incomplete request, both handlers have only added the entry
             if key == api.FETCH and state.engine.weighs_fetched_topics:
-                state.fetch_owed = False  # and this one, for its topics' sake, that no other is owed
+                state.fetch_owed = False  # as if no limited Fetch were with the broker
             return side.more(end - pos, head[0])
         if not waits:
             return 0
@@ -144,7 +144,7 @@ def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Reques
 
 
 def _look_up(state: ChannelState, now_ms: int) -> None:
-    """Whether the one who is speaking has a request quota now."""
+    """Look up whether the current identity has a request quota."""
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"
     version = state.engine.version
@@ -159,7 +159,7 @@ def _look_up(state: ChannelState, now_ms: int) -> None:
 def _may_wait(
     measured: Measured, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
 ) -> bool | None:
-    """Note for how long a Fetch may wait; False where it is a follower's, None where its front is not here."""
+    """Note how long a Fetch may wait; False for a follower's, None if its first fields have not arrived."""
     length, key, version, _, _ = head
     seen = min(end, pos + 4 + length)
     fields_at = skip_header_tags(buf, body, seen, flexible=api.flexible(key, version))
@@ -188,7 +188,7 @@ def _may_wait(
 def _enforce(
     side: Side, measured: Measured, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
 ) -> int:
-    """Let the request's handler decide; then mute for the longest time, and tell it."""
+    """Let the API's handler decide; then mute for the longest throttle time, and put it into the response."""
     key, version, throttle_ms = measured.key, entry[1], measured.throttle_ms
     if _needs_more(side, end - pos, key, version):
         return side.verdict.order
@@ -202,7 +202,7 @@ def _enforce(
         if order & UNDECIDED:
             return order
     other_ms = 0 if other is None else other.throttle_ms_total - counted[1]
-    # Kafka counts one throttle for the larger kind, and a tie for this one. What is left of a mute was counted before.
+    # Kafka counts one throttle, for the longer kind, and for this one on a tie. The rest of a mute was counted before.
     if throttle_ms >= max(left_ms, other_ms):
         if other is not None:
             other.throttled_total, other.throttle_ms_total = counted
@@ -215,7 +215,7 @@ def _enforce(
 
 
 def _charge(side: Side, measured: Measured, now_ms: int) -> None:
-    """Count the time, and decide on the throttle time of this answer."""
+    """Charge the time, and decide on the throttle time of this response."""
     state = side.state
     now_ns, since_ns = state.now_ns, max(measured.sent_ns, side.moved_ns)
     if state.measured is measured:
@@ -238,20 +238,20 @@ def _charge(side: Side, measured: Measured, now_ms: int) -> None:
 
 
 def _other(measured: Measured) -> Throttle | MutationThrottle | None:
-    """The other quota that this answer may be charged to."""
+    """Return the other quota that this response may be charged to."""
     if measured.key in _FETCHES:
         return measured.quota.fetch
     return measured.quota.mutations if measured.key in _MUTATIONS else None
 
 
 def _needs_more(side: Side, have: int, key: int, version: int) -> bool:
-    """Whether the throttle time's place is still to come; then the order is MORE."""
+    """Whether the throttle time's place has not arrived yet; then the order is MORE."""
     length = side.frame_bytes - 4
     offset = throttle_time.position(key, version)
     if offset == throttle_time.NONE or have >= length + 4:
         return False
     if offset == throttle_time.LAST:
-        # Behind a longer one's fields it is not looked for: the mute alone must do.
+        # If longer fields precede it, it is not searched for: the mute alone must suffice.
         return length + 4 <= AT_ONCE_BYTES_MAX and not side.whole(have, length, AT_ONCE_BYTES_MAX)
     if have >= _HEAD_BYTES + api.flexible(key, version) + offset + _INT32.size:
         return False
@@ -261,7 +261,7 @@ def _needs_more(side: Side, have: int, key: int, version: int) -> bool:
 def _tell(
     side: Side, buf: Buffer, pos: int, end: int, order: int, key: int, version: int, told_ms: int
 ) -> None:
-    """Write the larger throttle time into what goes to the client; where there is no place for it, none is told."""
+    """Write the larger throttle time into the response; without a place for it, none is written."""
     if side.frame_bytes > AT_ONCE_BYTES_MAX and throttle_time.position(key, version) == throttle_time.LAST:
         return
     try:
@@ -274,4 +274,4 @@ def _tell(
             throttle_time.patch(frame, key, version, told_ms)
         side.verdict.patches += 1
     except WireError:
-        return  # the broker's answer ends before it; the mute alone must do
+        return  # the broker's response ends before it; the mute alone must suffice

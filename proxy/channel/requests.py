@@ -1,11 +1,10 @@
-"""The direction client → broker: a request's header is read, its API's handler asked if there is one, the
-rest passes.
+"""The direction client → broker: parses each request's header and calls its API's handler, if any; the rest passes.
 
-For most requests that is one `struct` unpack, one comparison of the client id, one dict look-up and one tuple
-for the answer owed. A payload is never looked at; around it a Produce is walked where topics have quotas.
+For most requests this is one `struct` unpack, one comparison of the client id, one dict look-up and one tuple for the
+owed response. Payloads are never read; a Produce is walked around its payload if topics have quotas.
 
-A connection counts against its user's rate of connections when its first request is here that does more than
-introduce the client (ApiVersions, SASL): before, its user is not known. That request waits where it has to.
+A connection counts against its user's connection rate at its first request other than ApiVersions and SASL requests:
+before, its user is unknown. If necessary that request waits.
 """
 
 from collections.abc import Callable
@@ -38,16 +37,16 @@ _INTRODUCTIONS: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICA
 
 
 class RequestSide(RequestReader):
-    """Requests on their way to the broker."""
+    """The requests on their way to the broker."""
 
     __slots__ = ("_client_id", "_client_id_length", "_handled")
 
     def __init__(self, state: ChannelState, handled: Handled = measure) -> None:
-        """Take the client's requests.
+        """Create the requests' side of a client's channel.
 
         Args:
-            handled: called behind every request that was handled, unless it is known that requests of
-                this identity are not measured; gives 0, or the order MORE to have the request handled again.
+            handled: called after every handled request, unless requests of this identity are known not to be measured;
+                returns 0, or the order MORE to have the request handled again.
         """
         super().__init__(state)
         self._handled = handled
@@ -55,7 +54,7 @@ class RequestSide(RequestReader):
         self._client_id_length = -1  # no request was seen yet, or the last one had no client id
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
-        """Decide over what the client sent; see `proxy.channel.contract`."""
+        """Decide on bytes from the client; see `proxy.channel.contract`."""
         verdict, state = self.verdict, self.state
         state.now_ns = now_ns
         now_ms = now_ns // NS_PER_MS
@@ -125,13 +124,13 @@ class RequestSide(RequestReader):
         return verdict
 
     def passed(self, count: int, now_ns: int) -> None:
-        """The shell has passed `count` of the unseen bytes on."""
+        """Report that `count` of the unseen bytes were forwarded."""
         super().passed(count, now_ns)
         if self._arriving is not None:
             self._arrived(self._arriving, count)
 
     def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        """Pass on with the request under way; returns how far, and sets the order unless it is over."""
+        """Continue the request under way; returns where it stops, and sets the order unless the request is over."""
         flow = self._arriving
         if flow is None:
             return self._pass_on(buf, pos, end, now_ms)
@@ -142,7 +141,7 @@ class RequestSide(RequestReader):
         return passed
 
     def late(self, now_ms: int) -> bool:
-        """Whether what is under way did not come in time, and is charged again before more of it passes."""
+        """Whether the rest of the request is late, and must be charged again before more of it is forwarded."""
         flow, identity = self._arriving, self.state.identity
         if flow is None:
             return False
@@ -159,7 +158,7 @@ class RequestSide(RequestReader):
         return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
 
     def _arrived(self, flow: Flow, count: int) -> None:
-        """So many bytes have come of the request that was charged at its header."""
+        """Note the arrival of `count` bytes of the request that was charged at its header."""
         flow.announced -= count
         if flow.announced <= 0 and not flow.lost:
             self.charge_ahead(None)
@@ -168,10 +167,10 @@ class RequestSide(RequestReader):
                 identity.quota.produce.arrived(flow)
 
     def _charge_again(self, flow: Flow, now_ms: int) -> int:
-        """Have the rest of a request charged that did not come in time; 0, or the order that keeps it waiting."""
+        """Charge the late rest of a request again; returns 0, or the order that holds it."""
         state = self.state
         identity = state.identity
-        if identity is None or identity.produce is not flow:  # the client is another one by now (KIP-368)
+        if identity is None or identity.produce is not flow:  # the client has another user by now (KIP-368)
             self.charge_ahead(None)
             return 0
         throttle = identity.quota.produce
@@ -185,13 +184,13 @@ class RequestSide(RequestReader):
         return 0
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        """Walk on through the request under way; returns how far, and sets the order unless it is over."""
+        """Continue the walk through the request; returns where it stops, and sets the order unless the walk is over."""
         walk = self.walk
         assert walk is not None, "a walk is under way"
         verdict = self.verdict
         self.moved_ns = self.state.now_ns
         pos += walk.feed(buf, pos, end, None)
-        verdict.unseen = walk.unseen  # behind the end of what is here
+        verdict.unseen = walk.unseen  # of bytes after the buffer's end
         verdict.order = PASS
         if walk.done:
             self.walk = None
@@ -209,16 +208,16 @@ class RequestSide(RequestReader):
         return pos
 
     def _muted(self, buf: Buffer, pos: int, end: int) -> bool:
-        """Whether what comes next waits for the mute's end (KIP-219), as all does but acknowledgements (KIP-932)."""
+        """Whether the next bytes wait until the mute ends (KIP-219); acknowledgements do not (KIP-932)."""
         if self.state.shares:
             return waits_muted(self, buf, pos, end)
         self.wait(self.state.mute_until_ms, held=False)
         return True
 
     def _no_request(self, buf: Buffer, pos: int, end: int) -> int:
-        """No request may be handled: too many answers are owed, or a SASL exchange is under way. But one of ours may.
+        """Handle bytes while no request may be handled: too many responses are owed, or a SASL exchange is under way.
 
-        Returns the size of a bare token that passes, OVER where a request follows after all, or 0 with an order.
+        Returns the size of a bare token that passes, OVER if a request follows after all, or 0 with an order.
         """
         state = self.state
         if state.forward is not None:
@@ -234,10 +233,10 @@ class RequestSide(RequestReader):
         return 0
 
     def _identify(self, buf: Buffer, pos: int, end: int, head: RequestHead, now_ms: int) -> int:
-        """Make the client id of this header the identity; returns where it ends, 0 with an order where it is cut.
+        """Make the client id of this header the identity; returns where it ends, 0 with an order if it is incomplete.
 
         Raises:
-            PeerError: it is no header.
+            PeerError: it is not a valid header.
         """
         self.check_header(buf, pos, head)
         _, key, _, _, client_id_length = head
@@ -249,20 +248,20 @@ class RequestSide(RequestReader):
         self._client_id = bytes(buf[pos + _HEAD_BYTES : body])
         self._client_id_length = client_id_length
         self.state.identify(self._client_id, now_ms)
-        if client_id_length > CLIENT_ID_CHARACTERS_MAX:  # not worth its bytes on every connection
+        if client_id_length > CLIENT_ID_CHARACTERS_MAX:  # too long to be kept on every connection
             self._client_id = self._client_id[:CLIENT_ID_CHARACTERS_MAX]
             self._client_id_length = -1
         return body if self.state.counted else self._count(key, body, now_ms)
 
     def _count(self, key: int, body: int, now_ms: int) -> int:
-        """Count the connection against its user's rate; returns `body`, or 0 with an order where the request waits.
+        """Count the connection against its user's rate; returns `body`, or 0 with an order if the request waits.
 
         Raises:
-            PeerError: the client has to log in first, as brokers have it: nothing is charged to a name before.
+            PeerError: the client must authenticate first, as in brokers: nothing is charged to a user before.
         """
         state = self.state
         if key in _INTRODUCTIONS:
-            self._client_id_length = -1  # look at the next one's header again
+            self._client_id_length = -1  # parse the header of the next request in full
             return body
         if state.settings.sasl and state.user == ANONYMOUS:
             raise PeerError("unauthenticated", f"{API_NAMES.get(key, key)} before the SASL exchange")

@@ -1,7 +1,6 @@
-"""The direction broker → client: answers are matched to what is owed, and most pass as they are.
+"""The direction broker → client: responses are matched with owed responses; most are forwarded unchanged.
 
-Answers made here (throttled Fetches, quotas) are put in when their turn comes: Kafka's clients match answers by
-order.
+Local responses (throttled Fetches, quotas) are inserted in their turn: Kafka's clients match responses by order.
 """
 
 from struct import Struct
@@ -24,7 +23,7 @@ _PREFIX_BYTES: Final = 4
 
 
 class ResponseSide(Side):
-    """Answers on their way to the client."""
+    """The responses on their way to the client."""
 
     __slots__ = ("_length_max",)
 
@@ -35,7 +34,7 @@ class ResponseSide(Side):
         self._length_max = state.settings.response_bytes_max
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:  # noqa: C901, PLR0912 - a call a frame costs 5 %
-        """Decide over what the broker sent; see `proxy.channel.contract`."""
+        """Decide on bytes from the broker; see `proxy.channel.contract`."""
         verdict = self.verdict
         state = self.state
         state.now_ns = now_ns
@@ -53,7 +52,7 @@ class ResponseSide(Side):
                 self._answer_here()
                 break
             if end - pos < _HEAD_BYTES:
-                if pos == end:  # the ordinary end of a read
+                if pos == end:  # the usual end of a read
                     verdict.order = PASS
                     break
                 size = self._cut_head(buf, pos, end, now_ns // NS_PER_MS)
@@ -93,7 +92,7 @@ class ResponseSide(Side):
                 pos = end
                 break
         else:
-            if pos == end:  # the ordinary end of a read
+            if pos == end:  # the usual end of a read
                 verdict.order = PASS
             else:
                 self._nothing_owed(buf, pos, end)
@@ -101,14 +100,14 @@ class ResponseSide(Side):
         return verdict
 
     def _nothing_owed(self, buf: Buffer, pos: int, end: int) -> None:
-        """More than is owed: once its head is here, it can be said what it is."""
+        """Handle bytes while no response is owed: raises an error once their head is complete."""
         if end - pos >= _HEAD_BYTES:
             raise self._unowed(*_HEAD(buf, pos))
         self.verdict.need = _HEAD_BYTES
         self.verdict.order = MORE
 
     def _answer_here(self) -> None:
-        """Give the response that was made here."""
+        """Insert the local response."""
         state = self.state
         entry = state.in_flight.popleft()
         made = entry[2]
@@ -120,9 +119,9 @@ class ResponseSide(Side):
             state.observer.answered_here(entry, made.response)
 
     def _cut_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        """Fewer bytes than a response's head has.
+        """Handle fewer bytes than a response's head has.
 
-        Returns the size of a SASL token without a header that is all here and passes, else 0 with the order MORE.
+        Returns the size of a complete SASL token without a header, which passes; otherwise 0 with the order MORE.
         """
         self.verdict.need = _HEAD_BYTES
         self.verdict.order = MORE
@@ -149,13 +148,13 @@ class ResponseSide(Side):
         return self.frame_bytes
 
     def _unanswered(self, length: int, correlation_id: int) -> bool:
-        """An answer that has not the correlation id owed is a SASL token without a header, where one is owed.
+        """Whether an owed SASL token without a header is missing, so that this is the response to the next request.
 
-        The last token of a mechanism that can not be read may have no answer: where this is the one to the next
-        request, it is given up, and True.
+        A response with another correlation id than expected is a token if one is owed. The last token of an unreadable
+        mechanism may have no response; it is then given up, and the result is True.
 
         Raises:
-            PeerError: no token is owed, or no answer may be so long.
+            PeerError: no token is owed, or the response is too long.
         """
         self._check_length(length)
         in_flight = self.state.in_flight
@@ -167,14 +166,14 @@ class ResponseSide(Side):
         return True
 
     def make_room(self) -> None:
-        """Have requests taken again, if they wait because of answers owed and enough of those were given."""
+        """Have requests taken again if they wait for owed responses and enough of those were sent."""
         state = self.state
         if state.awaits_responses and len(state.in_flight) <= RESUMED_AT[state.intake]:
             state.awaits_responses = False
             self.verdict.signal = True
 
     def _go_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        """Pass on with the answer under way; returns how far, and sets the order unless the answer is over."""
+        """Continue the response under way; returns where it stops, and sets the order unless the response is over."""
         pos = self.past_unseen(pos, end)
         if self.verdict.unseen:
             self.verdict.order = PASS
@@ -182,16 +181,16 @@ class ResponseSide(Side):
         return pos if self.walk is None else self._walk_on(buf, pos, end, now_ms)
 
     def _walk_on(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
-        """Walk on through the response under way; returns how far it may pass, and sets the order unless it is done."""
+        """Continue the walk through the response; returns how far it may pass, and sets the order unless it is over."""
         walk, verdict = self.walk, self.verdict
         assert walk is not None, "a walk is under way"
         address_map = self.state.settings.address_map
         pos += walk.feed(buf, pos, end, address_map)
-        verdict.unseen = walk.unseen  # behind the end of what is here
+        verdict.unseen = walk.unseen  # of bytes after the buffer's end
         verdict.order = PASS
         if walk.done:
             self.walk = None
-            verdict.patches += address_map is not None  # addresses stand in its last part
+            verdict.patches += address_map is not None  # its last part has addresses
             if walk.sizes and fetched(self.state, walk, now_ms):
                 verdict.signal = True
         elif walk.full:
@@ -215,7 +214,7 @@ class ResponseSide(Side):
             )
 
     def _unowed(self, length: int, correlation_id: int) -> PeerError:
-        """Say why an answer can not be one that is owed."""
+        """Return the error for a response that cannot be owed."""
         if length < _LENGTH_MIN:
             return PeerError("broker_frame_length", f"a response of {length} bytes")
         in_flight = self.state.in_flight

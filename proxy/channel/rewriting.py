@@ -1,4 +1,4 @@
-"""Responses that are kept whole, and replaced by what a function of the protocol makes of them (a gateway's)."""
+"""Responses that are kept whole and replaced by the result of a function of `protocol`, in a gateway."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +12,11 @@ __all__ = ["Rewritten"]
 
 
 class Rewritten(Owed):
-    """What `rewrite(frame, version, *given(settings))` makes of a response goes in its place.
+    """Replaces a response by `rewrite(frame, version, *given(settings))`.
 
     Args:
-        key: of the API, for the bound of what is kept.
-        given: what the function needs of a channel's settings; None: nothing.
+        key: the API key, for the longest frame that is kept.
+        given: returns the function's arguments from the channel's settings; None for no arguments.
     """
 
     __slots__ = ("_given", "_key", "_rewrite")
@@ -29,7 +29,7 @@ class Rewritten(Owed):
         self._given = given
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
-        """Put what the function makes of the response in its place, once it is all here."""
+        """Replace the response once it is complete."""
         length = side.frame_bytes - 4
         if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[self._key]):
             return side.verdict.order

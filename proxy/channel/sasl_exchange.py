@@ -1,15 +1,15 @@
-"""One SASL exchange as it passes: tokens and verdicts come in their order, in the end there is a name or none.
+"""One SASL exchange in transit: takes tokens and results in order, and finds the principal's name if it is readable.
 
-The broker alone decides. Sluice reads the name out of the client's token, and believes it when the broker's
-answer says that the exchange has succeeded:
+Only the broker decides. Sluice reads the name from the client's token and uses it when the broker's response says that
+the exchange has succeeded:
 
-    PLAIN          one token, any answer without an error
-    OAUTHBEARER    an empty answer without an error; one that holds bytes says why the token was refused (RFC 7628), and
-                   the next token may be accepted
-    SCRAM-*        the name stands in the first token, the second answer holds the broker's signature (v=...)
-    all others     can not be read in passing (GSSAPI, AWS_MSK_IAM): any answer without an error, and no name
+    PLAIN          one token, any response without an error
+    OAUTHBEARER    an empty response without an error; with bytes, it says why the token was refused (RFC 7628), and the
+                   next token may be accepted
+    SCRAM-*        the first token has the name, the second response has the broker's signature (v=...)
+    all others     unreadable in transit (GSSAPI, AWS_MSK_IAM): any response without an error, and no name
 
-Kept between two frames is the name alone; no token, password, nonce, proof or signature (`sasl_tokens`).
+Only the name is kept between frames; no token, password, nonce, proof or signature (`sasl_tokens`).
 """
 
 from typing import Final
@@ -19,28 +19,28 @@ from protocol.primitives import Buffer
 
 __all__ = ["UNKNOWN_USER", "UNREAD_USER", "SaslExchange"]
 
-# The user of a connection whose principal can not be read in passing: client-id quotas alone apply to it.
+# The user of a connection with an unreadable principal: only client-id quotas apply to it.
 UNKNOWN_USER: Final = ""
-# In its place where such connections together are to have the default user's quotas, or an entry's of their own.
+# The user instead, if such connections together get the default user's quotas, or those of an entry of their own.
 UNREAD_USER: Final = "<unknown>"
 
 _PLAIN: Final = "PLAIN"
 _BEARER: Final = "OAUTHBEARER"
 _SCRAM: Final = frozenset(("SCRAM-SHA-256", "SCRAM-SHA-512"))
-# Mechanisms that are counted by their names; a client may send any text.
+# Mechanisms with a counter each; a client may send any text.
 _COUNTED: Final = _SCRAM | {_PLAIN, _BEARER, "GSSAPI", "AWS_MSK_IAM"}
 _OTHER: Final = "other"
 _TOKEN: Final = "delegation token"
 
 
 class SaslExchange:
-    """From a SaslHandshake to the broker's last answer.
+    """The state from a SaslHandshake to the broker's last response.
 
     Attributes:
-        label: under which mechanism it is counted.
-        name: the principal's name, as far as is known: believed only once `succeeded`.
-        readable: whether its tokens can be read; who speaks one that can not may end without an answer.
-        tokens: how many the client has sent.
+        label: the mechanism's label in the counters.
+        name: the principal's name, as far as known; not valid before `succeeded`.
+        readable: whether its tokens can be read; an unreadable mechanism may end without a response.
+        tokens: the number of tokens from the client.
     """
 
     __slots__ = ("_mechanism", "label", "name", "readable", "tokens")
@@ -53,7 +53,7 @@ class SaslExchange:
         self.tokens = 0
 
     def token(self, buf: bytes | bytearray, start: int, stop: int, claim: str) -> None:
-        """The client's next token passes."""
+        """Read the client's next token."""
         self.tokens += 1
         if self._mechanism == _PLAIN:
             self.name = sasl_tokens.plain_name(buf, start, stop)
@@ -66,7 +66,7 @@ class SaslExchange:
                 self.name, self.label = None, _TOKEN
 
     def succeeded(self, buf: Buffer, start: int, stop: int) -> bool:
-        """Whether an answer without an error that holds these bytes ends the exchange well."""
+        """Whether a response without an error and with these bytes ends the exchange successfully."""
         if self._mechanism == _BEARER:
             return start == stop
         if self._mechanism in _SCRAM:

@@ -1,4 +1,4 @@
-"""What a channel is told when it is made, and never changes afterwards."""
+"""The constant settings of a channel."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ __all__ = [
 ]
 
 
-ANY_BROKER: Final = -1  # in place of a broker id: the bootstrap port, behind which any broker will do
+ANY_BROKER: Final = -1  # instead of a broker id: the bootstrap port, which leads to any broker
 ANONYMOUS: Final = "ANONYMOUS"  # Kafka's name for a client that is not authenticated
 AddressMap = Callable[[int, str, int], tuple[str, int] | None]
 
@@ -25,21 +25,21 @@ RESPONSE_BYTES_MAX: Final = 1024**3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelSettings:
-    """One channel's place: its listener, and what it may do.
+    """One channel's listener, and what the channel may do.
 
     Attributes:
-        broker: id of the broker behind the port, -1 where the bootstrap port's broker is not known by id.
-        address_map: what to tell the client instead of a broker's address; None in a sidecar, which rewrites nothing.
+        broker: the id of the broker behind the port; -1 if the bootstrap port's broker has no known id.
+        address_map: returns the address to put in place of a broker's; None in a sidecar, which rewrites nothing.
         frame_bytes_max: the largest request, without its length prefix (Kafka: socket.request.max.bytes).
-        response_bytes_max: the largest answer, without its length prefix.
-        address: the client's, without its port: what is kept for peers counts by it.
+        response_bytes_max: the longest response, without its length prefix.
+        address: the client's address without its port; kept bytes are counted by it.
         user: the principal's name before any SASL exchange; ANONYMOUS without a client certificate.
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
-        answers_quotas: whether the quota API is answered here, from Sluice's own quotas, and not by the broker.
-        sasl: whether brokers ask for SASL, so that a client has no user before its exchange.
+        answers_quotas: whether Sluice, not the broker, responds to the quota API, with its own quotas.
+        sasl: whether brokers require SASL, so that a client has no user before its exchange.
         trusted: whether unauthenticated clients of this listener may alter quotas (`Config.trusts`).
-        replication: the quotas of leaders and followers, where brokers connect and not clients.
-        reassignments: what is carried out in steps; None where reassignments pass as they are.
+        replication: the quotas of leaders and followers, at a listener for brokers.
+        reassignments: those carried out in steps; None if reassignments are forwarded unchanged.
     """
 
     broker: int

@@ -1,4 +1,4 @@
-"""What both directions of a channel share: how a verdict is given, and work on one frame that goes on later."""
+"""The common part of both directions of a channel: verdicts, and work on one frame that continues later."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -23,10 +23,10 @@ __all__ = [
     "skip_header_tags",
 ]
 
-# Inside the package only: the frame is walked (`Side.walk`), because addresses may stand at its end, or because its
+# Used inside this package only: the frame is walked (`Side.walk`), because addresses may be at its end, or because its
 # topics have quotas.
 WALK: Final = 4
-# The bit that MORE, WAIT and REFUSE have: the frame was not passed.
+# The common bit of MORE, WAIT and REFUSE: the frame was not passed.
 UNDECIDED: Final = 1
 NS_PER_MS: Final = 1_000_000
 
@@ -34,18 +34,18 @@ T = TypeVar("T")
 
 
 class Side(ABC):
-    """One direction of a channel. What it offers the shell stands in `proxy.channel.contract`.
+    """One direction of a channel. `proxy.channel.contract` defines its interface for the shell.
 
     Attributes:
-        verdict: what the shell reads after each `receive`.
-        moved_ns: when the source last got further than a frame's head: a part of a large frame has passed, or what
-            waited to be written was. For the answers' side also when the last answer that is measured began, or the
-            broker was connected: from then on it can be busy with the next request.
-        frame_bytes: size of the answer that is being decided on, its prefix included.
-        walk: the walk through the frame under way; None where it is none that is walked.
-        walk_answered: whether an answer is owed to the Produce that is walked, or whose bytes are still to come.
-        job: with WAIT: what the shell has to do first (`proxy.channel.parsing`), which it takes from here; on the
-            answers' side there is no other reason to wait.
+        verdict: read by the shell after each `receive`.
+        moved_ns: when the source last made progress beyond a frame's head: a part of a large frame has passed, or
+            pending output was written. On the responses' side also when the last measured response began, or the broker
+            was connected: from then on the broker can be busy with the next request.
+        frame_bytes: the size of the response being decided on, with its length prefix.
+        walk: the walk through the frame under way; None if it is not walked.
+        walk_answered: whether the walked Produce, or the one whose bytes are still to come, is owed a response.
+        job: with WAIT, the job for the shell to run first (`proxy.channel.parsing`), which takes it from here. On
+            the responses' side there is no other reason to wait.
     """
 
     __slots__ = (
@@ -69,44 +69,44 @@ class Side(ABC):
         self.walk_answered = False
         self._arriving: Flow | None = None
         self.job: Job | None = None
-        self._parsing: Job | None = None  # the one whose result is waited for
+        self._parsing: Job | None = None  # the job whose result is awaited
 
-    # The cause of the end of who sends a longer frame than may be.
+    # The cause of the error for frames that are too long.
     too_long: ClassVar[str]
 
     @abstractmethod
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
-        """Decide over buf[start:end], read at `now_ns`."""
+        """Decide on buf[start:end], read at `now_ns`."""
 
     def mid_frame(self) -> bool:
-        """Whether a frame has begun to pass and is not over."""
+        """Whether a frame is partly forwarded."""
         return self.verdict.unseen > 0 or self.walk is not None
 
     def late(self, now_ms: int) -> bool:  # noqa: ARG002 - requests are
-        """Whether the frame under way has to be decided on again before more of it passes."""
+        """Whether the frame under way must be decided on again before more of it is forwarded."""
         return False
 
     def past_unseen(self, start: int, end: int) -> int:
-        """Where in buf[start:end] the bytes end that may pass unlooked; they are counted off."""
+        """Return where in buf[start:end] the unseen bytes end, and count them as passed."""
         count = min(self.verdict.unseen, end - start)
         self.verdict.unseen -= count
         self.moved_ns = self.state.now_ns
         return start + count
 
     def passed(self, count: int, now_ns: int) -> None:
-        """The shell has passed `count` of the unseen bytes on."""
+        """Report that `count` of the unseen bytes were forwarded."""
         self.verdict.unseen -= count
         self.moved_ns = now_ns
 
     def moved(self, now_ns: int) -> None:
-        """The source is connected, or the destination has taken what waited for it."""
+        """Report that the source is connected, or that the destination has taken pending output."""
         self.moved_ns = now_ns
 
     def more(self, have: int, length: int) -> int:
-        """Order MORE of a frame that has announced `length` bytes and of which `have` are here, its prefix included.
+        """Order MORE of a frame of `length` bytes of which `have` have arrived, its prefix included.
 
         Raises:
-            PeerError: the frame is all here, so its contents end before they should.
+            PeerError: the frame is complete, so its fields end too early.
         """
         if have >= length + 4:
             raise PeerError("malformed", f"a frame of {length} bytes ends before its contents do")
@@ -115,16 +115,16 @@ class Side(ABC):
         return MORE
 
     def more_of(self, need: int) -> int:
-        """Order MORE until `need` bytes of the frame are here, its prefix included."""
+        """Order MORE until `need` bytes of the frame have arrived, its prefix included."""
         self.verdict.need = need
         self.verdict.order = MORE
         return MORE
 
     def whole(self, have: int, length: int, most: int) -> bool:
-        """Whether a frame that has to be seen whole is; if not, the order is MORE.
+        """Whether a frame that must be complete is; if not, the order is MORE.
 
         Args:
-            most: how long such a frame may be (`proxy.channel.bounds`).
+            most: the longest such frame (`proxy.channel.bounds`).
 
         Raises:
             PeerError: it is longer.
@@ -138,12 +138,12 @@ class Side(ABC):
         return False
 
     def parse(self, function: Callable[..., T], frame: bytes, *arguments: Any, weight: int = 0) -> T | None:
-        """What `function(frame, *arguments)` gives; None with an order while that is worked out beside the loop.
+        """Return `function(frame, *arguments)`; None with an order while it runs in a thread.
 
-        What may be handed over, and what a caller may have done before, stands in `proxy.channel.parsing`.
+        `proxy.channel.parsing` defines the permitted functions, and what a caller may do before.
 
         Args:
-            weight: as how many more bytes of a frame the arguments count.
+            weight: bytes to add to the frame's size for the arguments.
 
         Raises:
             WireError: the function raised it.
@@ -161,40 +161,40 @@ class Side(ABC):
         return parsed
 
     def next_turn(self) -> int:
-        """Order to be shown the rest again in the loop's next turn: enough was done in this one."""
+        """Order that the shell passes the rest again in the next turn of the loop."""
         self.job = AGAIN
         return self.wait(0, held=False)
 
     @property
     def kept_bytes(self) -> int:
-        """What takes memory here beside the frame: a copy that is to be parsed, or what became of it; and a walk."""
+        """The memory in addition to the frame: a copy to be parsed, or its result; and a walk."""
         kept = 0 if self._parsing is None else self._parsing.kept_bytes
         if self.walk is not None and self.walk.sizes:
             kept += len(self.walk.sizes) * TOPIC_SIZE_BYTES
         return kept
 
     def charge_ahead(self, flow: Flow | None) -> None:
-        """Note the flow that is charged for the request under way before its bytes come; None: no longer."""
+        """Note the flow that is charged for the request under way before its bytes arrive; None to stop."""
         self._arriving = flow
         self.verdict.charged_ahead = flow is not None
 
     def take_signal(self) -> bool:
-        """Tell whether something has begun that concerns the other side, once."""
+        """Return, once, whether an event concerns the other side."""
         signal, self.verdict.signal = self.verdict.signal, False
         return signal
 
     def take_insert(self) -> bytes | bytearray | memoryview:
-        """Give the bytes that REPLACE puts in, once: from then on they count as the shell's."""
+        """Return the bytes that REPLACE inserts, once; from then on the shell counts them."""
         insert, self.verdict.insert = self.verdict.insert, b""
         return insert
 
     def take_job(self) -> Job | None:
-        """Give what the shell has to do before it shows the rest again, once."""
+        """Return the job that the shell must run before it passes the rest again, once."""
         job, self.job = self.job, None
         return job
 
     def replace(self, drop: int, insert: bytes | bytearray | memoryview, unseen: int = 0) -> int:
-        """Order REPLACE: leave `drop` bytes out, put `insert` there; then `unseen` bytes of the frame pass unlooked."""
+        """Order REPLACE: drop `drop` bytes, send `insert` instead; then `unseen` bytes of the frame pass unseen."""
         self.verdict.drop = drop
         self.verdict.insert = insert
         self.verdict.unseen = unseen
@@ -202,19 +202,19 @@ class Side(ABC):
         return REPLACE
 
     def refuse(self, label: str) -> int:
-        """Order REFUSE of a Produce that was held for as long as it may be; `label` says which kind, to be counted."""
+        """Order REFUSE for a Produce that was held for the longest time; `label` is its kind in the counters."""
         self.state.stats.produce_refused[label] += 1
-        self.state.awaits_responses = True  # the other side tells when all that is owed has been answered
+        self.state.awaits_responses = True  # the other side signals when all owed responses have been sent
         self.verdict.order = REFUSE
         return REFUSE
 
     def await_responses(self) -> int:
-        """Order to wait until enough of the responses owed have come; the other side signals it."""
+        """Order WAIT until enough of the owed responses have arrived; the other side signals it."""
         self.state.awaits_responses = True
         return self.wait(0, held=False)
 
     def wait(self, until_ms: int, *, held: bool) -> int:
-        """Order WAIT until `until_ms`; what was parsed meanwhile is not kept for so long, and parsed again then."""
+        """Order WAIT until `until_ms`; a parsed result is not kept for so long, and the frame is parsed again."""
         if until_ms:
             self._parsing = None
             if self.state.observer is not None:
@@ -226,16 +226,16 @@ class Side(ABC):
 
 
 def copied(buf: Buffer, start: int, stop: int) -> bytes:
-    """A part of the buffer, for keeps; a large one is copied once, where a slice of a slice would be copied twice."""
+    """Return a copy of a part of the buffer; a large one is copied once, while a slice of a slice is copied twice."""
     with memoryview(buf)[start:stop] as part:
         return bytes(part)
 
 
 def skip_header_tags(buf: bytes | bytearray, pos: int, end: int, *, flexible: bool = True) -> int | None:
-    """Where a request's fields begin, given where its client id ends; None when `end` comes before that.
+    """Return where a request's fields begin, given where its client id ends; None if `end` precedes that.
 
     Raises:
-        OversizedError: it has more tags than any header has use for.
+        OversizedError: it has more tags than any valid header.
     """
     if not flexible:
         return pos

@@ -1,4 +1,4 @@
-"""What the two directions of one channel share. Every change of the mute goes through `ChannelState.mute`."""
+"""The shared state of a channel's two directions. Every change of the mute goes through `ChannelState.mute`."""
 
 from collections import deque
 from collections.abc import Callable
@@ -25,9 +25,9 @@ __all__ = ["ChannelState"]
 
 AnyThrottle: TypeAlias = Throttle | MutationThrottle | RequestThrottle
 
-# Client ids seen on one connection. Real clients use one, franz-go's admin tools two or three.
+# The most client ids on one connection. Real clients use one, franz-go's admin tools two or three.
 _IDENTITIES_MAX: Final = 32
-# What each of them but the first takes in memory beside its bytes.
+# The memory of each of them but the first, in addition to its bytes.
 _IDENTITY_BYTES: Final = 512
 _LONG: Final = bytes(
     CLIENT_ID_CHARACTERS_MAX + 1
@@ -38,41 +38,41 @@ _TOPIC_WALKS: Final = TopicWalks()
 class Timed(Protocol):
     """A request whose time is measured (`request_time`)."""
 
-    sent_ns: int  # when its last byte was passed on
+    sent_ns: int  # when its last byte was forwarded
 
 
 class ChannelState:
-    """Shared by a channel's two sides.
+    """The state that a channel's two sides share.
 
     Attributes:
         mute_until_ms: no further request is handled before this time (KIP-219); 0 when not muted.
-        mute_limits: what bounds every mute and hold.
+        mute_limits: the bounds of every mute and hold.
         intake: whether requests are taken; `enter` changes it.
-        in_flight_max: with so many responses owed no further request is handled; 0 unless the intake is OPEN.
+        in_flight_max: with this many owed responses no further request is handled; 0 unless the intake is OPEN.
         awaits_responses: the next request waits for responses, so nothing is read; the responses' side signals when
             enough have come.
-        lookup: sizes that were asked of the broker for the request that waits; None where none does.
-        mutations_owed: answers owed to topic mutations that are counted: one at a time, as brokers take them.
+        lookup: the sizes requested from the broker for the waiting request; None if there is none.
+        mutations_owed: owed responses of counted topic mutations: one at a time, as in brokers.
         counted: whether the connection was counted against its user's rate of connections.
-        now_ns: when the shell read what it showed to a side last, in nanoseconds of the clock that `now_ms` is of.
+        now_ns: when the shell last read bytes for a side, in nanoseconds of the clock of `now_ms`.
         unmeasured: the engine's version for which it is known that the current identity has no request quota.
         requests, requests_version: the request quota of the current identity, and the engine's version then.
-        measured: the request sent last of those that are measured, until its answer comes.
-        would_mute_until_ms: until when a request quota would have muted the channel, if anything were enforced.
-        charges: says whether Produce and Fetch have to be walked: the engine, for topics' sake, or a capture.
-        walks: makes those walks.
-        observer: looks on; None where nothing does.
-        authenticated: whether a SASL exchange has said who `user` is.
-        acks_zero: a Produce without answer was seen: what the client sent before closing must still be delivered.
-        user: the principal's name; "" where there is one that can not be read. `become` changes it.
+        measured: the last measured request, until its response arrives.
+        would_mute_until_ms: the end of the mute for a request quota that is not enforced.
+        charges: whether Produce and Fetch must be walked: the engine, for topic quotas, or a capture.
+        walks: creates the walks.
+        observer: the channel's observer; None without one.
+        authenticated: whether `user` comes from a SASL exchange.
+        acks_zero: whether a Produce with acks=0 was seen: it must be delivered even if the client closes.
+        user: the principal's name; "" if it cannot be read. `become` changes it.
         sasl: the SASL exchange under way.
-        fetch_owed: a limited Fetch or ShareFetch is with the broker: the next one waits for its answer, or pipelined
-            ones would all be forwarded before the first one is charged.
-        kept_bytes: of client ids, answers made here that wait for their turn, and the request that the shell answers.
-        question: a request for the shell to answer, which takes it from here.
-        shares: whether a ShareFetch or ShareAcknowledge was seen: then a mute is for all but acknowledgements.
-        share_held_until_ms: until when the ShareFetch that comes next waits at its header at most; 0 before that.
-        forward: what the shell has to say to the broker, until the requests' side puts it in.
+        fetch_owed: whether a limited Fetch or ShareFetch is with the broker: the next one waits for its response;
+            otherwise pipelined ones would all be forwarded before the first one is charged.
+        kept_bytes: of client ids, local responses that wait for their turn, and the request at the shell.
+        question: a request for the shell to respond to; the shell takes it from here.
+        shares: whether a ShareFetch or ShareAcknowledge was seen: then a mute does not apply to acknowledgements.
+        share_held_until_ms: the latest end of the next ShareFetch's wait at its header; 0 before it begins.
+        forward: the shell's request to the broker, until the requests' side inserts it.
     """
 
     __slots__ = (
@@ -131,7 +131,7 @@ class ChannelState:
         self.in_flight_max = IN_FLIGHT_MAX
         self.mute_until_ms = 0
         self._muted_by: Muting | None = None
-        self._muted_at: float | None = None  # its limit then
+        self._muted_at: float | None = None  # its limit at that time
         self.mute_limits = MuteLimits(engine)
         self.acks_zero = False
         self.counted = False
@@ -152,14 +152,14 @@ class ChannelState:
         self.sasl: SaslExchange | None = None
         self.kept_bytes = 0
         self._names_bytes = 0  # of client ids
-        self._asked_bytes = 0  # of the request that the shell answers
+        self._asked_bytes = 0  # of the request at the shell
         self.question: Question | None = None
         self.forward: bytes | None = None
         self._identities: dict[bytes, Identity] = {}
         self.identity: Identity | None = None
 
     def identify(self, client_id: bytes, now_ms: int) -> Identity:
-        """Make `client_id` the one who is speaking."""
+        """Make `client_id` the current identity."""
         key = client_id if len(client_id) <= CLIENT_ID_CHARACTERS_MAX else _LONG
         identity = self._identities.get(key)
         if identity is None or key is _LONG:
@@ -172,7 +172,7 @@ class ChannelState:
         return identity
 
     def _speaks(self, key: bytes, quota: ClientQuota, now_ms: int) -> Identity:
-        """Take a place at the quota of another client."""
+        """Create the identity of a client id that is new on this channel."""
         if key in self._identities or len(self._identities) >= _IDENTITIES_MAX:
             self.leave(now_ms)
         if self._identities:
@@ -183,19 +183,19 @@ class ChannelState:
         return identity
 
     def become(self, user: str, now_ms: int) -> None:
-        """SASL has told the principal, as far as it can be known: if it is another one, all is identified anew."""
+        """Set the SASL exchange's principal, as far as known; if it is a new one, identities are looked up again."""
         self.authenticated = True
         if user != self.user:
             self.leave(now_ms)
             self.user = user
 
     def begin_session(self, lifetime_ms: int, now_ms: int) -> None:
-        """The client has to authenticate again within this time, 0 for never (KIP-368): no mute outlasts a session."""
+        """Note that the client must authenticate again within this time, in ms; 0 for never. Mutes end before."""
         self.mute_limits.begin_session(lifetime_ms, now_ms)
         self._limit_holds()
 
     def name_session_timeout(self, session_timeout_ms: int) -> None:
-        """A group request has passed; 0 where it names no session timeout."""
+        """Note a group request; 0 if it has no session timeout."""
         self.mute_limits.name_session_timeout(session_timeout_ms)
         self._limit_holds()
 
@@ -205,7 +205,7 @@ class ChannelState:
             identity.produce.hold_ms_max = hold_ms_max
 
     def leave(self, now_ms: int) -> None:
-        """Give back every turn: the channel closes, or has used too many names."""
+        """Give up every turn: the channel closes, or has used too many client ids."""
         for identity in self._identities.values():
             identity.leave(now_ms)
         self._identities.clear()
@@ -214,7 +214,7 @@ class ChannelState:
         self.identity = None
 
     def mute(self, throttle: Muting, throttle_ms: int, now_ms: int) -> int:
-        """Mute the channel from now on; returns the time to tell the client, in ms (KIP-219 steps 1 and 2)."""
+        """Mute the channel from now on; returns the throttle time for the response, in ms (KIP-219 steps 1 and 2)."""
         told_ms = self.mute_limits.told(throttle_ms, now_ms)
         if now_ms + told_ms > self.mute_until_ms:
             self.mute_until_ms = now_ms + told_ms
@@ -238,29 +238,29 @@ class ChannelState:
 
     @property
     def mutes_all(self) -> bool:
-        """Whether the mute is for a quota that every request counts against, acknowledgements of records too."""
+        """Whether the mute is for a quota that counts every request, also acknowledgements of records."""
         return isinstance(self._muted_by, RequestThrottle | UserThrottle)
 
     def muted_by(self, throttle: AnyThrottle, now_ms: int) -> int:
-        """How long the channel is still muted because of this very throttle."""
+        """Return the rest of the mute by this throttle, in ms."""
         return max(0, self.mute_until_ms - now_ms) if self._muted_by is throttle else 0
 
     def enter(self, intake: Intake) -> None:
-        """Take other things from the client, or nothing; once it is ENDED it stays so."""
+        """Change the intake; ENDED is final."""
         if self.intake is not Intake.ENDED:
             self.intake = intake
             self.in_flight_max = IN_FLIGHT_MAX if intake is Intake.OPEN else 0
 
     def answer_here(self, correlation_id: int, version: int, answer: bytes | bytearray | memoryview) -> None:
-        """Owe an answer that is made already; it is given in its turn."""
+        """Owe a local response; it is sent in its turn."""
         self.kept_bytes += len(answer)
         self.in_flight.append((correlation_id, version, Made(answer)))
 
     def answer_later(self, question: Question, forwarded: Callable[[Forward], Owed] | None = None) -> None:
-        """Owe an answer that the shell makes; until it is there, no further request is taken.
+        """Owe a response of the shell; no further request is taken before it.
 
         Args:
-            forwarded: makes what is owed of the broker's response, if the shell has one asked first.
+            forwarded: makes the owed response if the shell sends a request to the broker first.
         """
         self.question = question
         self._asked_bytes = len(question.frame)
@@ -269,7 +269,7 @@ class ChannelState:
         self.enter(Intake.AWAIT_SHELL)
 
     def answered(self, answer: bytes | bytearray | Shared) -> None:
-        """The answer that was owed later is there, and is given in its turn."""
+        """Take the response of the shell; it is sent in its turn."""
         correlation_id, version, owed = self.in_flight.pop()
         assert isinstance(owed, Later), "nothing follows a response that is owed later"
         if isinstance(answer, Shared):
@@ -282,7 +282,7 @@ class ChannelState:
         self.enter(Intake.OPEN)
 
     def ask_first(self, forward: Forward) -> None:
-        """The shell wants a broker's answer before it gives its own."""
+        """Send a request to the broker before the shell's own response."""
         correlation_id, version, owed = self.in_flight[-1]
         assert isinstance(owed, Later), "nothing follows a response that is owed later"
         assert owed.forwarded is not None, "the API has a use for the broker's response"
@@ -290,9 +290,9 @@ class ChannelState:
         self.forward = forward.frame
 
     def reconsider(self) -> None:
-        """Quotas have changed: end a mute that the new ones would not have begun, or not for so long.
+        """End a mute that the changed quotas would not have begun, or not for so long.
 
-        A client that comes back early is weighed again at its next request, so nothing passes that should not.
+        A client that returns early is weighed again at its next request, so no quota is exceeded.
         """
         throttle = self._muted_by
         if throttle is None:

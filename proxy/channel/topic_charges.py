@@ -1,14 +1,14 @@
-"""What a walk has measured is charged to the topics, and the channel is muted for the one that is most over its quota.
+"""Charges a walk's bytes to topics, and mutes the channel for the topic with the longest throttle time.
 
-Kafka has no quotas on topics; the rest is KIP-219: the channel is muted at the end of the frame that was too much.
-A Produce's answer, which is yet to come, tells the time; it gives nothing back, though the broker may have refused
-the records: with acks=0 there is none, and until it comes every request's topics would have to be kept. A Fetch's
-answer has told its throttle time at its head, long before it was known: there the mute alone holds back the next
-request. A frame of many topics is charged in parts while it passes, so where a topic stands in it does not matter.
+Kafka has no topic quotas; the rest is KIP-219: the channel is muted at the end of the frame that exceeded the quota. A
+Produce's response, which comes later, contains the throttle time. Nothing is returned for records that the broker
+refused: with acks=0 there is no response, and otherwise every request's topics would be kept until it arrives. A Fetch
+response has its throttle time in its head, before the topics are known: only the mute delays the next request. A frame
+of many topics is charged in parts while it passes, so a topic's position in it does not matter.
 
-Named by an id whose name is not known yet, a topic is charged when its name is (`TopicQuotas.charge_unnamed`). Not
-charged, but counted, are topics named as none can be, which brokers refuse, and ids beyond what can be asked for at
-once. Where nothing limits topics no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topics`).
+A topic id without a known name is charged when its name is known (`TopicQuotas.charge_unnamed`). Counted but not
+charged are impossible names, which brokers refuse, and ids beyond those that can be looked up at once. If no topic is
+limited, no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topics`).
 """
 
 import string
@@ -20,15 +20,15 @@ from quotas.throttles.bandwidth import FETCH, PRODUCE
 
 __all__ = ["fetched", "produced"]
 
-# What Kafka lets a topic's name consist of. A client may send anything, and a name may become a throttle.
+# The characters of a Kafka topic name. A client may send any bytes, and a name may become a throttle.
 _NAME_BYTES: Final = (string.ascii_letters + string.digits + "._-").encode()
 
 
 def produced(state: ChannelState, walk: Walk, now_ms: int, *, answered: bool) -> None:
-    """A Produce has been walked through.
+    """Charge the topics of a walked Produce.
 
     Args:
-        answered: whether an answer is owed to it: the last one then, since requests pass one after the other.
+        answered: whether a response is owed to it; that is then the last one, since requests pass one after the other.
     """
     until_ms = _charge(state, PRODUCE, walk, now_ms)
     if until_ms and answered and state.in_flight:
@@ -38,12 +38,12 @@ def produced(state: ChannelState, walk: Walk, now_ms: int, *, answered: bool) ->
 
 
 def fetched(state: ChannelState, walk: Walk, now_ms: int) -> bool:
-    """An answer to a Fetch or ShareFetch has been walked through; whether a mute has begun."""
+    """Charge the topics of a walked response to a Fetch or ShareFetch; returns whether a mute has begun."""
     return _charge(state, FETCH, walk, now_ms) > 0
 
 
 def _charge(state: ChannelState, key: str, walk: Walk, now_ms: int) -> int:
-    """Charge all topics; until when the channel is muted for them, 0 for not at all."""
+    """Charge all topics; returns the end of the mute for them, 0 for none."""
     topics = state.engine.topics
     broker = state.settings.broker
     found: dict[str, int] = {}

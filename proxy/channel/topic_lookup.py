@@ -1,13 +1,13 @@
-"""What a request that waits has asked about topics (KIP-599); asking and answering is `topic_sizes`."""
+"""The topic sizes that a waiting request has asked for (KIP-599); requests and responses are in `topic_sizes`."""
 
 __all__ = ["TopicLookup"]
 
 
 class TopicLookup:
-    """Sizes of topics, as they are answered.
+    """Sizes of topics, filled in as responses arrive.
 
     Attributes:
-        pending: answers that are still owed.
+        pending: the number of responses still owed.
         sizes: number of partitions by name or id; topics that the broker does not know are not in it.
     """
 

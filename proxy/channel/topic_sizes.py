@@ -1,12 +1,12 @@
-"""Sizes of topics, asked of the client's own broker on the client's own connection (KIP-599).
+"""Sizes of topics, requested from the client's own broker on the client's connection (KIP-599).
 
-A request that deletes topics or adds partitions does not say how many there are. So a Metadata request goes
-ahead of it, in the client's name and with the client's rights, and its answer never reaches the client. The
-request waits for it, for as long as the broker takes: brokers answer one after the other, so a broker that
-does not answer this would not answer the request either, and the client's own timeout ends both.
+A request that deletes topics or adds partitions does not contain their current number. So a Metadata request is sent
+before it, in the client's name and with the client's rights; the client never sees the response. The request waits as
+long as the broker takes: brokers respond in order, so without this response there would be none to the request either,
+and the client's own timeout ends both.
 
-A topic that the broker does not know, or that the client may not see, has no size and counts nothing: the
-request will fail for it.
+A topic that is unknown to the broker, or that the client may not see, has no size and costs nothing: the request will
+fail for it.
 """
 
 from collections.abc import Sequence
@@ -25,10 +25,10 @@ __all__ = ["asked_sizes"]
 def asked_sizes(
     side: Side, frame: bytes, body: int, correlation_id: int, topics: Sequence[TopicMutation]
 ) -> TopicLookup | None:
-    """The sizes of these topics; None with an order while they are being asked for.
+    """Return the sizes of these topics; None with an order while they are being requested.
 
     Args:
-        frame: the whole request that waits; `body` is where its client id ends.
+        frame: the whole waiting request; its client id ends at `body`.
     """
     state = side.state
     lookup = state.lookup
@@ -55,7 +55,7 @@ def _ask(
     correlation_id: int,
     topics: Sequence[TopicMutation],
 ) -> bytes:
-    """Owe the answers, and give the questions: brokers that are asked for ids do not look at names."""
+    """Owe the responses, and return the requests: with topic ids, brokers ignore names."""
     question = b""
     names = list(dict.fromkeys(topic.name for topic in topics if topic.name is not None))
     topic_ids = list(dict.fromkeys(topic.topic_id for topic in topics if topic.name is None))
@@ -71,7 +71,7 @@ def _ask(
 
 
 class _Sizes(Owed):
-    """The response to a question of Sluice's own."""
+    """The response to a Metadata request of Sluice's own."""
 
     __slots__ = ("_lookup",)
 
@@ -79,7 +79,7 @@ class _Sizes(Owed):
         self._lookup = lookup
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
-        """Take the sizes; the client, which has not asked, sees nothing of it."""
+        """Take the sizes; nothing is forwarded to the client."""
         length = side.frame_bytes - 4
         if not side.whole(end - pos, length, SIZES_ANSWER_BYTES_MAX):
             return side.verdict.order

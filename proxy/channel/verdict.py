@@ -1,7 +1,7 @@
-"""What one direction of a channel has decided over the bytes that it was shown: all that the shell reads of it.
+"""The verdict of one direction of a channel on the bytes it has received: all that the shell reads of it.
 
-One `Verdict` belongs to a side and is used again for every call, so that a frame costs no object. The machine alone
-writes it; the shell alone acts on it, and takes what is given once (a job, an insert, a signal) by the side's verbs.
+Each side has one `Verdict` and reuses it for every call, so that a frame creates no object. Only the channel writes it;
+only the shell acts on it, and takes a job, an insert or a signal once, by the side's methods.
 """
 
 from typing import Final
@@ -12,27 +12,27 @@ PASS: Final = 0
 MORE: Final = 1
 REPLACE: Final = 2
 WAIT: Final = 3
-# Not handled, nor anything behind it: the channel ends when what it owes has been answered. (4 is `side.WALK`.)
+# Neither this nor anything after it is handled: the channel ends when the owed responses were sent. (4 is `side.WALK`.)
 REFUSE: Final = 5
 
 
 class Verdict:
-    """The outcome of `receive`. The first `passing` bytes shown go on; `order` says what comes of the rest.
+    """The outcome of `receive`. The first `passing` bytes are forwarded; `order` decides on the rest.
 
     Attributes:
-        passing: how many of the bytes shown go on, from the first one.
-        order: PASS (nothing is left over), MORE, REPLACE, WAIT or REFUSE.
-        patches: how many fields of frames that pass were written over in the shell's buffer so far: throttle times,
-            session ids, limits, addresses. Where it has not grown, what passes is what was shown, byte for byte.
-        unseen: bytes of the current frame that follow and may pass without being looked at.
-        need: with MORE, how many bytes from the first kept one there must be before another call can succeed.
-        drop, insert: with REPLACE, how many bytes are left out, and what goes in their place.
-        until_ms: with WAIT, nothing more is read before; 0: until responses have come, or the side's job is done.
+        passing: the number of bytes to forward, from the first one.
+        order: PASS (no bytes are left), MORE, REPLACE, WAIT or REFUSE.
+        patches: the number of patched fields in forwarded frames: throttle times, session ids, limits, addresses.
+            If it has not grown, the forwarded bytes are those received, unchanged.
+        unseen: the number of further bytes of the current frame that may be forwarded without a look at them.
+        need: with MORE, the number of bytes, from the first kept one, that the next call needs.
+        drop, insert: with REPLACE, the number of bytes to drop, and the bytes to send in their place.
+        until_ms: with WAIT, when to read again; 0: when responses have arrived, or the side's job is done.
         held: with WAIT, whether a request waits before its payload is read (schedule); else the channel is muted
             (KIP-219).
-        signal: something has begun that concerns the other side: a response made here is due, or a mute.
-        charged_ahead: the request under way was charged before its bytes came: where they are `late`, no more of it
-            passes before `receive` was called again.
+        signal: whether an event concerns the other side: a local response is due, or a mute has begun.
+        charged_ahead: whether the request under way was charged before its bytes arrived: if they are `late`, call
+            `receive` again before more of it is forwarded.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""Walks through Produce and through answers to Fetch, for what each topic's part of them measures."""
+"""Walks through Produce requests and Fetch responses that count the bytes of each topic."""
 
 from typing import Protocol
 
@@ -12,31 +12,31 @@ __all__ = ["Charges", "TopicWalks", "Walks"]
 
 
 class Charges(Protocol):
-    """Whether requests and responses have to be walked: the engine, for topics' sake, or a capture."""
+    """Whether requests and responses must be walked: the engine, for topic quotas, or a capture."""
 
     charges_produced_topics: bool
     charges_fetched_topics: bool
 
 
 class Walks(Protocol):
-    """Makes them."""
+    """Creates walks."""
 
     def produce(self, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> Walk | None:
-        """A walk through a Produce; None where it need not be walked after all."""
+        """Return a walk through a Produce; None if it need not be walked after all."""
 
     def fetch(self, version: int, length: int) -> Walk:
-        """A walk through a response to a Fetch, and to the addresses at its end."""
+        """Return a walk through a Fetch response, with the addresses at its end."""
 
 
 class TopicWalks:
-    """Walks that note how many bytes are each topic's."""
+    """Walks that count the bytes of each topic."""
 
     __slots__ = ()
 
     def produce(self, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead) -> Walk | None:
-        """A walk through a Produce."""
+        """Return a walk through a Produce."""
         return ProduceWalk(head[2], head[0], {})
 
     def fetch(self, version: int, length: int) -> Walk:
-        """A walk through a response to a Fetch."""
+        """Return a walk through a Fetch response."""
         return FetchWalk(version, length, {})

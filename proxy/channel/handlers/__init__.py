@@ -1,8 +1,8 @@
-"""What a few APIs need beyond passing on; one module a family, none knows another.
+"""Handlers for the few APIs that are not just forwarded; one module per family, independent of each other.
 
-A request handler is called with (side, buf, pos, end, body, head, now_ms): the frame starts at `pos`, `body`
-is where its client id ends, `head` is the unpacked header. It gives 0 to pass the frame on, having put the
-answer owed into `in_flight`, or an order of its side. What is owed is described in `proxy.channel.in_flight`.
+A request handler is called with (side, buf, pos, end, body, head, now_ms): the frame starts at `pos`, its client id
+ends at `body`, and `head` is the unpacked header. It returns 0 to forward the frame, after it has put the owed response
+into `in_flight`, or an order of its side. `proxy.channel.in_flight` describes owed responses.
 """
 
 from collections.abc import Callable

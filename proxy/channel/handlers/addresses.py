@@ -1,15 +1,13 @@
-"""Metadata 0-13, FindCoordinator 0-6, DescribeCluster 0-2 and ApiVersions 0-5: what a client learns about
-brokers.
+"""Metadata 0-13, FindCoordinator 0-6, DescribeCluster 0-2 and ApiVersions 0-5: the responses with broker addresses.
 
-Behavior: in a gateway every broker address becomes Sluice's own, or a client would find its way round the
-proxy; a sidecar's answers already lead to sidecars and pass as they are. ApiVersions is cut to what Sluice
-can serve in both. Metadata's brokers stand before its topics, so only the frame's head is rewritten and
-thousands of partitions pass unseen. DescribeQuorum and DescribeConfigs are `descriptions`'. Metadata requests
-that may create topics are also `proxy.channel.auto_created`'s.
+Behavior: in a gateway every broker address is replaced by Sluice's own; otherwise clients would bypass the proxy. A
+sidecar's responses already contain the sidecars' addresses and are forwarded unchanged. ApiVersions is reduced to the
+versions that Sluice supports in both. In Metadata the brokers precede the topics, so only the head of the frame is
+rewritten, and thousands of partitions pass unseen. DescribeQuorum and DescribeConfigs are in `descriptions`. Metadata
+requests that may create topics are also handled by `proxy.channel.auto_created`.
 
-Version notes: a later version of the three would be answered in a layout we do not know, so it ends the
-connection (ApiVersions never offered it). ApiVersions of any version passes: a broker answers what it does
-not know in version 0.
+Version notes: a later version of the first three has an unknown layout and ends the connection (ApiVersions never
+offered it). ApiVersions of any version is forwarded: a broker responds to an unknown version in version 0.
 """
 
 from collections.abc import Mapping
@@ -48,7 +46,7 @@ __all__ = [
     "metadata_request",
 ]
 
-# Where reassignments are carried out in steps, their list has the proposal's version (KIP-435).
+# If reassignments are carried out in steps, their list has the version of KIP-435.
 _OFFERED: Final[Mapping[int, int]] = {LIST_PARTITION_REASSIGNMENTS: reassignments.BATCH_VERSION}
 _NOTHING: Final[Mapping[int, int]] = {}
 
@@ -59,11 +57,11 @@ class _Brokers(Owed):
     __slots__ = ()
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
-        """Rewrite the brokers at the response's head; the topics behind them pass unseen."""
+        """Rewrite the brokers at the head of the response; the topics after them pass unseen."""
         length = side.frame_bytes - 4
         shown = min(end - pos, 4 + length)
         address_map = _address_map(side.state.settings)
-        for most in (AT_ONCE_BYTES_MAX, BROKERS_BYTES_MAX):  # brokers enough for most clusters, and for all
+        for most in (AT_ONCE_BYTES_MAX, BROKERS_BYTES_MAX):  # enough for most clusters, and for all
             front = copied(buf, pos, pos + min(shown, most))
             rewritten = side.parse(metadata.rewrite_head, front, entry[1], address_map)
             if rewritten is None:
@@ -77,7 +75,7 @@ class _Brokers(Owed):
 
 
 class _Created(_Brokers):
-    """The same, where topics may have been created by the request."""
+    """A Metadata response to a request that may have created topics."""
 
     __slots__ = ("_awaiting",)
 
@@ -85,7 +83,7 @@ class _Created(_Brokers):
         self._awaiting = awaiting
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-        """Look for topics that were created; then the response is as any other."""
+        """Find created topics; then handle the response like any other."""
         length = side.frame_bytes - 4
         awaiting = self._awaiting
         if length <= AUTO_CREATED_ANSWER_BYTES_MAX:
@@ -119,7 +117,7 @@ _APIS: Final = Rewritten(API_VERSIONS, api_versions.rewrite, _offered)
 
 
 def _owe(side: Side, head: RequestHead, owed: Owed) -> int:
-    """Owe an answer that is rewritten in a gateway and passes in a sidecar."""
+    """Owe a response that is rewritten in a gateway and forwarded unchanged in a sidecar."""
     _, key, version, correlation_id, _ = head
     if side.state.settings.address_map is None:
         side.state.in_flight.append((correlation_id, version, None))
@@ -133,7 +131,7 @@ def _owe(side: Side, head: RequestHead, owed: Owed) -> int:
 def metadata_request(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Owe a Metadata answer, which is looked through where its request may create topics (KIP-599)."""
+    """Owe a Metadata response; it is examined if its request may create topics (KIP-599)."""
     awaiting = auto_created.asked(side, buf, pos, end, body, head, now_ms)
     if awaiting is None:
         return _owe(side, head, _BROKERS)
@@ -146,20 +144,20 @@ def metadata_request(
 def find_coordinator_request(
     side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Owe a FindCoordinator answer."""
+    """Owe a FindCoordinator response."""
     return _owe(side, head, _COORDINATORS)
 
 
 def describe_cluster_request(
     side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Owe a DescribeCluster answer."""
+    """Owe a DescribeCluster response."""
     return _owe(side, head, _CLUSTER)
 
 
 def api_versions_request(
     side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Owe an ApiVersions answer, which is cut in a sidecar too."""
+    """Owe an ApiVersions response; it is reduced in a sidecar too."""
     side.state.in_flight.append((head[3], head[2], _APIS))
     return 0

@@ -1,12 +1,11 @@
 """DescribeClientQuotas and AlterClientQuotas, versions 0-1 (KIP-546).
 
-Behavior: answered from Sluice's own quotas, and no broker sees them. Reading 10,000 alterations, finding entities
-among 100,000, and a file on a disk all take longer than a channel may hold others up, so the request goes to the
-shell as it is, and its answer is owed later. What is asked, who may ask, and what is wrong with it is judged there.
-Where the brokers' own quotas are mirrored, both pass on; and where brokers ask for SASL, what comes before it does,
-since a broker closes on that.
+Behavior: Sluice responds with its own quotas; the requests are not forwarded. Parsing 10,000 alterations, searching
+100,000 entities, and disk access all take longer than a channel may block the loop. So the request goes to the shell,
+which parses it, checks permissions, validates it, and responds later. If the brokers' quotas are mirrored, both APIs
+are forwarded; with SASL, so is a request before authentication, which a broker refuses by closing.
 
-Version notes: 1 is flexible. A later one was never offered, and would be answered in a layout we do not know.
+Version notes: 1 is flexible. A later version was never offered, and its layout is unknown.
 """
 
 from protocol.api import API_NAMES, MAX_VERSION, flexible
@@ -22,7 +21,7 @@ __all__ = ["request"]
 
 
 def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int) -> int:
-    """Have the request answered here, or pass it on."""
+    """Pass the request to the shell, or forward it."""
     length, key, version, correlation_id, _ = head
     state = side.state
     settings = state.settings

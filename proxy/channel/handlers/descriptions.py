@@ -1,8 +1,8 @@
-"""DescribeConfigs 0-4 and DescribeQuorum 0-2: what tells in passing where brokers and controllers listen.
+"""DescribeConfigs 0-4 and DescribeQuorum 0-2: responses that also contain addresses of brokers and controllers.
 
-Behavior: in a gateway a broker's configs that hold addresses are told as Kafka tells a secret, without a value, and
-voters without their listeners: what a client could do with them is to go round the proxy. All else passes, a sidecar's
-answers as they are, and answers that are not about a broker unseen. Ignored: what the configs say.
+Behavior: in a gateway, broker configs that hold addresses are returned like sensitive configs, without a value, and
+voters without their listeners; otherwise a client could bypass the proxy. A sidecar's responses and those that are not
+about a broker are forwarded unchanged. Ignored: the values of all other configs.
 """
 
 from typing import Final
@@ -27,7 +27,7 @@ _WITHOUT_ADDRESSES: Final = {
 def configs_request(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Owe an answer, which is looked through in a gateway if a broker's configs are asked for."""
+    """Owe a response; a gateway examines it if a broker's configs are requested."""
     length, key, version, correlation_id, _ = head
     owed = None
     if side.state.settings.address_map is not None:
@@ -53,7 +53,7 @@ def configs_request(
 def quorum_request(
     side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Owe an answer, which loses its addresses in a gateway."""
+    """Owe a response; a gateway removes the addresses from it."""
     _, key, version, correlation_id, _ = head
     owed = None
     if side.state.settings.address_map is not None:

@@ -1,14 +1,13 @@
 """Fetch, versions 0-18 (KIP-13, KIP-219, KIP-227).
 
-Behavior: an identity over its quota gets an empty answer at once, made here, with the throttle time that a
-full answer would have brought; the broker does not see the Fetch, and `protocol.messages.fetch_session` keeps
-the session's epochs in step. A Fetch that passes has its max_bytes cut to what the budget allows, and max_wait_ms
-where others wait for it. What an answer really holds is charged when its header is seen, is told in that answer, and
-mutes the channel. Of those that are limited one is with the broker at a time: a pipelined one waits for the answer,
-as it does in a broker. One that ends its session over the quota is forwarded without its topics. Replicas are exempt
-where brokers connect (`proxy.channel.replication`), and nowhere else: any client may say that it is one. Ignored:
-topics and records, but for the walk to NodeEndpoints at an answer's end, and to what each topic measures where topics
-have quotas (`topic_charges`).
+Behavior: an identity over its quota gets a local, empty response at once, with the throttle time of a full one; the
+request is not forwarded, and `protocol.messages.fetch_session` keeps the session's epochs in step. In a forwarded Fetch
+max_bytes is reduced to the budget, and max_wait_ms if other clients wait for the budget. The bytes in a response are
+charged when its header arrives; the throttle time is written into the same response, and the channel is muted. One
+limited Fetch is with the broker at a time: a pipelined one waits for the response, as in a broker. A Fetch that ends
+its session while over the quota is forwarded without topics. Replicas are exempt at replication listeners only
+(`proxy.channel.replication`): any client can claim to be a replica. Ignored: topics and records, except for the walk to
+NodeEndpoints at the end of a response, and to the bytes of each topic if topics have quotas (`topic_charges`).
 
 Version notes: throttle_time_ms since 1; max_bytes since 3; sessions since 7; flexible since 12; topic ids
 since 13; NodeEndpoints (KIP-951) since 16, in a gateway only.
@@ -45,11 +44,11 @@ _ANSWER_HEAD_BYTES: Final = (
 
 
 class Fetched(Owed):
-    """A response that is charged to an identity.
+    """A response that is charged to an identity's quota.
 
     Args:
-        session_id: of the session that the request belongs to; 0 where the response's is not looked at.
-        alone: whether it was weighed beforehand, and no other like it is with the broker.
+        session_id: the session of the request; 0 if the session in the response is ignored.
+        alone: whether the request was weighed beforehand, so that no other weighed Fetch is with the broker.
     """
 
     __slots__ = ("alone", "identity", "session_id")
@@ -60,7 +59,7 @@ class Fetched(Owed):
         self.alone = alone
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-        """Charge what the response holds, tell the throttle time, and walk it where addresses may stand at its end."""
+        """Charge the response, set its throttle time, and walk it if addresses may be at its end."""
         length = side.frame_bytes - 4
         if end - pos < _ANSWER_HEAD_BYTES and end - pos < length + 4:
             return side.more(end - pos, length)
@@ -68,12 +67,12 @@ class Fetched(Owed):
         identity, session_id = self.identity, self.session_id
         state = side.state
         throttle = identity.quota.fetch
-        # Kafka records 4 + the body (reference §1.4): the frame without a flexible header's empty tag section.
+        # Kafka records 4 + the body (reference §1.4), so the empty tag section of a flexible header is subtracted.
         size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
         if self.alone:
             state.fetch_owed = False
             decision = throttle.fetched(identity.fetch, size, now_ms)
-        else:  # it was not the one that is weighed beforehand, and that one may be under way
+        else:  # it was not weighed beforehand; a weighed one may be with the broker
             decision = throttle.delivered(identity.fetch, size, now_ms)
         if decision is not ADMITTED:
             told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
@@ -96,7 +95,7 @@ class Fetched(Owed):
 
 
 def _unweighed(identity: Identity) -> Owed:
-    """What is owed for a Fetch that is not limited: the same for all of an identity, and made once."""
+    """Return the owed response of an unlimited Fetch: one object per identity."""
     owed = identity.fetched = Fetched(identity, 0, alone=False)
     return owed
 
@@ -104,7 +103,7 @@ def _unweighed(identity: Identity) -> Owed:
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Forward the Fetch, capped and with the broker's epoch, or answer it here."""
+    """Forward the Fetch, with reduced limits and the broker's epoch, or respond locally."""
     length, _, version, correlation_id, _ = head
     if version > MAX_VERSION[FETCH] or version < 0:
         raise PeerError("unsupported_version", f"Fetch version {version}")
@@ -115,7 +114,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     limited = throttle.limits(now_ms)
     if not limited and not state.sessions.shifted:
         owed = identity.fetched or _unweighed(identity)
-        if state.engine.weighs_fetched_topics:  # its response tells whose bytes it holds
+        if state.engine.weighs_fetched_topics:  # its response contains the bytes of each topic
             if state.fetch_owed:
                 return side.await_responses()
             state.fetch_owed = True
@@ -127,7 +126,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         return side.verdict.order
     if state.fetch_owed:
         return side.await_responses()
-    if version >= _FLEXIBLE_SINCE and body < frame_end and not buf[body]:  # no tags, as nearly always
+    if version >= _FLEXIBLE_SINCE and body < frame_end and not buf[body]:  # no tags, the usual case
         fields_at: int | None = body + 1
     else:
         fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
@@ -136,7 +135,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         raise PeerError("malformed", f"Fetch version {version} of {length} bytes ends before its fields do")
     read: fetch.ReadRequest | None = None
     if length > AT_ONCE_BYTES_MAX and (fields.session_epoch > fetch.INITIAL_EPOCH or must_forward(fields)):
-        # It may have to be merged, or to lose its topics.
+        # Its session may have to be merged, or its topics removed.
         read = side.parse(fetch.read_ahead, bytes(buf[pos:frame_end]), fields_at - pos, version)
         if read is None:
             return side.verdict.order
@@ -171,9 +170,9 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
 
 
 def _cut(buf: Buffer, fields: fetch.FetchFields, max_bytes: int, wait_ms_max: int) -> None:
-    """Let a Fetch that is forwarded bring no more, and wait no longer, than the budget allows."""
+    """Reduce max_bytes and max_wait_ms of a forwarded Fetch to what the budget allows."""
     if max_bytes < fields.max_bytes and fields.max_bytes_at >= 0:
-        # min_bytes stands right before it; Kafka lowers it along with max_bytes (reference §1.5).
+        # min_bytes directly precedes it; Kafka lowers it together with max_bytes (reference §1.5).
         pack_into(">ii", buf, fields.max_bytes_at - 4, min(fields.min_bytes, max_bytes), max_bytes)
     if wait_ms_max < fields.max_wait_ms:
         pack_into(">i", buf, fields.max_wait_at, wait_ms_max)
@@ -182,15 +181,15 @@ def _cut(buf: Buffer, fields: fetch.FetchFields, max_bytes: int, wait_ms_max: in
 def _end_session(
     side: Side, frame: bytes, fields_at: int, head: RequestHead, fields: fetch.FetchFields
 ) -> int:
-    """Forward a Fetch that ends its session, without topics: over the quota it may bring nothing."""
+    """Forward a Fetch that ends its session without its topics, so that it returns no records over the quota."""
     length, _, version, correlation_id, _ = head
     state = side.state
     forwarded = fetch.encode_request(frame, fields_at, version, fields.session_epoch, {}, [])
-    state.sessions.broker_error(state.settings.broker, fields.session_id)  # it ends there, and so here
+    state.sessions.broker_error(state.settings.broker, fields.session_id)  # it ends there, and therefore here
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"
     state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, False)))
-    if forwarded == frame:  # it names none, as clients' own do
+    if forwarded == frame:  # it names no topics, as in clients' own requests
         return 0
     state.stats.requests[FETCH] += 1
     return side.replace(length + 4, forwarded)
@@ -199,7 +198,7 @@ def _end_session(
 def _translate(
     side: Side, frame: bytes, fields_at: int, head: RequestHead, fields: fetch.FetchFields, now_ms: int
 ) -> int:
-    """Forward with the broker's epoch, and with all that changed in Fetches answered here."""
+    """Forward a Fetch with the broker's epoch and with the changes of Fetches that had local responses."""
     length, _, version, _, _ = head
     state = side.state
     forwarded = state.sessions.forward(state.settings.broker, fields, frame, fields_at, version, now_ms)

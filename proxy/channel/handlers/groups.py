@@ -1,9 +1,9 @@
 """JoinGroup, SyncGroup, Heartbeat and the heartbeats of KIP-848, KIP-932 and KIP-1071.
 
-Behavior: some clients (sarama, KafkaJS) heartbeat on the connection they fetch on, and a heartbeat that waits
-behind a mute may cost them their membership. So a connection that carries group requests is known as one,
-with the session timeout that JoinGroup names, and `quotas.throttles.mute` keeps every mute on it to a fifth of that.
-Ignored: everything else in them; they pass byte for byte, whatever their version.
+Behavior: some clients (sarama, KafkaJS) send heartbeats on the connection that they fetch on; a heartbeat delayed by a
+mute may cost them their group membership. So a connection with group requests is marked, with the session timeout of
+JoinGroup, and `quotas.throttles.mute` limits every mute on it to a fifth of the timeout. Ignored: all other fields; the
+requests are forwarded byte for byte in any version.
 """
 
 from protocol.api import JOIN_GROUP, flexible
@@ -17,9 +17,9 @@ __all__ = ["request"]
 
 
 def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int) -> int:
-    """Remember the session timeout, and owe the answer."""
+    """Note the session timeout, and owe the response."""
     length, key, version, correlation_id, _ = head
-    timeout_ms = 0  # only JoinGroup names one; the others must not shorten it
+    timeout_ms = 0  # only JoinGroup contains one; the other requests must not shorten it
     if key == JOIN_GROUP:
         named = _named(buf, body, min(end, pos + 4 + length), version)
         if named is None and end - pos < length + 4:
@@ -31,7 +31,7 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Reques
 
 
 def _named(buf: Buffer, body: int, end: int, version: int) -> int | None:
-    """The session timeout of a JoinGroup; None where it is not here yet. All that follows it passes unseen."""
+    """Return the session timeout of a JoinGroup, or None if it has not arrived; the fields after it pass unseen."""
     fields_at = skip_header_tags(buf, body, end, flexible=flexible(JOIN_GROUP, version))
     if fields_at is None:
         return None

@@ -1,17 +1,17 @@
 """Produce, versions 0-13 (KIP-13, KIP-219).
 
-Behavior: the frame's length is charged when its header is seen, before the payload is read. Kafka charges at the
-answer; charging earlier mutes the channel right behind the request that was too much, whatever the client has
-pipelined. Over the quota the request still passes, its answer carries what is left of the throttle time, and the
-channel is muted. Policy `schedule` may hold the request first, and refuse it when no slot comes within the longest
-hold: the channel is closed, the request and all behind it unread (docs/refusals.md), and the client sends it again.
-What the header announces is charged while it comes (`quotas.limiters.announced`), and has no weight before the first
-bytes are here. acks=0 has no answer and is muted all the same. Where topics have quotas the request is walked through
-while it passes, and its topics are charged at its end (`topic_charges`). Ignored: records, errors in the answer (Kafka
+Behavior: the frame's length is charged when its header arrives, before the payload is read. Kafka charges with the
+response; the earlier charge mutes the channel directly after the request that exceeded the quota, however many requests
+the client has pipelined. Over the quota the request is still forwarded, its response contains the rest of the throttle
+time, and the channel is muted. Policy `schedule` may hold the request first, and refuse it if no slot is free within
+the longest hold: the channel is closed with this request and all later ones unread (docs/refusals.md), and the client
+sends it again. The announced bytes are charged as they arrive (`quotas.limiters.announced`) and have no weight before
+the first of them. acks=0 has no response but also mutes. If topics have quotas, the request is walked while it is
+forwarded, and its topics are charged at its end (`topic_charges`). Ignored: records, and errors in the response (Kafka
 charges failed requests too).
 
-Version notes: 9+ is flexible; 10+ may carry NodeEndpoints (KIP-951) in the answer, so a gateway rewrites the
-answer; 1+ has throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).
+Version notes: 9+ is flexible; 10+ may have NodeEndpoints (KIP-951) in the response, which a gateway rewrites; 1+ has
+throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).
 """
 
 from struct import Struct
@@ -32,24 +32,24 @@ __all__ = ["request"]
 _VERSION_MAX: Final = MAX_VERSION[PRODUCE]
 _FLEXIBLE_SINCE: Final = 9
 _NODE_ENDPOINTS_SINCE: Final = 10
-# No header tags and no transactional id, as nearly always: two zeros, then acks.
+# No header tags and no transactional id, the usual case: two zeros, then acks.
 _NO_TAGS_NO_TRANSACTION: Final = Struct(">Hh").unpack_from
-# What may stand before acks: a header's tags and a transactional id of at most 32,767 bytes, as Kafka's strings are.
+# The longest fields before acks: a header's tags and a transactional id of at most 32,767 bytes, Kafka's string limit.
 _FIELDS_BYTES_MAX: Final = 128 * 1024
 
-# A header that announces more has no weight before so much of its frame is here: announcing costs the client something.
+# A header that announces more has no weight before this much of its frame has arrived, so that announcing has a cost.
 _WEIGHED_BYTES: Final = 4 * 1024
 
-# How an answer without tags and without a broker's own throttle time ends: throttle_time_ms, number of tags. With
-# NodeEndpoints these bytes would be the last one's port, rack and tags, and no broker listens at port 0.
+# The end of a response without tags and without a broker's own throttle time: throttle_time_ms, number of tags. With
+# NodeEndpoints these bytes would be the last node's port, rack and tags, and no broker listens at port 0.
 _NOTHING_TO_REWRITE: Final = bytes(5)
 
 
 class _Produced(Owed):
-    """A response that may tell a throttle time, or in a gateway addresses.
+    """A response that may contain a throttle time or, in a gateway, addresses.
 
     Args:
-        until_ms: when the mute ends that the request has begun; 0 where it has begun none.
+        until_ms: the end of the mute that the request began; 0 if it began none.
     """
 
     __slots__ = ("_until_ms",)
@@ -58,11 +58,11 @@ class _Produced(Owed):
         self._until_ms = until_ms
 
     def muted(self, until_ms: int) -> Owed:
-        """The same where it tells this mute too."""
+        """Return an owed response that also reports a mute until `until_ms`."""
         return _Produced(max(until_ms, self._until_ms))
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-        """Put what is left of the throttle time, and the clients' addresses, into the response."""
+        """Put the rest of the throttle time, and the addresses for clients, into the response."""
         frame_end = pos + side.frame_bytes
         if frame_end > end:
             side.whole(end - pos, side.frame_bytes - 4, RESPONSE_BYTES_MAX[PRODUCE])
@@ -74,7 +74,7 @@ class _Produced(Owed):
         if read is None:
             return side.verdict.order
         answer, throttle_at = read
-        # The mute may have been ended early since, by a raised quota.
+        # A raised quota may have ended the mute early.
         throttle_ms = max(0, min(self._until_ms, side.state.mute_until_ms) - now_ms)
         if throttle_at >= 0:
             answer = produce.with_throttle_time(answer, throttle_at, throttle_ms)
@@ -87,7 +87,7 @@ _NOT_MUTED: Final = _Produced(0)
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Charge the request, and owe its answer unless acks=0."""
+    """Charge the request, and owe its response unless acks=0."""
     length, _, version, correlation_id, _ = head
     zeros = acks = -2
     if _FLEXIBLE_SINCE <= version <= _VERSION_MAX and end >= body + 4 <= pos + 4 + length:
@@ -101,7 +101,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"
     if not acks:
-        state.acks_zero = True  # said before a hold: a client that closes then still wants this one delivered
+        state.acks_zero = True  # set before a hold: delivered even if the client closes during it
     throttle = identity.quota.produce
     turn = identity.produce
     missing = pos + 4 + length - end
@@ -135,14 +135,14 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
 
 
 def _walked(state: ChannelState, head: RequestHead, acks: int, mute_until_ms: int) -> int:
-    """Owe the answer to a request that is walked for its topics' sake; what they cost is told in it too."""
+    """Owe the response to a request that is walked for topic quotas; it also contains the topics' throttle time."""
     if acks:
         state.in_flight.append((head[3], head[2], _Produced(mute_until_ms)))
     return WALK
 
 
 def _acks(buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> int | None:
-    """The acks of any request; None when `end` comes before them."""
+    """Return the acks of any request; None if `end` precedes them."""
     length, _, version, _, _ = head
     if not 0 <= version <= _VERSION_MAX:
         raise PeerError("unsupported_version", f"Produce version {version}")

@@ -1,15 +1,15 @@
-"""AlterPartitionReassignments 0-1 and ListPartitionReassignments 0-1, where they are carried out in steps (KIP-435).
+"""AlterPartitionReassignments 0-1 and ListPartitionReassignments 0-1, for reassignments in steps (KIP-435).
 
-Behavior: an alteration is kept back while the shell looks at the cluster and writes down what is asked for; then a
-request goes to the broker in its place, in the caller's name and with the caller's rights: an empty one first, which
-tells whether the caller may reassign, then one with the first steps. Each answer is the shell's again, who writes down
-what the broker has judged and says what the caller is told. One at a time on a channel, and nothing behind it, as a
-broker has it.
-A list is the broker's own answer with the moves in place of their steps. With `mode = "pass"` both pass unseen, and
-where brokers ask for SASL so does what comes before it, since a broker closes on that.
+Behavior: an alteration is kept while the shell reads the cluster's state and records the request. Then a replacement
+goes to the broker in the caller's name and with the caller's rights: first an empty request, which checks whether the
+caller may reassign partitions, then one with the first steps. Each response goes to the shell, which records the
+broker's result and makes the response for the caller. One alteration is handled at a time on a channel, and no request
+after it, as in a broker.
+A list is the broker's own response with moves in place of their steps. With `mode = "pass"` both are forwarded unseen;
+with SASL, so is a request before authentication, which a broker refuses by closing.
 
-Version notes: version 1 of the list is the proposal's; brokers are asked in version 0. A later version was never
-offered and ends the connection.
+Version notes: version 1 of the list is KIP-435's; brokers are asked in version 0. A later version was never offered and
+ends the connection.
 """
 
 from typing import Final
@@ -33,16 +33,16 @@ from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["alter_request", "list_request"]
 
-_VERSION_MAX: Final = 1  # of both
-_VERSION_AT: Final = 6  # in a frame
-_MOVE_BYTES: Final = 50  # of an answer, about
+_VERSION_MAX: Final = 1  # of both APIs
+_VERSION_AT: Final = 6  # the version's offset in a frame
+_MOVE_BYTES: Final = 50  # approximate size in a response
 
 
 class _Listed(Owed):
-    """A list of what goes on, in which the moves stand for their steps.
+    """A list of ongoing reassignments, with moves in place of their steps.
 
     Args:
-        wanted: what was asked for; None for everything.
+        wanted: the requested partitions; None for all.
     """
 
     __slots__ = ("_wanted",)
@@ -51,7 +51,7 @@ class _Listed(Owed):
         self._wanted = wanted
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
-        """Show the moves."""
+        """Put the moves into the response."""
         length = side.frame_bytes - 4
         if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[LIST_PARTITION_REASSIGNMENTS]):
             return side.verdict.order
@@ -66,7 +66,7 @@ class _Listed(Owed):
 
 
 class _Altered(Owed):
-    """The broker's response to what the shell has sent it in place of an alteration."""
+    """The broker's response to the request that the shell sent in place of an alteration."""
 
     __slots__ = ("_forward",)
 
@@ -74,7 +74,7 @@ class _Altered(Owed):
         self._forward = forward
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
-        """Hand the broker's response to the shell, and owe the caller what it makes of it."""
+        """Pass the broker's response to the shell, and owe the caller the shell's response."""
         length = side.frame_bytes - 4
         if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[ALTER_PARTITION_REASSIGNMENTS]):
             return side.verdict.order
@@ -83,7 +83,7 @@ class _Altered(Owed):
         state = side.state
         frame, address = copied(buf, pos, pos + 4 + length), state.settings.address
         state.question = Question(key, version, correlation_id, frame, 0, state.user, False, plan, address)
-        # Behind the entry that this response was owed for, and that goes now.
+        # Placed after this response's own entry, which is removed now.
         state.in_flight.append((correlation_id, version, Later(_Altered)))
         side.verdict.signal = True
         return side.replace(length + 4, b"")
@@ -92,7 +92,7 @@ class _Altered(Owed):
 def alter_request(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Ask the shell what to send in place of the request."""
+    """Ask the shell for the request to send instead."""
     length, key, version, correlation_id, _ = head
     state = side.state
     settings = state.settings
@@ -115,7 +115,7 @@ def alter_request(
 def list_request(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Ask the broker in the version that it has, and remember what was asked for."""
+    """Send the request in the broker's version, and keep the requested partitions."""
     length, _, version, correlation_id, _ = head
     state = side.state
     if state.settings.reassignments is None:
@@ -138,7 +138,7 @@ def list_request(
 
 
 def _fields_at(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> int:
-    """Where the fields of a whole request begin; 0 with an order while it is not all here."""
+    """Return where the fields of a complete request begin; 0 with an order while it is incomplete."""
     length, key, version, _, _ = head
     if not 0 <= version <= _VERSION_MAX:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")

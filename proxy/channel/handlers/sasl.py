@@ -1,20 +1,19 @@
-"""SaslHandshake 0-1 and SaslAuthenticate 0-2: who the client is, seen in passing (KIP-43, KIP-152, KIP-368).
+"""SaslHandshake 0-1 and SaslAuthenticate 0-2: learns the client's principal (KIP-43, KIP-152, KIP-368).
 
-Behavior: every frame passes byte for byte, in both directions. The principal counts from the broker's success
-answer on; a refused exchange leaves nothing. An exchange goes step by step: what a client pipelines behind a
-token waits for the broker's response, or it would pass without a user. Another exchange on the same connection
-is the same again: Kafka refuses a changed principal, so the broker's answer decides here too.
-A session's lifetime bounds mutes, since a broker closes on what arrives after it.
-With a mechanism that cannot be read, the user is unknown from the first response without an error on. Which response is
-the last one cannot be told, so every further one is read too, for the error and the session's lifetime.
-`quotas.unknown_users` says what applies to unknown users. A user who was known before stays known, since a broker
-does not let a connection change its user.
+Behavior: every frame is forwarded byte for byte in both directions. The principal is valid from the broker's success
+response on; a refused exchange has no effect. An exchange proceeds step by step: requests that are pipelined after a
+token wait for the broker's response, since the user is unknown until then. A second exchange on the same connection is
+handled in the same way: Kafka refuses a changed principal, so the broker's response decides here too. The lifetime of
+the session limits mutes, since a broker closes the connection for a request after it.
+With an unreadable mechanism, the user is unknown from the first response without an error on. The last response cannot
+be recognized, so every later one is read too, for errors and the session's lifetime. `quotas.unknown_users` defines the
+quotas of unknown users. A previously known user stays known, since a broker does not let a connection change its user.
 Ignored: the broker's list of mechanisms.
 
-Version notes: after SaslHandshake 0 tokens go both ways as bare frames, length and bytes, until the exchange is
-over. Nothing tells a bare token from a request, so it is known by its place: for the mechanisms that can be read
-their number is fixed; the others (GSSAPI) may end with a token that has no answer, so after the first one a frame
-that begins like a request is one. A token without any handshake (GSSAPI in clients of 0.9) is not known here.
+Version notes: after SaslHandshake 0 both sides send bare frames (length and token) until the exchange is over. A bare
+token has no mark that distinguishes it from a request, only its position: readable mechanisms have a fixed number of
+tokens; the others (GSSAPI) may end with a token without a response, so after the first token, a frame that begins like
+a request is a request. A token without a handshake (GSSAPI in clients of 0.9) is not supported.
 """
 
 from typing import Final
@@ -33,9 +32,9 @@ from proxy.channel.verdict import MORE, PASS
 __all__ = ["OVER", "authenticate_request", "handshake_request", "raw_token"]
 
 
-OVER: Final = -1  # in place of a bare token's size: the exchange is over, a request follows
+OVER: Final = -1  # in place of a bare token's size: the exchange is over and a request follows
 
-# The sender of these is not authenticated yet.
+# Requests from clients that are not authenticated yet.
 _TOKEN_BYTES_MAX: Final = REQUEST_BYTES_MAX[SASL_AUTHENTICATE]
 _ANSWER_BYTES_MAX: Final = RESPONSE_BYTES_MAX[SASL_AUTHENTICATE]
 _FLEXIBLE_SINCE: Final = 2
@@ -44,7 +43,7 @@ _RAW_VERSION: Final = 0
 
 
 class _Step(Owed):
-    """The broker's response to a step of an exchange."""
+    """The broker's response to one step of an exchange."""
 
     __slots__ = ("conversation",)
 
@@ -53,12 +52,12 @@ class _Step(Owed):
 
 
 class _Welcome(_Step):
-    """Its response to a SaslHandshake."""
+    """The broker's response to a SaslHandshake."""
 
     __slots__ = ()
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
-        """The broker knows the mechanism, or does not."""
+        """Begin the exchange, or end it if the broker does not support the mechanism."""
         if end - pos < _HANDSHAKE_ANSWER_BYTES:
             return side.more(end - pos, side.frame_bytes - 4)
         if sasl.handshake_error(buf, pos, end):
@@ -69,12 +68,12 @@ class _Welcome(_Step):
 
 
 class _Authenticated(_Step):
-    """Its response to a SaslAuthenticate."""
+    """The broker's response to a SaslAuthenticate."""
 
     __slots__ = ()
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-        """The broker's response to a token."""
+        """Apply the broker's response to a token."""
         length = side.frame_bytes - 4
         if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
             return side.verdict.order
@@ -95,12 +94,12 @@ class _Authenticated(_Step):
 
 
 class _RawToken(_Step):
-    """Its response to a bare token, and itself one."""
+    """The broker's response to a bare token; a bare token itself."""
 
     __slots__ = ()
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
-        """The broker's bare token; to refuse, a broker closes."""
+        """Apply the broker's bare token; a broker that refuses closes the connection instead."""
         length = side.frame_bytes - 4
         if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
             return side.verdict.order
@@ -117,7 +116,7 @@ class _RawToken(_Step):
 def handshake_request(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """An exchange begins."""
+    """Begin an exchange."""
     if not _whole(side, end - pos, head):
         return side.verdict.order
     length, _, version, correlation_id, _ = head
@@ -131,7 +130,7 @@ def handshake_request(
 def authenticate_request(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """A token passes. Without a handshake before it the broker will refuse it."""
+    """Forward a token; without a previous handshake the broker will refuse it."""
     if not _whole(side, end - pos, head):
         return side.verdict.order
     length, _, version, correlation_id, _ = head
@@ -154,7 +153,7 @@ def authenticate_request(
 
 
 def raw_token(side: Side, buf: Buffer, pos: int, end: int) -> int:
-    """Owe the answer to the bare token at `pos`; returns its size with the prefix, OVER, or 0 with an order."""
+    """Owe the response to the bare token at `pos`; returns its size with the prefix, OVER, or 0 with an order."""
     have = end - pos
     if have < 4:
         return _cut(side, have, 4)
@@ -182,7 +181,7 @@ def raw_token(side: Side, buf: Buffer, pos: int, end: int) -> int:
 
 
 def _whole(side: Side, have: int, head: RequestHead) -> bool:
-    """Whether the whole request is here, in a version that is known; if not, the order is MORE."""
+    """Whether the request is complete and in a known version; if not, the order is MORE."""
     length, key, version, _, _ = head
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
@@ -190,14 +189,14 @@ def _whole(side: Side, have: int, head: RequestHead) -> bool:
 
 
 def _cut(side: Side, have: int, need: int) -> int:
-    """Order what follows a bare token of which too little is here to tell."""
+    """Set the order for a bare token of which too little has arrived."""
     side.verdict.need = need
     side.verdict.order = MORE if have else PASS
     return 0
 
 
 def _begins_request(buf: Buffer, pos: int, length: int) -> bool:
-    """Whether a Kafka request is what begins here: tokens of GSSAPI begin with 0x60 or 0x05, or are empty."""
+    """Whether a Kafka request begins here: GSSAPI tokens begin with 0x60 or 0x05, or are empty."""
     head: RequestHead = REQUEST_HEAD.unpack_from(buf, pos)
     _, key, version, _, client_id_length = head
     return (
@@ -206,14 +205,14 @@ def _begins_request(buf: Buffer, pos: int, length: int) -> bool:
 
 
 def _let_in_unread(side: Side, conversation: SaslExchange, now_ms: int) -> None:
-    """The broker goes on or is content; the exchange stays, since who knows which token was the last one."""
+    """Admit an unknown user after any response without an error; the exchange stays open, as its end is unknown."""
     if conversation.tokens == 1:
         side.state.stats.sasl[conversation.label, "unknown"] += 1
     _stay_unread(side, conversation, now_ms)
 
 
 def _believe(side: Side, conversation: SaslExchange, now_ms: int) -> None:
-    """The broker knows the client: so does Sluice, if the name could be read."""
+    """Take over the principal that the broker has authenticated, if its name could be read."""
     name = conversation.name
     _end(side, conversation, "unknown" if name is None else "known")
     if name is None:
@@ -223,7 +222,7 @@ def _believe(side: Side, conversation: SaslExchange, now_ms: int) -> None:
 
 
 def _stay_unread(side: Side, conversation: SaslExchange, now_ms: int) -> None:
-    """The broker knows the client and Sluice cannot tell its name: unless one was known before, the key decides."""
+    """Apply `quotas.unknown_users` to an authenticated but unreadable principal, unless one was known before."""
     state = side.state
     if state.authenticated:
         return
@@ -236,14 +235,14 @@ def _stay_unread(side: Side, conversation: SaslExchange, now_ms: int) -> None:
 
 
 def _end(side: Side, conversation: SaslExchange, result: str) -> None:
-    """The exchange is over; nothing of it is kept."""
+    """End the exchange and forget its state."""
     side.state.stats.sasl[conversation.label, result] += 1
     side.state.sasl = None
     _go_on(side, Intake.OPEN)
 
 
 def _go_on(side: Side, intake: Intake) -> None:
-    """Handle what comes next, unless the channel is to end; it may be here already."""
+    """Handle the next bytes, which may be in the buffer already, unless the channel is to end."""
     state = side.state
     if state.intake.in_exchange:
         state.enter(intake)

@@ -1,19 +1,19 @@
 """ShareFetch 1-2 and ShareAcknowledge 1-2 (KIP-932).
 
-Behavior: what a ShareFetch brings is charged to the consumer quota like a Fetch, is told in its answer and mutes the
-channel; its max_bytes are cut to what the budget allows, and one Fetch or ShareFetch is under way at a time. Unlike a
-Fetch it is never answered here: its session's epoch and its acknowledgements belong to the broker. Over the quota it
-waits at its header until its slot, at most for as long as the longest mute; then it passes without room for records
-(max_records 0), which a broker answers at once: it acquires nothing, and the session goes on.
+Behavior: the bytes of a ShareFetch are charged to the consumer quota like a Fetch's; the throttle time is in its
+response, and the channel is muted. max_bytes is reduced to the budget, and one Fetch or ShareFetch is under way at a
+time. Unlike a Fetch, a ShareFetch never has a local response: its session epoch and acknowledgements belong to the
+broker. Over the quota it waits at its header for its slot, at most as long as the longest mute; then it is forwarded
+with max_records 0: the broker responds at once and acquires no records, and the session continues.
 
-Acknowledgements are not to wait: records that are not acknowledged within their lock (30 s) are delivered again, which
-would cost more than it saves. So a ShareFetch that acknowledges, renews, or ends its session, and every
-ShareAcknowledge, pass at once, mutes included; over the quota, muted, or behind one that is under way, without room for
-records. Whether a client makes its acknowledgements up does not matter then: no record comes for them. Only a mute for
-a quota that is not about bytes (`ChannelState.mutes_all`) holds them too, or they would be a way round it.
+Acknowledgements must not wait: records that are not acknowledged within their lock (30 s) are delivered again, which
+costs more than the wait saves. So a ShareFetch that acknowledges, renews, or ends its session, and every
+ShareAcknowledge, is forwarded at once, even during a mute; over the quota, during a mute, or after a ShareFetch that is
+under way, with max_records 0. False acknowledgements are then no way around the quota: they return no records. Only a
+mute for a quota that does not count bytes (`ChannelState.mutes_all`) holds acknowledgements too.
 
-In a gateway the NodeEndpoints behind the records are rewritten. Where topics have quotas they are charged as a Fetch's
-are. Ignored: what is acknowledged, and how. Version 0 (4.0's preview) has no max_records, and is not served.
+In a gateway the NodeEndpoints after the records are rewritten. Topic quotas are charged as for a Fetch. Ignored: the
+acknowledged records. Version 0 (4.0's preview) has no max_records and is not supported.
 """
 
 from struct import pack_into, unpack_from
@@ -42,10 +42,10 @@ _VERSION_MIN: Final = 1
 
 
 class _Shared(Owed):
-    """A response that is charged where it brings records.
+    """A response that is charged if it contains records.
 
     Args:
-        room: whether it may hold records of a limited client.
+        room: whether it may contain records for a limited client.
     """
 
     __slots__ = ("_identity", "_key", "_room")
@@ -56,7 +56,7 @@ class _Shared(Owed):
         self._room = room
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-        """Charge a ShareFetch's response, and walk it in a gateway."""
+        """Charge the response to a ShareFetch, and walk it in a gateway."""
         length = side.frame_bytes - 4
         if end - pos < _THROTTLE_AT + 4:
             return side.more(end - pos, length)
@@ -84,7 +84,7 @@ class _Shared(Owed):
 def fetch_request(
     side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
-    """Forward a ShareFetch: with what it may bring, or without room for records; or have it wait."""
+    """Forward a ShareFetch with reduced limits or without room for records, or hold it."""
     _check_version(head)
     state: ChannelState = side.state
     state.shares = True
@@ -125,16 +125,16 @@ def fetch_request(
 def acknowledge_request(
     side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
 ) -> int:
-    """Owe a ShareAcknowledge answer."""
+    """Owe a ShareAcknowledge response."""
     _check_version(head)
     side.state.shares = True
     return _owe(side.state, head, room=False)
 
 
 def waits_muted(side: Side, buf: Buffer, pos: int, end: int) -> bool:
-    """Whether what comes next on a muted channel that shares has to wait for the mute's end; if so, orders it.
+    """Whether the next request on a muted channel with share requests may not be handled yet; if so, sets the order.
 
-    Nothing of it here is no order to wait: it is read on, until it is clear what comes.
+    The order is WAIT until the mute ends, or MORE (PASS without any bytes) until the kind of request is known.
     """
     have = end - pos
     if have < REQUEST_HEAD.size:
@@ -164,7 +164,7 @@ def _check_version(head: RequestHead) -> None:
 
 
 def _fields(buf: Buffer, body: int, frame_end: int, head: RequestHead) -> ShareFetchFields:
-    """What a ShareFetch asks for that is all here."""
+    """Return the fields of a complete ShareFetch."""
     fields_at = skip_header_tags(buf, body, frame_end)
     if fields_at is None:
         raise PeerError("malformed", f"ShareFetch version {head[2]} of {head[0]} bytes ends in its header")
@@ -172,13 +172,13 @@ def _fields(buf: Buffer, body: int, frame_end: int, head: RequestHead) -> ShareF
 
 
 def _leave_no_room(side: Side, buf: Buffer, fields: ShareFetchFields) -> None:
-    """Patch a ShareFetch so that it brings no records."""
+    """Patch a ShareFetch so that its response contains no records."""
     share.leave_no_room(buf, fields)
     side.verdict.patches += 1
 
 
 def _owe(state: ChannelState, head: RequestHead, *, room: bool) -> int:
-    """Owe an answer; with `room` it may hold records of a limited client: one at a time may."""
+    """Owe a response; with `room` it may contain records for a limited client, one at a time."""
     _, key, version, correlation_id, _ = head
     identity = state.identity
     assert identity is not None, "the request side identifies before it asks"

@@ -1,21 +1,20 @@
 """CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6 under the partition mutation quota (KIP-599).
 
-Behavior: every topic costs the partitions that would be created, added or deleted. From the strict versions on
-(CreateTopics 6, CreatePartitions 3, DeleteTopics 5) a topic that finds the bucket overdrawn is taken out of the
-request and gets error 89; the others go through, and one answer tells of all in the request's order. Older
-versions are always accepted. Either way the answer tells how long the bucket stays overdrawn, and the channel
-is muted; a strict request of which nothing was rejected is not throttled, however much it overdraws.
-What fails at the broker costs nothing: its tokens are given back when the answer says so, unless it only timed
-out. A topic named twice costs nothing either, since brokers refuse it. One such request is handled at a time
-on a channel, as brokers do, so that pipelining is no way round the mute. Without a quota everything passes
-unseen.
+Behavior: every topic costs the number of partitions to create, add or delete. From the strict versions on
+(CreateTopics 6, CreatePartitions 3, DeleteTopics 5), a topic for which the bucket is overdrawn is removed from the
+request and gets error 89; the others are forwarded, and one response contains all topics in the request's order. Older
+versions are always accepted. In both cases the response contains the time for which the bucket stays overdrawn, and the
+channel is muted; a strict request without rejected topics is not throttled, however much it overdraws.
+Topics that fail at the broker cost nothing: their tokens are returned with the response, unless the request only timed
+out. A topic that is named twice costs nothing either, since brokers refuse it. One such request is handled at a time on
+a channel, as in brokers, so that pipelining does not bypass the mute. Without a quota all requests pass unseen.
 
-Differences from Kafka: it asks the bucket last, when nothing can fail any more, so there a topic that cannot be
-created says why even when the bucket is overdrawn; here it is told error 89 first.
+Differences from Kafka: a broker checks the bucket last, so a topic that cannot be created has its own error even if
+the bucket is overdrawn; here error 89 comes first.
 
-Version notes: throttle_time_ms since CreateTopics 2, CreatePartitions 0, DeleteTopics 1; CreateTopics 5 and
-later tell how many partitions the broker's default has made. A later version ends the connection where a quota
-holds (ApiVersions never offered it).
+Version notes: throttle_time_ms since CreateTopics 2, CreatePartitions 0, DeleteTopics 1; CreateTopics 5+ returns the
+number of partitions of the broker's default. A later version ends the connection if there is a quota (ApiVersions
+never offered it).
 """
 
 from collections.abc import Sequence
@@ -39,30 +38,30 @@ from quotas.throttles.mutation import MutationThrottle
 
 __all__ = ["request"]
 
-# The mutation may have been made all the same.
+# With these errors the mutation may have succeeded.
 _REQUEST_TIMED_OUT: Final = 7
-# Charged at most for a topic before it is there: no broker creates more at once (Kafka's own bound of a request), and
-# a number that cannot be must not leave a debt of years if its answer never comes. What is there is charged in full.
+# The most that a topic is charged before it exists: no broker creates more at once (Kafka's own bound of a request). An
+# impossible number must not leave years of debt if the response is lost. An existing topic is charged in full.
 _CHARGED_AHEAD_MAX: Final = 10_000
 
 
-# Topics that are compared with what the broker did of them in one turn of the loop: 1 to 2 us each.
+# Topics whose results are compared in one turn of the loop: 1 to 2 us each.
 _SETTLED_AT_ONCE: Final = 1000
-# What a topic of a request takes in memory beside its bytes in the frame.
+# The memory of a topic in a request, in addition to its bytes in the frame.
 _TOPIC_BYTES: Final = 512
 
 
 @dataclass(slots=True)
 class _Charged(Owed):
-    """What was forwarded and charged, until its answer comes.
+    """A forwarded and charged request that awaits its response.
 
     Attributes:
-        costs: what each of the request's topics costs, in partitions.
-        refused: places in the request of the topics that found no tokens, and so were not charged.
-        rejected: the same where that is enforced: those topics were not forwarded. Else none.
-        read: the answer, as `read_merged` has it, once it was read.
-        settled: how many topics were compared with it.
-        kept_bytes: what it takes in memory, as it is counted.
+        costs: the cost of each topic in the request, in partitions.
+        refused: the indices of the topics that got no tokens, and so were not charged.
+        rejected: the same topics if the quota is enforced: they were not forwarded. Otherwise empty.
+        read: the response as `read_merged` returns it, once parsed.
+        settled: the number of topics whose results were compared.
+        kept_bytes: the memory that is accounted for.
     """
 
     key: int
@@ -77,7 +76,7 @@ class _Charged(Owed):
     kept_bytes: int = 0
 
     def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
-        """Give back what came to nothing, tell of the rejected topics and of the throttle time, and mute."""
+        """Return the tokens of failed topics, add the rejected topics and the throttle time, and mute."""
         length = side.frame_bytes - 4
         version = entry[1]
         key, throttle, asked, rejected = self.key, self.throttle, self.asked, self.rejected
@@ -112,7 +111,7 @@ class _Charged(Owed):
 
 
 def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int) -> int:
-    """Weigh the request's topics, and forward those that the quota admits."""
+    """Charge the request's topics, and forward those that the quota admits."""
     length, key, version, correlation_id, _ = head
     state = side.state
     identity = state.identity
@@ -145,7 +144,7 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Reques
 
 
 def _read(side: Side, frame: bytes, body: int, key: int, version: int) -> MutationRequest | None:
-    """What a whole request asks for; None with an order while it is being read."""
+    """Return a complete request's topics; None with an order while it is being parsed."""
     fields_at = skip_header_tags(frame, body, len(frame), flexible=flexible(key, version))
     if fields_at is None:
         raise PeerError("malformed", f"{API_NAMES[key]} of {len(frame) - 4} bytes ends before its fields do")
@@ -153,7 +152,7 @@ def _read(side: Side, frame: bytes, body: int, key: int, version: int) -> Mutati
 
 
 def _unseen(state: ChannelState, correlation_id: int, version: int) -> int:
-    """Owe an answer that passes as it is."""
+    """Owe a response that is forwarded unchanged."""
     state.lookup = None
     state.in_flight.append((correlation_id, version, None))
     return 0
@@ -162,7 +161,7 @@ def _unseen(state: ChannelState, correlation_id: int, version: int) -> int:
 def _costs(
     state: ChannelState, key: int, asked: MutationRequest, lookup: TopicLookup, now_ms: int
 ) -> list[int]:
-    """What each topic costs, in partitions; 0 where the broker can only refuse."""
+    """Return the cost of each topic in partitions; 0 if the broker can only refuse it."""
     quotas = state.engine.mutations
     costs = []
     for topic in asked.topics:
@@ -172,7 +171,7 @@ def _costs(
                 cost = quotas.default_partitions
         else:
             known = topic.topic_id if topic.name is None else topic.name
-            # Sizes known from requests through here come before those of a broker that has not heard of them yet.
+            # Sizes learned from requests on this channel are newer than the broker's metadata.
             size = max(lookup.sizes.get(known, 0), quotas.sizes.get(known, now_ms) or 0)
             if key == DELETE_TOPICS:
                 cost = size
@@ -193,7 +192,7 @@ def _charge(
     costs: list[int],
     now_ms: int,
 ) -> _Charged:
-    """Take the tokens, topic by topic as Kafka does; name those that found none."""
+    """Take tokens for each topic, as Kafka does, and note the topics without tokens."""
     strict = version >= requests.STRICT_SINCE[key]
     ahead = [min(cost, _CHARGED_AHEAD_MAX) for cost in costs]
     refused: frozenset[int] = frozenset()
@@ -214,7 +213,7 @@ def _charge(
 def _forward(
     side: Side, frame: bytes, version: int, correlation_id: int, charged: _Charged, now_ms: int
 ) -> int:
-    """Pass the request on, whole or without the rejected topics; or answer it here, if nothing is left."""
+    """Forward the request, whole or without the rejected topics; respond locally if no topic is left."""
     state = side.state
     key, throttle, asked, rejected = charged.key, charged.throttle, charged.asked, charged.rejected
     if rejected and len(rejected) == len(asked.topics):
@@ -236,10 +235,10 @@ def _forward(
 
 
 def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now_ms: int) -> int:
-    """Mute the channel, and give the time to tell.
+    """Mute the channel and return the throttle time for the response.
 
-    The proposal's formula is told in full, since a client that comes back sooner is rejected again; only to group
-    members, which may obey it with their heartbeats too, no more than the mute.
+    The response has the KIP's full throttle time, since an earlier retry is rejected again; group members, which may
+    also delay their heartbeats by it, get no more than the mute.
     """
     if not throttle_ms:
         return 0
@@ -251,7 +250,7 @@ def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now
 def _settle(
     state: ChannelState, charged: _Charged, became: Sequence[answers.TopicAnswer | None], now_ms: int
 ) -> bool:
-    """Compare what was charged with what the broker has done; whether all of it was, in this turn or before."""
+    """Compare the charges with the broker's results; returns whether all are compared, in this turn or before."""
     key, throttle, asked = charged.key, charged.throttle, charged.asked
     first, charged.settled = charged.settled, charged.settled + _SETTLED_AT_ONCE
     for index in range(first, min(charged.settled, len(asked.topics))):
@@ -277,7 +276,7 @@ def _settle(
 def _remember(
     state: ChannelState, key: int, topic: TopicMutation, found: answers.TopicAnswer, made: int, now_ms: int
 ) -> None:
-    """Know a topic's new size before brokers do."""
+    """Store a topic's new size before brokers know it."""
     quotas = state.engine.mutations
     known: list[str | bytes] = [] if found.name is None else [found.name]
     if found.topic_id != requests.NO_TOPIC_ID:
@@ -288,4 +287,4 @@ def _remember(
     for name_or_id in known:
         quotas.sizes.put(name_or_id, topic.partitions if key == CREATE_PARTITIONS else made, now_ms)
     if found.name is not None:
-        quotas.awaited.forget((found.name,))  # created on purpose, and charged to its creator
+        quotas.awaited.forget((found.name,))  # created explicitly, and charged to its creator
