@@ -1,6 +1,4 @@
-"""Sockets: what carries out a channel's orders. The only package that reads, writes and waits on behalf of
-clients.
-"""
+"""The sockets that carry out a channel's orders. Only this package reads, writes and waits for clients."""
 
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, end_owner

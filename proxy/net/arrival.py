@@ -1,13 +1,13 @@
-"""From an accepted socket to a connection: PROXY header, connection rate of the address, TLS handshake.
+"""The way from an accepted socket to a connection: PROXY header, connection rate of the address, TLS handshake.
 
     accepted ─► PROXY header ─► rate of its address ─► first byte ─► handshake ─► principal ─► admitted
                     │                  │                   │             │            │
                     └── refused, with one cause each, counted and logged once ────────┘
 
-A door that asks for none of the two lets everybody in at once (`Listener`). The header is peeked at and exactly
-its bytes are taken, since what follows belongs to TLS or to Kafka. Both together have `limits.handshake_seconds`,
-and `limits.handshakes_max` connections may be under way. Who fails in the handshake is told why by TLS's own
-alert, so its socket is closed softly: to close over unread bytes is to reset, and that may cost it the alert.
+A port without PROXY header and TLS admits a client at once (`Listener`). The header is peeked at, and exactly its bytes
+are consumed, since the following ones belong to TLS or Kafka. Both steps together have `limits.handshake_seconds`, and
+`limits.handshakes_max` connections may be under way. After a failed handshake TLS's own alert tells the client why, so
+the socket is closed softly: closing it with unread bytes resets the connection, and the alert may be lost.
 """
 
 import asyncio
@@ -35,20 +35,20 @@ logger = logging.getLogger(__name__)
 
 Peer = tuple[str, int]
 Passes = Callable[[socket.socket, Peer], bool]
-"""Counts a client's address; False where the socket was taken away, because there are too many from there."""
+"""Counts a client's address; False if the socket was taken over, because its address has too many connections."""
 Admitted = Callable[[Stream, Peer, str | None], None]
-"""Takes the stream, the client's address and the principal's name, None where nobody was asked for it."""
+"""Takes the stream, the client's address and the principal's name; None if no principal was requested."""
 
 
 class Door(NamedTuple):
-    """What one port asks of a client before its first request."""
+    """What one port requires of a client before its first request."""
 
     proxy_protocol: bool
     tls: ServerTls | None
 
 
 class Arrival:
-    """One connection on its way in."""
+    """One connection before its admission."""
 
     __slots__ = (
         "_admitted",
@@ -85,12 +85,12 @@ class Arrival:
             self._known()
 
     def close(self) -> None:
-        """Give up: the process ends, or the arrival has failed."""
+        """Stop: the process ends, or the arrival has failed."""
         if self._let_go():
             self._sock.close()
 
     def give_way(self) -> None:
-        """Give up for one from another address: too many are on their way in, and this address has most of them."""
+        """Stop in favor of another address: too many connections are arriving, and this address has most of them."""
         self._fail(
             "address_share",
             "limits.handshakes_max or connections_max is reached, and its address has the most connections",
@@ -102,7 +102,7 @@ class Arrival:
         try:
             data = self._sock.recv(V2_BYTES_MAX, socket.MSG_PEEK)
             if not data:
-                self.close()  # a health check, or a client that has thought better of it
+                self.close()  # a health check, or a client that has changed its mind
                 return
             header = parse(self._head + data)
             if header is None:  # all of it belongs to the header
@@ -124,7 +124,7 @@ class Arrival:
         self._known()
 
     def _known(self) -> None:
-        """Now it is known who comes."""
+        """Go on with the client's address, which is known now."""
         if not self._passes(self._sock, self._peer):
             self._let_go()
         elif self._door.tls is None:
@@ -184,9 +184,9 @@ class Arrival:
         self._linger()
 
     def _linger(self) -> None:
-        """Let the alert reach the client."""
+        """Wait until the alert has reached the client."""
         self._let_go()
-        # The plain one again: TLS has nothing more to say.
+        # The plain socket again: TLS has no more to send.
         close_softly(socket.socket(fileno=self._sock.detach()), self._shared, self._peer[0])
 
     # The end.
@@ -205,7 +205,7 @@ class Arrival:
         event(logger, logging.INFO, "connection ended", peer=peer, cause=cause, detail=detail)
 
     def _read(self, on_readable: Callable[[], None] | None) -> None:
-        """Be called when bytes come; None: no longer."""
+        """Register the callback for incoming bytes; None to unregister it."""
         loop = self._shared.loop
         if on_readable is not None:
             loop.add_reader(self._sock.fileno(), on_readable)
@@ -214,7 +214,7 @@ class Arrival:
         self._reading = on_readable is not None
 
     def _let_go(self) -> bool:
-        """Stop watching the socket; False where that was done before."""
+        """Stop watching the socket; False if that was done before."""
         if self not in self._shared.arrivals:
             return False
         self._shared.arrivals.discard(self)

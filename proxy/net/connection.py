@@ -1,8 +1,7 @@
-"""One client's connection and the broker connection that belongs to it: two pumps, one channel, at most one timer.
+"""One client's connection with its broker connection: two pumps, one channel, at most one timer.
 
-The broker is connected when the client's first request has been seen, so that a port scan, a TLS hello or a
-health check costs no broker anything. A connection ends as a whole, with one cause: what ended it is counted
-once and logged once.
+The broker connection is opened at the client's first request, so that a port scan, a TLS hello or a health check costs
+the brokers nothing. Both connections end together, with one cause, which is counted once and logged once.
 """
 
 import logging
@@ -28,7 +27,7 @@ from proxy.net.wait import FULL, HELD, MUTED, REFUSED, Wait
 
 __all__ = ["Connection"]
 
-_COUNTED_STEP_BYTES: Final = 4096  # what a channel keeps and need not be counted at once
+_COUNTED_STEP_BYTES: Final = 4096  # smaller changes of a channel's kept bytes are not counted at once
 _LINGER_MS: Final = 1000  # a drained client that does not close by itself is closed after this time
 
 logger = logging.getLogger(__name__)
@@ -38,10 +37,10 @@ class Connection:
     """Drives one channel.
 
     Args:
-        way: to which broker.
+        way: the way to the broker.
         on_closed: called once, when both sockets are closed.
-        another: gives another one, where that one can not be reached and any will do.
-        tap: where its requests are recorded; None where they are not.
+        another: returns the way to another broker, if the first cannot be reached and any broker will do.
+        tap: the destination of captured requests; None without capture.
 
     Attributes:
         closed: whether it has ended.
@@ -83,22 +82,22 @@ class Connection:
         self._shared = shared
         self._client = client
         self._broker: Stream | None = None
-        self._dial: Dial | None = None  # while it is under way
+        self._dial: Dial | None = None  # while the broker connection is being opened
         self._way = way
         self._another = another
         self._address = settings.address
         self._on_closed = on_closed
         self._wait = Wait(shared, client.fileno(), self._client_gone, self._resume)
         self._progress = Progress(now_ms())
-        self._finished_ms = 0  # since when all is answered and the client has been told the end (drain)
+        self._finished_ms = 0  # since when all responses are sent and the sending side is shut down (drain)
         self.closed = False
         self.peer = peer
-        self._withdraw: dict[object, Withdraw] = {}  # what is done for it beside the loop: jobs, a question
+        self._withdraw: dict[object, Withdraw] = {}  # for its work outside of the loop: jobs, a question
         self._account = shared.kept.open(settings.address, partial(self.close, KEPT_BYTES))
-        self._counted = 0  # bytes that the channel keeps, as they were counted last
+        self._counted = 0  # the channel's kept bytes at the last count
         self.channel = channel_for(settings, shared.engine, shared.sessions, shared.stats, tap)
         encrypted = shared.broker_tls is not None or isinstance(client, TlsSocket)
-        # Payloads that are kept have to come by here.
+        # Captured payloads must pass through the process.
         seen = encrypted or (tap is not None and tap.frames == KEEP)
         self.requests = Pump(self, shared, self.channel.requests, seen)
         self.responses = Pump(self, shared, self.channel.responses, encrypted)
@@ -107,14 +106,14 @@ class Connection:
 
     @property
     def active_ms(self) -> int:
-        """When bytes were last seen to have moved: to within one sweep."""
+        """When bytes last moved, in ms; accurate to one sweep."""
         return self._progress.active_ms
 
-    # What the pumps tell.
+    # Events of the pumps.
 
     def signalled(self, pump: object, now: int) -> None:
-        """Act on what one direction has for the other."""
-        if self.closed:  # passing them on has ended the connection
+        """Handle a direction's event that concerns the other direction."""
+        if self.closed:  # forwarding has ended the connection
             return
         question = self.channel.take_question()
         if question is not None:
@@ -124,7 +123,7 @@ class Connection:
             self._count_channel()
 
     def _act(self, pump: object, now: int) -> None:
-        """Answers made here may be due, or a mute may have begun."""
+        """Send local responses that are due, and begin a mute that has been ordered."""
         if pump is self.requests:
             if self.channel.has_local_answer() and not self.responses.blocked:
                 self.responses.show_kept()
@@ -139,7 +138,7 @@ class Connection:
             self.requests.show_kept()
 
     def wait(self, pump: object, now: int) -> None:
-        """Stop reading until the side's time has come, when it notices if the client goes, or its job is done."""
+        """Stop reading until the side's wait or job is over; the client's close is still noticed."""
         if self.closed:
             return
         shown = self.requests if pump is self.requests else self.responses
@@ -162,17 +161,17 @@ class Connection:
             self._wait.begin(MUTED, now, verdict.until_ms)
 
     def _end_refused(self) -> None:
-        """End softly, once what is owed is answered."""
+        """Close softly when all owed responses have been sent."""
         if self.channel.all_answered() and not self.responses.blocked:
             self.close("produce_refused", "no slot within the longest hold", softly=True)
 
     def next_turn(self, pump: object) -> None:
-        """Show what a pump has kept in the next turn of the loop, and read nothing before."""
+        """Pass a pump's kept bytes again in the next turn of the loop, and read nothing before."""
         if not self.closed:
             self._step_aside(self.requests if pump is self.requests else self.responses, AGAIN)
 
     def _step_aside(self, pump: Pump, job: Job | None) -> None:
-        """Let the loop go on with others until the job is done; None where it is under way already."""
+        """Leave the loop to others until the job is done; None if the job is under way already."""
         pump.paused = True
         pump.update_reading()
         if job is AGAIN:
@@ -184,7 +183,7 @@ class Connection:
             self._count_channel()
 
     def _go_on(self, pump: Pump, done: bool) -> None:
-        """A job is done, or there are too many before it; the client may be gone, or muted by now."""
+        """Continue after a job; `done` is False if it was refused. The connection may be closed or muted by now."""
         if self.closed:
             return
         self._withdraw.pop(pump, None)
@@ -196,13 +195,13 @@ class Connection:
             self._resume()
 
     def unconnected(self) -> None:
-        """The first request is here: connect the broker."""
+        """Open the broker connection at the client's first request."""
         if self._broker is None and self._dial is None and not self.closed:
             self._dial = Dial(self._way, self._another, self._shared, self._joined, self.close)
             self._dial.begin()
 
     def _joined(self, broker: Stream, broker_id: int) -> None:
-        """The broker is connected."""
+        """Start using the open broker connection."""
         self._dial = None
         self._broker = broker
         if broker_id != self._way.broker:
@@ -211,11 +210,11 @@ class Connection:
         self.requests.write_to(broker)
 
     def ended(self, pump: object) -> None:
-        """One peer has closed its direction, and what it sent is written."""
+        """Handle a peer's close of its direction, after its bytes were written."""
         if self.closed:
             return
         if pump is self.responses:
-            if self.requests.at_end:  # a broker answers a client's close with its own, whatever is owed
+            if self.requests.at_end:  # a broker closes after a client's close, even if responses are owed
                 self.close("client_closed")
             else:
                 self.close("broker_closed" if self.channel.idle() else "broker_closed_early")
@@ -230,12 +229,12 @@ class Connection:
                 self.close("client_closed")
 
     def kept(self, change: int) -> None:
-        """A pump keeps so many more bytes, or fewer."""
+        """Count a change in the bytes that a pump keeps."""
         if not self.closed:
             self._account.add(change)
 
     def failed(self, pump: object, error: Exception, *, writing: bool = False) -> None:
-        """A socket has failed, or a peer sent what it may not."""
+        """Close the connection after an error of a socket or a protocol error of a peer."""
         if isinstance(error, PeerError):
             self.close(error.cause, error.detail)
         elif isinstance(error, WireError):
@@ -249,7 +248,7 @@ class Connection:
             self.close(cause_of("broker", error), str(error))
 
     def _answered(self, answer: Answer) -> None:
-        """A question was answered, away from the loop; the client may be gone."""
+        """Take the result of a question that ran outside of the loop; the connection may be closed by now."""
         if self.closed:
             return
         self._withdraw.pop(self.channel, None)
@@ -257,11 +256,11 @@ class Connection:
             if isinstance(answer, Exception):
                 raise answer
             self._take(answer)
-        except Exception as error:  # noqa: BLE001 - the edge of a callback: it ends this connection alone
+        except Exception as error:  # noqa: BLE001 - the edge of a callback: it ends only this connection
             self.failed(self.requests, error)
 
     def _take(self, answer: bytes | bytearray | SharedAnswer | Forward) -> None:
-        """Give the channel an answer, and let it go on."""
+        """Pass the result to the channel, and let it continue."""
         if isinstance(answer, Forward):
             self.channel.ask_first(answer)
             if self._wait.kind == FULL:
@@ -274,18 +273,18 @@ class Connection:
             self.responses.show_kept()
         self._count_channel()
 
-    # What the listener and the application ask for.
+    # Calls of the listener and the application.
 
     def reconsider(self) -> None:
-        """Quotas have changed or enforcement was switched: a request that waits is shown again."""
+        """Apply changed quotas or switched enforcement: a waiting request is decided on again."""
         if not self.closed and self._wait.kind in (MUTED, HELD):
             self.channel.reconsider()
             self._resume()
-        elif not self._wait.kind:  # muted, and read all the same for acknowledgements
+        elif not self._wait.kind:  # muted, but read because of acknowledgements
             self.channel.reconsider()
 
     def sweep(self, now: int) -> None:
-        """Close the connection if it is idle for too long, or if a frame is too long under way."""
+        """Close the connection if it is idle for too long, or if a frame takes too long."""
         if self.closed:
             return
         limits = self._shared.limits
@@ -297,7 +296,7 @@ class Connection:
             self.close("idle")
             return
         if self._wait.kind == REFUSED:
-            self._end_refused()  # the client may not have taken the last answer before
+            self._end_refused()  # the client may not have read the last response before
         elif self._wait.kind or self.requests.blocked or not self.requests.mid_frame:
             progress.between_frames()
         else:
@@ -308,7 +307,7 @@ class Connection:
         self._count_channel()
 
     def _count_channel(self) -> None:
-        """Count what the channel keeps; over the budget this may close the connection. A look a second is enough."""
+        """Count the channel's kept bytes once a second; over the budget this may close the connection."""
         if self.closed:
             return
         kept = self.channel.counted_bytes
@@ -317,14 +316,14 @@ class Connection:
             self._account.add(change)
 
     def drain(self, now: int) -> bool:
-        """The process stops: let go of mutes, take no further request, close when nothing is owed. True when closed.
+        """End the connection at shutdown: end mutes, take no further request, close when idle. True if closed.
 
-        A client that pipelines is never idle: it is told the end first, and closes by itself, or after a while.
+        A pipelining client is never idle: its connection is shut down first, and it closes by itself, or after a while.
         """
         if self.closed:
             return True
         self.reconsider()
-        if not self._wait.kind and not self.requests.blocked:  # what it was let go of has been passed on
+        if not self._wait.kind and not self.requests.blocked:  # muted requests were forwarded
             self.channel.take_no_more()
         if self._finished_ms:
             if now - self._finished_ms > _LINGER_MS:
@@ -341,12 +340,12 @@ class Connection:
         """End both sides. `cause` is the label it is counted under; further calls do nothing.
 
         Args:
-            softly: let the client read what it was sent before (`linger`).
+            softly: let the client first read what it was sent (`linger`).
         """
         if self.closed:
             return
         self.closed = True
-        if self._finished_ms:  # however it reacts to that
+        if self._finished_ms:  # regardless of the client's reaction
             cause = "drained"
         shared = self._shared
         if cause not in QUIET_CAUSES:
@@ -354,12 +353,12 @@ class Connection:
             event(logger, logging.INFO, "connection ended", peer=self.peer, cause=cause, detail=detail)
         try:
             self._end(softly)
-        finally:  # or what it kept would count for ever
+        finally:  # otherwise its kept bytes would be counted forever
             self._account.end()
             self._on_closed(self)
 
     def _end(self, softly: bool) -> None:
-        """Give back sockets, pipes and turns."""
+        """Release sockets, pipes and turns."""
         shared = self._shared
         self._wait.end()
         while self._withdraw:
@@ -386,7 +385,7 @@ class Connection:
         self.requests.resume()
 
     def _client_gone(self, reset: bool) -> None:
-        """The client closed while it waits; what it sent with acks=0 is still delivered, after its time."""
+        """Handle a client's close during a wait; its requests with acks=0 are still delivered after the wait."""
         if self._wait.kind == MUTED:
             self._shared.stats.client_closed_muted += 1
         if (

@@ -1,7 +1,7 @@
-"""Every connection of one process: what is done with all of them, and which one gives way when there are too many.
+"""All connections of the process: calls for all of them, and the choice of the one to close if there are too many.
 
-All of them are visited in portions, between which others run. So one may have ended since the visit began, which is
-skipped; and one that raises is ended alone.
+All are visited in portions, and other work runs in between. A connection that has ended since is skipped; if one raises
+an exception, only that one is closed.
 """
 
 import asyncio
@@ -18,13 +18,13 @@ from proxy.net.shared import Arriving, now_ms
 __all__ = ["Connections", "end_owner", "give_way"]
 
 _PORTION: Final = 200  # connections visited in one turn of the loop
-_LOOKED_AT_MAX: Final = 1000  # connections of one address, of which the longest idle one is sought
+_LOOKED_AT_MAX: Final = 1000  # connections of one address among which the longest idle one is searched
 
 logger = logging.getLogger(__name__)
 
 
 class Connections(Holdings[Connection]):
-    """All of them, by their clients' addresses."""
+    """All connections, by client address."""
 
     async def sweep(self) -> None:
         """Close those that are idle or slow for too long."""
@@ -32,20 +32,20 @@ class Connections(Holdings[Connection]):
         await self._visit(lambda connection: connection.sweep(now))
 
     async def reconsider(self) -> None:
-        """Ask again those that wait: quotas have changed, or enforcement was switched."""
+        """Apply changed quotas or switched enforcement to waiting connections."""
         await self._visit(lambda connection: connection.reconsider())
 
     async def drain(self) -> None:
-        """Let each one go on with its end."""
+        """Continue the shutdown of each connection."""
         now = now_ms()
         await self._visit(lambda connection: connection.drain(now))
 
     async def close(self, cause: str) -> None:
-        """End all of them."""
+        """Close all of them."""
         await self._visit(lambda connection: connection.close(cause))
 
     def idlest(self) -> Connection | None:
-        """Give the longest idle connection of the address that has most."""
+        """Return the longest idle connection of the address with the most connections."""
         return min(self.of_most(_LOOKED_AT_MAX), key=lambda connection: connection.active_ms, default=None)
 
     async def _visit(self, act: Callable[[Connection], object]) -> None:
@@ -58,7 +58,7 @@ class Connections(Holdings[Connection]):
     def _act(self, connection: Connection, act: Callable[[Connection], object]) -> None:
         try:
             act(connection)
-        except Exception as error:  # noqa: BLE001 - the edge of a connection: the others go on
+        except Exception as error:  # noqa: BLE001 - the edge of a connection: the others continue
             try:
                 connection.failed(connection.requests, error)
             except Exception:
@@ -67,11 +67,11 @@ class Connections(Holdings[Connection]):
 
 
 def give_way(connections: Connections, arrivals: Holdings[Arriving], host: str, *, to_arrive: bool) -> bool:
-    """Make room for a newcomer, if some address has too many: what it has had unfinished or idle for longest ends.
+    """Make room for a new connection by closing the longest idle or arriving one of an address that has too many.
 
     Args:
-        host: of the newcomer; its address may not hold as many itself.
-        to_arrive: whether it is room among the arrivals that is needed.
+        host: the host of the new connection; its own address must have fewer connections.
+        to_arrive: whether the room is needed among the arrivals.
     """
     if to_arrive or arrivals.most > connections.most:
         if not arrivals.unfair_to(host):
@@ -89,7 +89,7 @@ def give_way(connections: Connections, arrivals: Holdings[Arriving], host: str, 
 
 
 def end_owner(error: BaseException) -> None:
-    """End the connection whose callback has raised this, if it was one's."""
+    """Close the connection whose callback has raised this error, if there is one."""
     found = owner(error)
     if isinstance(found, Connection):
         found.close("internal", type(error).__name__)
@@ -98,10 +98,10 @@ def end_owner(error: BaseException) -> None:
 
 
 def owner(error: BaseException) -> Connection | Arrival | None:
-    """Give the connection whose callback has raised this; None where it was no connection's.
+    """Return the connection whose callback has raised this error; None if there is none.
 
-    The event loop tells nothing but the exception, and a socket that stays readable would have it raised for ever.
-    Edges of their own would have to stand in every callback, the hot ones included; the frames know whose they are.
+    The event loop reports only the exception, and a socket that stays readable would raise it forever. A handler in
+    every callback would slow down the hot ones; instead the frames of the traceback identify the connection.
     """
     place = error.__traceback__
     while place is not None:

@@ -1,6 +1,4 @@
-"""How a connection ends: the name of a socket's failure, what a client has sent that is not read yet, and what is freed
-when it is over.
-"""
+"""The end of a connection: names a socket's failure, counts unread bytes, and frees a channel's memory."""
 
 import asyncio
 import fcntl
@@ -14,12 +12,12 @@ from proxy.net.stream import Stream
 
 __all__ = ["QUIET_CAUSES", "cause_of", "free", "unread_bytes"]
 
-# The ordinary ends: neither counted as errors nor logged.
+# The ordinary ends: not counted as errors and not logged.
 QUIET_CAUSES: Final = frozenset(("client_closed", "broker_closed", "drained", "idle"))
 
 
 def cause_of(peer: str, error: OSError) -> str:
-    """Name how a socket failed; a broken pipe is a peer that closed while something was on its way to it."""
+    """Return the name of a socket's failure; a broken pipe is a peer that closed during a write."""
     if isinstance(error, ssl.SSLError):
         return f"{peer}_tls"
     if isinstance(error, BrokenPipeError):
@@ -28,13 +26,13 @@ def cause_of(peer: str, error: OSError) -> str:
 
 
 def unread_bytes(sock: Stream) -> int:
-    """Count what waits in the socket to be read."""
+    """Return the number of bytes in the socket that are not read yet."""
     buffer = fcntl.ioctl(sock.fileno(), termios.FIONREAD, struct.pack("i", 0))
     return int(struct.unpack("i", buffer)[0])
 
 
 def free(loop: asyncio.AbstractEventLoop, rest: Iterator[None]) -> None:
-    """Free what a channel knew: a portion now, and each further one in a turn of the loop of its own."""
+    """Free a channel's memory: one portion now, each further one in a turn of its own."""
     for _ in rest:
         loop.call_soon(free, loop, rest)
         return

@@ -1,9 +1,9 @@
-"""TLS handshakes on the event loop, without holding it: one step of one handshake at a time.
+"""TLS handshakes on the event loop, one step of one handshake at a time, so that the loop is not blocked.
 
-A step costs half a millisecond with a key on P-256 and two with RSA 2048 (docs/benchmarks.md), and a restarted
-listener meets hundreds at once. So steps stand in one queue, and a turn of the loop takes from it for
-TURN_MS at most, or one step: those who are served wait no longer than that. Who bounds their number and how long
-they may take is whoever begins them. A step that raises what nobody expects ends its own handshake and no other.
+A step costs half a millisecond with a P-256 key and two with RSA 2048 (docs/benchmarks.md), and a restarted listener
+receives hundreds at once. So steps wait in one queue; each turn of the loop takes TURN_MS of them at most, but at least
+one: connected clients wait no longer than that. The caller limits the number of handshakes and their time. A step that
+raises an unexpected exception ends only its own handshake.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Failed = Callable[[Exception], None]
 
 
 class Handshakes:
-    """Every handshake of one process."""
+    """All handshakes of the process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
         self._loop = loop
@@ -36,20 +36,20 @@ class Handshakes:
         self._scheduled = False
 
     def begin(self, sock: ssl.SSLSocket, side: str, done: Done, failed: Failed) -> "Handshake":
-        """Begin one; exactly one of the two is called, later, unless it is cancelled.
+        """Begin one; exactly one of the two callbacks is called, later, unless it is cancelled.
 
         Args:
             sock: connected and non-blocking, its handshake not begun.
             side: "client" or "broker", under which it is counted.
             done: the handshake has succeeded.
-            failed: the handshake has failed, or `done` has: an error that is no OSError is a bug of ours.
+            failed: the handshake has failed, or `done` has; an exception other than OSError is a bug in Sluice.
         """
         handshake = Handshake(self._loop, sock, side, done, failed, self.queue)
         self.queue(handshake)
         return handshake
 
     def queue(self, handshake: "Handshake") -> None:
-        """One of them can go on."""
+        """Queue a handshake that can continue."""
         self._ready.append(handshake)
         if not self._scheduled:
             self._scheduled = True
@@ -63,7 +63,7 @@ class Handshakes:
             handshake = self._ready.popleft()
             try:
                 done = handshake.step()
-            except Exception as error:  # noqa: BLE001 - the edge of a handshake: the others must go on
+            except Exception as error:  # noqa: BLE001 - the edge of a handshake: the others must continue
                 done = False
                 handshake.fail(error)
             now_ns = monotonic_ns()
@@ -97,16 +97,16 @@ class Handshake:
         self._done = done
         self._failed = failed
         self._queue = queue
-        self._waits: Callable[[int], bool] | None = None  # what takes the wait back
+        self._waits: Callable[[int], bool] | None = None  # cancels the wait
         self.side = side
 
     def cancel(self) -> None:
-        """Forget it: nobody is called any more. The socket is the caller's."""
+        """Cancel it: no callback is called. The socket belongs to the caller."""
         self._stop_waiting()
         self._sock = None
 
     def step(self) -> bool:
-        """Go on as far as the socket allows; True when it has succeeded."""
+        """Continue as far as the socket allows; True if it has succeeded."""
         sock = self._sock
         if sock is None:
             return False
@@ -130,7 +130,7 @@ class Handshake:
         return True
 
     def fail(self, error: Exception) -> None:
-        """A step has raised what it should not: end this one."""
+        """End the handshake after an unexpected exception."""
         logger.error("internal error: TLS handshake aborted", exc_info=error)
         self._sock = None
         try:
@@ -149,7 +149,7 @@ class Handshake:
 
 
 def handshake_problem(error: OSError) -> str:
-    """Say in words why a handshake failed.
+    """Return the reason why a handshake failed.
 
     >>> handshake_problem(ConnectionResetError(104, "Connection reset by peer"))
     'the peer closed the connection during the handshake'

@@ -1,8 +1,8 @@
-"""What is held by which client address: connections, or connections on their way in; and which address holds most.
+"""The number of connections, or arriving connections, by client address; and the address with the most.
 
-An address is an IPv4 address or the /64 that an IPv6 address lies in, since a host has a /64 to itself; IPv4 over IPv6
-is the IPv4 address. Which one holds most is known at any time without looking at all of them, so that a newcomer
-costs the same however many there are.
+An address is an IPv4 address, or the /64 of an IPv6 address, since a host usually has a /64 to itself; an IPv4-mapped
+address counts as IPv4. The address with the most is known without a search, so that a new connection costs the same
+however many there are.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def holder(host: str) -> str:
-    """Name the address that a host counts for.
+    """Return the address that a host counts for.
 
     >>> holder("192.0.2.7"), holder("::ffff:192.0.2.7"), holder("2001:db8::1:2:3:4")
     ('192.0.2.7', '192.0.2.7', '2001:db8::/64')
@@ -37,32 +37,32 @@ def holder(host: str) -> str:
 
 
 class Holdings(Generic[T]):
-    """Things by their holder, in the order in which they came.
+    """Items by address, in the order of their arrival.
 
     Attributes:
-        most: how many the address has that holds most.
+        most: the number of items of the address with the most.
     """
 
     def __init__(self) -> None:
         self._holder_of: dict[T, str] = {}
         self._held: dict[str, dict[T, None]] = {}
-        self._with: dict[int, dict[str, None]] = {}  # the addresses that hold so many
+        self._with: dict[int, dict[str, None]] = {}  # the addresses with this number of items
         self.most = 0
 
     def __len__(self) -> int:
-        """Count all things."""
+        """Return the number of items."""
         return len(self._holder_of)
 
     def __contains__(self, item: T) -> bool:
-        """Tell whether this is held."""
+        """Return whether the item is present."""
         return item in self._holder_of
 
     def __iter__(self) -> Iterator[T]:
-        """Give all things."""
+        """Yield all items."""
         return iter(self._holder_of)
 
     def add(self, item: T, host: str) -> None:
-        """Take something that a host holds, or that another one holds than was thought."""
+        """Add an item of a host, or move it to another host."""
         self.discard(item)
         address = holder(host)
         self._holder_of[item] = address
@@ -71,7 +71,7 @@ class Holdings(Generic[T]):
         self._moved(address, len(items) - 1, len(items))
 
     def discard(self, item: T) -> None:
-        """Forget something; harmless where it is not held."""
+        """Remove an item; no effect if it is absent."""
         address = self._holder_of.pop(item, None)
         if address is None:
             return
@@ -82,22 +82,22 @@ class Holdings(Generic[T]):
         self._moved(address, len(items) + 1, len(items))
 
     def held(self, host: str) -> int:
-        """Count what a host's address holds."""
+        """Return the number of items of a host's address."""
         return len(self._held.get(holder(host), ()))
 
     def unfair_to(self, host: str) -> bool:
-        """Tell whether one thing moved to this host would leave it with no more than the address that holds most."""
+        """Return whether the address with the most has at least two items more than this host."""
         return self.most - 1 > self.held(host)
 
     def of_most(self, count_max: int) -> list[T]:
-        """Give what the address holds that holds most, the first `count_max` that came."""
+        """Return the first `count_max` items of the address with the most."""
         if not self.most:
             return []
         address = next(iter(self._with[self.most]))
         return list(islice(self._held[address], count_max))
 
     def _moved(self, address: str, before: int, now: int) -> None:
-        """Note that an address holds another number than before, one more or one less."""
+        """Update the number of an address, by one more or one less."""
         if before:
             addresses = self._with[before]
             del addresses[address]

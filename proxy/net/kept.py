@@ -1,16 +1,16 @@
-"""The ledger of kept bytes: what the process holds in memory for its peers, against one budget (issue 14).
+"""The ledger of kept bytes: the memory that the process holds for its peers, with one budget (issue 14).
 
-    connection ──► Account ──► address ──► Ledger     frames that are not all here, writes that a peer does not take,
-                                  ▲                   requests and answers that wait for their turn
-    fetch sessions, names ────────┘ `shared`          what outlives a connection, bounded where it is kept
+    connection ──► Account ──► address ──► Ledger     incomplete frames, output that a peer does not read,
+                                  ▲                   requests and responses that wait for their turn
+    fetch sessions, names ────────┘ `shared`          state that outlives connections, with bounds of its own
 
-Over the budget the connection that keeps most is closed, of the address that keeps most, until the rest fits again;
-over its own bound a connection is closed by itself, over an address's bound that address's largest connection. Largest
-means of the largest size class: sizes are compared by their power of two, so that neither a change nor a choice looks
-at all connections. What is accounted for is allocation, not length.
+Over the budget the largest connection of the largest address is closed, until the rest fits; over the bound of a
+connection that connection is closed, over the bound of an address its largest connection. Sizes are compared by power
+of two (size class), so that neither a change nor a choice examines all connections. Allocated bytes are counted, not
+the length of the contents.
 
-It is pure: it closes by a function that it was given, and knows no socket. Not counted is what every connection has,
-idle or not (its objects, its TLS state), and what the kernel holds in socket buffers and pipes.
+Pure: connections are closed by a given function; sockets are unknown here. Not counted are the objects and TLS state
+that every connection has, and the kernel's socket buffers and pipes.
 """
 
 from collections.abc import Callable
@@ -18,17 +18,17 @@ from typing import Final, Generic, TypeVar
 
 __all__ = ["CAUSE", "Account", "Ledger"]
 
-CAUSE: Final = "kept_bytes"  # of a connection's end
+CAUSE: Final = "kept_bytes"  # the cause of a closed connection
 
 T = TypeVar("T")
 
 
 class Account:
-    """What one connection keeps.
+    """The kept bytes of one connection.
 
     Attributes:
-        bytes: counted now.
-        close: ends the connection and is told why.
+        bytes: the current number.
+        close: closes the connection, with the reason.
     """
 
     __slots__ = ("_ledger", "_party", "bytes", "close")
@@ -40,7 +40,7 @@ class Account:
         self.close = close
 
     def add(self, change: int) -> None:
-        """Count more bytes, or fewer; this may close connections, the account's own among them."""
+        """Count more bytes, or fewer; this may close connections, also the account's own."""
         if change:
             before = self.bytes
             self.bytes = after = before + change
@@ -48,19 +48,19 @@ class Account:
             self._ledger.changed(self, self._party, before, after)
 
     def end(self) -> None:
-        """The connection is closed: nothing is kept for it any more, and nothing will be."""
+        """Close the account with its connection: nothing is kept for it any more."""
         self.add(-self.bytes)
         self._ledger.ended(self._party)
 
 
 class Ledger:
-    """All accounts of one process.
+    """All accounts of the process.
 
     Args:
         bytes_max: the budget.
-        connection_bytes_max: of one connection.
-        address_bytes_max: of all connections of one address together; 0 for no bound.
-        shared: gives the bytes that are kept in tables of the process, which count against the budget too.
+        connection_bytes_max: the bound of one connection.
+        address_bytes_max: the bound of all connections of one address; 0 for none.
+        shared: returns the bytes in tables of the process, which count against the budget too.
 
     >>> closed = []
     >>> def opened(name):
@@ -98,17 +98,17 @@ class Ledger:
         self._connection_bytes_max = connection_bytes_max
         self._address_bytes_max = address_bytes_max
         self._shared = shared
-        self._parties: dict[str, _Party] = {}  # addresses of which anything is kept
+        self._parties: dict[str, _Party] = {}  # addresses with kept bytes
         self._sizes = _SizeClasses[_Party]()
         self.bytes = 0  # of all connections
 
     @property
     def total(self) -> int:
-        """All that is kept, tables included."""
+        """All kept bytes, tables included."""
         return self.bytes + self._shared()
 
     def open(self, address: str, close: Callable[[str], None]) -> Account:
-        """Make the account of a new connection; `close` has to lead to the account's `end`."""
+        """Create the account of a new connection; `close` must lead to the account's `end`."""
         party = self._parties.get(address)
         if party is None:
             party = self._parties[address] = _Party(address)
@@ -116,13 +116,13 @@ class Ledger:
         return Account(self, party, close)
 
     def ended(self, party: "_Party") -> None:
-        """One of an address's connections is closed (called by its account)."""
+        """Note a closed connection of an address (called by its account)."""
         party.accounts -= 1
         if not party.accounts:
             del self._parties[party.address]
 
     def changed(self, account: Account, party: "_Party", before: int, after: int) -> None:
-        """Take note of an account's change, and close what is too much (called by the account)."""
+        """Apply an account's change, and close connections over a bound (called by the account)."""
         party.sizes.move(account, before, after)
         party_before = party.bytes
         party.bytes = party_after = party_before + after - before
@@ -137,7 +137,7 @@ class Ledger:
         self.relieve()
 
     def relieve(self) -> None:
-        """Close connections while more is kept than may be; to be called now and then too, since tables grow."""
+        """Close connections until the budget is met; call it regularly too, since tables grow."""
         while self.bytes and self.total > self._bytes_max:
             worst = self._sizes.largest().sizes.largest()
             kept = self.bytes
@@ -160,7 +160,7 @@ class _Party:
 
 
 class _SizeClasses(Generic[T]):
-    """Things by the power of two of their size; those of size 0 are not in it."""
+    """Items by the power of two of their size, without those of size 0."""
 
     __slots__ = ("_classes",)
 
@@ -168,7 +168,7 @@ class _SizeClasses(Generic[T]):
         self._classes: dict[int, dict[T, None]] = {}
 
     def move(self, item: T, before: int, after: int) -> None:
-        """Take note of another size."""
+        """Move an item to the class of its new size."""
         old, new = before.bit_length(), after.bit_length()
         if old == new:
             return
@@ -181,5 +181,5 @@ class _SizeClasses(Generic[T]):
             self._classes.setdefault(new, {})[item] = None
 
     def largest(self) -> T:
-        """One of the largest: what has been in their class for longest."""
+        """Return an item of the largest class, the one that has been in it for longest."""
         return next(iter(self._classes[max(self._classes)]))

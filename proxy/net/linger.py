@@ -1,8 +1,8 @@
-"""A socket that is closed softly: our end is told, and what the peer still sends is read and dropped.
+"""A socket that is closed softly: its sending side is shut down, and further input is read and dropped.
 
-To close over unread bytes is to reset, and a reset may overtake what was sent before: an answer, or TLS's alert. So
-the peer is told the end first, and has a moment to read it and to close by itself. Where it does not, or goes on
-sending, the socket is closed all the same.
+Closing a socket with unread bytes resets the connection, and the reset may overtake earlier output: a response, or
+TLS's alert. So the sending side is shut down first, and the peer has a moment to read and to close by itself. If it
+does not, or keeps sending, the socket is closed anyway.
 """
 
 import socket
@@ -14,15 +14,15 @@ from proxy.net.stream import Stream
 __all__ = ["BRIEF_SECONDS", "LINGER_SECONDS", "close_softly"]
 
 LINGER_SECONDS: Final = 1.0
-# Of a client that reads nothing (acks=0): what it sends meanwhile is lost, and it notices the close alone.
+# For a client that reads nothing (acks=0): further requests are lost, and it only notices the close.
 BRIEF_SECONDS: Final = 0.1
 
 
 def close_softly(client: Stream, shared: Shared, host: str, seconds: float = LINGER_SECONDS) -> None:
-    """Tell the peer the end, and close when it has closed, or after a while.
+    """Shut down the sending side, and close when the peer has closed, or after a while.
 
     Args:
-        host: the peer's, for which the socket counts as a connection until it is closed.
+        host: the peer's host; the socket counts as its connection until it is closed.
     """
     try:
         client.shutdown(socket.SHUT_WR)
@@ -33,10 +33,10 @@ def close_softly(client: Stream, shared: Shared, host: str, seconds: float = LIN
 
 
 class _Linger:
-    """Drops what comes until the peer has closed, for so many seconds at most.
+    """Drops input until the peer has closed, for a limited time.
 
     Args:
-        sock: a plain socket whose own direction has been shut down; below TLS what comes is not decrypted.
+        sock: a plain socket whose sending side is shut down; TLS input is not decrypted.
     """
 
     __slots__ = ("_shared", "_sock", "_timer")
@@ -49,7 +49,7 @@ class _Linger:
         shared.loop.add_reader(sock.fileno(), self._drop)
 
     def close(self) -> None:
-        """The peer has closed, or its time is over."""
+        """Close: the peer has closed, or the time is over."""
         if self not in self._shared.arrivals:
             return
         self._shared.arrivals.discard(self)
@@ -58,12 +58,12 @@ class _Linger:
         self._sock.close()
 
     def give_way(self) -> None:
-        """Another address has no place: this one has had its end told."""
+        """Close in favor of another address: the sending side is shut down already."""
         self.close()
 
     def _drop(self) -> None:
         try:
-            # MSG_TRUNC: the kernel throws so many bytes away, and copies none of them.
+            # MSG_TRUNC: the kernel drops the bytes without a copy.
             if self._sock.recv_into(self._shared.view, READ_BYTES_MAX, socket.MSG_TRUNC):
                 return
         except (BlockingIOError, InterruptedError):

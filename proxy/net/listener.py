@@ -1,9 +1,9 @@
-"""Listening sockets: one port a broker and one that reaches any, all bound at start.
+"""Listening sockets: one port per broker and a bootstrap port that leads to any broker, all bound at the start.
 
-Accepts are bounded a turn, so that a connection storm does not hold up those who are served. Out of
-descriptors: the port is not read for a while instead of spinning on `accept`; over `limits.connections_max`:
-the connection is closed at once, as a broker does (max.connections), unless another address has more: then one of
-that address gives way. All are counted.
+Accepts per turn are bounded, so that a connection storm does not delay connected clients. Without free descriptors the
+port is not read for a while, instead of a busy loop on `accept`. Over `limits.connections_max` the new connection is
+closed at once, as in a broker (max.connections), unless another address has more: then one of that address is closed.
+All cases are counted.
 """
 
 import errno
@@ -40,13 +40,13 @@ logger = logging.getLogger(__name__)
 
 
 class Routes(Protocol):
-    """Where a port's connections go: what `proxy.cluster` knows."""
+    """The broker addresses behind a port; implemented by `proxy.cluster`."""
 
     def upstream(self, broker: int, tried: Collection[Upstream] = ()) -> tuple[int, Upstream | None]:
-        """Give the broker's id and address, of some broker at none of `tried` for ANY_BROKER; None where not known."""
+        """Return a broker's id and address, None if unknown; for ANY_BROKER, a broker at none of `tried`."""
 
     def host(self, broker: int, target: Upstream) -> str:
-        """Give the name that the certificate of the broker at this address must bear."""
+        """Return the name that the certificate of the broker at this address must have."""
 
 
 class Listener:
@@ -86,7 +86,7 @@ class Listener:
             self._shared.loop.add_reader(sock.fileno(), self._accept, broker)
 
     def close(self) -> None:
-        """Take what already waits to be accepted, then stop listening."""
+        """Accept the connections that already wait, then stop listening."""
         for broker, sock in self._sockets.items():
             self._accept(broker)
             self._shared.loop.remove_reader(sock.fileno())
@@ -128,7 +128,7 @@ class Listener:
             try:
                 self._welcome(client, address, broker)
             except Exception as error:
-                # The edge of an accept: those that wait behind it are taken all the same.
+                # The edge of an accept: later connections are accepted anyway.
                 logger.error("cannot admit a connection", exc_info=error)
                 self._shared.stats.refused["internal"] += 1
                 client.close()
@@ -155,7 +155,7 @@ class Listener:
             Arrival(client, peer, self._door, shared, partial(self._passes, way.broker), admitted)
 
     def _full(self, host: str) -> str:
-        """Name the limit that keeps a connection from this host out; "" where there is room, or room was made."""
+        """Return the limit that refuses a connection of this host; "" if there is room, or room was made."""
         connections, arrivals, limits = self._connections, self._shared.arrivals, self._shared.limits
         full = ""
         if len(connections) + len(arrivals) >= limits.connections_max:
@@ -172,12 +172,12 @@ class Listener:
         return Way(broker_id, upstream, host)
 
     def _is_source(self, host: str) -> bool:
-        """Whether the PROXY header is believed from there."""
+        """Whether PROXY headers of this host are trusted."""
         address = ip_address(ip_name(host) or host)
         return any(address in network for network in self._options.proxy_protocol_sources)
 
     def _passes(self, broker_id: int, client: socket.socket, peer: Peer) -> bool:
-        """Count the connection against its address's number and rate; False where the socket was taken away.
+        """Count the connection against its address's number and rate; False if the socket was taken over.
 
         Over the rate the socket waits unread and is then closed.
         """
@@ -186,13 +186,13 @@ class Listener:
         host = peer[0]
         address_max = shared.limits.connections_per_address_max
         if address_max is not None:
-            # One that arrives through a door is among the arrivals already.
+            # One with a PROXY header or TLS is counted among the arrivals already.
             held = self._connections.held(host) + shared.arrivals.held(host) - (self._door is not None)
             if held >= address_max:
                 shared.stats.refused["connections_per_address_max"] += 1
                 client.close()
                 return False
-        if ":" in host:  # IPv4 over IPv6 is one and the same address
+        if ":" in host:  # an IPv4-mapped address is the same address
             host = ip_name(host) or host
         decision = shared.connection_rates.connect(host, broker_id, now)
         if decision.would_wait_ms:
@@ -206,7 +206,7 @@ class Listener:
     def _admit(
         self, way: Way, another: AnotherWay | None, client: Stream, peer: Peer, user: str | None
     ) -> None:
-        """Make the connection."""
+        """Create the connection."""
         shared = self._shared
         name = self._options.name
         settings = self._settings(way.broker)
@@ -223,10 +223,10 @@ class Listener:
         self._shared.stats.connections[self._options.name] -= 1
 
     def _out_of_descriptors(self, broker: int, sock: socket.socket, error: OSError) -> None:
-        """Leave the port alone for a moment: what waits in its queue stays there."""
+        """Pause the port for a moment: connections stay in its queue."""
         cause = "descriptors" if error.errno in _NO_DESCRIPTOR else "accept"
         self._shared.stats.refused[cause] += 1
-        if cause != self._starved:  # said once, whatever the number of ports and pauses
+        if cause != self._starved:  # logged once, whatever the number of ports and pauses
             self._starved = cause
             event(
                 logger,

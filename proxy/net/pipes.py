@@ -1,9 +1,8 @@
-"""Kernel pipes for payload bytes that never enter Python: `splice` from a socket into a pipe and on into a
-socket.
+"""Kernel pipes for payload bytes that never enter Python: `splice` from a socket to a pipe, and on to a socket.
 
-Pipes are few (`limits.pipes_max`), wide (1 MiB where the kernel grants it) and lent for one frame. An
-unprivileged process has 64 MiB of pipe pages in all (/proc/sys/fs/pipe-user-pages-soft): a refused width
-falls back to a narrower pipe, a refused pipe or splice to plain buffers, each with one log line and a count.
+Pipes are few (`limits.pipes_max`), large (1 MiB if the kernel grants it) and lent for one frame. A process without
+privileges has 64 MiB of pipe pages in all (/proc/sys/fs/pipe-user-pages-soft): if a size is refused, a smaller pipe is
+used; if a pipe or splice is refused, plain buffers; each case is logged once and counted.
 """
 
 import fcntl
@@ -23,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pipe:
-    """One pipe: its two descriptors and its width in bytes."""
+    """One pipe: its two descriptors and its size in bytes."""
 
     __slots__ = ("read_fd", "width", "write_fd")
 
@@ -33,13 +32,13 @@ class Pipe:
         self.width = width
 
     def close(self) -> None:
-        """Close both ends; bytes left in it are gone with the connection they belonged to."""
+        """Close both ends; remaining bytes are lost, as their connection has ended."""
         os.close(self.read_fd)
         os.close(self.write_fd)
 
 
 class Pipes:
-    """A bounded pool."""
+    """A bounded pool of pipes."""
 
     def __init__(self, pipes_max: int, stats: Stats) -> None:
         self._idle: list[Pipe] = []
@@ -48,7 +47,7 @@ class Pipes:
         self._told: set[str] = set()
 
     def take(self) -> Pipe | None:
-        """Lend an empty pipe; None where there is none to be had, and the caller uses its buffer."""
+        """Return an empty pipe; None if there is none, and the caller uses its buffer."""
         if self._idle:
             return self._idle.pop()
         if self._room <= 0:
@@ -67,12 +66,12 @@ class Pipes:
         self._idle.append(pipe)
 
     def discard(self, pipe: Pipe) -> None:
-        """Close a pipe that still holds somebody's bytes."""
+        """Close a pipe that still contains bytes of a connection."""
         pipe.close()
         self._room += 1
 
     def splice_refused(self, error: OSError) -> None:
-        """The kernel does not splice these sockets: use buffers from now on."""
+        """Use buffers from now on: the kernel does not splice these sockets."""
         self._room = 0
         self.close()
         self._fall_back("splice", error)

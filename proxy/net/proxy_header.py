@@ -3,9 +3,8 @@ r"""The PROXY protocol, versions 1 and 2: the header a load balancer puts before
     v1    PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n        107 bytes at most
     v2    a signature of 12 bytes, version and command, family, length, addresses, TLVs
 
-A header whose addresses are not a client's (LOCAL, UNKNOWN, UNIX sockets) tells nothing: the connection's own
-address counts. Datagrams are refused. TLVs are passed over unseen, and so is their checksum: TCP has one.
-Lengths are bounded here; time is bounded by whoever reads.
+A header without a client's address (LOCAL, UNKNOWN, UNIX sockets) has no effect: the address of the connection counts.
+Datagrams are refused. TLVs are skipped, with their checksum: TCP has one. Lengths are bounded here, time by the caller.
 """
 
 import struct
@@ -16,7 +15,7 @@ __all__ = ["V1_BYTES_MAX", "V2_BYTES_MAX", "ProxyHeader", "ProxyHeaderError", "p
 
 V1_BYTES_MAX: Final = 107
 V2_BYTES_MAX: Final = (
-    4096  # the specification's own largest use, a TLS client certificate's names, stays far below
+    4096  # the specification's largest use, the names of a TLS client certificate, is far smaller
 )
 
 _V1: Final = b"PROXY "
@@ -31,21 +30,21 @@ _PORT_MAX: Final = 65535
 
 
 class ProxyHeaderError(ValueError):
-    """Bytes that are no header."""
+    """The bytes are not a valid header."""
 
 
 class ProxyHeader(NamedTuple):
-    """A whole header: its length in bytes, and the client's address where it tells one."""
+    """A complete header: its length in bytes, and the client's address, None if it has none."""
 
     length: int
     source: tuple[str, int] | None
 
 
 def parse(data: bytes) -> ProxyHeader | None:
-    r"""Read a header from a connection's first bytes; None where they are too few to tell.
+    r"""Parse the header at the beginning of a connection; None if it is incomplete.
 
     Raises:
-        ProxyHeaderError: no header begins like that.
+        ProxyHeaderError: the bytes do not begin a valid header.
 
     >>> parse(b"PROXY TCP4 192.0.2.1 198.51.100.1 56324 9092\r\nabc")
     ProxyHeader(length=46, source=('192.0.2.1', 56324))

@@ -1,12 +1,12 @@
-"""One direction of one connection: reads, shows the bytes to the channel's side, carries out its order, writes.
+"""One direction of one connection: reads, passes the bytes to the channel's side, carries out its order, writes.
 
-Bytes that must be looked at go through the process's one read buffer and leave in one `send` a run of unchanged
-frames. The rest of a large frame goes past Python (`proxy.net.splicer`).
+Bytes that must be examined go through the process's one read buffer; each run of unchanged frames leaves it in one
+`send`. The rest of a large frame bypasses Python (`proxy.net.splicer`).
 
-Flow control: while anything read is not yet written, the source is not read, and no further answer of ours is put in.
-What is kept is bounded by one read, or by what `proxy.channel.bounds` says where a side asks for a whole frame; what is
-written later, by the same and one answer of ours. Both count as kept bytes (`proxy.net.kept`) by what is allocated: a
-buffer that grows is up to an eighth larger than what is in it.
+Flow control: while read bytes are not yet written, the source is not read, and no further local response is inserted.
+Kept input is bounded by one read, or by `proxy.channel.bounds` if a side needs a whole frame; pending output by the
+same plus one local response. Both count as kept bytes (`proxy.net.kept`) by their allocation: a growing buffer is up to
+an eighth larger than its contents.
 """
 
 import socket
@@ -26,19 +26,19 @@ __all__ = ["Owner", "Pump"]
 _MSG_MORE: Final = socket.MSG_MORE if hasattr(socket, "MSG_MORE") else 0
 # One relay in sixteen is timed for the latency histogram: those that begin within 4 us of each 65 us of the clock.
 _SAMPLE_MASK_NS: Final = 0xF000
-# Less than this is not worth counting: the head of a frame that is cut, the end of an answer.
+# The smallest change that is counted: the head of an incomplete frame and the end of a response are below it.
 _COUNTED_BYTES_MIN: Final = 512
-# So many frames are replaced at most before the loop has its turn, where one counts once more for each 64 bytes: 64 KiB
-# hold 1,600 small answers, and each costs about 8 us, or four that are read on the loop, and each costs up to 4 ms.
+# The most frames that are replaced in one turn of the loop; a frame counts once more for each 64 bytes. 64 KiB hold
+# 1,600 small responses at about 8 us each, or four that are parsed on the loop at up to 4 ms each.
 _REPLACED_MAX: Final = 200
 _REPLACED_SHIFT: Final = 6
 _NS_PER_MS: Final = 1_000_000
 
 
 class Pump(Splicer):
-    """One direction. `paused` is set by the owner: nothing is read while it holds (mute, hold, not connected).
+    """One direction. Nothing is read while `paused`, which the owner sets (mute, hold, not connected).
 
-    `at_end` tells that the source has closed its direction; with `encrypted` all goes through the buffer.
+    `at_end`: whether the source has closed its direction; `encrypted`: whether all bytes go through the buffer.
     """
 
     __slots__ = (
@@ -59,8 +59,8 @@ class Pump(Splicer):
         super().__init__(owner, shared, side, encrypted)
         self._kept: bytearray | None = None
         self._unsent: bytearray | memoryview | None = None
-        self._counted = 0  # bytes that the owner was told of
-        self._replaced = 0  # since a turn was given away for it
+        self._counted = 0  # bytes reported to the owner
+        self._replaced = 0  # in this turn of the loop
         self._recv_into: Callable[[memoryview, int], int] = _nothing_to_read
         self._send_now: Callable[..., int] = _not_connected
         self._buffer = shared.buffer
@@ -70,7 +70,7 @@ class Pump(Splicer):
         self.paused = False
 
     def read_from(self, src: Stream) -> None:
-        """Begin to read."""
+        """Start reading."""
         self.src = src
         self.src_fd = src.fileno()
         self.side.moved(monotonic_ns())
@@ -78,7 +78,7 @@ class Pump(Splicer):
         self.update_reading()
 
     def write_to(self, dst: Stream) -> None:
-        """The destination is connected: write what waits for it."""
+        """Write pending output to the destination, which is connected now."""
         self.dst = dst
         self.dst_fd = dst.fileno()
         self._send_now = dst.send
@@ -88,26 +88,26 @@ class Pump(Splicer):
 
     @property
     def owner(self) -> Owner:
-        """Whose it is."""
+        """The connection that this pump belongs to."""
         return self._owner
 
     @property
     def blocked(self) -> bool:
-        """Whether something read waits to be written."""
+        """Whether read bytes wait to be written."""
         return bool(self._unsent) or self._piped > 0
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes read that wait for their frame's rest, for the end of a mute, or for a hold."""
+        """Bytes that were read and wait for the rest of their frame, or for the end of a mute or hold."""
         return len(self._kept) if self._kept else 0
 
     @property
     def mid_frame(self) -> bool:
-        """Whether a frame has begun and is not over."""
+        """Whether a frame is partly read."""
         return self.side.mid_frame() or bool(self._kept)
 
     def update_reading(self) -> None:
-        """Read exactly while there is a source, nothing waits to be written, and the owner has not paused."""
+        """Read if and only if there is a source, no output is pending, and the owner has not paused."""
         wanted = self.src is not None and not (self.paused or self._unsent or self._piped or self.at_end)
         if wanted != self._reading:
             self._reading = wanted
@@ -117,23 +117,23 @@ class Pump(Splicer):
                 self._shared.loop.remove_reader(self.src_fd)
 
     def resume(self) -> None:
-        """End a pause: show again what was kept, then read on."""
+        """End a pause: pass the kept bytes again, then read."""
         self.paused = False
-        self._read_short()  # it may have to wait again, and what is read then is kept
+        self._read_short()  # it may have to wait again, and further input is then kept
         self.show_kept()
         self.update_reading()
         if self.at_end and not self.paused and not self.blocked:
             self._owner.ended(self)
 
     def show_kept(self) -> None:
-        """Show the side what is kept, though nothing new was read: its answer may have changed."""
+        """Pass the kept bytes to the side again without new input: its verdict may have changed."""
         if self.blocked:
             return
         kept = self._kept or bytearray()
         self._show(kept, memoryview(kept), len(kept), monotonic_ns())
 
     def close(self) -> None:
-        """Stop reading and writing; what was not written is lost with the connection."""
+        """Stop reading and writing; pending output is lost with the connection."""
         loop = self._shared.loop
         if self._reading:
             loop.remove_reader(self.src_fd)
@@ -161,7 +161,7 @@ class Pump(Splicer):
         try:
             count = self._recv_into(self._view, self._read_bytes)
         except (BlockingIOError, InterruptedError):
-            # OpenSSL keeps the part of a record that is here.
+            # OpenSSL keeps the part of a record that has arrived.
             self._count_kept(RECORD_KEPT_BYTES * self._encrypted)
             return
         except OSError as error:
@@ -182,7 +182,7 @@ class Pump(Splicer):
             self._shared.stats.observe_latency((monotonic_ns() - started_ns) // 1000)
 
     def _show_more(self, kept: bytearray, more: memoryview, now_ns: int) -> None:
-        """Show what was kept together with what has come, once that is as much as the side needs."""
+        """Pass the kept and the new bytes to the side, once there are as many as it needs."""
         kept += more
         if len(kept) >= self.side.verdict.need:
             self._show(kept, memoryview(kept), len(kept), now_ns)
@@ -190,14 +190,14 @@ class Pump(Splicer):
             self._count_kept()
 
     def _show(self, buf: bytearray, view: memoryview, end: int, now_ns: int) -> None:
-        """Show buf[:end] to the side and carry out its orders until it wants more, or to wait; `view` is of `buf`."""
+        """Pass buf[:end] to the side and carry out its orders until MORE or WAIT; `view` is a view of `buf`."""
         start = 0
         try:
             while True:
                 verdict = self.side.receive(buf, start, end, now_ns)
                 count = verdict.passing
                 if count:
-                    # More of a large frame follows at once: one packet with its beginning.
+                    # The rest of a large frame follows at once: send it in one packet with its beginning.
                     flags = _MSG_MORE if verdict.unseen >= SPLICE_BYTES_MIN else 0
                     self._send(view[start : start + count], count, flags)
                 order = verdict.order
@@ -221,31 +221,31 @@ class Pump(Splicer):
         except OSError as error:
             self._owner.failed(self, error, writing=True)
             return
-        except Exception as error:  # noqa: BLE001 - the edge of a connection: whatever it is ends this one alone
+        except Exception as error:  # noqa: BLE001 - the edge of a connection: any error ends only this one
             self._owner.failed(self, error)
             return
         self._shown(now_ns)
 
     def _set_aside(self, order: int, now_ns: int) -> None:
-        """Have the owner show what is kept later: in the next turn of the loop, or when the side's wait is over."""
+        """Have the owner pass the kept bytes later: in the next turn of the loop, or when the side's wait is over."""
         if order == REPLACE:  # enough was replaced in this turn
             self._owner.next_turn(self)
         else:
             self._owner.wait(self, now_ns // _NS_PER_MS)
 
     def _shown(self, now_ns: int) -> None:
-        """What the owner has to know: what is kept, and that the side has something for the other one."""
+        """Report the kept bytes to the owner, and whether the side has an event for the other one."""
         self._count_kept()
         if self.side.take_signal():
             self._owner.signalled(self, now_ns // _NS_PER_MS)
 
     def _put_in(self, side: Direction) -> bool:
-        """Put in what the side has; False where what else is to be put in has to wait for the destination.
+        """Write the side's insert; False if further inserts must wait for the destination.
 
         Raises:
             OSError: the destination has failed.
         """
-        insert = side.take_insert()  # it is counted here from now on, or written
+        insert = side.take_insert()  # from now on it is counted here, or written
         if insert and self._unsent is not None:
             self._write_behind(self._unsent, insert)
         elif insert:
@@ -254,11 +254,11 @@ class Pump(Splicer):
             except (BlockingIOError, InterruptedError):
                 sent = 0
             if sent < len(insert):
-                self._write_later(memoryview(insert)[sent:])  # not copied: it stays as it is
+                self._write_later(memoryview(insert)[sent:])  # not copied: it does not change
         return bool(side.verdict.drop or side.verdict.unseen or self._unsent is None)
 
     def _pass_unseen(self, side: Direction, data: memoryview, now_ns: int) -> int:
-        """Pass what is here of the frame under way; returns how much: none of it is among the bytes that are kept.
+        """Forward the available bytes of the frame under way, none of which are kept bytes; returns their number.
 
         Raises:
             OSError: the destination has failed.
@@ -270,7 +270,7 @@ class Pump(Splicer):
         return count
 
     def _count_kept(self, size: int = 0) -> None:
-        """Tell the owner how much is kept by now, `size` bytes elsewhere included; it may close the connection."""
+        """Report the kept bytes to the owner, with `size` bytes kept elsewhere; it may close the connection."""
         kept, unsent = self._kept, self._unsent
         if kept is not None:
             size += kept.__alloc__()
@@ -286,7 +286,7 @@ class Pump(Splicer):
             self._owner.kept(change)
 
     def _send(self, data: memoryview, count: int, flags: int) -> None:
-        """Write the `count` bytes of `data`, or keep for when the destination can take them.
+        """Write the `count` bytes of `data`, or keep them until the destination accepts them.
 
         Raises:
             OSError: the destination has failed.
@@ -302,13 +302,13 @@ class Pump(Splicer):
             self._write_later(bytearray(data[sent:]))
 
     def _write_behind(self, unsent: bytearray | memoryview, data: memoryview | bytes | bytearray) -> None:
-        """Write behind what already waits for the destination."""
+        """Append to the pending output."""
         if not isinstance(unsent, bytearray):
             self._unsent = unsent = bytearray(unsent)
         unsent += data
 
     def _write_later(self, unsent: bytearray | memoryview) -> None:
-        """Write when the destination takes more."""
+        """Write when the destination accepts more."""
         self._unsent = unsent
         if self.dst is not None:
             self._shared.loop.add_writer(self.dst_fd, self._on_writable)
@@ -341,7 +341,7 @@ class Pump(Splicer):
             self._owner.ended(self)
 
     def _drop_sent(self, unsent: bytearray | memoryview, sent: int) -> None:
-        """Part of what waits is written."""
+        """Remove the written part of the pending output."""
         if isinstance(unsent, bytearray):
             del unsent[:sent]
             self._count_kept()
@@ -349,12 +349,12 @@ class Pump(Splicer):
             self._unsent = unsent[sent:]
 
     def _frame_may_be_over(self) -> None:
-        """Let the side act on what it could not before: a frame that ended by splice, a wait that ended meanwhile."""
+        """Let the side continue after a frame that ended by splice, or a wait that has ended."""
         if not self.side.verdict.unseen and not self.paused:
             self.show_kept()
 
     def _end(self) -> None:
-        """The source has closed its direction."""
+        """Handle the source's close of its direction."""
         self.at_end = True
         self.update_reading()
         if not self.blocked:

@@ -1,8 +1,8 @@
-"""Noticing that a client has gone while its channel is muted and nothing is read from it (KIP-219, step 3).
+"""Detects that a client has closed while its channel is muted and its socket is not read (KIP-219, step 3).
 
-Reading would be handling what the client sent; not watching would keep dead channels until their mute ends.
-So the sockets of waiting channels stand in one epoll set of their own that asks for EPOLLRDHUP alone: it is
-quiet while data lies unread and fires on a close. The set's own descriptor is one reader of the event loop.
+Reading would mean handling the client's requests; without a watch, dead channels would be kept until their mute ends.
+So the sockets of waiting channels are in an epoll set of their own with EPOLLRDHUP only: it stays quiet while data is
+unread, and fires on a close. The event loop has one reader, for the set's own descriptor.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ _EVENTS_MAX: Final = 256
 
 
 class Hangups:
-    """Watches descriptors for the peer's close, and for nothing else."""
+    """Watches descriptors for the peer's close only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -25,17 +25,17 @@ class Hangups:
         loop.add_reader(self._epoll.fileno(), self._on_events)
 
     def watch(self, fd: int, gone: Callable[[bool], None]) -> None:
-        """Call gone(reset) once when the peer of `fd` closes; reset says that it will not read answers either."""
+        """Call gone(reset) once when the peer of `fd` closes; `reset`: whether it no longer reads responses either."""
         self._callbacks[fd] = gone
         self._epoll.register(fd, select.EPOLLRDHUP)
 
     def unwatch(self, fd: int) -> None:
-        """Stop watching; harmless where nothing is watched."""
+        """Stop watching; no effect if `fd` is not watched."""
         if self._callbacks.pop(fd, None) is not None:
             self._epoll.unregister(fd)
 
     def close(self) -> None:
-        """End the watch over everything."""
+        """Stop watching all descriptors."""
         self._loop.remove_reader(self._epoll.fileno())
         self._epoll.close()
         self._callbacks.clear()

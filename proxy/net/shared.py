@@ -1,6 +1,4 @@
-"""What all connections of one process share: the loop, one buffer to read into, pipes, counters, the quota
-engine.
-"""
+"""The state that all connections of the process share: loop, read buffer, pipes, counters, quota engine."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,61 +23,60 @@ from quotas.throttles.connections import ConnectionRates
 
 __all__ = ["READ_BYTES_MAX", "Answer", "Answered", "Ask", "Shared", "Withdraw", "now_ms"]
 
-# One read takes at most this much. Larger reads would save system calls only where frames are not spliced
-# anyway.
+# The most bytes of one read. Larger reads would save system calls only for frames that are not spliced anyway.
 READ_BYTES_MAX: Final = 64 * 1024
 
 
-# One part in so many of the budget for kept bytes is the most that fetch sessions may take.
+# The divisor of the budget for kept bytes that gives the most that fetch sessions may take.
 _SESSIONS_SHARE: Final = 8
 
 
 def now_ms() -> int:
-    """Give the monotonic clock in ms; quota arithmetic gets it as an argument."""
+    """Return the monotonic clock in ms; quota arithmetic takes it as an argument."""
     return monotonic_ns() // 1_000_000
 
 
 Answer = bytes | bytearray | SharedAnswer | Forward | Exception
 Answered = Callable[[Answer], None]
 Withdraw = Callable[[], None]
-"""Takes something back that was asked for and has not begun; harmless later."""
+"""Withdraws a request that has not begun; no effect later."""
 Ask = Callable[[Question, Answered], Withdraw]
-"""Has a question answered: later, on the loop, the callable gets the answer's frame, or what to ask the broker first,
-or why there is neither."""
+"""Has a question answered: the callable is called later, on the loop, with the response's frame, a request to send to
+the broker first, or the reason why there is neither."""
 
 
 def nobody_answers(_question: Question, _answered: Callable[[Answer], None]) -> Withdraw:
-    """Stands in `Shared.ask` until the application puts somebody there."""
+    """The default of `Shared.ask`, until the application replaces it."""
     raise AssertionError("a listener answers quota requests, and nobody was told how")
 
 
 class Arriving(Protocol):
-    """A connection on its way in."""
+    """An arriving connection."""
 
     def close(self) -> None:
-        """Give it up."""
+        """Stop it."""
 
     def give_way(self) -> None:
-        """Give it up for one from another address."""
+        """Stop it in favor of another address."""
 
 
 class Taps(Protocol):
     """Decides whether a connection is captured."""
 
     def tap(self, ip: str, listener: str) -> Tap | None:
-        """Take a connection; None where its requests are not captured."""
+        """Return the tap of a connection; None if its requests are not captured."""
 
 
 class Shared:
-    """One of these a process. The read buffer is used within one callback and never kept.
+    """One object per process. The read buffer is used within one callback and never kept.
 
     Attributes:
-        ask: who answers what a channel can not answer at once.
+        ask: runs the questions that a channel cannot answer at once.
         broker_tls: TLS towards brokers; None for plaintext.
-        kept: counts what is kept in memory for peers.
-        recorder: takes the rows of those that are captured; None where nobody is.
-        arrivals: connections on their way in: PROXY header or TLS handshake not done.
-        worker: reads large frames beside the loop.
+        kept: the ledger of kept bytes.
+        recorder: takes captured rows; None without capture.
+        arrivals: connections whose PROXY header or TLS handshake is not complete.
+        worker: parses large frames in a thread.
     """
 
     def __init__(
@@ -108,14 +105,14 @@ class Shared:
         self.connection_rates = ConnectionRates(engine)
         self.waiting_room = WaitingRoom(loop, stats)
         self.buffer = bytearray(READ_BYTES_MAX)
-        self.view = memoryview(self.buffer)  # the same bytes, for the sockets
+        self.view = memoryview(self.buffer)  # a view of the buffer, for the sockets
 
     def _tables_bytes(self) -> int:
-        """What is kept for peers whether they are connected or not."""
+        """The bytes kept for peers whether they are connected or not."""
         return self.sessions.kept_bytes + self.engine.kept_bytes + self.connection_rates.kept_bytes
 
     def close(self) -> None:
-        """Give back what is the process's own."""
+        """Release the resources of the process."""
         for arrival in list(self.arrivals):
             arrival.close()
         self.waiting_room.close()

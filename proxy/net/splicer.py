@@ -1,8 +1,7 @@
-"""What a pump does with the payload of a large frame: socket → pipe → socket by `splice`, past Python.
+"""The payload of a large frame in a pump: socket → pipe → socket by `splice`, outside of Python.
 
-It is done as long as at least SPLICE_BYTES_MIN of the frame are outstanding. After a splice the next read is short:
-what follows is a header, and the payload behind it is to be spliced again rather than copied. The rest of a pump, which
-is what goes through the buffer, is `proxy.net.pump`.
+Used as long as at least SPLICE_BYTES_MIN of the frame are outstanding. After a splice the next read is short: a header
+follows, and the payload after it should be spliced again, not copied. `proxy.net.pump` handles all other bytes.
 """
 
 import errno
@@ -27,32 +26,32 @@ _NOT_SPLICEABLE: Final = frozenset((errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP
 
 
 class Owner(Protocol):
-    """What a pump tells the connection it belongs to."""
+    """The events that a pump reports to its connection."""
 
     def signalled(self, pump: object, now_ms: int) -> None:
-        """The side has something for the other one: a mute has begun, an answer made here is due."""
+        """The side has an event for the other one: a mute has begun, or a local response is due."""
 
     def next_turn(self, pump: object) -> None:
-        """Enough was done in this turn of the loop: what is kept is to be shown in the next one."""
+        """This turn of the loop is used up: pass the kept bytes again in the next one."""
 
     def wait(self, pump: object, now_ms: int) -> None:
-        """The side has ordered to wait, or to do its job first; or it has refused what follows."""
+        """The side has ordered WAIT, perhaps with a job, or REFUSE."""
 
     def ended(self, pump: object) -> None:
-        """The source has closed its direction, and all that it sent is written."""
+        """The source has closed its direction, and all of its bytes are written."""
 
     def failed(self, pump: object, error: Exception, *, writing: bool = False) -> None:
-        """The source has failed or broke the protocol; or, writing, the destination has failed."""
+        """The source has failed or violated the protocol; with `writing`, the destination has failed."""
 
     def unconnected(self) -> None:
         """There are bytes for a destination that is not connected yet."""
 
     def kept(self, change: int) -> None:
-        """So many more bytes are kept in memory, or fewer; this may close any connection, the owner's own too."""
+        """The number of kept bytes has changed; this may close any connection, also the owner."""
 
 
 class Splicer(ABC):
-    """The part of a pump that splices."""
+    """The splicing part of a pump."""
 
     __slots__ = (
         "_encrypted",
@@ -83,41 +82,41 @@ class Splicer(ABC):
         self._piped = 0
         self._low_water = 1
         self._read_bytes = READ_BYTES_MAX
-        self._tuned = False  # within a large frame, or right behind one or a wait
+        self._tuned = False  # within a large frame, or directly after one or after a wait
         self.bytes_total = 0
 
     @abstractmethod
     def update_reading(self) -> None:
-        """Read exactly while there is a source, nothing waits to be written, and the owner has not paused."""
+        """Read if and only if there is a source, no output is pending, and the owner has not paused."""
 
     @abstractmethod
     def _on_writable(self) -> None:
-        """The destination takes more."""
+        """Write more: the destination accepts it."""
 
     @abstractmethod
     def _frame_may_be_over(self) -> None:
-        """Let the side act on a frame that may have ended."""
+        """Let the side handle a frame that may have ended."""
 
     @abstractmethod
     def _end(self) -> None:
-        """The source has closed its direction."""
+        """Handle the source's close of its direction."""
 
     def _read_short(self) -> None:
-        """Take little with the next read, and as much as ever with the one after it."""
+        """Make the next read a short one."""
         self._tuned = True
         self._read_bytes = RECORD_BYTES_MAX
 
     def _tune(self) -> None:
-        """Choose how much to wait for and to read next.
+        """Choose the size of the next read, and how many bytes to wait for.
 
-        Within a large frame the socket stays quiet until much of the rest is there (SO_RCVLOWAT): few large
-        splices cost less than many small ones. After it a short read: what follows is a header, and its payload
-        is to be spliced too. Of an encrypted stream both would count the wrong bytes.
+        Within a large frame the socket stays quiet until much of the rest has arrived (SO_RCVLOWAT): few large
+        splices cost less than many small ones. After the frame, a short read: a header follows, whose payload should be
+        spliced too. In an encrypted stream both would count the wrong bytes.
         """
         unseen = self.side.verdict.unseen
         was_large = self._low_water > 1
         large = not self._encrypted and (unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large))
-        # Without a pipe it is the buffer that takes the payload too.
+        # Without a pipe the payload goes through the buffer too.
         short = large or was_large
         self._tuned = short
         self._read_bytes = min(unseen + _SHORT_READ_BYTES, READ_BYTES_MAX) if short else READ_BYTES_MAX
@@ -127,7 +126,7 @@ class Splicer(ABC):
             self.src.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, low_water)
 
     def _splice(self) -> bool:
-        """Move payload through a pipe; False where that is not possible and a buffer has to do."""
+        """Move payload through a pipe; False if that is impossible and a buffer must be used."""
         if self._encrypted:
             return False
         shared = self._shared
@@ -151,7 +150,7 @@ class Splicer(ABC):
         if not count:
             self._end()
             return True
-        self._piped = count  # first: whatever happens, the pipe has bytes in it
+        self._piped = count  # set first: from here on the pipe contains bytes
         side.passed(count, monotonic_ns())
         self.bytes_total += count
         shared.stats.spliced_bytes += count
@@ -167,7 +166,7 @@ class Splicer(ABC):
         return True
 
     def _unpipe(self) -> bool:
-        """Move what is in the pipe to the destination; False where it can not take all of it now.
+        """Move the pipe's contents to the destination; False if it cannot take all of them now.
 
         Raises:
             OSError: the destination has failed.

@@ -1,4 +1,4 @@
-"""What pumps and connections use of a socket: a plain one has it all, and so has one with TLS."""
+"""The socket methods that pumps and connections use; implemented by plain and by TLS sockets."""
 
 from typing import Protocol
 
@@ -11,22 +11,22 @@ class Stream(Protocol):
     """A connected, non-blocking socket."""
 
     def fileno(self) -> int:
-        """Give the descriptor, to wait on."""
+        """Return the descriptor, for waiting."""
 
     def recv_into(self, buffer: memoryview, nbytes: int, /) -> int:
-        """Read; 0 at the end, BlockingIOError where nothing is there."""
+        """Read; 0 at the end of the stream, BlockingIOError if no data is available."""
 
     def send(self, data: Buffer, flags: int = 0, /) -> int:
-        """Write as much as is taken; BlockingIOError where nothing is."""
+        """Write as much as is accepted; BlockingIOError if nothing is."""
 
     def setsockopt(self, level: int, optname: int, value: int, /) -> None:
         """Set an option of the socket."""
 
     def shutdown(self, how: int, /) -> None:
-        """End one direction."""
+        """Shut down one direction."""
 
     def detach(self) -> int:
-        """Give the descriptor away: the caller closes it."""
+        """Return the descriptor and give up ownership: the caller closes it."""
 
     def close(self) -> None:
-        """End both."""
+        """Close both directions."""

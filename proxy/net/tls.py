@@ -1,8 +1,8 @@
-"""TLS contexts from the configuration: what a listener shows its clients, whom brokers have to be.
+"""TLS contexts from the configuration: the certificates for clients, and the trust in brokers.
 
-TLS 1.2 and newer. Each side has its own trust. `ServerTls` and `BrokerTls` hold the context in force: a reload
-puts another one in its place, which connections that are being made use from then on; those that are there stay.
-The private key's password never reaches a log. What a certificate's subject is called, `proxy.principals` knows.
+TLS 1.2 and newer. Each side has a trust store of its own. `ServerTls` and `BrokerTls` hold the context in force: a
+reload replaces it for new connections; existing ones keep theirs. The private key's password is never logged.
+`proxy.principals` maps a certificate's subject to a principal.
 """
 
 import ssl
@@ -17,13 +17,13 @@ from proxy.principals import CertificateError, MappingRules, expires_at, subject
 __all__ = ["ANONYMOUS", "BrokerTls", "ServerTls", "TlsSide"]
 
 ANONYMOUS: Final = "ANONYMOUS"
-_PEM_BYTES_MAX: Final = 4 * 1024 * 1024  # the system's whole trust is a quarter of a megabyte
-_ENCRYPTED: Final = b"ENCRYPTED"  # PKCS#8 and the older form both have the word in their first lines
+_PEM_BYTES_MAX: Final = 4 * 1024 * 1024  # the system's whole trust store has a quarter of a megabyte
+_ENCRYPTED: Final = b"ENCRYPTED"  # the first lines of PKCS#8 and of the older form both contain it
 _VERIFY: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 
 class TlsSide(Protocol):
-    """One side's TLS: what can be read again."""
+    """The reloadable TLS context of one side."""
 
     path: str
     files: tuple[Path, ...]
@@ -32,10 +32,10 @@ class TlsSide(Protocol):
         """Read the files; may run in a thread."""
 
     def use(self, context: ssl.SSLContext) -> None:
-        """Take what was read."""
+        """Put a loaded context in force."""
 
     def expires_at(self) -> float | None:
-        """When the certificate shown ends."""
+        """Return when the side's own certificate expires."""
 
 
 class ServerTls:
@@ -43,10 +43,10 @@ class ServerTls:
 
     Args:
         options: of the listener.
-        path: its key path, for errors.
+        path: the configuration key, for error messages.
 
     Raises:
-        ConfigError: the files do not make a context.
+        ConfigError: the files do not give a valid context.
     """
 
     def __init__(self, options: ListenerTls, path: str) -> None:
@@ -60,7 +60,7 @@ class ServerTls:
         """Read the files.
 
         Raises:
-            ConfigError: they do not make a context.
+            ConfigError: the files do not give a valid context.
         """
         options = self._options
         context = _context(ssl.PROTOCOL_TLS_SERVER)
@@ -72,19 +72,19 @@ class ServerTls:
         return context
 
     def use(self, context: ssl.SSLContext) -> None:
-        """Let handshakes from now on use what was read."""
+        """Use a loaded context for new handshakes."""
         self.context = context
 
     def expires_at(self) -> float | None:
-        """When the certificate ends, in seconds since the epoch."""
+        """Return when the certificate expires, in seconds since the epoch."""
         return _expires_at(self._options.cert_file)
 
     def user(self, sock: ssl.SSLSocket) -> str:
-        """Name the principal of a client whose handshake is done.
+        """Return the principal of a client after its handshake.
 
         Raises:
             NoMatchingRuleError: no principal mapping rule applies.
-            CertificateError: the certificate can not be read.
+            CertificateError: the certificate cannot be read.
         """
         certificate = sock.getpeercert(binary_form=True)
         if not certificate:
@@ -97,10 +97,10 @@ class BrokerTls:
 
     Args:
         options: of the cluster.
-        path: its key path, for errors.
+        path: the configuration key, for error messages.
 
     Raises:
-        ConfigError: the files do not make a context.
+        ConfigError: the files do not give a valid context.
     """
 
     def __init__(self, options: ClusterTls, path: str = "cluster.tls") -> None:
@@ -113,7 +113,7 @@ class BrokerTls:
         """Read the files.
 
         Raises:
-            ConfigError: they do not make a context.
+            ConfigError: the files do not give a valid context.
         """
         options = self._options
         context = _context(ssl.PROTOCOL_TLS_CLIENT)
@@ -127,18 +127,18 @@ class BrokerTls:
         return context
 
     def use(self, context: ssl.SSLContext) -> None:
-        """Let connections from now on use what was read."""
+        """Use a loaded context for new connections."""
         self.context = context
 
     def expires_at(self) -> float | None:
-        """When the certificate that brokers are shown ends; None where they are shown none."""
+        """Return when Sluice's certificate for brokers expires; None without one."""
         return _expires_at(self._options.cert_file)
 
 
 def _context(protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    # A peer that begins a new handshake in the middle of the old connection costs us what it costs nobody else.
+    # Renegotiation by a peer costs Sluice much and the peer little.
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     return context
 
@@ -157,7 +157,7 @@ def _load_chain(context: ssl.SSLContext, path: str, options: ListenerTls | Clust
         problem = "is encrypted: key_password or key_password_file is needed"
         raise ConfigError(f"{path}.key_file", problem, str(key_file))
     try:
-        # Never without one, or OpenSSL would ask for it at the terminal.
+        # Always set, or OpenSSL would ask for it at the terminal.
         context.load_cert_chain(cert_file, key_file, password=password.encode)
     except ssl.SSLError as error:
         raise ConfigError(f"{path}.cert_file", _load_problem(error, encrypted), str(cert_file)) from None
@@ -190,7 +190,7 @@ def _read(path: str, file: Path) -> bytes:
 
 
 def _expires_at(file: Path | None) -> float | None:
-    """When the first certificate of a file ends; None where that can not be said."""
+    """Return when the first certificate of a file expires; None if that is unknown."""
     if file is None:
         return None
     try:

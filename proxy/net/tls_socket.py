@@ -1,8 +1,8 @@
-"""A TLS connection that looks like a plain socket to a pump.
+"""A TLS connection with the interface of a plain socket.
 
-OpenSSL decrypts a whole record (16 KiB at most) at a time; what a reader does not take of it stays inside, and no
-descriptor ever becomes readable for it. So `recv_into` begins a record only where all of it fits, and nothing can
-stay behind: the descriptor tells the truth.
+OpenSSL decrypts a whole record (16 KiB at most) at a time; if the reader takes only a part, the rest stays in OpenSSL,
+and the descriptor does not become readable for it. So `recv_into` reads a record only if all of it fits: no bytes stay
+in OpenSSL, and the descriptor's readability is correct.
 """
 
 import contextlib
@@ -15,13 +15,13 @@ from proxy.net.stream import Buffer
 __all__ = ["RECORD_BYTES_MAX", "RECORD_KEPT_BYTES", "TlsSocket"]
 
 RECORD_BYTES_MAX: Final = 16 * 1024  # of one record, decrypted (RFC 8446 §5.1)
-RECORD_KEPT_BYTES: Final = 17 * 1024  # what OpenSSL takes for one that is not all here, or not all written
+RECORD_KEPT_BYTES: Final = 17 * 1024  # OpenSSL's memory for a record that is partly read or partly written
 
 _WANTS: Final = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class TlsSocket:
-    """A `Stream` over a socket whose handshake is done."""
+    """A `Stream` over a socket whose handshake is complete."""
 
     __slots__ = ("_sock",)
 
@@ -29,14 +29,14 @@ class TlsSocket:
         self._sock = sock
 
     def fileno(self) -> int:
-        """Give the descriptor, to wait on."""
+        """Return the descriptor, for waiting."""
         return self._sock.fileno()
 
     def recv_into(self, view: memoryview, count: int) -> int:
-        """Read whole records, as many as are there and fit; 0 at the end.
+        """Read whole records, as many as are available and fit; 0 at the end.
 
         Raises:
-            BlockingIOError: nothing is there.
+            BlockingIOError: no data is available.
             OSError: the connection has failed.
         """
         assert count >= RECORD_BYTES_MAX, "a record that does not fit would stay inside"
@@ -48,21 +48,21 @@ class TlsSocket:
             except _WANTS:
                 break
             except OSError:
-                if got:  # first what came before; the next read meets it again
+                if got:  # return the earlier data first; the next read gets the same error
                     return got
                 raise
             got += piece
-            if piece < RECORD_BYTES_MAX:  # the last one there, nearly always: asking once more costs more
+            if piece < RECORD_BYTES_MAX:  # nearly always the last record: another read would cost more
                 return got
         if not got:
             raise BlockingIOError("no whole record is there")
         return got
 
     def send(self, data: Buffer, flags: int = 0) -> int:  # noqa: ARG002 - a record is never joined with the next
-        """Write as much as the socket takes, record by record. What it does not take has to come again.
+        """Write as much as the socket accepts, record by record. The caller must repeat the rest unchanged.
 
         Raises:
-            BlockingIOError: it takes nothing now.
+            BlockingIOError: the socket accepts nothing now.
             OSError: the connection has failed.
         """
         sock = self._sock
@@ -80,28 +80,28 @@ class TlsSocket:
         return sent
 
     def setsockopt(self, level: int, optname: int, value: int) -> None:
-        """Set an option of the socket below."""
+        """Set an option of the underlying socket."""
         self._sock.setsockopt(level, optname, value)
 
     def shutdown(self, how: int) -> None:
-        """End one direction of the socket below, which is the end of the stream for the other side.
+        """Shut down one direction of the underlying socket, which ends the stream for the peer.
 
-        A client is told as TLS wants it. A broker is not: OpenSSL would then take no more of its answers.
+        A client also gets TLS's close_notify. A broker does not: OpenSSL would then discard its further responses.
         """
         if self._sock.server_side:
             self._say_goodbye()
-        # The class's own method would throw the TLS state away, and answers would be read encrypted.
+        # The base class's method would drop the TLS state, and responses would be read encrypted.
         socket.socket.shutdown(self._sock, how)
 
     def detach(self) -> int:
-        """Give the descriptor of the socket below away."""
+        """Return the underlying descriptor and give up ownership."""
         return self._sock.detach()
 
     def close(self) -> None:
-        """End both, and say so where that is possible at once."""
+        """Close both directions, with close_notify if that does not block."""
         self._say_goodbye()
         self._sock.close()
 
     def _say_goodbye(self) -> None:
-        with contextlib.suppress(OSError, ValueError):  # it waits for the other's; nobody else does
+        with contextlib.suppress(OSError, ValueError):  # it does not wait for the peer's close_notify
             self._sock.unwrap()

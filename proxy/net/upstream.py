@@ -1,11 +1,10 @@
-"""A connection's way to its broker: connect, and the TLS handshake where brokers speak it, without holding the loop.
+"""The connection to a broker: connect and, if brokers use TLS, handshake, without blocking the loop.
 
-Where any broker will do, one that can not be reached is passed over: a broker that has just died is still in the map,
-and clients are not to meet it at the bootstrap port.
-`limits.connect_seconds` holds for both together; whoever began it asks whether it is overdue. Every failure has one
-cause (docs/metrics.md, `sluice_errors_total`), and is told once, never from within `begin`: the connection is then in
-the midst of showing what it has read, and may not be closed there. So all of it begins in the loop's next turn: what a
-connection that failed for want of a descriptor gives back is there for the next one of that turn.
+If any broker will do, an unreachable one is skipped: a broker that has just died is still in the map, and clients of
+the bootstrap port should not be affected. `limits.connect_seconds` applies to both steps together; the caller checks
+`overdue`. Every failure has one cause (docs/metrics.md, `sluice_errors_total`) and is reported once, never from within
+`begin`: the caller is then still passing bytes on and must not be closed. So all steps begin in the loop's next turn; a
+descriptor that is released by a failed connection is then available to the next one.
 """
 
 import asyncio
@@ -23,18 +22,18 @@ from proxy.net.tls_socket import TlsSocket
 
 __all__ = ["AnotherWay", "Dial", "Upstream", "Way"]
 
-_OTHERS_MAX: Final = 4  # brokers tried in place of the first one
+_OTHERS_MAX: Final = 4  # the most brokers tried in place of the first one
 
 Upstream = tuple[str, int]
 
 
 class Way(NamedTuple):
-    """To which broker.
+    """The destination of a broker connection.
 
     Attributes:
-        broker: its id, -1 where it is not known by id.
-        upstream: its address, or None where none is known yet.
-        host: the name that its certificate must bear, where there is TLS towards brokers.
+        broker: the broker's id; -1 if unknown.
+        upstream: the broker's address; None if unknown.
+        host: the name that the broker's certificate must have, if brokers use TLS.
     """
 
     broker: int
@@ -46,11 +45,11 @@ AnotherWay = Callable[[Collection[Upstream]], Way]
 
 
 class Dial:
-    """One attempt.
+    """One attempt to connect.
 
     Args:
-        another: gives a way to a broker that is at none of the addresses tried; None where no other broker will do.
-        joined: called with the connected stream and the id of the broker that it leads to.
+        another: returns a broker at none of the tried addresses; None if no other broker will do.
+        joined: called with the connected stream and the broker's id.
         failed: called with the cause and the detail. Neither is called after `cancel`.
     """
 
@@ -105,7 +104,7 @@ class Dial:
         broker.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
             code = broker.connect_ex(upstream)
-        except OSError:  # the zone of an IPv6 address that is no interface here
+        except OSError:  # the zone of an IPv6 address that is no interface of this machine
             code = errno.EADDRNOTAVAIL
         if code not in (0, errno.EINPROGRESS):
             self._unreachable(upstream, code)
@@ -113,11 +112,11 @@ class Dial:
         self._shared.loop.add_writer(broker.fileno(), self._connected, broker, upstream)
 
     def overdue(self, now: int) -> bool:
-        """Whether its time is over."""
+        """Whether the attempt takes too long."""
         return now - self._since_ms > self._shared.limits.connect_seconds * 1000
 
     def cancel(self) -> None:
-        """Give up, if it is not over: the socket is closed, and nothing more is told."""
+        """Cancel the attempt if it is not complete: the socket is closed, and no callback is called."""
         if self._soon is not None:
             self._soon.cancel()
         if self._handshake is not None:
@@ -140,12 +139,12 @@ class Dial:
             self._joined(broker, self._way.broker)
 
     def _secure(self, broker: socket.socket, context: ssl.SSLContext) -> None:
-        """Begin the handshake."""
+        """Begin the TLS handshake."""
         host = self._way.host
         try:
-            host.encode("idna")  # refused by ssl too, but only when the socket is no longer ours
+            host.encode("idna")  # ssl refuses it too, but only after it has taken over the socket
             secured = context.wrap_socket(broker, do_handshake_on_connect=False, server_hostname=host or None)
-        except (OSError, ValueError) as error:  # a name that no certificate can bear
+        except (OSError, ValueError) as error:  # a name that no certificate can have
             self._socket = None
             broker.close()
             self._failed("broker_tls", f"{host}: {error}")
@@ -170,7 +169,7 @@ class Dial:
         self._failed("broker_tls", f"{where}: {handshake_problem(error)}")
 
     def _unreachable(self, upstream: Upstream, code: int) -> None:
-        """Try another broker, if there is one that will do."""
+        """Try another broker, if one will do."""
         self._tried.append(upstream)
         if self._another is not None and len(self._tried) <= _OTHERS_MAX:
             way = self._another(self._tried)

@@ -1,7 +1,7 @@
-"""What keeps a connection from reading requests, one thing at a time: a mute, a hold, too many answers owed, an end.
+"""The reason why a connection does not read requests, one at a time: mute, hold, too many owed responses, or an end.
 
-Nothing is read meanwhile, so that what the client sends waits in its own socket; that it has closed is noticed all the
-same (`proxy.net.rdhup`). What the wait is for is the connection's business.
+During the wait the client's input stays in its socket; its close is still detected (`proxy.net.rdhup`). The connection
+knows what the wait is for.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ __all__ = ["FULL", "HELD", "MUTED", "REFUSED", "Wait"]
 
 MUTED: Final = "muted"  # KIP-219: until a time
 HELD: Final = "held"  # a request before its slot: until a time
-FULL: Final = "full"  # until answers have come
-REFUSED: Final = "refused"  # until all that is owed is answered, and then it ends
+FULL: Final = "full"  # until responses have arrived
+REFUSED: Final = "refused"  # until all owed responses are sent; then the connection ends
 
 
 class Wait:
@@ -23,11 +23,11 @@ class Wait:
 
     Args:
         descriptor: of the client's socket.
-        gone: called when the client closes meanwhile; with True where it has reset the connection.
-        over: called when the wait's time has come.
+        gone: called when the client closes during the wait; with True if it has reset the connection.
+        over: called at the end of the wait.
 
     Attributes:
-        kind: MUTED, HELD, FULL or REFUSED; "" where nothing is waited for.
+        kind: MUTED, HELD, FULL or REFUSED; "" without a wait.
     """
 
     __slots__ = (
@@ -55,10 +55,10 @@ class Wait:
         self.kind = ""
 
     def begin(self, kind: str, now: int, until_ms: int = 0, held_bytes: int = 0) -> None:
-        """Wait until a time; 0: until `end` is called.
+        """Begin a wait until a time; 0: until `end` is called.
 
         Args:
-            held_bytes: of a held request, those that were read already.
+            held_bytes: the bytes of a held request that were already read.
         """
         self.kind = kind
         stats = self._shared.stats
@@ -75,7 +75,7 @@ class Wait:
             self._timer = self._shared.loop.call_later((until_ms - now) / 1000, self._time_is_over)
 
     def end(self) -> None:
-        """Wait no longer; harmless where nothing is waited for."""
+        """End the wait; no effect without one."""
         if not self.kind:
             return
         stats = self._shared.stats
@@ -94,7 +94,7 @@ class Wait:
     def _time_is_over(self) -> None:
         self._timer = None
         now = now_ms()
-        if now < self._until_ms:  # a loop's timers are coarser than ours: never early
+        if now < self._until_ms:  # the loop's timers are coarser than this clock: never early
             self._timer = self._shared.loop.call_later((self._until_ms - now) / 1000, self._time_is_over)
         else:
             self._over()

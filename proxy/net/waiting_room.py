@@ -1,8 +1,8 @@
-"""Sockets over their address's connection rate: left unread for their time, then closed (KIP-612).
+"""Sockets over their address's connection rate: left unread until their delay is over, then closed (KIP-612).
 
-The one whose time ends first is closed first; a broker closes the one whose time ends last first, and so none at
-all while others come (kafka-quotas.md §5). Where more wait than there is room for, the first is closed early. A
-client learns of it by the close alone, as from a broker, and comes back after its reconnect backoff.
+The socket whose delay ends first is closed first; a broker closes the one whose delay ends last first, and thus none
+while new ones arrive (kafka-quotas.md §5). If there is no room, the first one is closed early. As with a broker, the
+client only sees the close, and reconnects after its reconnect backoff.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from proxy.stats import Stats
 
 __all__ = ["WAITING_MAX", "WaitingRoom"]
 
-WAITING_MAX: Final = 1000  # each costs a descriptor and no memory of ours
+WAITING_MAX: Final = 1000  # each takes a descriptor and no memory of the process
 
 
 class WaitingRoom:
-    """All such sockets of one process, under one timer."""
+    """All such sockets of the process, with one timer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stats: Stats) -> None:
         self._loop = loop
@@ -38,7 +38,7 @@ class WaitingRoom:
         self._set_timer(now_ms)
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all sockets."""
         while self._waiting:
             self._close_first()
         self._set_timer(0)
@@ -51,7 +51,7 @@ class WaitingRoom:
 
     def _close_first(self) -> None:
         sock = heapq.heappop(self._waiting)[2]
-        with suppress(OSError):  # its descriptor is free whatever the system says
+        with suppress(OSError):  # the descriptor is released whatever the system reports
             sock.close()
         self._stats.connections_waiting = len(self._waiting)
 
