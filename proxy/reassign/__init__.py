@@ -1,13 +1,13 @@
-"""Reassignments in small batches: taken over, journaled, carried out step by step (KIP-435).
+"""Reassignments in small batches: accepted, journaled, and executed step by step (KIP-435).
 
-    entries, journal     what is under way, on disk before it is done
+    entries, journal     the moves under way; on disk before each step
     leader_lock          which of several proxies executes
-    cluster              what the cluster says, and what it is told
-    validation, api      a caller's request: judged as Kafka does, its first step on the caller's own connection
-    reconcile, executor  what to do next, and the loop that does it
-    status               what it shows
+    cluster              reads the cluster's state and submits changes
+    validation, api      validates a caller's request as Kafka does, and sends its first step on the caller's connection
+    reconcile, executor  decides on the next steps, and the loop that executes them
+    status               the progress for operators
 
-The steps themselves are `quotas.reassignment.step` and `quotas.reassignment.batch`: pure.
+The arithmetic of the steps is in `quotas.reassignment.step` and `quotas.reassignment.batch`, which are pure.
 """
 
 from proxy.reassign.service import Reassignments

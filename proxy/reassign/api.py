@@ -1,18 +1,18 @@
-"""Takes callers' requests: judged, journaled, their first steps sent over the caller's own connection (KIP-435).
+"""Takes callers' requests: validates and journals them, and sends first steps on the caller's connection (KIP-435).
 
-    request ─► Forward: an empty request ─► may the caller reassign at all? no: told so, and nothing else happens
-       yes  ─► look at the cluster ─► judge ─► first steps ─► journal: asked ─► Forward: the first steps
-    answer  ─► journal: accepted, or struck out ─► what the caller is told
+    request  ─► Forward: an empty request ─► may the caller reassign partitions? no: error, and nothing else happens
+       yes   ─► read the cluster ─► validate ─► first steps ─► journal: asked ─► Forward: the first steps
+    response ─► journal: accepted, or removed ─► response to the caller
 
-Who may reassign is the broker's to say, of every request: so an empty one goes first, in the caller's name, and until
-its answer is there no more of the caller's is read than its head. A refusal comes back for every partition as the
-broker would give it, with nothing looked up, written or submitted for it. Callers' frames are read in the thread that
-reads all large ones, where addresses take turns.
-What is asked for is then on disk before anything is submitted, marked as not judged: it is no move yet, no step follows
-it, and if a broker refuses it, it is gone again. What can begin nothing now is accepted without a second question.
-What was not answered, or timed out at the broker, may have been done: the executor finds out.
+The broker decides who may reassign partitions, for every request: an empty one is sent first, in the caller's name, and
+until its response only the head of the caller's request is parsed. A refusal is returned for every partition, as the
+broker would return it; nothing is looked up, written or submitted. Callers' frames are parsed in the thread for large
+frames, in which addresses take turns.
+The request is on disk before anything is submitted, marked as undecided: it is no move yet, no step follows, and it is
+removed if a broker refuses it. A request that can begin no step now is accepted without a second request to the broker.
+A step without a response, or with a timeout at the broker, may have been executed: the executor finds out.
 
-One request of a connection at a time; at most ADDRESS_REQUESTS_MAX of an address, and REQUESTS_MAX in all.
+One request at a time per connection; at most ADDRESS_REQUESTS_MAX per address, and REQUESTS_MAX in all.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ T = TypeVar("T")
 REQUESTS_MAX: Final = 100
 ADDRESS_REQUESTS_MAX: Final = REQUESTS_MAX // 4
 _CONFLICTS_MAX: Final = 20
-# How long a request waits for another one. After two seconds without its answer the executor believes what it sees.
+# How long a request waits for another one. Two seconds without a response, and the executor relies on the cluster.
 _TURN_SECONDS_MAX: Final = 5.0
 _NEWS_SECONDS_MAX: Final = 1.0  # until a new topic is known to every broker
 _PAUSE_SECONDS: Final = 0.4
-_TIMEOUT_MS_MAX: Final = 20_000  # below what the executor waits for an answer (`reconcile.ASKED_MS_MAX`)
+_TIMEOUT_MS_MAX: Final = 20_000  # below the executor's wait for a response (`reconcile.ASKED_MS_MAX`)
 _KAFKA_STORAGE_ERROR: Final = 56
 
 Answered = Callable[[bytes | bytearray | Forward | Exception], None]
@@ -59,10 +59,10 @@ logger = logging.getLogger(__name__)
 
 
 class ReadFrame(Protocol):
-    """Calls a function of a frame beside the loop: `proxy.worker.Worker.call`."""
+    """Calls a function of a frame in a thread: `proxy.worker.Worker.call`."""
 
     async def __call__(self, whose: str, size: int, function: Callable[..., T], /, *arguments: Any) -> T:
-        """Give what the function gives.
+        """Return the function's result.
 
         Raises:
             OverloadError: it was not called.
@@ -70,20 +70,20 @@ class ReadFrame(Protocol):
 
 
 class _Asked(NamedTuple):
-    """A request, while the broker says whether its caller may reassign."""
+    """A request whose caller's permission is being checked by the broker."""
 
     question: Question
 
 
 class ReassignmentApi:
-    """Answers AlterPartitionReassignments.
+    """Handles AlterPartitionReassignments.
 
     Args:
-        run: starts work in the background.
-        settings: gives those in force.
-        wake: called when there is something new to carry out.
-        read: has callers' frames read.
-        turn_seconds_max: how long a request waits for another one to be judged; or, a second at most, for a topic.
+        run: starts a background task.
+        settings: returns the settings in force.
+        wake: called when there are new moves.
+        read: has callers' frames parsed.
+        turn_seconds_max: how long a request waits for another one to be decided; for a new topic, a second at most.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class ReassignmentApi:
         self._turn_seconds_max = turn_seconds_max
         self._news_seconds_max = min(turn_seconds_max, _NEWS_SECONDS_MAX)
         self._numbers = count(1)
-        self._requests: Counter[str] = Counter()  # that are being worked at, by address
+        self._requests: Counter[str] = Counter()  # the number of requests under way, by address
 
     def ask(self, question: Question, answered: Answered) -> None:
-        """Have a request, or a broker's answer to one, answered."""
+        """Handle a request, or a broker's response to one."""
         mine, all_of_them = self._requests[question.address], self._requests.total()
-        # What has been sent on is written down whatever comes; before that nothing is lost with the connection.
+        # A forwarded request is always journaled; before that nothing is lost with the connection.
         if not isinstance(question.plan, Plan) and (
             mine >= ADDRESS_REQUESTS_MAX or all_of_them >= REQUESTS_MAX
         ):
@@ -141,10 +141,10 @@ class ReassignmentApi:
             answered(error)
         finally:
             self._requests[question.address] -= 1
-            self._requests += Counter()  # without addresses that have none
+            self._requests += Counter()  # removes addresses without requests
 
     async def _go_on(self, question: Question, asked: _Asked) -> bytes | Forward:
-        """The broker has said whether the caller may: if so judge the request, and write down what of it is taken."""
+        """Handle the broker's response on the caller's permission: if granted, validate and journal the request."""
         first = asked.question
         address, size = first.address, len(first.frame)
         answer = await decoded(alter_reassignments.read_answer, question.frame, question.version)
@@ -160,7 +160,7 @@ class ReassignmentApi:
             if plan.sent:
                 sent = AlterRequest(min(request.timeout_ms, _TIMEOUT_MS_MAX), True, list(plan.sent.items()))
                 if not plan.entries:
-                    # Nothing of ours: the caller's own words about what factor may be changed hold.
+                    # No partition is in the journal: the caller's own flag on the replication factor applies.
                     sent = sent._replace(allow_factor_change=request.allow_factor_change)
                 return await beside(_forward, first, sent, plan)
             return await self._settled(question, plan, answer)
@@ -168,11 +168,11 @@ class ReassignmentApi:
             return await self._failed(question, request, error)
 
     async def _planned(self, request: AlterRequest) -> Plan:
-        """Look, judge, choose first steps and journal; once more where another process was faster.
+        """Read the cluster, validate, choose first steps and journal; again if another process was faster.
 
-        A controller has one request after the other. So what meets one that is not judged yet waits for a while: the
-        caller may be the same, whose connection was lost and who asks again at once. And it knows a topic before the
-        brokers do: what they do not know is looked for again, for its caller may just have created it.
+        A controller handles requests one after the other. So a request that conflicts with an undecided one waits for a
+        while: the caller may be the same, after a lost connection. A controller also knows a topic before the brokers:
+        an unknown topic is looked up again, since it may just have been created.
         """
         by = f"{self._keeper.process}/{next(self._numbers)}"
         loop = asyncio.get_running_loop()
@@ -196,7 +196,7 @@ class ReassignmentApi:
         raise JournalError("other processes keep writing to it")
 
     async def _end(self, question: Question) -> bytes:
-        """The broker has judged the first steps."""
+        """Handle the broker's response to the first steps."""
         plan = question.plan
         assert isinstance(plan, Plan), "the plan of the request that was sent"
         answer = await decoded(alter_reassignments.read_answer, question.frame, question.version)
@@ -206,10 +206,10 @@ class ReassignmentApi:
             return await self._failed(question, plan.asked, error)
 
     async def _settled(self, question: Question, plan: Plan, answer: AlterAnswer) -> bytes:
-        """Accept or strike out, and answer.
+        """Accept or remove the entries, and return the response.
 
         Raises:
-            JournalError: it cannot be written down; the executor finds out what became of it.
+            JournalError: the result cannot be written; the executor finds out what has happened.
         """
         told = outcomes_of(plan, answer)
         for _ in range(_CONFLICTS_MAX):
@@ -227,7 +227,7 @@ class ReassignmentApi:
         return await beside(_settled_answer, question, plan, told, answer)
 
     async def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
-        """It could not be taken or written down: a caller that tries again may find it well."""
+        """Return the response to a request that could not be accepted or journaled; a retry may succeed."""
         code = _KAFKA_STORAGE_ERROR if isinstance(error, JournalError) else REQUEST_TIMED_OUT
         where = "use its journal" if isinstance(error, JournalError) else "ask the cluster"
         outcome = Outcome(code, f"Sluice cannot {where}: {error}")
@@ -250,7 +250,7 @@ class ReassignmentApi:
 
 
 def _begin(question: Question) -> Forward:
-    """Have the broker say whether the caller may reassign."""
+    """Return the empty request by which the broker checks the caller's permission."""
     head = alter_reassignments.read_head(question.frame, question.body_at, question.version)
     return _forward(question, head, _Asked(question))
 
@@ -260,7 +260,7 @@ def _request_of(question: Question) -> AlterRequest:
 
 
 def _refusal(asked: Question, question: Question, answer: AlterAnswer) -> bytes:
-    """The broker's refusal of the empty request, for every partition of the caller's."""
+    """Return the broker's refusal of the empty request, for every partition of the caller's."""
     request = _request_of(asked)
     return _answer_of(question, request, answer._replace(partitions=_all(request, answer.outcome)))
 
@@ -277,13 +277,13 @@ def _settled_answer(
         (one.key, told[one.key] if failed or one.kind not in OF_ITS_OWN else one.outcome)
         for one in plan.verdicts
     ]
-    # Of an empty request a broker says "", of others null.
+    # For an empty request a broker sends the message "", for others null.
     outcome = answer.outcome if failed else Outcome()
     return _answer_of(question, plan.asked, answer._replace(outcome=outcome, partitions=partitions))
 
 
 def _answer_of(question: Question, asked: AlterRequest, answer: AlterAnswer) -> bytes:
-    """The answer for the caller; the broker's own where that says the same."""
+    """Return the response for the caller; the broker's own if both are equal."""
     told = answer._replace(allow_factor_change=asked.allow_factor_change)
     if question.plan is not None and told == alter_reassignments.read_answer(
         question.frame, question.version
@@ -293,7 +293,7 @@ def _answer_of(question: Question, asked: AlterRequest, answer: AlterAnswer) -> 
 
 
 def _forward(question: Question, request: AlterRequest, plan: object) -> Forward:
-    """What goes to the broker in the caller's name: with its client id, which quotas and logs there go by."""
+    """Return the request to the broker in the caller's name: with its client id, for the broker's quotas and logs."""
     size = REQUEST_HEAD.unpack_from(question.frame)[4]
     client_id = None if size < 0 else question.frame[REQUEST_HEAD.size : REQUEST_HEAD.size + size]
     frame = alter_reassignments.request_frame(request, question.version, question.correlation_id, client_id)

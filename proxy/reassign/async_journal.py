@@ -1,7 +1,7 @@
-"""The journal as the event loop sees it: its calls in a thread, one after the other, and what it says last.
+"""The journal for the event loop: its calls run in a thread, one after the other; the last state is kept.
 
-Whoever decides something over several partitions holds `planning` meanwhile, so that the desk and the executor of one
-process do not take the same slot twice; against other processes the journal's sequence does the same.
+A decision about several partitions holds `planning`, so that the API and the executor of one process do not use the
+same slot twice; between processes the journal's sequence prevents that.
 """
 
 import asyncio
@@ -26,18 +26,18 @@ logger = logging.getLogger(__name__)
 
 
 class AsyncJournal:
-    """Keeps one journal, and shows clients what is in it.
+    """Keeps one journal and updates the reassignments that clients see.
 
     Args:
-        directory: the journal's.
-        process: how this process is named in it.
+        directory: the journal's directory.
+        process: this process's name in the journal.
 
     Attributes:
-        known: what the journal says.
-        now: what the cluster said last of its partitions.
-        shown: what clients are shown.
-        planning: held by whoever decides.
-        problem: why the journal can not be used; "" when it can.
+        known: the journal's contents.
+        now: the last known state of partitions in the cluster.
+        shown: the reassignments that clients see.
+        planning: held during a decision.
+        problem: why the journal cannot be used; "" if it can.
     """
 
     def __init__(self, directory: Path, process: str) -> None:
@@ -51,17 +51,17 @@ class AsyncJournal:
         self.problem = ""
 
     async def read(self) -> Known:
-        """Take in what other processes have appended.
+        """Read the records that other processes have appended.
 
         Raises:
-            JournalError: it can not be read.
+            JournalError: the journal cannot be read.
         """
         return await self._call(self._journal.read)
 
     async def append(
         self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
     ) -> Known:
-        """Have records on disk.
+        """Append records; they are on disk when this returns.
 
         Raises:
             ConflictError, MovedOnError, JournalError: see `Journal.append`.
@@ -69,10 +69,10 @@ class AsyncJournal:
         return await self._call(lambda: self._journal.append(records, expected=expected, term=term))
 
     async def recover(self) -> None:
-        """Set a damaged journal aside; what can be read of it is for the executor to confirm.
+        """Set a damaged journal aside; its readable entries are for the executor to confirm.
 
         Raises:
-            JournalError: it can not be moved.
+            JournalError: the journal cannot be moved.
         """
         aside = ""
 
@@ -94,7 +94,7 @@ class AsyncJournal:
         self.problem = ""
 
     async def show(self) -> None:
-        """Show clients what there is now; thousands of moves are put together in a thread."""
+        """Update the reassignments that clients see; for thousands of moves in a thread."""
         moves = await asyncio.to_thread(_all_shown, self.known, self.now)
         self.shown.moves = MappingProxyType(moves)
 
@@ -122,10 +122,10 @@ def _all_shown(known: Known, now: Mapping[TopicPartition, PartitionNow]) -> dict
 
 
 def _shown(entry: Entry, now: PartitionNow | None) -> Shown:
-    """The move that was asked for, as Kafka lists one: what it will have, then what it loses."""
+    """Return a move as Kafka lists a reassignment: the target replicas, then those to remove."""
     wanted = entry.wanted
     before = entry.original
-    if wanted == before:  # it goes back: what is to be undone is where it got to
+    if wanted == before:  # the move goes back: its current replicas are those to remove
         before = now.replicas if now is not None else before
     adding = tuple(broker for broker in wanted if broker not in before)
     removing = tuple(broker for broker in before if broker not in wanted)

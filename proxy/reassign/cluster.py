@@ -1,12 +1,12 @@
-"""What the executor asks the brokers, and tells them, on Sluice's own connection.
+"""Reads the cluster's state and submits changes for the executor, on Sluice's own connection.
 
-One connection, one question at a time. It leads to the brokers themselves and never through Sluice, so that what is
-read is what is under way, and not what clients are shown. ListPartitionReassignments comes from the controller; the
-rest from a broker's own picture of the cluster, which may lag behind it: `reconcile` lives with that.
+One connection, one request at a time. It leads to the brokers directly, never through Sluice, so that it reads the
+real reassignments and not those that clients see. ListPartitionReassignments comes from the controller; the rest from
+a broker's metadata, which may lag behind: `reconcile` tolerates that.
 
-What was submitted and not answered may have been done or not. Nothing is submitted twice for that: it is read back.
+A submission without a response may or may not have been executed. It is never submitted again; its result is read.
 
-It needs Describe and Alter on the cluster, Describe and DescribeConfigs on topics (docs/operations.md).
+Permissions: Describe and Alter on the cluster, Describe and DescribeConfigs on topics (docs/operations.md).
 """
 
 import asyncio
@@ -31,33 +31,33 @@ from quotas.reassignment.step import PartitionNow, TopicPartition
 __all__ = ["Cluster", "ClusterError", "Seen"]
 
 MIN_ISR: Final = "min.insync.replicas"
-_MIN_ISR_SECONDS: Final = 15.0  # a topic's config is asked for again after this time
-_ANSWER_SECONDS_MAX: Final = 15.0  # longer than _TIMEOUT_MS, which a broker may take for a change
+_MIN_ISR_SECONDS: Final = 15.0  # how long a topic's config is kept
+_ANSWER_SECONDS_MAX: Final = 15.0  # longer than _TIMEOUT_MS, the broker's limit for a change
 _READ_SECONDS_MAX: Final = 6.0  # a caller waits for it, and then for the next broker
 _CONNECT_SECONDS_MAX: Final = 3.0
-# Brokers that can not tell of the fenced are not asked that again for this time.
+# For this time, brokers that do not list fenced brokers are not asked again.
 _FENCED_SECONDS: Final = 300.0
 _TIMEOUT_MS: Final = 10_000
 _UNKNOWN_TOPIC: Final = 3
-_NO_TOPIC: Final = frozenset((_UNKNOWN_TOPIC, 17))  # and none of a name that is invalid
-# What is not answered may have been done: these are not asked twice.
+_NO_TOPIC: Final = frozenset((_UNKNOWN_TOPIC, 17))  # also for an invalid name
+# Without a response these may have been executed, so they are not repeated.
 _CHANGES: Final = frozenset((ALTER_PARTITION_REASSIGNMENTS, ELECT_LEADERS))
 
 T = TypeVar("T")
 
 
 class ClusterError(Exception):
-    """The brokers can not be asked, or refuse."""
+    """The brokers cannot be reached, or refuse."""
 
 
 class Seen(NamedTuple):
-    """What the cluster says of some topics.
+    """The cluster's state of some topics.
 
     Attributes:
-        live: the brokers that are alive.
-        registered: these, and those that are not alive and still known.
+        live: the ids of the brokers that are alive.
+        registered: those, and registered brokers that are not alive.
         now: every partition of the topics.
-        topic_ids: of the topics that are there, in hex.
+        topic_ids: the ids of existing topics, in hex.
         ongoing: every reassignment under way, of any topic.
     """
 
@@ -69,7 +69,7 @@ class Seen(NamedTuple):
 
 
 class Cluster:
-    """Asks and tells.
+    """Reads the cluster's state and submits changes.
 
     Args:
         client: connects to the brokers.
@@ -85,13 +85,13 @@ class Cluster:
         self._turn = 0
 
     async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
-        """Read what is known of these topics.
+        """Read the state of these topics.
 
         Args:
-            registered: whether brokers that are not alive are to be told from those that never were.
+            registered: whether to distinguish dead brokers from unknown ones.
 
         Raises:
-            ClusterError: nobody answers, or Sluice may not ask.
+            ClusterError: no broker responds, or Sluice lacks a permission.
         """
         live: frozenset[int] = frozenset()
         found: dict[str, TopicPartitions] = {}
@@ -105,7 +105,7 @@ class Cluster:
             if topic.error_code and topic.error_code not in _NO_TOPIC:
                 raise ClusterError(f"Metadata of topic {name}: error {topic.error_code}")
         min_isr = await self._min_isrs(sorted(there))
-        # Last: a step that is not listed any more is done, and what was read before may be older.
+        # Last: a step that is no longer listed is complete, and the earlier responses may be older.
         ongoing = await self._ongoing()
         now = await asyncio.to_thread(_now, there, ongoing, min_isr)
         known = live.union(*(one.replicas for topic in there.values() for one in topic.partitions.values()))
@@ -115,10 +115,10 @@ class Cluster:
         return Seen(live, known, now, ids, ongoing)
 
     async def submit(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, Outcome]:
-        """Have partitions reassigned, or their reassignments cancelled (None); give what became of each.
+        """Have partitions reassigned, or their reassignments cancelled (None); returns the outcome of each.
 
         Raises:
-            ClusterError: nobody has answered. It may have been done.
+            ClusterError: no broker has responded. The change may have been made.
         """
         answer = await self._read(reassignments.alter(targets, _TIMEOUT_MS))
         found = dict(answer.partitions)
@@ -127,16 +127,16 @@ class Cluster:
         return {key: found.get(key, Outcome(-1, "the response does not name it")) for key in targets}
 
     async def elect(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
-        """Elect preferred leaders; give error code and message of each.
+        """Elect preferred leaders; returns error code and message of each.
 
         Raises:
-            ClusterError: nobody has answered.
+            ClusterError: no broker has responded.
         """
         error_code, found = await self._read(replicas.elect_preferred(partitions, _TIMEOUT_MS))
         return {key: found.get(key, (error_code, "")) for key in partitions}
 
     async def sizes(self, brokers: Sequence[int]) -> dict[int, dict[TopicPartition, int]]:
-        """The bytes of every replica of these brokers, as far as they answer."""
+        """Return the bytes of every replica of these brokers, for those that respond."""
         found = {}
         for broker in brokers:
             _, target = self._brokers.upstream(broker)
@@ -149,7 +149,7 @@ class Cluster:
         return found
 
     def close(self) -> None:
-        """Give the connection up."""
+        """Close the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -168,7 +168,7 @@ class Cluster:
         for chunk in chunks(wanted):
             for described in await self._read(configs.describe_topics(chunk, (MIN_ISR,))):
                 if described.error_code not in (0, _UNKNOWN_TOPIC):
-                    # Without it nobody knows how few replicas are too few.
+                    # Without it the minimum number of in-sync replicas is unknown.
                     raise ClusterError(
                         f"DescribeConfigs of topic {described.name}: error {described.error_code}"
                     )
@@ -179,27 +179,27 @@ class Cluster:
         return {topic: self._min_isr[topic][1] for topic in topics if topic in self._min_isr}
 
     async def _registered(self) -> frozenset[int]:
-        """Every registered broker; brokers before 4.0 tell only of those alive, by closing on this question."""
+        """Return every registered broker; brokers before 4.0 close on this request and only list those alive."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._fenced_from:
             return frozenset()
         try:
             error_code, brokers = await self._read(metadata.registered_brokers())
         except ClusterError:
-            await self._ongoing()  # raises where it was not the question's fault
+            await self._ongoing()  # raises if the request was not the cause
             error_code, brokers = 1, frozenset[int]()
-        if error_code:  # not for ever: brokers may have been restarting, or are replaced by later ones
+        if error_code:  # only for a while: brokers may be restarting, or be replaced by later versions
             self._fenced_from = loop.time() + _FENCED_SECONDS
         return brokers
 
     async def _read(self, request: Request[T]) -> T:
-        """Ask, and read the answer in a thread: thousands of partitions take longer than channels may wait."""
+        """Send a request, and parse the response in a thread: thousands of partitions would block the loop."""
         try:
             frame = await self._ask(request)
         except ClusterError:
             if request.api_key in _CHANGES:
                 raise
-            frame = await self._ask(request)  # of the next broker
+            frame = await self._ask(request)  # from the next broker
         try:
             return await decoded(request.read, frame)
         except WireError as error:
@@ -210,7 +210,7 @@ class Cluster:
         async with self._one:
             try:
                 if self._connection is not None and self._connection.closed:
-                    self.close()  # brokers close what was idle for connections.max.idle.ms, and so is this mostly
+                    self.close()  # usually the broker has closed it as idle (connections.max.idle.ms)
                 if self._connection is None:
                     self._connection = await self._connect()
                 async with asyncio.timeout(seconds):
@@ -223,7 +223,7 @@ class Cluster:
                 raise
 
     async def _connect(self) -> Connection:
-        """Connect to the next broker that can be reached: one whose machine is gone must not be the first each time."""
+        """Connect to the next reachable broker; a dead one must not be the first each time."""
         targets = self._brokers.targets()
         turn = self._turn % len(targets) if targets else 0
 
@@ -240,7 +240,7 @@ def _now(
     ongoing: Mapping[TopicPartition, Ongoing],
     min_isr: Mapping[str, int],
 ) -> dict[TopicPartition, PartitionNow]:
-    """Put together what several answers say of each partition."""
+    """Combine the responses to the state of each partition."""
     now = {}
     for name, topic in topics.items():
         for index, one in topic.partitions.items():

@@ -1,11 +1,11 @@
-"""What is known of one move, and how a line of the journal says it (KIP-435). Pure.
+"""The journal's record of one move, and its encoding as a line (KIP-435). Pure.
 
-    asked ──► first step refused ──► struck out: the entry is as it was before, or gone
+    asked ──► first step refused ──► removed: the entry is as it was before, or gone
       │
       └─► accepted ──► step ──► step … ──► ended: done, cancelled, gone
 
-An entry is written whole whenever it changes, so a line needs no other line to be understood, and the last one of a
-partition holds. A line is `checksum sequence json`; a sequence that jumps says that lines are missing.
+An entry is written as a whole whenever it changes: no line depends on another, and the last one of a partition applies.
+A line is `checksum sequence json`; a gap in the sequence means missing lines.
 """
 
 import json
@@ -33,18 +33,18 @@ _CHECKSUM_DIGITS: Final = 8
 
 
 class LineError(Exception):
-    """A line that is none of ours, or not as it was written."""
+    """A line that is not a valid record, or is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that a broker has not judged yet.
+    """A request that a broker has not decided on yet.
 
     Attributes:
-        target: what the caller wants; the original replicas where it is a cancel.
-        cancels: whether it is one.
-        step: the first step, on its way over the caller's own connection; None where it has to wait for its turn.
-        by: the process that asks, and which of its requests it is.
+        target: the replicas that the caller wants; the original ones for a cancel.
+        cancels: whether the request is a cancel.
+        step: the first step, on its way on the caller's connection; None if it must wait for a slot.
+        by: the requesting process and the number of its request.
     """
 
     target: tuple[int, ...]
@@ -58,13 +58,13 @@ class Entry:
     """One move.
 
     Attributes:
-        topic_id: of the topic when it was asked for, in hex: one that was created again is another.
-        original: the replicas before the move; they never change, whatever is asked for later.
-        target: what was accepted; None while nothing is.
-        cancelled: whether it goes back to `original`.
-        asked: what has been asked for and not judged; meanwhile no step begins.
-        step: the last step that was submitted, or was about to be; None where none is in question.
-        unsure: taken from a damaged journal, and not confirmed by the cluster yet.
+        topic_id: the topic's id at the time of the request, in hex; a topic that was created again has another.
+        original: the replicas before the move; later requests do not change them.
+        target: the accepted target; None before the first.
+        cancelled: whether the move goes back to `original`.
+        asked: the undecided request; until its decision no step begins.
+        step: the last step that was, or was about to be, submitted; None if there is none.
+        unsure: whether it was read from a damaged journal and the cluster has not confirmed it yet.
     """
 
     topic: str
@@ -84,13 +84,13 @@ class Entry:
 
     @property
     def move(self) -> Move:
-        """What the planner is told."""
+        """The move as the planner's input."""
         assert self.target is not None, "nobody has accepted it yet"
         return Move(self.topic, self.partition, self.original, self.target)
 
     @property
     def wanted(self) -> tuple[int, ...]:
-        """What it will be in the end, as far as anybody has asked."""
+        """The final replicas by the last request."""
         if self.asked is not None:
             return self.asked.target
         assert self.target is not None, "an entry is asked for or accepted"
@@ -102,7 +102,7 @@ class Entry:
         return tuple(broker for broker in self.wanted if broker not in self.original)
 
     def accepted(self) -> "Entry":
-        """The broker has taken what was asked for."""
+        """Return the entry after the broker has accepted the request."""
         asked = self.asked
         assert asked is not None, "nothing was asked for"
         return replace(
@@ -114,17 +114,17 @@ class Entry:
         )
 
     def struck(self) -> "Entry | None":
-        """The broker has refused it: the entry as it was before; None where there was none."""
+        """Return the entry after the broker has refused the request: as it was before; None if there was none."""
         return None if self.target is None else replace(self, asked=None)
 
 
 class Over(NamedTuple):
-    """What the moves came to that are over, since there were none: so that a total stays as it was at the beginning.
+    """The totals of ended moves since there were last no moves, so that totals do not shrink while moves end.
 
     Attributes:
-        done: moves that reached their target.
-        not_done: moves that ended otherwise: cancelled, or their topic is gone. A refused one is no move.
-        replicas, size: replicas and bytes that those done have brought to new brokers.
+        done: the number of moves that reached their target.
+        not_done: the number of other ends: cancelled, or the topic is gone. A refused request is no move.
+        replicas, size: the number and bytes of the replicas that completed moves have added.
     """
 
     done: int = 0
@@ -133,7 +133,7 @@ class Over(NamedTuple):
     size: int = 0
 
     def with_end(self, ended: "Ended", entry: "Entry | None") -> "Over":
-        """Count one more."""
+        """Add one ended move."""
         if ended.how == "refused" or entry is None:
             return self
         if ended.how != "done":
@@ -143,7 +143,7 @@ class Over(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A move is over; `how` is done, cancelled, refused, gone or lost; `size` is what it brought, in bytes."""
+    """The end of a move; `how` is done, cancelled, refused, gone or lost; `size` is the number of bytes moved."""
 
     topic: str
     partition: int
@@ -158,10 +158,10 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """From here on this process executes, and no earlier one does.
+    """The start of a term: from here on this process executes, and no earlier one.
 
     Attributes:
-        over: in a journal that was written anew, what the lines that were dropped came to.
+        over: in a rewritten journal, the totals of the dropped lines.
     """
 
     number: int
@@ -173,14 +173,14 @@ Record: TypeAlias = Entry | Ended | Term
 
 
 def write_line(sequence: int, record: Record) -> bytes:
-    """One line, its end included."""
+    """Encode one line, with its newline."""
     content = {"kind": type(record).__name__.lower(), **_fields(record)}
     text = f"{sequence} {json.dumps(content, separators=(',', ':'))}".encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 def _fields(value: Record | Asked | Step) -> dict[str, object]:
-    """As `dataclasses.asdict`, which copies what needs no copy and takes five times as long."""
+    """Like `dataclasses.asdict`, which makes needless copies and takes five times as long."""
     found = {name: getattr(value, name) for name in value.__slots__}
     for name in ("asked", "step"):
         if isinstance(found.get(name), Asked | Step):
@@ -189,10 +189,10 @@ def _fields(value: Record | Asked | Step) -> dict[str, object]:
 
 
 def read_line(line: bytes) -> tuple[int, Record]:
-    """The sequence and the record of a line, without its end.
+    """Decode a line without its newline; returns its sequence and record.
 
     Raises:
-        LineError: it is not as it was written.
+        LineError: the line is damaged.
     """
     checksum, space, text = line.partition(b" ")
     try:

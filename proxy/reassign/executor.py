@@ -1,11 +1,11 @@
-"""Carries out what the journal holds, while this process holds the lease (KIP-435).
+"""Executes the journal's moves while this process holds the lock (KIP-435).
 
-    take the lease ─► begin a term ─► [ read the journal ─► look ─► decide ─► journal ─► submit ─► elect ]*
+    take the lock ─► begin a term ─► [ read the journal ─► read the cluster ─► decide ─► journal ─► submit ─► elect ]*
 
-Each round reads everything anew, so a process that was killed at any point is followed by one that does the same from
-there. A step is on disk before it is submitted, under the term of who submits; what is not answered is not submitted
-again but looked for. Without moves nothing is asked of anybody. A process without the lease looks as well, for what it
-shows to clients, and does nothing.
+Each round reads everything again, so that another process can continue after a kill at any point. A step is on disk
+before it is submitted, with the term of the submitting process; a step without a response is not submitted again, but
+looked up. Without moves no requests are sent. A process without the lock also reads the cluster, to show clients the
+moves, and changes nothing.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ from quotas.reassignment.step import Step, TopicPartition
 
 __all__ = ["Executor"]
 
-_PAUSE_SECONDS: Final = 0.25  # between two rounds while something is under way
-_IDLE_SECONDS: Final = 0.5  # between two looks at the journal while nothing is
+_PAUSE_SECONDS: Final = 0.25  # between two rounds while moves are under way
+_IDLE_SECONDS: Final = 0.5  # between two reads of the journal otherwise
 _RETRY_SECONDS_MAX: Final = 10.0
-# A round is followed by this many times its own length of rest: the traffic of clients comes first.
+# Each round is followed by a pause of this many times its duration: clients' traffic has priority.
 _REST: Final = 4.0
 _SIZES_SECONDS: Final = 5.0
-# Who has failed for so long lets another process try, and stands by meanwhile.
+# A process that has failed for so long lets another one try, and waits.
 _FAILING_MS_MAX: Final = 30_000
 _STANDBY_MS: Final = 5_000
 
@@ -44,17 +44,17 @@ logger = logging.getLogger(__name__)
 
 
 class Executor:
-    """One process's.
+    """The executor of one process.
 
     Args:
-        directory: the journal's.
-        settings: gives those in force.
+        directory: the journal's directory.
+        settings: returns the settings in force.
         now_ms: the time, monotonic.
 
     Attributes:
-        decision: the last one, for who wants to know why something waits.
-        sizes: of replicas of the moved partitions, as they were last read, and when.
-        problem: why nothing can be carried out; "" when it can.
+        decision: the last decision, with the reasons for waiting moves.
+        sizes: the last read sizes of the moved partitions' replicas.
+        problem: why moves cannot be executed; "" if they can.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Executor:
         self._stats = stats
         self._lease = LeaderLock(directory, keeper.process)
         self._term = 0
-        self._failing_ms: int | None = None  # since when
+        self._failing_ms: int | None = None  # since when rounds have failed
         self._standby_until_ms = 0
         self._memory = Memory()
         self._woken = asyncio.Event()
@@ -87,19 +87,19 @@ class Executor:
 
     @property
     def leads(self) -> bool:
-        """Whether this process carries moves out."""
+        """Whether this process executes moves."""
         return self._term > 0
 
     def holder(self) -> str:
-        """Which process does, as far as is known."""
+        """The executing process, as far as known."""
         return self._lease.holder()
 
     def wake(self) -> None:
-        """There is something new."""
+        """Start the next round at once."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Go on for ever; the application cancels it."""
+        """Run until cancelled by the application."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -124,7 +124,7 @@ class Executor:
             self._let_go()
 
     async def round(self) -> float:
-        """Do what is to be done now; give the seconds until the next time."""
+        """Run one round; returns the pause until the next one, in seconds."""
         try:
             known = await self._lead()
             if not known.entries:
@@ -137,7 +137,7 @@ class Executor:
                 await self._step(known, seen)
             self._measure(seen)
         except ConflictError:
-            return 0.0  # another process has asked for something: look again
+            return 0.0  # another process has appended a request: read again
         except MovedOnError as error:
             self._stand_down(str(error))
         except DamagedError as error:
@@ -155,7 +155,7 @@ class Executor:
         return _PAUSE_SECONDS if self.leads else _IDLE_SECONDS
 
     async def _lead(self) -> Known:
-        """Give what there is, and become the one who executes if nobody else does."""
+        """Return the journal's contents, and take the lock if it is free."""
         known = await self._keeper.read()
         if self.leads:
             if known.term.number != self._term:
@@ -170,19 +170,19 @@ class Executor:
         return known
 
     async def _look(self, known: Known) -> Seen:
-        # Callers' requests do not wait for it: a broker that hangs takes seconds, and the journal's sequence tells
-        # whether anything was asked for meanwhile.
+        # Callers' requests do not wait for this: an unresponsive broker takes seconds, and the journal's sequence shows
+        # whether a request was added meanwhile.
         seen = await self._cluster.look(sorted({topic for topic, _ in known.entries}))
         self._keeper.now = {key: seen.now[key] for key in known.entries if key in seen.now}
         await self._keeper.show()
         return seen
 
     async def _step(self, known: Known, seen: Seen) -> None:
-        """Decide, journal, submit, elect: in this order."""
+        """Decide, journal, submit and elect, in this order."""
         keeper, settings = self._keeper, self._settings()
         dead_target_ms = int(settings.dead_target_seconds * 1000)
         async with keeper.planning:
-            # In a thread: thousands of moves take longer than a channel may hold others up.
+            # In a thread: thousands of moves would block the loop.
             found = await asyncio.to_thread(
                 decide, known.entries, seen, settings.limits, self._memory, dead_target_ms, self._now_ms()
             )
@@ -196,7 +196,7 @@ class Executor:
             await self._elect(found.elections)
 
     def _with_size(self, record: Record, entries: Mapping[TopicPartition, Entry]) -> Record:
-        """Add to the end of a move what it brought, as far as sizes were read: the status keeps the total."""
+        """Add the moved bytes to the end of a move, if its sizes are known: the status keeps the total."""
         if not isinstance(record, Ended) or record.how != "done":
             return record
         return replace(record, size=self.sizes.partition(record.key) * len(entries[record.key].coming))
@@ -212,7 +212,7 @@ class Executor:
             outcomes = await self._cluster.submit(targets)
         except ClusterError:
             counts["unanswered"] += len(targets)
-            raise  # the next round looks what became of them
+            raise  # the next round finds out what has happened
         for key, outcome in outcomes.items():
             if outcome.error_code:
                 counts["refused"] += 1
@@ -259,7 +259,7 @@ class Executor:
             )
 
     def _measure(self, seen: Seen) -> None:
-        """Have the sizes of replicas read, now and then: for the status. Nobody decides by it, and no step waits."""
+        """Have replica sizes read now and then, for the status; no decision or step depends on them."""
         loop = asyncio.get_running_loop()
         is_under_way = self._sizing is not None and not self._sizing.done()
         if not self.leads or is_under_way or loop.time() - self._sized_at < _SIZES_SECONDS:
@@ -279,11 +279,11 @@ class Executor:
             self.sized_ms = self._now_ms()
 
     async def _recover(self) -> None:
-        """Whoever holds the lease sets a damaged journal aside; the others wait for that."""
+        """Set a damaged journal aside if this process holds the lock; other processes wait for that."""
         try:
             if await asyncio.to_thread(self._lease.take):
                 await self._keeper.recover()
-                self._term = 0  # a new journal, a new term
+                self._term = 0  # a new journal needs a new term
         except (JournalError, OSError) as error:
             self._told(str(error))
 
@@ -292,7 +292,7 @@ class Executor:
         self._let_go()
 
     def _failed(self) -> None:
-        """A round has failed: perhaps it is only from here that brokers can not be reached."""
+        """Handle a failed round: perhaps only this process cannot reach the brokers."""
         now_ms = self._now_ms()
         if self._failing_ms is None:
             self._failing_ms = now_ms
@@ -309,7 +309,7 @@ class Executor:
 
     def _let_go(self) -> None:
         self._term = 0
-        self.decision, self.sizes = Decision(), Sizes()  # the other one's are not known here
+        self.decision, self.sizes = Decision(), Sizes()  # those of the executing process are unknown here
         self._lease.give_back()
 
     def _told(self, problem: str) -> None:

@@ -1,13 +1,12 @@
-"""The journal: what was asked for and what is being done, on disk before it is done (KIP-435).
+"""The journal: requests and steps, on disk before they are executed (KIP-435).
 
-One file, `journal`, in a directory that the proxies of a cluster share. Whoever appends holds a lock of its own for
-those milliseconds, has read what others have appended, and returns when the disk has it. A line that is cut off at the
-end is what a process that was killed left behind: it was acknowledged to nobody, and the next writer takes it away.
-Any other line that is not as it was written makes the journal a damaged one: it is set aside under another name, and
-what can be read of it is kept as unsure, for the executor to confirm by the cluster. When most lines are history the
-file is written anew.
+One file, `journal`, in a directory that the proxies of a cluster share. An append holds a lock for milliseconds, reads
+what other processes have appended, and returns when the data is on disk. An incomplete last line was left by a killed
+process: it was never acknowledged, and the next append removes it. Any other invalid line means a damaged journal: it
+is renamed, and its readable entries are kept as unsure, for the executor to confirm with the cluster. When most lines
+are history, the file is rewritten.
 
-Everything here blocks: it is called off the loop, one call at a time.
+All calls block: make them outside of the loop, one at a time.
 """
 
 import os
@@ -38,7 +37,7 @@ _NAME: Final = "journal"
 _LOCK: Final = "journal.lock"
 _NEW: Final = ".journal.new"
 _BYTES_MAX: Final = 1024**3
-# Written anew at this size, if by then most of it is history.
+# The size at which the file is rewritten if most of it is history.
 _COMPACT_BYTES_MIN: Final = 1024**2
 _LINES_A_MOVE: Final = 8
 _SET_ASIDE_MAX: Final = 1000
@@ -46,15 +45,15 @@ _LOCK_SECONDS_MAX: Final = 5.0
 
 
 class JournalError(Exception):
-    """The journal can not be read or written; the message says what to do."""
+    """The journal cannot be read or written; the message says what to do."""
 
 
 class DamagedError(JournalError):
-    """It holds lines that are not as they were written: `Journal.recover` sets it aside."""
+    """The journal contains damaged lines: `Journal.recover` sets it aside."""
 
 
 class ConflictError(Exception):
-    """Another process has appended since one has looked: look again."""
+    """Another process has appended since the last read: read again."""
 
 
 class MovedOnError(Exception):
@@ -62,7 +61,7 @@ class MovedOnError(Exception):
 
 
 class Known(NamedTuple):
-    """What the journal says; nothing in it changes any more."""
+    """The journal's contents; immutable."""
 
     entries: Mapping[TopicPartition, Entry]
     term: Term
@@ -74,10 +73,10 @@ _NOBODY: Final = Term(0, "")
 
 
 class Journal:
-    """Reads and writes one.
+    """Reads and writes one journal.
 
     Args:
-        directory: made if it is not there.
+        directory: created if it does not exist.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -89,11 +88,11 @@ class Journal:
         self._forget()
 
     def read(self) -> Known:
-        """Take in what was appended since, by whomever.
+        """Read the records that any process has appended.
 
         Raises:
-            DamagedError: it holds what nobody has written.
-            JournalError: it can not be read.
+            DamagedError: the journal contains damaged lines.
+            JournalError: the journal cannot be read.
         """
         try:
             self._catch_up()
@@ -107,13 +106,13 @@ class Journal:
         """Write records; when this returns they are on disk.
 
         Args:
-            expected: the sequence that one has seen; None where nothing was decided by it.
-            term: one's own; None for who need not execute.
+            expected: the sequence on which the decision is based; None if it is based on none.
+            term: the caller's term; None if the caller need not be the executor.
 
         Raises:
-            ConflictError: others have appended since then.
+            ConflictError: other records were appended since then.
             MovedOnError: another process executes.
-            DamagedError, JournalError: it cannot be written; nothing was.
+            DamagedError, JournalError: the journal cannot be written; no record was.
         """
         try:
             with self._locked():
@@ -131,10 +130,10 @@ class Journal:
         return self._known()
 
     def recover(self) -> tuple[Known, str]:
-        """Set a damaged journal aside; give what could be read of it, as unsure, and where it lies now.
+        """Set a damaged journal aside; returns its readable entries, as unsure, and its new path.
 
         Raises:
-            JournalError: it can not be moved.
+            JournalError: the journal cannot be moved.
         """
         try:
             with self._locked():
@@ -155,7 +154,7 @@ class Journal:
                     except LineError:
                         continue
                     self._apply(record)
-                    # The new file's numbers go on from the old one's, so that nobody takes them for what he has seen.
+                    # The new file continues the old one's sequence, so that no number is used twice.
                     self._sequence = max(self._sequence, sequence)
                 self._rewrite([replace(entry, unsure=True) for entry in self._entries.values()], aside)
                 return self._known(), str(aside)
@@ -164,7 +163,7 @@ class Journal:
             raise JournalError(f"{self._path}: cannot be set aside: {error.strerror or error}") from None
 
     def _known(self) -> Known:
-        """What is known; the same object as before where nothing has changed."""
+        """Return the contents; the same object as before if nothing has changed."""
         if self._told is None or self._told.sequence != self._sequence:
             self._told = Known(dict(self._entries), self._term, self._sequence, self._over)
         return self._told
@@ -180,7 +179,7 @@ class Journal:
         self._told = None
 
     def _catch_up(self) -> None:
-        """Read on from where one was, or anew where another file is there now."""
+        """Read on from the last position, or from the start if the file was replaced."""
         try:
             with open_file(self._path) as file:
                 found = os.fstat(file.fileno())
@@ -200,7 +199,7 @@ class Journal:
             for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
                 self._take(line)
         except DamagedError:
-            self._forget()  # another process may set it aside, and then everything is to be read anew
+            self._forget()  # another process may set it aside; then everything is read again
             raise
 
     def _take(self, line: bytes) -> None:
@@ -239,7 +238,7 @@ class Journal:
         fresh = not self._path.exists()
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            # What a killed process has left half written goes, and only then comes something new.
+            # The incomplete line of a killed process is removed before new lines are written.
             os.ftruncate(descriptor, self._offset)
             _write_all(descriptor, b"".join(lines), self._offset)
             os.fsync(descriptor)
@@ -247,7 +246,7 @@ class Journal:
             if fresh:
                 self._sync_directory()
         except OSError:
-            # A full disk may have taken some of the lines: who is told of none has none.
+            # A full disk may have taken some of the lines: they are removed, since none was acknowledged.
             with suppress(OSError):
                 os.ftruncate(descriptor, self._offset)
             raise
@@ -264,7 +263,7 @@ class Journal:
         return self._offset >= self._compact_bytes_min and not few
 
     def _shorten(self) -> None:
-        """Drop history; what was appended is on disk, so a disk that has no room for this fails nobody."""
+        """Drop history; the append is already on disk, so a full disk causes no error here."""
         try:
             self._rewrite(self._entries.values())
         except OSError:
@@ -272,9 +271,9 @@ class Journal:
                 (self._directory / _NEW).unlink(missing_ok=True)
 
     def _rewrite(self, entries: Iterable[Entry], aside: Path | None = None) -> None:
-        """Replace the file by one that holds what is under way and nothing else; the old one may be kept `aside`."""
+        """Replace the file by one with the current moves only; the old one may be kept as `aside`."""
         sequence = self._sequence + 1
-        # The term comes last: the first entry begins to count anew.
+        # The term comes last: the first entry resets the totals.
         records: list[Record] = [*entries, replace(self._term, over=self._over)]
         lines = [write_line(sequence + index, record) for index, record in enumerate(records)]
         new = self._directory / _NEW
@@ -286,7 +285,7 @@ class Journal:
         finally:
             os.close(descriptor)
         if aside is not None:
-            os.link(self._path, aside)  # at no moment is there no journal
+            os.link(self._path, aside)  # there is a journal at every moment
         new.replace(self._path)
         self._sync_directory()
         self._forget()
@@ -308,7 +307,7 @@ class Journal:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Keep other processes from writing; the kernel gives the lock back if this one is killed."""
+        """Lock out other processes' writes; the kernel releases the lock if this process is killed."""
         self._directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:

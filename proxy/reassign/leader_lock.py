@@ -1,9 +1,9 @@
-"""Which of several proxies executes: the one that holds a lock on a file beside the journal.
+"""The choice of the executing process among several proxies: it holds a lock on a file beside the journal.
 
-The kernel gives the lock back when its process ends, however it ends, so a proxy that was killed is followed at once,
-and one that merely stands still is not. On storage that is shared between machines the file system does the same when
-it gives up on a machine. Should it ever give the lock to two, the journal's term decides: before each submission
-whoever executes writes to the journal, and learns there that another one has begun (docs/decisions/0008).
+The kernel releases the lock when the process ends in any way, so a killed proxy is replaced at once, but one that is
+merely stopped is not. On storage shared between machines the file system does the same when it gives up a machine. If
+two processes should ever hold the lock, the journal's term decides: the executor writes to the journal before each
+submission, and sees there that another one has begun (docs/decisions/0008).
 """
 
 import os
@@ -21,11 +21,11 @@ _HOLDER_BYTES_MAX: Final = 200
 
 
 class LeaderLock:
-    """One process's try to be the one. Its calls block for a moment: call them off the loop.
+    """One process's attempts to take the lock. Calls block for a moment: make them outside of the loop.
 
     Args:
-        directory: the journal's.
-        holder: how this process is named to others.
+        directory: the journal's directory.
+        holder: this process's name for others.
     """
 
     def __init__(self, directory: Path, holder: str) -> None:
@@ -35,14 +35,14 @@ class LeaderLock:
 
     @property
     def held(self) -> bool:
-        """Whether this process executes."""
+        """Whether this process holds the lock."""
         return self._descriptor >= 0
 
     def take(self) -> bool:
-        """Try once; tell whether it is held now.
+        """Try once; returns whether the lock is held now.
 
         Raises:
-            OSError: the file can not be opened or locked.
+            OSError: the file cannot be opened or locked.
         """
         if self.held:
             return True
@@ -57,20 +57,20 @@ class LeaderLock:
         if not taken:
             return False
         self._descriptor = descriptor
-        # For operators, and nobody decides by it: a full disk takes no name, but it locks.
+        # For operators only: without space on disk the name is missing, but the lock works.
         with suppress(OSError):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, self._holder.encode(), 0)
         return True
 
     def holder(self) -> str:
-        """Who holds it, as far as the file says."""
+        """Return the name of the holder, as the file says."""
         with suppress(OSError), open_file(self._path) as file:
             return file.read(_HOLDER_BYTES_MAX).decode("utf-8", "replace")
         return ""
 
     def give_back(self) -> None:
-        """Let another one execute."""
+        """Release the lock for another process."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,8 +1,8 @@
-"""One caller's request: what of it is sent where, what is written down, and what the caller is told. Pure.
+"""The plan for one caller's request: the request to the broker, the journal records, and the response. Pure.
 
-plan_request    what is judged here, what goes to the broker, what the journal holds while it judges
-outcomes_of     the broker's answer -> what became of each partition
-records_of      the same -> what the journal holds from then on
+plan_request    validates, and returns the broker's part and the journal entries during its decision
+outcomes_of     the broker's response -> the outcome of each partition
+records_of      the broker's response -> the journal records after it
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,14 +29,14 @@ __all__ = ["OF_ITS_OWN", "Plan", "outcomes_of", "plan_request", "records_of"]
 
 REQUEST_TIMED_OUT: Final = 7
 NOT_CONTROLLER: Final = 41
-_OPEN: Final = frozenset((REQUEST_TIMED_OUT, NOT_CONTROLLER))  # it may have been done
+_OPEN: Final = frozenset((REQUEST_TIMED_OUT, NOT_CONTROLLER))  # it may have been executed
 
-# What is said of one occurrence in a request, and not of the partition.
+# Errors of one occurrence in a request, not of the partition.
 OF_ITS_OWN: Final = frozenset((Kind.REFUSED, Kind.REPLACED))
 
 
 class Plan(NamedTuple):
-    """One request, while the broker judges it; `entries` are what the journal holds of it."""
+    """One request during the broker's decision; `entries` are its journal entries."""
 
     asked: AlterRequest
     verdicts: Sequence[Verdict]
@@ -46,19 +46,19 @@ class Plan(NamedTuple):
 
     @property
     def meets_another(self) -> bool:
-        """Whether anything is refused because of another request that is not judged yet."""
+        """Whether a partition is refused because of another undecided request."""
         return any(verdict.outcome.error_code == REASSIGNMENT_IN_PROGRESS for verdict in self.verdicts)
 
     @property
     def misses_some(self) -> bool:
-        """Whether anything is refused because no broker knows of it."""
+        """Whether a partition is refused because no broker knows it."""
         return any(verdict.outcome.error_code == UNKNOWN_TOPIC_OR_PARTITION for verdict in self.verdicts)
 
 
 def plan_request(
     asked: AlterRequest, known: Known, seen: Seen, settings: ReassignmentSettings, by: str
 ) -> Plan:
-    """Judge, and choose first steps."""
+    """Validate the request, and choose first steps."""
     verdicts = judge(asked, known.entries, seen, settings.moves_max, by)
     steps = _first_steps(verdicts, known, seen, settings)
     entries = {one.key: _with_step(one, steps) for one in verdicts if one.entry is not None}
@@ -66,7 +66,7 @@ def plan_request(
 
 
 def records_of(plan: Plan, told: Mapping[TopicPartition, Outcome], known: Known) -> list[Record]:
-    """What the journal is to hold after the broker's answer."""
+    """Return the journal records after the broker's response."""
     records: list[Record] = []
     for key, ours in plan.entries.items():
         code, entry = told[key].error_code, known.entries.get(key)
@@ -81,10 +81,10 @@ def records_of(plan: Plan, told: Mapping[TopicPartition, Outcome], known: Known)
 
 
 def _accepted(ours: Entry, entry: Entry | None, is_open: bool) -> Entry | None:
-    """The entry of what a broker has taken; None where there is nothing to write.
+    """Return the entry of a request that the broker has accepted; None if there is nothing to write.
 
-    An answer may be so late (a muted channel, a slow broker) that the executor has struck the request out: then it is
-    written anew. Or it has seen the step and accepted it already.
+    The response may be so late (a muted channel, a slow broker) that the executor has removed the request: it is then
+    written again. Or the executor has seen the step and accepted it already.
     """
     asked = ours.asked
     assert asked is not None, "it was asked for"
@@ -100,7 +100,7 @@ def _accepted(ours: Entry, entry: Entry | None, is_open: bool) -> Entry | None:
 def _first_steps(
     verdicts: Sequence[Verdict], known: Known, seen: Seen, settings: ReassignmentSettings
 ) -> dict[TopicPartition, Step]:
-    """The steps of new moves that may begin now, beside everything that is in question already."""
+    """Return the steps of new moves that may begin now, in addition to those under way."""
     in_flight = {}
     for key, entry in known.entries.items():
         step = entry.step if entry.asked is None or entry.asked.step is None else entry.asked.step
@@ -119,7 +119,7 @@ def _first_steps(
 def _to_send(
     verdicts: Sequence[Verdict], steps: Mapping[TopicPartition, Step], seen: Seen
 ) -> dict[TopicPartition, Target]:
-    """What the broker gets to see: first steps, steps to take back, and what is none of our business."""
+    """Return what the broker gets: first steps, steps to cancel, and partitions that are no moves of Sluice's."""
     sent: dict[TopicPartition, Target] = {}
     for key, target, kind, _, entry in verdicts:
         if kind is Kind.PASSED:
@@ -142,7 +142,7 @@ def _with_step(verdict: Verdict, steps: Mapping[TopicPartition, Step]) -> Entry:
 
 
 def outcomes_of(plan: Plan, answer: AlterAnswer) -> dict[TopicPartition, Outcome]:
-    """What became of each partition: as the broker says, or as was judged here."""
+    """Return the outcome of each partition: the broker's, or that of the validation here."""
     said = dict(answer.partitions)
     told = {}
     for verdict in plan.verdicts:

@@ -1,14 +1,14 @@
-"""What to do next: from the journal, from what the cluster says, and from how long something has lasted. No IO.
+"""Decides on the next steps from the journal, the cluster's state, and the duration of states. No IO.
 
-    entry ── asked, not judged ──────────► held; its request visible in the cluster: accepted; for too long: struck out
-          ── step under way ─────────────► its slots are taken; cancelled if it waits for a lost broker, or goes back;
-                                           where that can not be, it holds no slot
-          ── step done ──────────────────► its leader elected, then on to the planner
-          ── step nowhere to be seen ────► held for a moment, for brokers may lag, then on to the planner
-          ── neither ────────────────────► the planner (quotas.reassignment.batch)
+    entry ── asked, undecided ───────────► held; its step is visible in the cluster: accepted; for too long: removed
+          ── step under way ─────────────► keeps its slots; cancelled if it waits for a lost broker, or goes back;
+                                           if it cannot be cancelled, it keeps no slot
+          ── step done ──────────────────► its leader is elected, then the planner continues
+          ── step not visible ───────────► held for a moment, since brokers may lag, then the planner continues
+          ── none of these ──────────────► the planner (quotas.reassignment.batch)
 
-Nothing here is needed after a restart: what is not in the journal is seen in the cluster again, or waited for anew.
-A partition with a step in question gets no other, so nothing is ever overridden.
+A restart loses nothing: all state outside of the journal is read from the cluster again, or waited for again. A
+partition with an open step gets no other, so no step is ever overridden.
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ from quotas.reassignment.step import Finished, PartitionNow, Step, TopicPartitio
 
 __all__ = ["ASKED_MS_MAX", "Decision", "Memory", "decide"]
 
-# A request whose connection is gone has told nobody what became of it; brokers give it up before this.
+# A request with a lost connection has reported no result; brokers give it up before this time.
 ASKED_MS_MAX: Final = 30_000
-_ASKED_MS_MIN: Final = 2_000  # within this its own connection tells
-_VISIBLE_MS: Final = 3_000  # until a step that was answered is seen by every broker
-_UNSETTLED_MS: Final = 10_000  # until a state that no step of ours explains is believed
-_GONE_MS: Final = 10_000  # until a topic that no broker knows is believed to be deleted
+_ASKED_MS_MIN: Final = 2_000  # during this time its own connection reports
+_VISIBLE_MS: Final = 3_000  # until every broker sees an acknowledged step
+_UNSETTLED_MS: Final = 10_000  # until a state that no step explains is accepted
+_GONE_MS: Final = 10_000  # until a topic that is unknown to all brokers counts as deleted
 _ELECTIONS_MAX: Final = 5
 _RETRY_MS: Final = (1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
 
@@ -39,16 +39,16 @@ _Verdict: TypeAlias = Step | Finished | Waiting
 
 @dataclass(slots=True)
 class Memory:
-    """How long what has lasted, in ms of one process's clock; lost with it.
+    """The durations of states, in ms of this process's clock; lost with the process.
 
     Attributes:
-        submitted_ms: which step is in question, and since when.
-        failures: refusals in a row, and when the next try is due.
+        submitted_ms: the open step, and since when.
+        failures: the number of refusals in a row, and when to retry.
         dead_ms: since when a broker is not alive.
-        gone_ms: since when a partition is not to be found.
-        asked_ms: since when a request is not judged.
+        gone_ms: since when a partition cannot be found.
+        asked_ms: since when a request is undecided.
         elections: how often the leader of a step was elected in vain.
-        waited: rounds, for the planner.
+        waited: the number of rounds, for the planner.
     """
 
     submitted_ms: dict[TopicPartition, tuple[Step, int]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Memory:
     def verdicts(
         self, entries: Sequence[Entry], seen: Seen, replica_count: int, lost: frozenset[int]
     ) -> dict[TopicPartition, _Verdict]:
-        """The planner's verdicts: of thousands that wait most are as they were, and are not thought of again."""
+        """Return the planner's verdicts; those of waiting moves that have not changed are reused."""
         basis = (seen.live, replica_count, lost)
         known = self._verdicts if basis == self._basis else {}
         self._basis, self._verdicts = basis, {}
@@ -78,13 +78,13 @@ class Memory:
         return {key: verdict for key, (_, _, verdict) in self._verdicts.items()}
 
     def failed(self, key: TopicPartition, problem: str, now_ms: int) -> None:
-        """A submission was refused: try again later, and later still."""
+        """Note a refused submission: retry later, with growing pauses."""
         count = self.failures.get(key, (0, 0, ""))[0] + 1
         pause_ms = _RETRY_MS[min(count, len(_RETRY_MS)) - 1]
         self.failures[key] = (count, now_ms + pause_ms, problem)
 
     def forget(self, entries: Mapping[TopicPartition, Entry]) -> None:
-        """Keep nothing of moves that are over."""
+        """Forget moves that have ended."""
         known: tuple[dict[TopicPartition, Any], ...] = (
             self.submitted_ms,
             self.failures,
@@ -102,16 +102,16 @@ class Memory:
 
 @dataclass(slots=True)
 class Decision:
-    """What is to be done, in this order: journal, submit, elect.
+    """The next actions, in this order: journal, submit, elect.
 
     Attributes:
-        records: to journal; among them the entries of `steps`.
-        steps: to submit.
-        cancels: steps to be taken back.
+        records: to be journaled; contains the entries of `steps`.
+        steps: to be submitted.
+        cancels: steps to be cancelled.
         elections: partitions whose preferred leader is to be elected.
-        in_flight: steps in question before `steps`.
-        waiting: why the others do not go on.
-        lost: brokers that are stepped around.
+        in_flight: open steps before `steps`.
+        waiting: the reasons why other moves wait.
+        lost: brokers that are treated as lost.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -124,7 +124,7 @@ class Decision:
 
 
 class _State(Enum):
-    """Of a step."""
+    """The state of a step."""
 
     NONE = "none"
     HELD = "held"
@@ -140,7 +140,7 @@ def decide(
     dead_target_ms: int,
     now_ms: int,
 ) -> Decision:
-    """Decide what to do now."""
+    """Decide on the next actions."""
     memory.forget(entries)
     found = Decision(lost=_lost(entries, seen, memory, dead_target_ms, now_ms))
     open_entries = []
@@ -158,7 +158,7 @@ def decide(
         elif _goes_on(found, entry, now, memory, now_ms):
             open_entries.append(entry)
     verdicts = memory.verdicts(open_entries, seen, limits.replica_count, found.lost)
-    # What waits for a lost broker and can not be taken back copies nothing: nobody else has to wait with it.
+    # A step that waits for a lost broker and cannot be cancelled copies nothing: other moves need not wait.
     moving = {
         key: step for key, step in found.in_flight.items() if not step.blocked_by(seen.now[key], found.lost)
     }
@@ -175,7 +175,7 @@ def decide(
 def _lost(
     entries: Mapping[TopicPartition, Entry], seen: Seen, memory: Memory, dead_target_ms: int, now_ms: int
 ) -> frozenset[int]:
-    """The brokers that have been dead for too long."""
+    """Return the brokers that have been dead for too long."""
     concerned = {broker for entry in entries.values() for broker in (*entry.original, *entry.wanted)}
     dead = concerned - seen.live
     memory.dead_ms = {broker: memory.dead_ms.get(broker, now_ms) for broker in dead}
@@ -185,7 +185,7 @@ def _lost(
 
 
 def _gone(found: Decision, entry: Entry, seen: Seen, memory: Memory, now_ms: int) -> None:
-    """The partition is not there: another topic of that name is proof, no topic is none for a while."""
+    """Handle a missing partition: another topic of that name ends it at once, a missing topic after a while."""
     key = entry.key
     since_ms = memory.gone_ms.setdefault(key, now_ms)
     is_another = seen.topic_ids.get(entry.topic, entry.topic_id) != entry.topic_id
@@ -196,7 +196,7 @@ def _gone(found: Decision, entry: Entry, seen: Seen, memory: Memory, now_ms: int
 
 
 def _confirm(found: Decision, entry: Entry, now: PartitionNow) -> None:
-    """An entry of a damaged journal holds where the cluster is as it says."""
+    """Confirm an entry of a damaged journal if the cluster's state agrees with it."""
     step = entry.step
     if step is None:
         is_so = not now.is_reassigned and now.replicas == entry.original
@@ -215,7 +215,7 @@ def _confirm(found: Decision, entry: Entry, now: PartitionNow) -> None:
 def _seen_of(
     entries: Mapping[TopicPartition, Entry], seen: Seen, memory: Memory, now_ms: int
 ) -> frozenset[str]:
-    """The requests that a broker has carried out, though their connections do not tell: the cluster shows it."""
+    """Return the requests that a broker has executed without a response to Sluice, as the cluster shows."""
     found = set()
     for key, entry in entries.items():
         now = seen.now.get(key)
@@ -228,20 +228,20 @@ def _seen_of(
 
 
 def _is_carried_out(entry: Entry, asked: Asked, now: PartitionNow) -> bool:
-    """Whether the cluster is as a broker leaves it that has taken what was sent for a partition."""
+    """Whether the cluster's state is that after the request for this partition."""
     if asked.step is not None:
         return asked.step.is_under_way(now) or asked.step.is_done(now)
     step = entry.step
-    # Nobody but the request that waits takes a step back meanwhile.
+    # Only the waiting request can have cancelled a step meanwhile.
     return asked.cancels and step is not None and not now.is_reassigned and now.replicas == step.current
 
 
 def _judged(
     found: Decision, entry: Entry, now: PartitionNow, memory: Memory, seen_of: frozenset[str], now_ms: int
 ) -> None:
-    """A request that is being judged; the caller's connection tells, unless it is gone.
+    """Handle an undecided request; the caller's connection reports the decision, unless it is lost.
 
-    A request is one: of what the cluster shows a part, that is accepted too which had to wait for its turn.
+    A request is a unit: if the cluster shows a part of it, its waiting partitions are accepted too.
     """
     key, asked = entry.key, entry.asked
     assert asked is not None, "it is being judged"
@@ -253,14 +253,14 @@ def _judged(
         found.in_flight[key] = entry.step
     found.waiting[key] = Waiting("the broker has not answered the request yet")
     if asked.by in seen_of and (step is None or _is_carried_out(entry, asked, now)):
-        # What waits first: a kill in the middle of the write leaves what the cluster shows, which is seen again.
+        # Waiting ones first: after a kill during the write, the visible ones are found again.
         found.records.insert(0 if step is None else len(found.records), entry.accepted())
     elif now_ms - since_ms >= ASKED_MS_MAX:
         found.records.append(entry.struck() or Ended(*key, "refused"))
 
 
 def _goes_on(found: Decision, entry: Entry, now: PartitionNow, memory: Memory, now_ms: int) -> bool:
-    """Whether the planner is to give the next step."""
+    """Whether the planner is to choose the next step."""
     key, step = entry.key, entry.step
     state = _State.NONE if step is None else _state(step, now, memory, now_ms)
     _, due_ms, problem = memory.failures.get(key, (0, 0, ""))
@@ -294,7 +294,7 @@ def _state(step: Step, now: PartitionNow, memory: Memory, now_ms: int) -> _State
         memory.unsettled_ms.pop(key, None)
         return _State.UNDER_WAY
     if now.is_reassigned:
-        return _State.NONE  # somebody else's; the planner waits for its end
+        return _State.NONE  # of another tool; the planner waits for its end
     if now.replicas == step.replicas:
         if step.is_done(now) or step.replicas == step.current:
             memory.unsettled_ms.pop(key, None)
@@ -305,7 +305,7 @@ def _state(step: Step, now: PartitionNow, memory: Memory, now_ms: int) -> _State
     if now.replicas == step.current:
         memory.unsettled_ms.pop(key, None)
         return _State.HELD if now_ms - since_ms < _VISIBLE_MS else _State.NONE
-    # A broker's picture in the middle of a change, or somebody else's change.
+    # A broker's metadata during a change, or another tool's change.
     unsettled_ms = memory.unsettled_ms.setdefault(key, now_ms)
     return _State.HELD if now_ms - unsettled_ms < _UNSETTLED_MS else _State.NONE
 
@@ -329,7 +329,7 @@ def _end(entry: Entry) -> Ended:
 
 
 def _begin(found: Decision, entry: Entry, step: Step, memory: Memory) -> None:
-    """A new step; one that only elects a leader is not submitted, and not tried for ever."""
+    """Begin a new step; one that only elects a leader is not submitted, and has a limited number of tries."""
     if step.submits:
         found.steps.append(step)
         found.records.append(replace(entry, step=step))
@@ -337,4 +337,4 @@ def _begin(found: Decision, entry: Entry, step: Step, memory: Memory) -> None:
     elif memory.elections[step.key] < _ELECTIONS_MAX:
         found.elections.append(step.key)
     else:
-        found.records.append(_end(entry))  # the replicas are there; who leads is not worth waiting for
+        found.records.append(_end(entry))  # the replicas are in place; the leader is not worth a wait

@@ -1,4 +1,4 @@
-"""Everything that `mode = "batch"` needs, put together for the application (KIP-435)."""
+"""The components of `mode = "batch"`, assembled for the application (KIP-435)."""
 
 import asyncio
 import os
@@ -26,13 +26,13 @@ _WATCH_SECONDS: Final = 1.0
 
 
 class Reassignments:
-    """Takes requests, carries them out, and shows them.
+    """Takes requests, executes them, and reports on them.
 
     Args:
-        directory: the journal's.
-        start: runs something in the background.
+        directory: the journal's directory.
+        start: starts a background task.
         now_ms: the time, monotonic.
-        read: has callers' frames read.
+        read: has callers' frames parsed.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Reassignments:
         name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_NAME_BYTES)}"
         self._keeper = AsyncJournal(directory, name)
         self._executor = Executor(self._keeper, Cluster(client), directory, self.settings, now_ms, stats)
-        # A connection of its own, so that no caller waits behind a round.
+        # A separate connection, so that callers do not wait for a round.
         self._desk = ReassignmentApi(
             self._keeper,
             Cluster(client),
@@ -65,28 +65,28 @@ class Reassignments:
 
     @property
     def shown(self) -> OngoingMoves:
-        """What clients are shown."""
+        """The reassignments that clients see."""
         return self._keeper.shown
 
     def settings(self) -> ReassignmentSettings:
-        """Those in force."""
+        """The settings in force."""
         return self._settings
 
     def configure(self, settings: ReassignmentSettings) -> None:
-        """Take settings; limits hold from the next step on."""
+        """Apply settings; limits apply from the next step on."""
         self._settings = settings
         self._executor.wake()
 
     def ask(self, question: Question, answered: Answered) -> None:
-        """Have a request answered."""
+        """Handle a request."""
         self._desk.ask(question, answered)
 
     async def run(self) -> None:
-        """Carry out for ever; the application cancels it."""
+        """Execute moves until cancelled by the application."""
         await self._executor.run()
 
     async def page(self) -> dict[str, object]:
-        """What the admin port shows."""
+        """Return the admin port's page."""
         moves = await self._look()
         told = await asyncio.to_thread(
             status.describe, moves, self._settings, self._rate.per_second(), self._keeper.known.over
@@ -101,11 +101,11 @@ class Reassignments:
         }
 
     def families(self) -> list[Family]:
-        """What /metrics shows: moves as they were a moment ago, counters as they are."""
+        """Return the metrics: moves as of a moment ago, counters as of now."""
         return [*self._families, *status.counters(self._stats)]
 
     async def watch(self) -> None:
-        """Look now and then: thousands of moves take longer than a scrape may hold channels up."""
+        """Update the status regularly: for thousands of moves a scrape would block the loop too long."""
         while True:
             moves = await self._look()
             decision, rate, leads = self._executor.decision, self._rate.per_second(), self._executor.leads

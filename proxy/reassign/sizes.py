@@ -1,8 +1,8 @@
-"""How large the replicas of moves are: for the status, never for a decision (KIP-435). Pure.
+"""The sizes of moved replicas: for the status, never for a decision (KIP-435). Pure.
 
-A partition counts as large as the largest replica that was ever seen of it while it is moved. Its leader's replica now
-would not do: in the middle of a move the leader may be a new replica, read before it was complete, or there may be
-none, and logs are cut by retention meanwhile. The totals of the status would then fall while bytes are moved.
+A partition's size is that of the largest replica seen during its move. The leader's current replica is no substitute:
+during a move the leader may be a new replica that was read before it was complete, or may be missing, and retention
+shortens logs. The status's totals would then fall while bytes are moved.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,11 +14,11 @@ __all__ = ["Sizes"]
 
 
 class Sizes(NamedTuple):
-    """Replicas' bytes, as they were last read.
+    """The replicas' sizes as last read.
 
     Args:
-        by_broker: bytes of every replica of each broker that is concerned.
-        largest: of each partition that is moved, the most that any replica had at any reading.
+        by_broker: the bytes of every replica of each broker involved.
+        largest: for each moved partition, the most bytes of any replica in any reading.
     """
 
     by_broker: Mapping[int, Mapping[TopicPartition, int]] = {}
@@ -27,7 +27,7 @@ class Sizes(NamedTuple):
     def with_read(
         self, found: Mapping[int, Mapping[TopicPartition, int]], moved: Collection[TopicPartition]
     ) -> "Sizes":
-        """Return the sizes after another reading; partitions that are not moved any more are forgotten."""
+        """Return the sizes after another reading; partitions that are no longer moved are removed."""
         largest = {
             key: max(self.largest.get(key, 0), *(sizes.get(key, 0) for sizes in found.values()), 0)
             for key in moved
@@ -35,9 +35,9 @@ class Sizes(NamedTuple):
         return Sizes(found, largest)
 
     def partition(self, key: TopicPartition) -> int:
-        """Return how many bytes a replica of a partition has when it is complete; 0 while that is not known."""
+        """Return the bytes of a complete replica of a partition; 0 if unknown."""
         return self.largest.get(key, 0)
 
     def replica(self, broker: int, key: TopicPartition) -> int:
-        """Return how many bytes a broker has of a partition."""
+        """Return the bytes of a partition's replica at a broker."""
         return self.by_broker.get(broker, {}).get(key, 0)

@@ -1,9 +1,8 @@
-"""What is shown of moves: as JSON on the admin port, as metrics, and by `sluice reassign status` (KIP-435).
+"""The progress of moves: as JSON on the admin port, as metrics, and in `sluice reassign status` (KIP-435).
 
-Totals are of all moves since there were none, those that are over included, so that they stay while moves end. Bytes
-are those that moves bring to brokers that had none of them; a replica in place counts as all of its bytes. A rate is
-what came between the first and the last of the samples kept, and a time to finish is what is left at that rate.
-Only the process that carries moves out reads sizes.
+Totals cover all moves since there were last none, with ended ones, so that they do not shrink. Bytes are those that
+moves add to brokers; a replica in place counts with all its bytes. The rate is the difference between the first and the
+last kept sample; the time to finish is the rest at that rate. Only the executing process reads sizes.
 """
 
 from collections import deque
@@ -28,7 +27,7 @@ _MS_A_SECOND: Final = 1000
 
 
 class Progress(NamedTuple):
-    """Of one move."""
+    """The progress of one move."""
 
     entry: Entry
     now: PartitionNow | None
@@ -41,7 +40,7 @@ class Progress(NamedTuple):
 
     @property
     def state(self) -> str:
-        """In a word."""
+        """The state as one word."""
         if self.entry.asked is not None:
             return "asked"
         if self.step is not None:
@@ -50,22 +49,22 @@ class Progress(NamedTuple):
 
 
 class Rate:
-    """How fast bytes come."""
+    """The rate of moved bytes."""
 
     def __init__(self) -> None:
         self._samples: deque[tuple[int, Mapping[TopicPartition, int]]] = deque(maxlen=_SAMPLES)
 
     def sample(self, now_ms: int, moves: Sequence[Progress]) -> None:
-        """Note what is there now; the same time again is no sample."""
+        """Add a sample; a second one at the same time is ignored."""
         if not self._samples or self._samples[-1][0] != now_ms:
             self._samples.append((now_ms, {one.entry.key: one.bytes_done for one in moves}))
 
     def forget(self) -> None:
-        """Nothing is being moved, or somebody else reads sizes: what came before says nothing of what comes next."""
+        """Drop all samples: no bytes are moved, or another process reads sizes."""
         self._samples.clear()
 
     def per_second(self) -> float | None:
-        """Bytes/s; None while too little was seen."""
+        """Return bytes/s; None with too few samples."""
         if len(self._samples) < 2:
             return None
         came = 0
@@ -81,7 +80,7 @@ def progress(
     decision: Decision,
     sizes: Sizes,
 ) -> list[Progress]:
-    """Look at every move."""
+    """Return the progress of every move."""
     return [_progress(entry, now.get(key), decision, sizes) for key, entry in entries.items()]
 
 
@@ -103,7 +102,7 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
         entry=entry,
         now=now,
         step=step,
-        # A step under way is its own reason, unless it waits for the dead.
+        # A step under way is the reason itself, unless it waits for a dead broker.
         reason="" if waiting is None or (step is not None and not waiting.brokers) else waiting.reason,
         replicas_total=len(coming),
         replicas_done=sum(broker in settled for broker in coming),
@@ -115,7 +114,7 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
 def describe(
     moves: Sequence[Progress], settings: ReassignmentSettings, rate: float | None, over: Over
 ) -> dict[str, object]:
-    """The document that the admin port shows of moves; `over`: what the moves came to that are over."""
+    """Return the moves' JSON document for the admin port; `over`: the totals of ended moves."""
     total, done = sum(one.bytes_total for one in moves), sum(one.bytes_done for one in moves)
     return {
         "moves": len(moves),
@@ -164,7 +163,7 @@ def _row(one: Progress) -> dict[str, object]:
 
 
 def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, leads: bool) -> list[Family]:
-    """The metrics of moves."""
+    """Return the metrics of moves."""
     states = {"asked": 0, "step": 0, "waiting": 0}
     for one in moves:
         states[one.state] += 1
@@ -188,7 +187,7 @@ def gauges(moves: Sequence[Progress], decision: Decision, rate: float | None, le
 
 
 def counters(stats: Stats) -> Iterator[Family]:
-    """What was counted of requests, steps and moves."""
+    """Return the counters of requests, steps and moves."""
     for name, label, text, counter in (
         ("sluice_reassignment_requests", "result", "Reassignment requests", stats.reassignment_requests),
         ("sluice_reassignment_steps", "result", "Steps, by result", stats.reassignment_steps),

@@ -1,12 +1,12 @@
-"""A caller's request, judged as Kafka's controller would: error codes and messages are its own (KIP-455). Pure.
+"""Validates a caller's request as Kafka's controller does, with its error codes and messages (KIP-455). Pure.
 
-    3    UNKNOWN_TOPIC_OR_PARTITION        39  INVALID_REPLICA_ASSIGNMENT: empty, unknown broker, one twice
-    38   INVALID_REPLICATION_FACTOR: version 1 forbids to change it (KIP-860); it is that after what is under way
-    60   REASSIGNMENT_IN_PROGRESS: another request for the partition has not been judged yet
+    3    UNKNOWN_TOPIC_OR_PARTITION        39  INVALID_REPLICA_ASSIGNMENT: empty, unknown or repeated broker
+    38   INVALID_REPLICATION_FACTOR: version 1 can forbid a change (KIP-860) of the factor after ongoing reassignments
+    60   REASSIGNMENT_IN_PROGRESS: another request for the partition is undecided
 
-Beyond Kafka: a target with fewer replicas than min.insync.replicas is refused (39), where Kafka accepts it and
-producers with acks=all then fail; one that adds nothing to what a partition lacks already is not.
-The rights are nobody's business here: a broker judges them, of every request.
+Beyond Kafka: a target with fewer replicas than min.insync.replicas is refused (39), while Kafka accepts it, and
+producers with acks=all then fail; it is accepted if the partition has too few already and does not lose any.
+Permissions are not checked here: a broker checks them for every request.
 """
 
 from collections.abc import Mapping
@@ -30,18 +30,18 @@ NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 
 
 class Kind(Enum):
-    """What happens to one partition of a request."""
+    """The handling of one partition of a request."""
 
     REFUSED = "refused"
-    PASSED = "passed"  # as it is: nothing is changed by it, or it is not ours
+    PASSED = "passed"  # unchanged: the request changes nothing, or it is no move of Sluice's
     TAKEN = "taken"  # a new move
-    CHANGED = "changed"  # a move of ours gets another target
-    CANCELLED = "cancelled"  # a move of ours goes back
-    REPLACED = "replaced"  # the same request says something else of it further on
+    CHANGED = "changed"  # a move gets another target
+    CANCELLED = "cancelled"  # a move goes back
+    REPLACED = "replaced"  # the same request names it again later
 
 
 class Verdict(NamedTuple):
-    """On one partition. `entry` is what the journal is to hold while the broker judges."""
+    """The result for one partition. `entry` is its journal entry during the broker's decision."""
 
     key: TopicPartition
     target: Target
@@ -57,10 +57,10 @@ def judge(
     moves_max: int,
     by: str,
 ) -> list[Verdict]:
-    """Judge each partition as often as it is named; of what is not refused the last holds, as at Kafka's controller.
+    """Validate each occurrence of a partition; the last valid one applies, as in Kafka's controller.
 
     Args:
-        by: the process and its request.
+        by: the process and its request number.
     """
     verdicts: list[Verdict] = []
     held: dict[TopicPartition, int] = {}
@@ -93,7 +93,7 @@ def _judge(
         message = f"Unable to find partition {topic}:{partition}."
         return _refused(key, target, UNKNOWN_TOPIC_OR_PARTITION, message)
     if entry is not None and entry.topic_id != seen.topic_ids[topic]:
-        entry = None  # of a topic of the same name that is no more
+        entry = None  # of a deleted topic with the same name
     if target is not None:
         refused = _refusal(key, target, may_change_factor, entry, now, seen)
         if refused is not None:
@@ -118,7 +118,7 @@ def _refusal(
     now: PartitionNow,
     seen: Seen,
 ) -> Verdict | None:
-    """Refuse a target that can not be."""
+    """Refuse an invalid target."""
     message = _problem(target, seen)
     if message:
         return _refused(key, target, INVALID_REPLICA_ASSIGNMENT, message)
@@ -137,7 +137,7 @@ def _refusal(
 
 
 def _problem(target: tuple[int, ...], seen: Seen) -> str:
-    """What Kafka's controller has against a list of replicas; empty for nothing."""
+    """Return the error of Kafka's controller for a list of replicas; empty if there is none."""
     if not target:
         return "The manual partition assignment includes an empty replica list."
     before = None
@@ -161,25 +161,25 @@ def _without_entry(key: TopicPartition, target: Target, now: PartitionNow, seen:
 
 
 def _replaced(verdict: Verdict, entries: Mapping[TopicPartition, Entry], seen: Seen) -> Verdict:
-    """Say what the controller says of one that it takes, and another one after it: as if it were alone."""
+    """Return the result of a valid occurrence that a later one replaces: as if it were the only one."""
     code = NO_REASSIGNMENT_IN_PROGRESS if _cancels_nothing(verdict, entries, seen) else 0
     return Verdict(verdict.key, verdict.target, Kind.REPLACED, Outcome(code))
 
 
 def _cancels_nothing(verdict: Verdict, entries: Mapping[TopicPartition, Entry], seen: Seen) -> bool:
-    """Whether the controller refuses it: what the same request asks for beside it is not under way yet."""
+    """Whether the controller refuses a cancel, because the same request's target is not under way yet."""
     key, target, kind, _, _ = verdict
     is_cancel = target is None and kind is not Kind.REFUSED
     return is_cancel and key not in entries and not seen.now[key].is_reassigned
 
 
 def _settled(now: PartitionNow) -> tuple[int, ...]:
-    """The replicas before whatever is under way."""
+    """The replicas without ongoing changes."""
     return tuple(broker for broker in now.replicas if broker not in now.adding)
 
 
 def _wanted(now: PartitionNow) -> tuple[int, ...]:
-    """The replicas after whatever is under way."""
+    """The replicas after ongoing changes."""
     return tuple(broker for broker in now.replicas if broker not in now.removing)
 
 
