@@ -1,4 +1,4 @@
-"""Sluice's own view of the cluster: which broker listens where, and what is asked of the brokers regularly."""
+"""The cluster as Sluice's own connections see it: the brokers' addresses, and what is read from them regularly."""
 
 from proxy.cluster.advertised import Advertised
 from proxy.cluster.brokers import BrokerMap

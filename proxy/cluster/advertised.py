@@ -1,9 +1,9 @@
-"""Whether the brokers behind a sidecar advertise the sidecar: one that advertises itself is reached round it.
+"""Checks that the brokers behind a sidecar advertise the sidecar; otherwise clients bypass it.
 
-Each broker behind `upstreams` is asked, at the listener that stands there, what it advertises for itself. That must be
-the port where this process listens for it, and the host where `advertised_host` says one. A broker that does not
-answer, or does not know itself yet, is asked again: nothing is known of it until then. Those that are right are asked
-again now and then, since a broker may come back with another configuration.
+Each broker behind `upstreams` is asked, through its listener, for its own advertised address. It must have the port of
+this process's listener for the broker, and the host of `advertised_host` if that is set. A broker that does not respond
+or does not know its own address yet is asked again; its result is unknown until then. Correct brokers are asked again
+from time to time, since a broker may restart with another configuration.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from proxy.logs import event
 
 __all__ = ["Advertised"]
 
-_UNKNOWN_SECONDS: Final = 2.0  # to the next question while a broker has not answered, or is wrong
+_UNKNOWN_SECONDS: Final = 2.0  # until a broker without a response, or with a wrong address, is asked again
 _KNOWN_SECONDS: Final = 60.0
 _ANSWER_SECONDS_MAX: Final = 5.0
 _WILDCARDS: Final = ("0.0.0.0", "::")
@@ -28,15 +28,15 @@ logger = logging.getLogger(__name__)
 
 
 class Advertised:
-    """Looks at the brokers behind some sidecar listeners.
+    """Checks the brokers behind some sidecar listeners.
 
     Args:
-        listeners: those that stand in front of brokers; others are left out.
-        client: asks these brokers.
+        listeners: those without a broker behind them are ignored.
+        client: connects to the brokers.
 
     Attributes:
-        problem: which broker advertises something else; "" where none is known to.
-        unknown: brokers that have not answered yet, and why.
+        problem: the broker with a wrong address; "" if none is known.
+        unknown: the brokers without a result, and why.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Advertised:
         self.unknown: dict[int, str] = {}
 
     async def run(self) -> None:
-        """Ask for ever; the application cancels it."""
+        """Run until cancelled by the application."""
         while self._expected:
             await self.ask()
             await asyncio.sleep(_UNKNOWN_SECONDS if self.unknown or self.problem else _KNOWN_SECONDS)
@@ -74,7 +74,7 @@ class Advertised:
         self.problem = problem
 
     async def _ask(self, broker: int, listeners: Sequence[ListenerOptions]) -> str:
-        """Say what is wrong with what one broker advertises; "" where it is right, or not known."""
+        """Return the error in one broker's advertised address; "" if it is correct, or unknown."""
         _, target = self._brokers.upstream(broker)
         try:
             if target is None:
@@ -99,12 +99,12 @@ class Advertised:
 
 
 def _leads_to(listener: ListenerOptions, broker: int, advertised: Address) -> bool:
-    """Tell whether what a broker advertises is this listener, as far as the configuration says what that is."""
+    """Return whether an advertised address is that of the listener, as far as the configuration defines it."""
     if advertised == listener.upstreams[broker]:
         return False
     expected = listener.advertised_broker(broker)
     assert expected is not None, "an upstream above broker_id_max is refused"
-    # Without an advertised_host of its own a listener does not know under which names it is reached.
+    # Without an advertised_host the listener may be reached under any name.
     knows_host = expected.host not in (*_WILDCARDS, listener.bind)
     return advertised.port == expected.port and (
         not knows_host or advertised.host.lower() == expected.host.lower()

@@ -1,9 +1,8 @@
-"""Which broker listens where. Pure bookkeeping; asking and resolving is the poller's work.
+"""The brokers' addresses. Pure bookkeeping; the poller sends requests and resolves names.
 
-In this order a broker's address comes from `upstreams`, from Sluice's own Metadata connection, from Metadata
-answers on their way to clients; the last map is kept on disk, so a restarted proxy serves every broker's port
-at once. What cannot be a broker's id, host or port is refused here, wherever it comes from: counted by what is
-wrong with it, and logged once.
+A broker's address comes from `upstreams`, then from Sluice's own Metadata connection, then from Metadata responses to
+clients. The last map is kept on disk, so that a restarted proxy serves every broker's port at once. Impossible ids,
+hosts and ports are refused here, whatever their source: counted by error, and logged once.
 """
 
 import logging
@@ -22,8 +21,8 @@ __all__ = ["BrokerMap"]
 
 _ID_MAX: Final = 2**31 - 1
 _PORT_MAX: Final = 65_535
-_BROKERS_MAX: Final = 10_000  # far above any cluster; bounds what a broken peer can make us remember
-_TARGETS_MAX: Final = 16  # of the brokers known, that are asked one after the other until one answers
+_BROKERS_MAX: Final = 10_000  # far above any cluster; bounds the memory that a broken peer can use
+_TARGETS_MAX: Final = 16  # the known brokers that are asked one after the other until one responds
 _SAID_MAX: Final = 100
 
 logger = logging.getLogger(__name__)
@@ -32,11 +31,11 @@ logger = logging.getLogger(__name__)
 class BrokerMap:
     """Broker ids and their addresses.
 
-    `address_map` may be called in another thread, where a large answer is read: whatever goes through all addresses
-    takes a copy of them in one step.
+    `address_map` may run in another thread, for a large response: each loop over all addresses first copies them in one
+    step.
 
     Attributes:
-        changed: set whenever an address was learned; who keeps the map on disk clears it.
+        changed: set when an address was learned; cleared when the map was written to disk.
     """
 
     def __init__(self, bootstrap: tuple[Address, ...], stats: Stats) -> None:
@@ -46,11 +45,11 @@ class BrokerMap:
         self._live: tuple[int, ...] = ()
         self._ips: dict[str, str] = {}
         self._turn = 0
-        self._said: set[tuple[int, str, int]] = set()  # what was refused, and logged
+        self._said: set[tuple[int, str, int]] = set()  # refused addresses that were logged
         self.changed = False
 
     def learn(self, broker: int, host: str, port: int) -> None:
-        """Remember where a broker listens; what can not be is refused, and what was known of it stays."""
+        """Store a broker's address; an impossible one is refused, and the previous one stays."""
         if self._addresses.get(broker) == (host, port):
             return
         wrong = self._wrong(broker, host, port)
@@ -61,7 +60,7 @@ class BrokerMap:
         self.changed = True
 
     def set_live(self, brokers: Iterable[int]) -> None:
-        """Remember which brokers are alive: the bootstrap port leads to these, and others make room for them."""
+        """Store which brokers are alive: the bootstrap port leads to these, and others make room for them."""
         self._live = tuple(sorted(set(islice(brokers, _BROKERS_MAX))))
         if len(self._addresses) >= _BROKERS_MAX:
             self._addresses = {
@@ -69,17 +68,17 @@ class BrokerMap:
             }
 
     def live(self) -> tuple[int, ...]:
-        """Give the brokers that are alive, as far as is known."""
+        """Return the ids of the brokers that are alive, as far as known."""
         return self._live
 
     def resolved(self, host: str, ip: str) -> None:
-        """Remember a host's address."""
+        """Store a host's resolved address."""
         self._ips[host] = ip
 
     def hosts(self) -> list[str]:
-        """Give every host name that is not an address already; names may move, so the poller asks for them again.
+        """Return every host name that is not an IP address; the poller resolves them again, since they may change.
 
-        What names that are not used any more led to is forgotten.
+        The addresses of names that are no longer used are removed.
         """
         addresses = (*self._bootstrap, *self._addresses.values())
         hosts = dict.fromkeys(address.host for address in addresses if not is_ip(address.host))
@@ -87,13 +86,13 @@ class BrokerMap:
         return list(hosts)
 
     def addresses(self) -> Mapping[int, Address]:
-        """Give the whole map, for the disk."""
+        """Return the whole map, to write it to disk."""
         return self._addresses
 
     def targets(self) -> list[tuple[str, int]]:
-        """Give addresses worth asking, until one answers: the configured ones, then those of brokers known.
+        """Return the addresses to ask until a broker responds: the configured ones, then those of known brokers.
 
-        Of many brokers a few, others each time: each may take its time not to answer.
+        If there are many brokers, a few, different ones each time: each may take its time not to respond.
         """
         known = list(self._addresses.values())
         if len(known) > _TARGETS_MAX:
@@ -106,7 +105,7 @@ class BrokerMap:
     def upstream(
         self, broker: int, tried: Collection[tuple[str, int]] = ()
     ) -> tuple[int, tuple[str, int] | None]:
-        """Give a broker's id and address; for ANY_BROKER the next broker in turn that is not at one of `tried`."""
+        """Return a broker's id and address; for ANY_BROKER the next broker in turn at none of the addresses `tried`."""
         if broker != ANY_BROKER:
             address = self._addresses.get(broker)
             return broker, self._dial(address) if address else None
@@ -121,7 +120,7 @@ class BrokerMap:
         return ANY_BROKER, targets[self._turn % len(targets)] if targets else None
 
     def host(self, broker: int, target: tuple[str, int]) -> str:
-        """Give the name under which a broker is known that is dialled at `target`: its certificate bears it."""
+        """Return the known name of the broker at the address `target`: its certificate must have this name."""
         address = self._addresses.get(broker)
         if address is not None and self._dial(address) == target:
             return address.host
@@ -133,9 +132,9 @@ class BrokerMap:
     def address_map(
         self, listener: ListenerOptions, broker: int, host: str, port: int
     ) -> tuple[str, int] | None:
-        """Say what a gateway's clients are to see instead of a broker's address; None where it has no port."""
+        """Return the address that a gateway's clients get instead of a broker's; None if the broker has no port."""
         if broker < 0:
-            return host, port  # "no such broker", as in a coordinator that is not there
+            return host, port  # "no such broker", such as for a missing coordinator
         self.learn(broker, host, port)
         advertised = listener.advertised_broker(broker)
         if advertised is None:
@@ -143,7 +142,7 @@ class BrokerMap:
         return advertised
 
     def _wrong(self, broker: int, host: str, port: int) -> str:
-        """Name what can not be of a broker's address; "" where it can."""
+        """Return the error in a broker's id, host or port; "" if there is none."""
         if not 0 <= broker <= _ID_MAX:
             return "id"
         if not is_host(host):

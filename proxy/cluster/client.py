@@ -1,6 +1,6 @@
-"""Asks the brokers of a map: on connections with Sluice's own login and certificates, one broker after the other.
+"""Sends requests to the brokers of a map, with Sluice's own login and certificates, until one broker responds.
 
-The broker's certificate must bear the name under which the broker is known, not the address that it was resolved to.
+The broker's certificate must have the name under which the broker is known, not the resolved address.
 """
 
 import ssl
@@ -18,9 +18,9 @@ __all__ = ["BrokerClient", "Target", "Tls", "ask", "first_answer"]
 T = TypeVar("T")
 Target = tuple[str, int]
 Tls = Callable[[], ssl.SSLContext]
-"""Gives the TLS context in force."""
+"""Returns the TLS context in force."""
 
-_PROBLEMS_MAX: Final = 3  # that are told of brokers which did not answer
+_PROBLEMS_MAX: Final = 3  # the most brokers without a response that are named in an error
 
 
 class BrokerClient:
@@ -28,7 +28,7 @@ class BrokerClient:
 
     Args:
         login: authenticates each connection; None where brokers require no SASL.
-        tls: gives the TLS context in force; None for plaintext.
+        tls: returns the TLS context in force; None for plaintext.
 
     Attributes:
         brokers: the map.
@@ -55,7 +55,7 @@ class BrokerClient:
         return await Connection.open(*target, tls=self._tls(), server_hostname=name, login=self._login)
 
     async def ask(self, target: Target, request: Request[T]) -> T:
-        """Ask on a connection for this request alone.
+        """Send a request on a connection for this request alone.
 
         Raises:
             OSError, LoginError, WireError: as `Connection.open` and `Connection.send`.
@@ -68,7 +68,7 @@ class BrokerClient:
 
 
 async def ask(connection: Connection, request: Request[T]) -> T:
-    """Send a request and return what is read of its response, in a thread where that takes long.
+    """Send a request and return its parsed response; a large one is parsed in a thread.
 
     Raises:
         OSError, WireError: as `Connection.send`.
@@ -77,14 +77,14 @@ async def ask(connection: Connection, request: Request[T]) -> T:
 
 
 async def first_answer(targets: Iterable[Target], ask: Callable[[Target], Awaitable[T]], seconds: float) -> T:
-    """Ask one broker after the other; return the answer of the first that gives one.
+    """Ask one broker after the other; return the first response.
 
     Args:
-        ask: fails with one of ASKING_FAILS.
-        seconds: the deadline that `ask` sets; for the problem's text.
+        ask: raises one of ASKING_FAILS if it fails.
+        seconds: the deadline that `ask` sets; only for the error's text.
 
     Raises:
-        OSError: no broker has answered; it says why.
+        OSError: no broker has responded; the message says why.
     """
     problems = []
     for target in targets:

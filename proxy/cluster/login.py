@@ -1,6 +1,6 @@
-"""`[cluster] sasl_mechanism`: the login of Sluice's own connections, as the configuration gives it.
+"""`[cluster] sasl_mechanism`: the configured login of Sluice's own connections.
 
-Clients' connections do not come here: each client authenticates with the broker itself, in passing.
+Not for clients' connections: clients authenticate with the broker themselves, through the proxy.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ _PASSWORD_BYTES_MAX: Final = 64 * 1024
 
 
 def login_of(options: ClusterOptions) -> Login | None:
-    """Create the login that `[cluster]` asks for; None where it asks for none."""
+    """Return the login that `[cluster]` configures; None if it configures none."""
     if not options.sasl_mechanism:
         return None
     path = options.password_file
@@ -29,7 +29,7 @@ def password_of(path: Path) -> str:
     """Read a password from its file.
 
     Raises:
-        LoginError: there is none in it.
+        LoginError: the file contains no password.
     """
     try:
         password = read(path, _PASSWORD_BYTES_MAX).decode().rstrip("\r\n")

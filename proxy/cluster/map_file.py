@@ -1,7 +1,7 @@
 """The broker map on disk: `brokers.json` in `[state] directory`, replaced whole and atomically.
 
-It only saves a restarted proxy the wait for its first Metadata answer, so a damaged or unwritable file costs
-one log line and nothing else.
+It only saves a restarted proxy the wait for its first Metadata response, so a damaged or unwritable file costs one log
+line and nothing else.
 """
 
 import json
@@ -29,21 +29,21 @@ logger = logging.getLogger(__name__)
 
 
 class MapFile:
-    """Reads and writes the map. Both block: call them off the loop.
+    """Reads and writes the map. Both calls block: make them outside of the loop.
 
     Args:
-        stats: where it is counted what became of writing.
+        stats: counts the results of writing.
     """
 
     def __init__(self, directory: Path, stats: Stats) -> None:
         self._path = directory / _NAME
         self._stats = stats
-        self._problem = ""  # why it could not be written, as it was logged last
+        self._problem = ""  # the reason of the last failed write, as logged
 
     def read(self) -> dict[int, Address]:
-        """Give the map last written; empty where there is none that can be read.
+        """Return the last written map; empty if no readable one exists.
 
-        Whether a broker can be there is not judged here.
+        The addresses are not validated here.
         """
         try:
             stored = json.loads(read(self._path, _BYTES_MAX))
@@ -55,13 +55,13 @@ class MapFile:
             return {}
 
     def write(self, addresses: Mapping[int, Address]) -> bool:
-        """Replace the file; False where that is not possible, which is logged once for each reason."""
+        """Replace the file; False if that fails, which is logged once for each reason."""
         text = json.dumps({str(broker): list(address) for broker, address in sorted(addresses.items())})
         temporary = self._path.with_suffix(".tmp")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
-                temporary.unlink()  # whatever it is: to open a FIFO would wait for a reader
+                temporary.unlink()  # whatever it is: opening a FIFO would wait for a reader
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)

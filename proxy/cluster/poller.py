@@ -1,7 +1,7 @@
-"""Sluice's own Metadata connection: asks for the brokers every few seconds, and says why it can not be served
-from here.
+"""Sluice's own Metadata connection: reads the brokers every few seconds, and reports why that fails.
 
-One short connection a round. While no broker answers it asks again with a growing pause, and the listeners stay bound.
+One short connection per round. While no broker responds, rounds are repeated with a growing pause, and the listeners
+stay bound.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ logger = logging.getLogger(__name__)
 
 
 class Poller:
-    """Keeps a broker map true.
+    """Keeps a broker map up to date.
 
     Args:
-        follow: whether the map follows what the cluster says; a sidecar's upstreams are fixed.
-        others: maps whose host names are resolved too.
+        follow: whether the map follows the cluster's metadata; a sidecar's upstreams are fixed.
+        others: other maps whose host names are resolved too.
 
     Attributes:
-        problem: why the cluster can not be served now; "" when it can.
+        problem: why the cluster cannot be served now; "" if it can.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class Poller:
         self._follow = follow
         self._failures = 0
         self._lookups: dict[str, asyncio.Task[None]] = {}
-        self._unknown: set[str] = set()  # names that were looked up in vain: the others come first
+        self._unknown: set[str] = set()  # names that could not be resolved: others come first
         self.problem = "the cluster has not been asked yet"
 
     async def run(self) -> None:
-        """Ask for ever; the application cancels it."""
+        """Run until cancelled by the application."""
         try:
             while True:
                 pause_seconds = await self.poll()
@@ -70,7 +70,7 @@ class Poller:
                 lookup.cancel()
 
     async def poll(self) -> float:
-        """Ask once; gives the seconds to wait before the next time."""
+        """Run one round; returns the pause until the next one, in seconds."""
         await self.resolve()
         targets = self._brokers.targets()
         try:
@@ -111,7 +111,7 @@ class Poller:
         self.problem = f"cluster unreachable: {problem}"
 
     async def resolve(self) -> None:
-        """Look up every name; those that take too long go on meanwhile, and are not begun twice."""
+        """Resolve every name; slow ones continue in the background, and are not started twice."""
         hosts = {host for brokers in (self._brokers, *self._others) for host in brokers.hosts()}
         self._unknown &= hosts
         waiting = sorted(hosts.difference(self._lookups), key=lambda host: host not in self._unknown)
@@ -127,7 +127,7 @@ class Poller:
         try:
             loop = asyncio.get_running_loop()
             found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except (OSError, ValueError):  # a name that can not even be asked for is a ValueError
+        except (OSError, ValueError):  # an impossible name is a ValueError
             self._unknown.add(host)
         else:
             self._unknown.discard(host)

@@ -1,8 +1,8 @@
-"""The brokers' own quotas, asked for every few seconds (`[quotas] source = "cluster"`; KIP-546).
+"""The brokers' own quotas, read every few seconds (`[quotas] source = "cluster"`; KIP-546).
 
-One DescribeClientQuotas for everything, on a short connection of Sluice's own, which needs DescribeConfigs on the
-cluster where brokers have ACLs. What comes back goes to whoever keeps the quotas. As long as no broker answers, or none
-lets Sluice see them, the quotas stay as they were last seen: at the start, none. Ignored: who altered them, and when.
+One DescribeClientQuotas for all entities, on a short connection of Sluice's own; with ACLs it needs DescribeConfigs on
+the cluster. The result goes to the owner of the quotas. While no broker responds, or none permits it, the last quotas
+stay in force; at the start, none. Ignored: who altered them, and when.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 
 
 class QuotaMirror:
-    """Asks for the quotas.
+    """Reads the brokers' quotas.
 
     Args:
-        take: gets an answer with everything, and tells whether anything differed.
+        take: takes a complete response, and returns whether any quota differed.
 
     Attributes:
-        problem: why the quotas can not be seen now; "" when they can.
+        problem: why the quotas cannot be read now; "" if they can.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class QuotaMirror:
         self.problem = "the cluster has not been asked yet"
 
     async def run(self) -> None:
-        """Ask for ever; the application cancels it."""
+        """Run until cancelled by the application."""
         while True:
             await self.poll()
             await asyncio.sleep(_POLL_SECONDS)
 
     async def poll(self) -> None:
-        """Ask once."""
+        """Read the quotas once."""
         try:
             differs = await first_answer(self._brokers.targets(), self._mirror, _ANSWER_SECONDS_MAX)
         except OSError as error:
@@ -63,7 +63,7 @@ class QuotaMirror:
             self.problem = ""
 
     async def _mirror(self, target: Target) -> bool:
-        """Pass on the quotas as one broker knows them; return whether anything differed."""
+        """Take the quotas from one broker; return whether any quota differed."""
         async with asyncio.timeout(_ANSWER_SECONDS_MAX):
             answer = await self._client.ask(target, quotas.describe())
         if answer.error_code:

@@ -1,17 +1,17 @@
-"""What of replication is throttled, learned from the cluster or from Sluice's own file (KIP-73).
+"""The throttled replicas and replication rates, read from the cluster or from Sluice's own file (KIP-73).
 
     throttled       lists                                     rates
     cluster         topics' dynamic configs                   brokers' dynamic configs
     file            [replication] *_throttled_replicas        [replication] leader_rate, follower_rate
     reassignments   replicas that reassignments are adding    [replication] leader_rate, follower_rate
 
-Asked every second, and at once when a follower begins to fetch a partition: until the answer is here, that partition is
-not asked for if it is behind. So nothing slips through between a reassignment's begin and the next look. Each broker
-describes its own rates; topics are asked about only while any rate is set, since without one their lists mean nothing,
-and only those that are replicated through this process. What can not be asked stays as it was: a broker that is down
-has its last rate, and no throttle ends because Sluice can not see.
+Read every second, and at once when a follower begins to fetch a partition: until the result is known, the partition is
+not fetched if it is behind. So no replica passes unthrottled between the beginning of a reassignment and the next
+round. Each broker describes its own rates. Topics are only read while there is a rate, since otherwise their lists have
+no effect, and only those that are replicated through this process. Settings that cannot be read stay as they were: a
+broker that is down keeps its last rate, and no throttle ends because Sluice cannot read it.
 
-It needs DescribeConfigs on the cluster and on topics, Describe on topics. It sets nothing anywhere.
+Permissions: DescribeConfigs on the cluster and on topics, Describe on topics. Nothing is changed in the cluster.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ LEADER_REPLICAS: Final = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 _POLL_SECONDS: Final = 1.0
-_LOOK_SECONDS: Final = 0.02  # whether somebody waits for an answer
+_LOOK_SECONDS: Final = 0.02  # how often to check whether a link waits for a result
 _ANSWER_SECONDS_MAX: Final = 5.0
 _UNLIMITED: Final = 2**63 - 1  # Kafka's default
-# A topic that was just created is not known to every broker at once; one that was deleted never again. A time and no
-# number of questions: where somebody waits, they follow each other by some 20 ms.
+# A new topic is not known to every broker at once; a deleted one never again. This is a time, not a number of requests:
+# while a link waits, requests follow each other every 20 ms.
 _ASKED_FOR_MS_MAX: Final = 60_000
 _WARNED_MAX: Final = 1000
 _SAID_MAX: Final = 20
@@ -54,14 +54,14 @@ logger = logging.getLogger(__name__)
 
 
 class ReplicationSource:
-    """Keeps the replication quotas true.
+    """Keeps the replication quotas up to date.
 
     Args:
-        changed: called when anything differs: whoever waits is to be asked again.
+        changed: called when any setting differs: waiting requests are decided on again.
         now_ms: the clock.
 
     Attributes:
-        problem: why the cluster can not be asked now; "" when it can.
+        problem: why the cluster cannot be read now; "" if it can.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class ReplicationSource:
         self._now_ms = now_ms
         self._connections: dict[Target, Connection] = {}
         self._rates: dict[int, tuple[float | None, float | None]] = {}
-        self._nameless: dict[bytes, int] = {}  # ids, and since when they are asked for
+        self._nameless: dict[bytes, int] = {}  # ids without a known name, and since when they are requested
         self._warned: set[str] = set()
         self.problem = ""
 
     def configure(self, settings: ReplicationSettings) -> None:
-        """Take settings; what they say of the file's lists and rates holds at once."""
+        """Apply settings; the lists and rates of the file are in force at once."""
         before, self._settings = self._settings, settings
         if settings.throttled != before.throttled:
             self._quotas.told = None
@@ -96,10 +96,10 @@ class ReplicationSource:
             leaders, followers = settings.lists()
             self._take(*self._own_rates(), ThrottledReplicas(leaders=leaders, followers=followers))
         elif settings.throttled == "reassignments" == before.throttled:
-            self._take(*self._own_rates(), self._quotas.lists)  # though the cluster may not be there to ask
+            self._take(*self._own_rates(), self._quotas.lists)  # even if the cluster cannot be reached
 
     async def run(self) -> None:
-        """Ask for ever; the application cancels it."""
+        """Run until cancelled by the application."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -113,7 +113,7 @@ class ReplicationSource:
             self._connections.clear()
 
     async def poll(self) -> None:
-        """Ask once."""
+        """Run one round."""
         settings, quotas = self._settings, self._quotas
         quotas.waited_for = False
         if settings.throttled == "off":
@@ -131,10 +131,10 @@ class ReplicationSource:
         except ASKING_FAILS as error:
             problem = reason(error, _ANSWER_SECONDS_MAX)
         if settings is not self._settings:
-            return  # what was asked for is not wanted any more, and something else holds by now
+            return  # the settings have changed meanwhile; this result is obsolete
         if found is not None:
             self._take(*found)
-        # While nobody can be asked, nobody is kept waiting for an answer.
+        # While the cluster cannot be reached, no link waits for a result.
         quotas.told = None if problem else question
         quotas.asked_in_vain += bool(problem)
         if problem != self.problem:
@@ -155,7 +155,7 @@ class ReplicationSource:
             if now_ms - since_ms < _ASKED_FOR_MS_MAX
         }
         self._nameless = nameless
-        while quotas.unknown_topics:  # taken now: while the cluster is asked more may come
+        while quotas.unknown_topics:  # taken now: more may be added during the request
             topic = quotas.unknown_topics.pop()
             if len(nameless) < TOPIC_IDS_MAX:
                 nameless.setdefault(topic, now_ms)
@@ -169,7 +169,7 @@ class ReplicationSource:
         quotas.name_topics(names)
 
     async def _mirrored(self) -> _Found:
-        """Ask for the brokers' own rates, and for their topics' lists while there is any rate."""
+        """Read the brokers' rates, and their topics' lists if there is any rate."""
         keys = (LEADER_RATE, FOLLOWER_RATE)
         brokers = self._brokers.live()
         found = await asyncio.gather(*(self._describe_broker(broker, keys) for broker in brokers))
@@ -202,12 +202,12 @@ class ReplicationSource:
         for chunk in chunks(names):
             request = configs.describe_topics(chunk, (LEADER_REPLICAS, FOLLOWER_REPLICAS))
             for topic in (await self._ask_any(request))[: len(chunk)]:
-                await asyncio.sleep(0)  # a list has up to 32 kB, and is read on the loop
+                await asyncio.sleep(0)  # a list has up to 32 kB, and is parsed on the loop
                 for key, lists, before in (
                     (LEADER_REPLICAS, leaders, self._quotas.lists.leaders),
                     (FOLLOWER_REPLICAS, followers, self._quotas.lists.followers),
                 ):
-                    if topic.error_code:  # a broker that does not know it yet, or must not tell
+                    if topic.error_code:  # the broker does not know it yet, or Sluice lacks the permission
                         if topic.name in before:
                             lists[topic.name] = before[topic.name]
                     elif topic.configs.get(key):
@@ -215,7 +215,7 @@ class ReplicationSource:
         return ThrottledReplicas(leaders=leaders, followers=followers)
 
     async def _reassigned(self) -> _Found:
-        """Ask for the reassignments under way."""
+        """Read the reassignments under way."""
         found = await self._ask_any(reassignments.ongoing())
         if found.error_code:
             raise OSError(
@@ -262,13 +262,13 @@ class ReplicationSource:
         return found
 
     async def _ask_any(self, request: Request[T]) -> T:
-        """Ask the first broker that answers; the one that answered last first."""
+        """Ask brokers until one responds, beginning with the last one that did."""
         targets = self._brokers.targets()
         targets.sort(key=lambda target: target not in self._connections)
         return await first_answer(targets, partial(self._ask, request), _ANSWER_SECONDS_MAX)
 
     async def _ask(self, request: Request[T], target: Target) -> T:
-        """Ask on a connection that is kept; taken out meanwhile, as several brokers may be known by one address."""
+        """Send a request on a kept connection, which is taken out meanwhile: several brokers may have one address."""
         connection = self._connections.pop(target, None)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS_MAX):
@@ -287,7 +287,7 @@ class ReplicationSource:
 
 
 def _rate(described: Described, key: str) -> float | None:
-    """A broker's rate; None where it is unlimited, or no number."""
+    """Return a broker's rate; None if it is unlimited or not a number."""
     configs: Mapping[str, str] = described.configs
     try:
         rate = int(configs.get(key, _UNLIMITED))

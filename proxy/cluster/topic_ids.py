@@ -1,10 +1,10 @@
-"""Asks the cluster for the names of topics that traffic names by id, where topics have quotas (KIP-516).
+"""Looks up the names of topics that traffic identifies by id, if topics have quotas (KIP-516).
 
-Only when traffic has shown an id is anything asked for: it, at most a thousand ids a second, and the ids of topics that
-have limits of their own, since a client may show more ids than can be asked for. An id never gets another name, so
-nothing has to be asked for again. It needs Describe on the topics where brokers have ACLs. A cluster that does not
-answer is no reason not to serve: the ids are asked for again when they are seen again, and until then their topics are
-not charged, which is counted (`sluice_topic_bytes_uncharged_total`).
+Requests are only sent when traffic contains an unknown id: for the id, at most a thousand ids a second, and for the
+topics with limits of their own, since a client may send more ids than can be looked up. An id never changes its name,
+so each is looked up once. With ACLs it needs Describe on the topics. If the cluster does not respond, traffic is served
+all the same: an id is looked up when it appears again, and until then its topic is not charged, which is counted
+(`sluice_topic_bytes_uncharged_total`).
 """
 
 import asyncio
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 
 class TopicIds:
-    """Finds names.
+    """Looks up names.
 
     Args:
-        names: what is known, and what is wanted.
+        names: the known names and the ids to look up.
         now_ms: the time, monotonic.
 
     Attributes:
-        problem: why names can not be found out now; "" when they can.
+        problem: why names cannot be looked up now; "" if they can.
     """
 
     def __init__(
@@ -55,8 +55,9 @@ class TopicIds:
         names.wake = self._wanted.set
 
     async def run(self) -> None:
-        """Ask whenever there is something to ask, and now and then for the topics that have limits: those are to be
-        charged from their first bytes on. The application cancels it.
+        """Look up ids when needed, and topics with limits regularly, to charge them from their first bytes on.
+
+        Runs until cancelled by the application.
         """
         self._wanted.set()
         while True:
@@ -68,7 +69,7 @@ class TopicIds:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def ask(self) -> bool:
-        """Ask once, for everything that is wanted; tell whether traffic wanted any of it."""
+        """Look up all wanted ids once; return whether traffic contained any of them."""
         wanted = self._names.take_wanted(self._now_ms())
         limited = self._names.take_limited()
         if not wanted and not limited:
@@ -89,7 +90,7 @@ class TopicIds:
         return bool(wanted)
 
     async def _ask(self, wanted: list[bytes], limited: list[str], target: Target) -> list[metadata.TopicSeen]:
-        # By id and by name: a broker that is asked for ids does not look at names.
+        # By id and by name: with ids in a request, brokers ignore names.
         requests = [(len(chunk), partial(metadata.topics_by_id, chunk)) for chunk in chunks(wanted)]
         requests += [(len(chunk), partial(metadata.topics_by_name, chunk)) for chunk in chunks(limited)]
         found: list[metadata.TopicSeen] = []
@@ -97,7 +98,7 @@ class TopicIds:
             connection = await self._client.connect(target)
             try:
                 for topics, request in requests:
-                    found += (await ask(connection, request()))[:topics]  # a broker may say anything
+                    found += (await ask(connection, request()))[:topics]  # a broker may return any number
             finally:
                 connection.close()
         return found
