@@ -1,8 +1,7 @@
 """Sluice's own connections to brokers: whole requests and responses of Kafka's control APIs.
 
-Used by all that asks a cluster something: the proxy's background tasks, the commands, and a replay's preparation.
-Clients' bytes never come here; what is read and patched on their way is `protocol`'s. docs/decisions/0010 says where
-the border to kafka-python runs.
+Used by the proxy's background tasks, the commands, and the preparation of a replay. Clients' bytes are never handled
+here; `protocol` parses and patches them. docs/decisions/0010 defines which messages kafka-python encodes.
 """
 
 from kafka_client.connection import CLIENT_ID, Connection

@@ -1,8 +1,8 @@
-"""Whole messages, as kafka-python encodes and decodes them; its packages of messages are `admin` and so on.
+"""Encodes and decodes whole messages with kafka-python; its message packages are `admin` and so on.
 
-kafka-python reads a number of variable length to its last byte however long it is, in time that grows with the square;
-so a response that has more continuation bytes in a row than any text or number of these messages is refused before.
-Fields that Kafka may send as null are None here.
+kafka-python reads a variable-length number to its last byte, however long, in quadratic time; so a response with more
+consecutive continuation bytes than any string or number of these messages is refused before. Fields that Kafka may
+send as null are None here.
 """
 
 from typing import Any, Final
@@ -14,7 +14,7 @@ from protocol.primitives import Buffer
 
 __all__ = ["admin", "consumer", "decode", "encode", "metadata", "sasl"]
 
-# A topic's id has 16 bytes, and next to it may lie some numbers that are -1.
+# A topic's id has 16 bytes, and may be followed by numbers with the value -1.
 _CONTINUATION_BYTES_MAX: Final = 256
 _IS_CONTINUATION: Final = bytes(byte >= 0x80 for byte in range(256))
 _TOO_MANY: Final = b"\1" * _CONTINUATION_BYTES_MAX
@@ -24,18 +24,18 @@ _PIECE_BYTES: Final = (
 
 
 def encode(message: Any) -> bytes:
-    """Return the fields of a request, without a header."""
+    """Encode a request's fields, without a header."""
     return bytes(message.encode())
 
 
 def decode(kind: Any, version: int, frame: Buffer) -> Any:
-    """Return the response in a whole frame.
+    """Decode the response in a whole frame.
 
     Args:
-        kind: its class.
+        kind: the response's class.
 
     Raises:
-        WireError: it is no such response.
+        WireError: the frame is not such a response.
     """
     if int.from_bytes(frame[:4], "big") != len(frame) - 4:
         raise TruncatedError(f"a frame of {len(frame)} bytes is not what its length says")
@@ -47,10 +47,10 @@ def decode(kind: Any, version: int, frame: Buffer) -> Any:
 
 
 def _check_numbers(frame: Buffer) -> None:
-    """Refuse a frame in which a number may be too long to be read in time.
+    """Refuse a frame with a number that may be too long to be decoded in time.
 
     Raises:
-        MalformedFieldError: it is one.
+        MalformedFieldError: the frame contains one.
     """
     for start in range(0, len(frame), _PIECE_BYTES):
         piece = bytes(frame[start : start + _PIECE_BYTES + _CONTINUATION_BYTES_MAX])

@@ -1,6 +1,6 @@
 """DescribeConfigs 1: a few dynamic configs of topics and brokers (KIP-133, KIP-73).
 
-A broker describes itself alone. Synonyms are not asked for: the value is the one in force, a broker's own before the
+A broker can only describe itself. Synonyms are not requested: the value is the one in force, a broker's own before the
 cluster's default.
 """
 
@@ -20,7 +20,7 @@ _BROKER: Final = 4
 
 
 class Described(NamedTuple):
-    """One resource: its configs by name, those without a value left out."""
+    """One resource: its configs by name, without those that have no value."""
 
     error_code: int
     name: str
@@ -28,12 +28,12 @@ class Described(NamedTuple):
 
 
 def describe_topics(names: Sequence[str], keys: Sequence[str]) -> Request[list[Described]]:
-    """Ask for these keys of topics."""
+    """Describe these keys of topics."""
     return _describe(_TOPIC, names, keys)
 
 
 def describe_brokers(brokers: Sequence[int], keys: Sequence[str]) -> Request[list[Described]]:
-    """Ask for these keys of brokers."""
+    """Describe these keys of brokers."""
     return _describe(_BROKER, [str(broker) for broker in brokers], keys)
 
 

@@ -1,8 +1,8 @@
 """One connection to a broker: plaintext or TLS, then a login, then one request at a time.
 
-The TLS context and the login are given for each connection, so a renewed certificate or password is in use from the
-next connection on. Deadlines are the caller's (`asyncio.timeout`): whatever is interrupted by one leaves the connection
-unusable, and its owner closes it. The length of a response is limited before any of it is kept.
+The TLS context and the login are given for each connection, so a renewed certificate or password applies from the next
+connection on. Deadlines are set by the caller (`asyncio.timeout`); a call that is interrupted leaves the connection
+unusable, and the owner must close it. The length of a response is checked before any of it is kept.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from protocol.header import REQUEST_HEAD
 __all__ = ["CLIENT_ID", "Connection"]
 
 CLIENT_ID: Final = b"sluice"
-# Always the same: a connection has one request at a time, and ends with a response that is late.
+# Constant: a connection has one request at a time, and is closed if its response is late.
 _CORRELATION_ID: Final = 1
 
 
 class Connection:
-    """A connection that is open. Not to be used by two tasks at once.
+    """An open connection. At most one task may use it at a time.
 
     Attributes:
-        address: host and port, as they were given.
+        address: host and port as given.
         encrypted: whether it has TLS.
     """
 
@@ -62,13 +62,13 @@ class Connection:
 
         Args:
             tls: None for plaintext.
-            server_hostname: the name that the broker's certificate must bear; `host` where it is empty.
-            login: authenticates the connection with a broker of this name; None where it requires no SASL.
+            server_hostname: the name that the broker's certificate must have; `host` if it is empty.
+            login: authenticates the connection with a broker of this name; None without SASL.
 
         Raises:
             OSError: the broker cannot be reached, or its certificate is not trusted.
             LoginError: the broker refuses the login.
-            WireError: a response to the login is none.
+            WireError: a response to the login is malformed.
         """
         name = server_hostname or host
         try:
@@ -88,7 +88,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether either side has closed it."""
+        """Whether either side has closed the connection."""
         return self._reader.at_eof() or self._writer.is_closing()
 
     async def send(self, request: Request[Any], *, begin_seconds: float | None = None) -> bytes:
@@ -98,7 +98,7 @@ class Connection:
             begin_seconds: the time within which the response must begin; None for no such limit.
 
         Raises:
-            OSError: the broker closes the connection, or it breaks.
+            OSError: the broker closes the connection, or the connection fails.
             TimeoutError: the response has not begun in time.
             WireError: what came back is not a response.
         """
@@ -106,7 +106,7 @@ class Connection:
         head = REQUEST_HEAD.pack(0, api_key, version, _CORRELATION_ID, len(name))[4:] + name
         if flexible(api_key, version):
             head += b"\0"  # a header without tags
-        # uvloop has an error of its own for writing to a connection that was reset.
+        # uvloop has an exception of its own for writing to a connection that was reset.
         if self._writer.is_closing():
             raise ClosedError
         self._writer.write(struct.pack(">i", len(head) + len(body)) + head + body)
@@ -133,5 +133,5 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """Close it; nothing is waited for."""
+        """Close the connection without waiting."""
         self._writer.close()

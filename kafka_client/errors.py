@@ -1,4 +1,4 @@
-"""How asking a broker ends without a response.
+"""The errors of a request to a broker.
 
 OSError             the broker cannot be reached, or the connection breaks
 └── ClosedError     the broker closed the connection instead of sending a response
@@ -33,4 +33,4 @@ class LoginError(Exception):
 
 
 ASKING_FAILS: Final = (OSError, WireError, LoginError, TimeoutError)
-"""All of the above but RefusedError, which is a response."""
+"""All of the above except RefusedError, which is a response."""

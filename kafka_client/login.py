@@ -1,7 +1,7 @@
 """Sluice's own login: SaslHandshake, then the tokens of an exchange in SaslAuthenticate (KIP-43, KIP-152).
 
-The password is read anew for each login, so that a changed file needs no restart, and is never logged: what a broker
-says of a refused login is.
+The password is read again for each login, so that a changed file needs no restart. It is never logged; the broker's
+message about a refused login is.
 Ignored: re-authentication (KIP-368); a broker that ends a session closes the connection, and the next one logs in.
 """
 
@@ -31,8 +31,8 @@ class Login:
 
     Args:
         mechanism: one of `Exchange`.
-        username: empty where the mechanism has no name of its own.
-        password: the password or token, or what reads it, in a thread; it raises LoginError.
+        username: empty if the mechanism has no user name.
+        password: the password or token, or a function that reads it in a thread and raises LoginError.
     """
 
     def __init__(self, mechanism: str, username: str, password: str | Callable[[], str]) -> None:
@@ -41,7 +41,7 @@ class Login:
         self._password = password
 
     async def __call__(self, connection: Connection, host: str) -> None:
-        """Authenticate a connection that has sent nothing yet.
+        """Authenticate a new connection.
 
         Args:
             host: the name of the broker.
@@ -71,7 +71,7 @@ class Login:
 
 
 async def _send_token(connection: Connection, token: bytes) -> bytes:
-    """Send a token and return the broker's."""
+    """Send a token and return the broker's token."""
     body = encode(sasl.SaslAuthenticateRequest(version=_AUTHENTICATE_VERSION, auth_bytes=token))
     read = partial(decode, sasl.SaslAuthenticateResponse, _AUTHENTICATE_VERSION)
     frame = await connection.send(

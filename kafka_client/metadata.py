@@ -1,7 +1,7 @@
 """Metadata and DescribeCluster: the brokers, and topics with their partitions (KIP-4, KIP-516, KIP-1073).
 
-No topic is created by asking for it. Versions: Metadata 1 for the brokers alone, which every broker since 0.10 speaks;
-12 for topics, the first in which brokers look topics up by id. Topics are asked for 250 at a time (`chunks`).
+Requests create no topics. Versions: Metadata 1 for the brokers only, which every broker since 0.10 supports; 12 for
+topics, the first in which brokers look up topics by id. Topics are requested in chunks of 250 (`chunks`).
 """
 
 import uuid
@@ -31,7 +31,7 @@ __all__ = [
 _BROKERS_VERSION: Final = 1
 _BROKERS_BYTES_MAX: Final = 2 * MIB  # 10,000 brokers with names of 150 characters
 _TOPICS_VERSION: Final = 12
-# 250 topics (`chunks`) with 800 partitions each; read, it takes 20 times as much.
+# 250 topics (`chunks`) with 800 partitions each; decoded, it takes 20 times as much memory.
 _TOPICS_BYTES_MAX: Final = 8 * MIB
 _EVERYTHING_BYTES_MAX: Final = 16 * MIB
 _CLUSTER_VERSION: Final = 2
@@ -41,7 +41,7 @@ _NO_ID: Final = bytes(16)
 
 
 class Broker(NamedTuple):
-    """A broker as the one that was asked knows it; nothing of it is checked."""
+    """A broker as the responding one knows it; the values are not validated."""
 
     broker: int
     host: str
@@ -49,7 +49,7 @@ class Broker(NamedTuple):
 
 
 class PartitionSeen(NamedTuple):
-    """A partition; the leader is -1 where there is none."""
+    """A partition; the leader is -1 if there is none."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -57,7 +57,7 @@ class PartitionSeen(NamedTuple):
 
 
 class TopicPartitions(NamedTuple):
-    """A topic, or why there is none."""
+    """A topic, or the error why it is missing."""
 
     error_code: int
     topic_id: bytes
@@ -65,7 +65,7 @@ class TopicPartitions(NamedTuple):
 
 
 class ClusterSeen(NamedTuple):
-    """The brokers that are alive, and the topics that were asked for."""
+    """The brokers that are alive, and the requested topics."""
 
     brokers: Sequence[Broker]
     topics: Mapping[str, TopicPartitions]
@@ -77,7 +77,7 @@ class ClusterSeen(NamedTuple):
 
 
 class TopicSeen(NamedTuple):
-    """A topic as a broker knows it; without a name where it does not."""
+    """A topic as a broker knows it; without a name if the broker does not know it."""
 
     error_code: int
     name: str | None
@@ -85,32 +85,32 @@ class TopicSeen(NamedTuple):
 
 
 def brokers() -> Request[list[Broker]]:
-    """Ask for the brokers that are alive."""
+    """Return the request for the brokers that are alive."""
     body = encode(messages.MetadataRequest(version=_BROKERS_VERSION, topics=[]))
     return Request(METADATA, _BROKERS_VERSION, body, _read_brokers, _BROKERS_BYTES_MAX)
 
 
 def everything() -> Request[ClusterSeen]:
-    """Ask for all topics with their partitions, in the version of `brokers`; topics have no ids in it."""
+    """Return the request for all topics with their partitions, in the version of `brokers`, which has no topic ids."""
     body = encode(messages.MetadataRequest(version=_BROKERS_VERSION, topics=None))
     read = partial(_read_partitions, _BROKERS_VERSION)
     return Request(METADATA, _BROKERS_VERSION, body, read, _EVERYTHING_BYTES_MAX)
 
 
 def partitions(topics: Sequence[str], version: int = _TOPICS_VERSION) -> Request[ClusterSeen]:
-    """Ask for these topics with their partitions; their ids are zeros before version 12."""
+    """Return the request for these topics with their partitions; before version 12 the ids are zeros."""
     read = partial(_read_partitions, version)
     return Request(METADATA, version, _names_body(topics, version), read, _TOPICS_BYTES_MAX)
 
 
 def topics_by_name(names: Sequence[str]) -> Request[list[TopicSeen]]:
-    """Ask for the ids of topics."""
+    """Return the request for the ids of topics."""
     body = _names_body(names, _TOPICS_VERSION)
     return Request(METADATA, _TOPICS_VERSION, body, _read_topics, _TOPICS_BYTES_MAX)
 
 
 def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicSeen]]:
-    """Ask for the names of topics."""
+    """Return the request for the names of topics."""
     kind = messages.MetadataRequest.MetadataRequestTopic
     entries = [
         kind(version=_TOPICS_VERSION, topic_id=uuid.UUID(bytes=topic_id), name=None) for topic_id in topic_ids
@@ -120,7 +120,7 @@ def topics_by_id(topic_ids: Sequence[bytes]) -> Request[list[TopicSeen]]:
 
 
 def registered_brokers() -> Request[tuple[int, frozenset[int]]]:
-    """Ask for every registered broker, alive or not (Kafka 4.0); the response is an error code and their ids."""
+    """Return the request for every registered broker, alive or not (Kafka 4.0); the result: error code and ids."""
     asked = admin.DescribeClusterRequest(
         version=_CLUSTER_VERSION,
         include_cluster_authorized_operations=False,
@@ -163,7 +163,7 @@ def _read_partitions(version: int, frame: bytes) -> ClusterSeen:
     response = decode(messages.MetadataResponse, version, frame)
     topics = {}
     for topic in response.topics or ():
-        # A partition without a leader has an error and is no less there.
+        # A partition without a leader has an error, but it exists.
         seen = {
             one.partition_index: PartitionSeen(
                 one.leader_id, tuple(one.replica_nodes or ()), tuple(one.isr_nodes or ())
@@ -175,7 +175,7 @@ def _read_partitions(version: int, frame: bytes) -> ClusterSeen:
 
 
 def _id_of(topic: Any) -> bytes:
-    """A topic's id; zeros where it has none, which kafka-python gives as None."""
+    """Return a topic's id; zeros if it has none, which kafka-python returns as None."""
     return topic.topic_id.bytes if topic.topic_id is not None else _NO_ID
 
 

@@ -1,9 +1,10 @@
-"""The quota API as a client (KIP-546), on Sluice and on brokers alike.
+"""The client side of the quota API (KIP-546), for Sluice and for brokers.
 
-A broker passes an alteration on to the controller by itself, so any address of the cluster will do. A description is
-read by hand, and entity by entity: it may have 100,000 of them, which kafka-python would make at once (0.8 s, 96 MiB).
+A broker forwards an alteration to the controller itself, so any address of the cluster will do. A response to
+DescribeClientQuotas is decoded here, one entity at a time: it may have 100,000 entities, which kafka-python would
+create at once (0.8 s, 96 MiB).
 
-Version notes: 1 is flexible, and otherwise the same. Sluice asks in version 0, which every broker with the API speaks.
+Version notes: 1 is flexible, and otherwise the same. Sluice sends version 0, which every broker with the API supports.
 """
 
 import asyncio
@@ -25,10 +26,10 @@ from protocol.primitives import Buffer, count, int16, skip, skip_tags, string
 __all__ = ["QuotaClient", "QuotaEntities", "alter", "describe"]
 
 DESCRIBE_SECONDS_MAX: Final = 10.0  # until a response begins: quotas are in a server's memory
-# A broker passes an alteration on to the controller, and may have to look for it.
+# A broker forwards an alteration to the controller, and may have to find it first.
 ALTER_SECONDS_MAX: Final = 30.0
 _ARRIVAL_SECONDS_MAX: Final = 60.0  # from the first bytes of a response to its last
-# Of a description: 160,000 entities for the proxy, which keeps them, and 2.6 million for people.
+# The longest description: 160,000 entities for the proxy, which keeps them, and 2.6 million for operators.
 _DESCRIBED_BYTES_MAX: Final = 16 * MIB
 _SHOWN_BYTES_MAX: Final = 256 * MIB
 _ALTERED_BYTES_MAX: Final = 16 * MIB
@@ -40,17 +41,17 @@ Altered = tuple[Parts, int, str | None]
 
 
 class QuotaEntities:
-    """A whole response to DescribeClientQuotas; its entities are read one by one, as they are taken.
+    """A complete response to DescribeClientQuotas; its entities are decoded one by one during iteration.
 
     Attributes:
-        error_code, error_message: 0 and None where there are entities.
+        error_code, error_message: 0 and None without an error.
     """
 
     def __init__(self, version: int, frame: Buffer) -> None:
-        """Read what stands before the entities.
+        """Decode the fields before the entities.
 
         Raises:
-            WireError: it is no such response.
+            WireError: the frame is not such a response.
         """
         end = len(frame)
         self._frame = frame
@@ -61,10 +62,10 @@ class QuotaEntities:
         self.error_message, self._pos = string(frame, pos + 2, end, self._compact)
 
     def __iter__(self) -> Iterator[tuple[Parts, dict[str, float]]]:
-        """Each entity with its limits.
+        """Yield each entity with its limits.
 
         Raises:
-            WireError: it is no such response.
+            WireError: the frame is not such a response.
         """
         frame, end, compact = self._frame, len(self._frame), self._compact
         entries, pos = count(frame, self._pos, end, compact)
@@ -92,7 +93,7 @@ def describe(
     version: int = 0,
     bytes_max: int = _DESCRIBED_BYTES_MAX,
 ) -> Request[QuotaEntities]:
-    """Ask for the entities that match; for all of them where nothing is asked for."""
+    """Return the request for the matching entities; for all of them without components."""
     kind = admin.DescribeClientQuotasRequest.ComponentData
     asked = admin.DescribeClientQuotasRequest(
         version=version,
@@ -109,7 +110,7 @@ def describe(
 def alter(
     alterations: Sequence[Alteration], *, validate_only: bool, version: int = 0
 ) -> Request[list[Altered]]:
-    """Alter entities."""
+    """Return the request that alters entities."""
     entry = admin.AlterClientQuotasRequest.EntryData
     entries = [
         entry(
@@ -144,7 +145,7 @@ class QuotaClient:
     async def describe(
         self, components: Sequence[Component] = (), *, strict: bool = False
     ) -> list[tuple[Parts, dict[str, float]]]:
-        """Return the entities that match, with their limits; all of them where nothing is asked for.
+        """Return the matching entities with their limits; all of them without components.
 
         Raises:
             RefusedError: the server refuses.

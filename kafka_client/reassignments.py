@@ -1,6 +1,6 @@
-"""ListPartitionReassignments and AlterPartitionReassignments, as Sluice itself asks (KIP-455).
+"""ListPartitionReassignments and AlterPartitionReassignments, sent by Sluice itself (KIP-455).
 
-Clients' requests of both are read and answered too, so the messages are `protocol`'s.
+`protocol` has the messages, since Sluice also parses and makes them for clients.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _ALTER_BYTES_MAX: Final = 4 * MIB
 
 
 def ongoing() -> Request[Reassignments]:
-    """Ask for all reassignments under way."""
+    """Return the request for all reassignments under way."""
     version = reassignments.VERSION
     return Request(
         LIST_PARTITION_REASSIGNMENTS,
@@ -35,7 +35,7 @@ def ongoing() -> Request[Reassignments]:
 
 
 def batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]]:
-    """Ask a Sluice for all reassignments, and for the steps under way (KIP-435)."""
+    """Return the request, to a Sluice proxy, for all reassignments and their current steps (KIP-435)."""
     version = reassignments.BATCH_VERSION
     return Request(
         LIST_PARTITION_REASSIGNMENTS,
@@ -47,7 +47,7 @@ def batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]]:
 
 
 def alter(targets: Mapping[Partition, Target], timeout_ms: int) -> Request[AlterAnswer]:
-    """Have partitions reassigned, or their reassignments cancelled (None)."""
+    """Return the request that reassigns partitions, or cancels their reassignments (None)."""
     body = alter_reassignments.request_body(AlterRequest(timeout_ms, True, list(targets.items())), _ALTER)
     read = partial(alter_reassignments.read_answer, version=_ALTER)
     return Request(ALTER_PARTITION_REASSIGNMENTS, _ALTER, body, read, _ALTER_BYTES_MAX)

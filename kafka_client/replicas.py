@@ -1,7 +1,7 @@
-"""DescribeLogDirs 1 and ElectLeaders 1: how large replicas are, and which of them lead (KIP-113, KIP-183).
+"""DescribeLogDirs 1 and ElectLeaders 1: the sizes of replicas, and preferred leader elections (KIP-113, KIP-183).
 
-A broker's log directories are described by that broker alone; replicas that move between directories of one broker
-("future") are left out. Unclean elections are not asked for: they lose records.
+A broker only describes its own log directories; replicas that move between directories of a broker ("future") are left
+out. Unclean elections are never requested: they lose records.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _ELECTION_NOT_NEEDED: Final = 84
 
 
 def replica_sizes() -> Request[dict[Partition, int]]:
-    """Ask a broker for the bytes of each replica that it holds."""
+    """Return the request for the size in bytes of each replica of a broker."""
     body = encode(admin.DescribeLogDirsRequest(version=_LOG_DIRS_VERSION, topics=None))
     return Request(DESCRIBE_LOG_DIRS, _LOG_DIRS_VERSION, body, _read_sizes, _LOG_DIRS_BYTES_MAX)
 
@@ -32,9 +32,9 @@ def replica_sizes() -> Request[dict[Partition, int]]:
 def elect_preferred(
     partitions: Sequence[Partition], timeout_ms: int
 ) -> Request[tuple[int, dict[Partition, tuple[int, str]]]]:
-    """Have the preferred replicas lead.
+    """Return the request that elects the preferred leaders.
 
-    The response is the error code of the request, and code and message of each partition: 0 if it was led so before.
+    The result is the request's error code, and code and message of each partition: 0 if it needed no election.
     """
     topics: dict[str, list[int]] = {}
     for name, index in partitions:
@@ -55,7 +55,7 @@ def _read_sizes(frame: bytes) -> dict[Partition, int]:
     response = decode(admin.DescribeLogDirsResponse, _LOG_DIRS_VERSION, frame)
     return {
         (topic.name or "", one.partition_index): max(one.partition_size, 0)
-        for directory in response.results or ()  # one that has failed names nothing
+        for directory in response.results or ()  # a failed directory lists no topics
         for topic in directory.topics or ()
         for one in topic.partitions or ()
         if not one.is_future_key

@@ -1,4 +1,4 @@
-"""A request of Sluice's own, with what reads its response, and how much is asked for at a time."""
+"""A request of Sluice's own with the decoder of its response, and the number of topics per request."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
@@ -10,18 +10,18 @@ T = TypeVar("T")
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-# Making a request for a thousand topics takes 4 ms, nearly all that a turn of the loop may; and what a response may
-# take is limited by what was asked for.
+# Encoding a request for a thousand topics takes 4 ms, nearly a whole turn of the loop; and the limit of a response
+# depends on the number of requested topics.
 _TOPICS_MAX: Final = 250
 
 
 class Request(NamedTuple, Generic[T]):
-    """What is sent, and how its response is read.
+    """A request, and how to decode its response.
 
     Attributes:
         body: the fields, without a header.
-        read: reads the response, a whole frame; raises WireError. Large ones take longer than a turn of the loop.
-        bytes_max: the longest response that is accepted; it is refused at its length.
+        read: decodes a whole frame; raises WireError. For large frames this takes longer than a turn of the loop may.
+        bytes_max: the longest accepted response; a longer one is refused when its length is read.
     """
 
     api_key: int

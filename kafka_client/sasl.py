@@ -1,10 +1,10 @@
-"""One SASL exchange: kafka-python's mechanisms, which know no connection and no clock.
+"""One SASL exchange with kafka-python's mechanisms, which have no connection and no clock.
 
-GSSAPI needs the package gssapi and AWS_MSK_IAM botocore, which take their own credentials from where each looks for
-them; for OAUTHBEARER the password is the token.
+GSSAPI needs the package gssapi and AWS_MSK_IAM botocore; both find their credentials themselves. For OAUTHBEARER the
+password is the token.
 Two things are added to the library's SCRAM: a name with a comma or an equals sign is escaped (RFC 5802, section 5.1),
-and a challenge of fewer iterations than Kafka's own clients accept is refused, since it would make the password cheap
-to guess for a server that poses as a broker. The library itself refuses more than a million.
+and a challenge with fewer iterations than Kafka's own clients accept is refused: a server that poses as a broker could
+otherwise guess the password cheaply. The library itself refuses more than a million.
 """
 
 import re
@@ -21,15 +21,15 @@ __all__ = ["Exchange"]
 
 _KERBEROS_SERVICE: Final = "kafka"  # as in sasl.kerberos.service.name of nearly every broker
 _ITERATIONS_MIN: Final = 4096  # as in Kafka's ScramMechanism
-# The library takes the last of several numbers of iterations, so there may be one only.
+# The library takes the last of several iteration counts, so only one is accepted.
 _CHALLENGE: Final = re.compile(rb"r=[^,]*,s=[^,]*,i=([0-9]{1,9})(?:,[^i,][^,]*)*")
 
 
 class Exchange:
     """The client's side of an exchange.
 
-    All of it may take long (SCRAM hashes, GSSAPI and AWS_MSK_IAM ask other servers), and is done in a thread. A method
-    raises LoginError where the library refuses, or what it needs is not there.
+    All calls may take long (SCRAM hashes, GSSAPI and AWS_MSK_IAM contact other servers): make them in a thread. They
+    raise LoginError if the library refuses, or if a package or credential is missing.
 
     Args:
         mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI or AWS_MSK_IAM.
@@ -62,7 +62,7 @@ class Exchange:
         return token
 
     def receive(self, token: bytes) -> bool:
-        """Take the token of the broker, which may fail to prove itself; return whether the exchange has ended."""
+        """Take the broker's token, which may fail to prove its identity; return whether the exchange has ended."""
         with self._library_errors("got a wrong message from the broker"):
             if self._challenge_expected:
                 _check_challenge(token)
@@ -84,7 +84,7 @@ class Exchange:
 
 
 class _Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
-    """Gives OAUTHBEARER the token that is configured."""
+    """Provides the configured token for OAUTHBEARER."""
 
     def __init__(self, token: str) -> None:
         self._token = token
@@ -94,10 +94,10 @@ class _Token(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has n
 
 
 def _check_challenge(challenge: bytes) -> None:
-    """Refuse a SCRAM challenge of too few iterations.
+    """Refuse a SCRAM challenge with too few iterations.
 
     Raises:
-        ValueError: it is such a challenge, or none.
+        ValueError: it is one, or not a valid challenge.
     """
     found = _CHALLENGE.fullmatch(challenge)
     if found is None:

@@ -1,6 +1,6 @@
-"""ApiVersions 3, CreateTopics 5 and ListOffsets 6: what a replay asks of its target before it begins.
+"""ApiVersions 3, CreateTopics 5 and ListOffsets 6: the requests that prepare the target of a replay.
 
-Metadata for it is `kafka_client.metadata`'s.
+Their Metadata requests are in `kafka_client.metadata`.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _TIMEOUT_MS: Final = 30_000
 
 
 def version_ranges(software: str) -> Request[dict[int, tuple[int, int]]]:
-    """Ask for the oldest and newest version of each API; none where the broker refuses this version of the request."""
+    """Return the request for the version range of each API; the result is empty if the broker refuses this version."""
     asked = metadata.ApiVersionsRequest(
         version=_API_VERSIONS, client_software_name=software, client_software_version="1"
     )
@@ -53,7 +53,7 @@ def create_topic(topic: str, replicas: Sequence[Sequence[int]]) -> Request[tuple
 
 
 def first_offsets(topic: str, partitions: Sequence[int]) -> Request[dict[int, tuple[int, int]]]:
-    """Ask where partitions of one topic begin; the response is error and offset by partition."""
+    """Return the request for the first offsets of one topic; the result is error code and offset by partition."""
     kind = consumer.ListOffsetsRequest.ListOffsetsTopic
     rows = [
         kind.ListOffsetsPartition(
