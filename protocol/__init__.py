@@ -1,7 +1,6 @@
 """Bytes and values of the Kafka protocol: pure functions on buffers, without IO and without a clock.
 
-Decoded is only what a throttling proxy must see; everything else passes as bytes. Nothing of ours is imported
-here.
+Only the fields that a throttling proxy needs are decoded; all others stay bytes. Imports no other package of Sluice.
 """
 
 __all__: list[str] = []

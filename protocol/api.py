@@ -1,10 +1,10 @@
 """API keys, the versions Sluice serves, and which of them are flexible (KIP-482).
 
-The table is that of Kafka 4.4, read off its message definitions. Above `MAX_VERSION` a request is still
-relayed when a client sends it, but ApiVersions answers are cut so that no client is invited to. Keys that are
-not in the table are newer than this release; every new API since KIP-482 began flexible, and is taken to be.
+The table is that of Kafka 4.4's message definitions. A request with a version above `MAX_VERSION` is still forwarded,
+but ApiVersions responses are reduced so that clients do not choose one. A key that is not in the table is newer than
+this release and is taken as flexible, as all new APIs since KIP-482 are.
 
-It does not know what a message holds: see `protocol.throttle` and `protocol.messages`.
+The fields of messages are in `protocol.throttle` and `protocol.messages`.
 """
 
 from typing import Final
@@ -47,7 +47,7 @@ SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 STREAMS_GROUP_HEARTBEAT: Final = 88
 
-# A version no API reaches: written where an API never became flexible.
+# A version above all others, for APIs that never became flexible.
 _NEVER: Final = 32767
 
 # key: (name, newest version served, first flexible version)
@@ -145,7 +145,7 @@ _TABLE: Final[dict[int, tuple[str, int, int]]] = {
     94: ("UnregisterController", 0, 0),
 }
 
-# Requests between brokers and ZooKeeper-era controllers: never served, but a 3.x broker may speak them.
+# Requests between brokers and ZooKeeper-era controllers: never advertised, but a 3.x broker may send them.
 _REMOVED: Final[dict[int, tuple[str, int]]] = {
     4: ("LeaderAndIsr", 4),
     5: ("StopReplica", 2),

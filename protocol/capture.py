@@ -4,12 +4,12 @@ There is one row for each request, without payloads: the proxy writes rows as Pa
 derives pyarrow's schema from this table and `offline` Spark's; types have Arrow's names. A file has the version of its
 layout under `SCHEMA_KEY` in its metadata; a reader refuses unknown versions.
 
-A request's place is (process, connection, seq): requests of a connection are numbered as they came, whatever the
-order of rows. `mono_us` orders what one process has seen and measures intervals; `wall_ms` says when it was, and may
-step. Both are of when the request was handled: when its header had been read, or the mute or hold before it was over;
-it had come `delay_ms` earlier.
+A request is identified by (process, connection, seq): requests of a connection are numbered in order of arrival,
+whatever the order of rows. `mono_us` orders the rows of one process and measures intervals; `wall_ms` is the wall
+clock, which may jump. Both refer to the time at which the request was handled: after its header was read, or after the
+mute or hold before it; the request arrived `delay_ms` earlier.
 
-Parquet is written in `proxy.capture`; the numbers come from `proxy.channel`.
+`proxy.capture` writes the Parquet files; `proxy.channel` measures the values.
 """
 
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ __all__ = [
 SCHEMA_VERSION: Final = 1
 SCHEMA_KEY: Final = "sluice.capture.schema"
 
-# A directory holds `capture-<process>-<n>.parquet`; what is not finished has another ending, and is not read.
+# A directory holds `capture-<process>-<n>.parquet`; incomplete files have another suffix, and are not read.
 FILE_PREFIX: Final = "capture-"
 FILE_SUFFIX: Final = ".parquet"
 UNFINISHED_SUFFIX: Final = ".inprogress"
@@ -91,5 +91,5 @@ FRAME: Final = Column(
 )
 FRAMES: Final = ("off", "blank", "keep")
 
-# What may stand in `quota`; "": none was over.
+# The values of `quota`; "": none was exceeded.
 QUOTAS: Final = ("", "produce", "fetch", "request", "mutation")

@@ -1,12 +1,11 @@
 """A request's header, read from the first bytes of its frame, and the start of a response's body.
 
-Versions 1 and 2 of the request header are alike up to the client id, which stays a two-byte-length string
-even in version 2; version 2 adds a tag section (KIP-482). Version 0, without a client id, was
-ControlledShutdown's alone. A response's header is the correlation id, and a tag section when the version is
-flexible; ApiVersions never has the section, so that a client can read the response before it knows what the
-broker speaks.
+Versions 1 and 2 of the request header are equal up to the client id, which has a two-byte length even in version 2;
+version 2 adds a tag section (KIP-482). Only ControlledShutdown has used version 0, which has no client id. A response
+header is the correlation id and, in flexible versions, a tag section; ApiVersions never has the section, so that a
+client can parse the response before it knows the broker's versions.
 
-Positions are those of the four-byte length prefix. Identifying the client is the channel's task.
+Positions are those of the four-byte length prefix. `proxy.channel` identifies the client.
 """
 
 from struct import Struct
@@ -31,11 +30,9 @@ _client_id_size = Struct(">h").unpack_from
 
 
 def client_id(buf: Buffer, pos: int, end: int) -> str | None:
-    """The client id of the request whose prefix is at `pos`: "" for null and for none, None when `end` cuts
-    it off.
+    """Return the client id of the request whose prefix is at `pos`: "" if it is null or missing, None if incomplete.
 
-    Bytes that are not UTF-8 become backslash escapes: a client id is a name to count by, and need not be
-    text.
+    Bytes that are not UTF-8 become backslash escapes: the client id is only a key for counting.
     """
     start = pos + _CLIENT_ID
     if start > end:
@@ -51,7 +48,7 @@ def client_id(buf: Buffer, pos: int, end: int) -> str | None:
 
 
 def body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> int | None:
-    """Where the body of the request whose prefix is at `pos` begins; None when `end` comes before that."""
+    """Return where the body of the request whose prefix is at `pos` begins; None if `end` precedes that."""
     start = pos + _CLIENT_ID
     if start > end:
         return None
@@ -69,10 +66,10 @@ def body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> i
 
 
 def response_body_start(buf: Buffer, pos: int, end: int, api_key: int, version: int) -> int:
-    """Where the body of the response whose prefix is at `pos` begins.
+    """Return where the body of the response whose prefix is at `pos` begins.
 
     Raises:
-        TruncatedError: `end` comes before that.
+        TruncatedError: `end` precedes that.
     """
     start = pos + RESPONSE_HEAD.size
     if start > end:
@@ -83,11 +80,11 @@ def response_body_start(buf: Buffer, pos: int, end: int, api_key: int, version: 
 
 
 def skip_header_tags(buf: Buffer, pos: int, end: int) -> int:
-    """The position after a header's tag section.
+    """Return the position after a header's tag section.
 
     Raises:
-        TruncatedError: `end` comes before that.
-        OversizedError: there are too many tags, or too many bytes of them.
+        TruncatedError: `end` precedes that.
+        OversizedError: the section has too many tags or bytes.
     """
     if pos < end and not buf[pos]:
         return pos + 1

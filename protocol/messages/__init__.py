@@ -1,4 +1,4 @@
-"""One module an API: the fields of its messages that Sluice reads, and what it changes in them."""
+"""One module per API: decodes the fields that Sluice reads, and writes those that it changes."""
 
 from protocol.messages.endpoints import AddressMap
 

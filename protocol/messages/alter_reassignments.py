@@ -1,9 +1,9 @@
-"""AlterPartitionReassignments 0-1: what a partition's replicas are to become, or that it is to stay (KIP-455).
+"""AlterPartitionReassignments 0-1: the target replicas of partitions, or the cancellation of a reassignment (KIP-455).
 
-Behavior: null replicas cancel a reassignment. Both directions are read and written: a caller's request is sent on with
-other targets, and its answer is put together from the broker's and from what was decided here (KIP-435).
+Behavior: null replicas cancel a reassignment. Requests and responses are both read and written: a caller's request is
+forwarded with other targets, and its response combines the broker's with Sluice's own decisions (KIP-435).
 
-Version notes: 1 adds AllowReplicationFactorChange to both directions (KIP-860); version 0 always allows it.
+Version notes: 1 adds AllowReplicationFactorChange to both directions (KIP-860); version 0 always allows a change.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ __all__ = [
     "write_answer",
 ]
 
-# Of our own questions: brokers before 4.1 speak no other.
+# The version of Sluice's own requests: brokers before 4.1 support no other.
 VERSION: Final = 0
 _ALLOW_SINCE: Final = 1
 _VERSION_MAX: Final = 1
@@ -50,7 +50,7 @@ Target: TypeAlias = tuple[int, ...] | None
 
 
 class AlterRequest(NamedTuple):
-    """What is asked, in the request's order; a partition may stand there twice. Null replicas cancel."""
+    """The request, in its order; a partition may occur twice. Null replicas cancel."""
 
     timeout_ms: int
     allow_factor_change: bool
@@ -58,14 +58,14 @@ class AlterRequest(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What became of one partition."""
+    """The result for one partition."""
 
     error_code: int = 0
     error_message: str | None = None
 
 
 class AlterAnswer(NamedTuple):
-    """What became of a request: of all of it, and of each partition in the answer's order."""
+    """The result of a request: its error, and the outcome of each partition in the response's order."""
 
     throttle_time_ms: int
     allow_factor_change: bool
@@ -74,19 +74,19 @@ class AlterAnswer(NamedTuple):
 
 
 def read_head(frame: Buffer, body: int, version: int) -> AlterRequest:
-    """Read what stands before the partitions; the request has none of them.
+    """Decode the fields before the partitions; the returned request has no partitions.
 
     Raises:
-        WireError: it ends before, or is of a version that is not known here.
+        WireError: the request is incomplete, or its version is unknown.
     """
     return _head(frame, body, version)[0]
 
 
 def read_request(frame: Buffer, body: int, version: int) -> AlterRequest:
-    """Read a whole request whose fields begin at `body`.
+    """Decode a whole request whose fields begin at `body`.
 
     Raises:
-        WireError: it is none, or of a version that is not known here.
+        WireError: it is not such a request, or its version is unknown.
     """
     end = len(frame)
     head, pos = _head(frame, body, version)
@@ -96,7 +96,7 @@ def read_request(frame: Buffer, body: int, version: int) -> AlterRequest:
 
 
 def request_body(asked: AlterRequest, version: int) -> bytes:
-    """A request's fields."""
+    """Encode a request's fields."""
     _check(version)
     parts = [asked.timeout_ms.to_bytes(4, "big", signed=True)]
     if version >= _ALLOW_SINCE:
@@ -106,7 +106,7 @@ def request_body(asked: AlterRequest, version: int) -> bytes:
 
 
 def request_frame(asked: AlterRequest, version: int, correlation_id: int, client_id: bytes | None) -> bytes:
-    """A whole request."""
+    """Encode a whole request."""
     size = -1 if client_id is None else len(client_id)
     head = REQUEST_HEAD.pack(0, ALTER_PARTITION_REASSIGNMENTS, version, correlation_id, size)[4:]
     body = head + (client_id or b"") + b"\0" + request_body(asked, version)
@@ -114,10 +114,10 @@ def request_frame(asked: AlterRequest, version: int, correlation_id: int, client
 
 
 def read_answer(frame: Buffer, version: int) -> AlterAnswer:
-    """Read a whole answer.
+    """Decode a whole response.
 
     Raises:
-        WireError: it is none, or of a version that is not known here.
+        WireError: it is not such a response, or its version is unknown.
     """
     _check(version)
     end = len(frame)
@@ -131,7 +131,7 @@ def read_answer(frame: Buffer, version: int) -> AlterAnswer:
 
 
 def write_answer(answer: AlterAnswer, version: int, correlation_id: int) -> bytes:
-    """A whole answer; neighbours of one topic stand under one name."""
+    """Encode a whole response; consecutive partitions of one topic share an entry."""
     _check(version)
     flag = bytes((answer.allow_factor_change,)) if version >= _ALLOW_SINCE else b""
     body = (
@@ -146,7 +146,7 @@ def write_answer(answer: AlterAnswer, version: int, correlation_id: int) -> byte
 
 
 def _topics(entries: Iterable[tuple[Partition, bytes]]) -> bytes:
-    """Topics with their partitions, in order, and the tags behind them."""
+    """Encode topics with their partitions, in order, with tags."""
     topics: list[tuple[str, list[bytes]]] = []
     for (name, index), rest in entries:
         if not topics or topics[-1][0] != name:

@@ -1,8 +1,8 @@
-"""ApiVersions: what the broker speaks, cut to what Sluice serves (KIP-35, KIP-511).
+"""ApiVersions: the broker's version ranges, reduced to those that Sluice supports (KIP-35, KIP-511).
 
-A key that is not in `protocol.api` is dropped, and so is one whose oldest version is newer than the newest
-served. Minima stay as sent: brokers name 0 for Produce only because librdkafka decides by it whether it may
-compress (KAFKA-18659). Features and all else behind the array pass untouched.
+A key that is not in `protocol.api` is removed, and also one whose oldest version is newer than the newest supported
+one. Oldest versions are not changed: brokers only advertise 0 for Produce because librdkafka decides by it whether it
+may compress (KAFKA-18659). Features and all later fields are not changed.
 """
 
 from collections.abc import Mapping
@@ -21,11 +21,11 @@ _NOTHING: Final[Mapping[int, int]] = {}
 
 
 def rewrite(frame: bytes, version: int, offered: Mapping[int, int] = _NOTHING) -> bytes:
-    """A whole frame with the ranges cut.
+    """Return a whole frame with reduced ranges.
 
     Args:
-        version: that of the request; a broker that does not speak it answers in version 0 with error 35.
-        offered: newest versions that Sluice speaks beyond the broker, by API key.
+        version: the version of the request; a broker that does not support it responds in version 0 with error 35.
+        offered: the newest versions that Sluice supports beyond the broker, by API key.
     """
     end = len(frame)
     pos = response_body_start(frame, 0, end, API_VERSIONS, version)

@@ -1,9 +1,7 @@
-"""DescribeConfigs 0-4 as clients ask for it: which of its answers tell where brokers listen, and those without it
-(KIP-133, KIP-226, KIP-569).
+"""DescribeConfigs 0-4: removes the addresses of brokers and controllers from responses (KIP-133, KIP-226, KIP-569).
 
-The configs that hold addresses of brokers and controllers lose their values, synonyms' values too, and are marked as
-sensitive, which is how Kafka itself shows what it does not tell. Topics' and groups' configs hold none, and all else
-stays as it came.
+Configs that hold such addresses lose their values, also those of synonyms, and are marked as sensitive, as Kafka marks
+hidden values. Configs of topics and groups hold none; all other fields are not changed.
 
 Version notes: synonyms since 1, types and documentation since 3, flexible since 4.
 """
@@ -40,7 +38,7 @@ def asks_of_broker(frame: Buffer, body: int, version: int) -> bool:
     """Whether a whole request whose fields begin at `body` asks for a broker's own configs.
 
     Raises:
-        WireError: it is none.
+        WireError: it is not such a request.
     """
     end = len(frame)
     compact = version >= _FLEXIBLE_SINCE
@@ -49,7 +47,7 @@ def asks_of_broker(frame: Buffer, body: int, version: int) -> bool:
         start, stop = string_span(frame, skip(pos, 1, end), end, compact)
         if (
             frame[pos] == _BROKER and stop > start
-        ):  # without a name: the default of all brokers, which has no address
+        ):  # without a name: the default of all brokers, without addresses
             return True
         keys, pos = count(frame, max(start, stop), end, compact)
         for _ in range(keys):
@@ -59,10 +57,10 @@ def asks_of_broker(frame: Buffer, body: int, version: int) -> bool:
 
 
 def without_addresses(frame: bytes, version: int) -> bytes:
-    """A whole answer without the values that tell where brokers and controllers listen.
+    """Return a whole response without the values that contain addresses of brokers and controllers.
 
     Raises:
-        WireError: it is none.
+        WireError: it is not such a response.
     """
     end = len(frame)
     compact = version >= _FLEXIBLE_SINCE
@@ -88,7 +86,7 @@ def without_addresses(frame: bytes, version: int) -> bytes:
 
 
 def _entry(frame: bytes, pos: int, end: int, version: int) -> tuple[str | None, bytes, int]:
-    """A config's name, the config without values where it is one of HIDDEN, and the position after it."""
+    """Return a config's name, its bytes (without values if it is one of HIDDEN), and the position after it."""
     compact = version >= _FLEXIBLE_SINCE
     null = count_bytes(-1, True) if compact else b"\xff\xff"
     start = pos

@@ -1,6 +1,6 @@
-"""Topics, each with its partitions: the shape that requests and responses about partitions have in compact versions.
+"""Topics with their partitions: a structure of compact requests and responses about partitions.
 
-What stands of a partition behind its index is the caller's to read; tags are skipped.
+The caller reads the fields after a partition's index; tags are skipped.
 """
 
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from protocol.primitives import Buffer, count, int32, skip_tags, string
 
 __all__ = ["PARTITIONS_MAX", "Partition", "check_ended", "read_partitions"]
 
-# Of one message. With three replicas each that is more than 8 MiB of a response; six bytes are enough for one that says
-# nothing, of which 4 MiB took 4 s to read and 107 MB to keep.
+# The most partitions of one message. With three replicas each they take more than 8 MiB of a response; one without
+# any has six bytes, of which 4 MiB took 4 s to read and 107 MB to keep.
 PARTITIONS_MAX: Final = 250_000
 
 Partition: TypeAlias = tuple[str, int]
@@ -22,10 +22,10 @@ T = TypeVar("T")
 def read_partitions(
     frame: Buffer, pos: int, end: int, read: Callable[[Buffer, int, int], tuple[T, int]]
 ) -> tuple[list[tuple[Partition, T]], int]:
-    """Read all topics; give each partition with what `read` makes of it, in order, and the position behind.
+    """Read all topics; returns each partition with the result of `read`, in order, and the position after them.
 
     Raises:
-        WireError: there are none, or more than PARTITIONS_MAX.
+        WireError: there are no topics, or more partitions than PARTITIONS_MAX.
     """
     topics, pos = count(frame, pos, end, True)
     found: list[tuple[Partition, T]] = []
@@ -44,10 +44,10 @@ def read_partitions(
 
 
 def check_ended(pos: int, end: int) -> None:
-    """Refuse bytes behind the fields.
+    """Refuse bytes after the fields.
 
     Raises:
-        MalformedFieldError: there are some.
+        MalformedFieldError: there are such bytes.
     """
     if pos != end:
         raise MalformedFieldError(f"{end - pos} bytes follow the fields, which end at byte {pos}")

@@ -1,11 +1,10 @@
-"""DescribeClientQuotas and AlterClientQuotas, versions 0-1, as a broker reads and answers them (KIP-546).
+"""DescribeClientQuotas and AlterClientQuotas, versions 0-1: the broker's side (KIP-546).
 
-Version notes: 1 is flexible, and otherwise the same. Names and keys are passed on as text: what they may be is known
-to `quotas.definitions.alterations` and `quotas.definitions.filters`. An alteration's value is passed on even if it is
-NaN; that of a removal is ignored, as in Kafka. Requests can name 100,000 entities and answers hold as many, so both
-are read and written entity by entity, as fast as whoever asks for the next one. What is read is given as tuples, which
-Python's cyclic garbage collector soon leaves alone: visiting 100,000 lists would hold everything up. The client's side
-is `kafka_client.quotas`.
+Version notes: 1 is flexible, and otherwise the same. Names and keys are returned as text, and validated by
+`quotas.definitions.alterations` and `quotas.definitions.filters`. The value of an alteration is returned even if it is
+NaN; that of a removal is ignored, as in Kafka. Requests and responses may have 100,000 entities, so both are processed
+one entity at a time, at the caller's pace. Decoded values are tuples, which Python's garbage collector soon stops
+visiting: 100,000 lists would block the process. The client's side is `kafka_client.quotas`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -50,7 +49,7 @@ _HEAD_ROOM: Final = 32
 
 
 def read_describe(buf: Buffer, pos: int, end: int, version: int) -> tuple[list[Component], bool]:
-    """The components and whether the match is strict, of a request whose fields begin at `pos`.
+    """Decode the components, and whether the match is strict, of a request whose fields begin at `pos`.
 
     Raises:
         WireError: the fields are not what this version has.
@@ -71,10 +70,10 @@ def read_describe(buf: Buffer, pos: int, end: int, version: int) -> tuple[list[C
 
 
 class AlterRequest:
-    """The alterations of a request whose fields begin at `pos`, one by one.
+    """Iterates over the alterations of a request whose fields begin at `pos`.
 
     Attributes:
-        validate_only: whether nothing is to be changed; known when all alterations were read.
+        validate_only: whether the request is only validated; known after the last alteration.
     """
 
     def __init__(self, buf: Buffer, pos: int, end: int, version: int) -> None:
@@ -85,7 +84,7 @@ class AlterRequest:
         self.validate_only = False
 
     def __iter__(self) -> Iterator[Alteration]:
-        """Read on.
+        """Decode the next alteration.
 
         Raises:
             WireError: the fields are not what this version has.
@@ -111,7 +110,7 @@ class AlterRequest:
 
 
 def read_parts(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Parts, int]:
-    """An entity, and the position after it."""
+    """Decode an entity; returns it with the position after it."""
     parts: list[tuple[str, str | None]] = []
     size, pos = _array(buf, pos, end, compact, PARTS_MAX)
     for _ in range(size):
@@ -126,7 +125,7 @@ def read_parts(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Parts, i
 def describe_answer(
     version: int, correlation_id: int, entries: Iterable[tuple[Parts, Mapping[str, float]]]
 ) -> bytearray:
-    """A frame with entities and their limits."""
+    """Encode a response with entities and their limits."""
     compact = _compact(DESCRIBE_CLIENT_QUOTAS, version)
     tags = b"\0" if compact else b""
     body = bytearray(_HEAD_ROOM)
@@ -143,7 +142,7 @@ def describe_answer(
 
 
 def describe_error(version: int, correlation_id: int, error_code: int, message: str) -> bytearray:
-    """A frame that says why there is nothing."""
+    """Encode a response with an error and without entities."""
     compact = _compact(DESCRIBE_CLIENT_QUOTAS, version)
     head = (
         _INT32.pack(0) + _INT16.pack(error_code) + string_bytes(message, compact) + count_bytes(-1, compact)
@@ -154,7 +153,7 @@ def describe_error(version: int, correlation_id: int, error_code: int, message: 
 def alter_answer(
     version: int, correlation_id: int, results: Iterable[tuple[Parts, int, str | None]]
 ) -> bytearray:
-    """A frame with an error code and message for each entity; 0 and None where all is well."""
+    """Encode a response with an error code and message for each entity; 0 and None if it succeeded."""
     compact = _compact(ALTER_CLIENT_QUOTAS, version)
     tags = b"\0" if compact else b""
     body = bytearray(_HEAD_ROOM)
@@ -166,7 +165,7 @@ def alter_answer(
 
 
 def _parts_bytes(parts: Parts, compact: bool) -> bytes:
-    """An entity."""
+    """Encode an entity."""
     tags = b"\0" if compact else b""
     return count_bytes(len(parts), compact) + b"".join(
         string_bytes(kind, compact) + string_bytes(name, compact) + tags for kind, name in parts
@@ -174,9 +173,9 @@ def _parts_bytes(parts: Parts, compact: bool) -> bytes:
 
 
 def _frame(correlation_id: int, compact: bool, head: bytes, body: bytearray) -> bytearray:
-    """A whole answer; in flexible versions its header and its fields each end with tags.
+    """Encode a whole response; in flexible versions its header and its fields each end with tags.
 
-    The body may have megabytes, so it is not copied: the head takes the room in front of it.
+    The body may have megabytes and is not copied: the head is written into the room reserved before it.
     """
     tags = b"\0" if compact else b""
     body += tags

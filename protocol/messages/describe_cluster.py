@@ -1,7 +1,7 @@
-"""DescribeCluster: our addresses for the brokers an admin client is told of (KIP-700, KIP-919, KIP-1073).
+"""DescribeCluster: replaces the brokers' addresses by Sluice's (KIP-700, KIP-919, KIP-1073).
 
-Brokers whose address may not be named are left out. Controllers (endpoint type 2) are not behind Sluice and
-are left out altogether; a broker asked for them refuses anyway.
+Brokers without an address for clients are removed. Controllers (endpoint type 2) are not behind Sluice and are all
+removed; a broker refuses such a request anyway.
 """
 
 from struct import Struct
@@ -19,7 +19,7 @@ _BROKERS: Final = 1
 
 
 def rewrite(frame: bytes, version: int, address_map: AddressMap) -> bytes:
-    """A whole frame with the brokers' addresses as the client is to see them."""
+    """Return a whole frame with the brokers' addresses for clients."""
     end = len(frame)
     pos = response_body_start(frame, 0, end, DESCRIBE_CLUSTER, version)
     # Throttle time, error code, error message.

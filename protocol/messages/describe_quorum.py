@@ -1,7 +1,7 @@
-"""DescribeQuorum responses 0-2 without the addresses at which voters listen (KIP-595, KIP-853).
+"""DescribeQuorum responses 0-2 without the listeners of voters (KIP-595, KIP-853).
 
-No controller is behind Sluice, so there is no address to tell instead: the nodes stay, their listeners go. Replicas'
-states are passed over. Before version 2 a response names no address.
+No controller is behind Sluice, so there is no address to replace them: the nodes stay, their listeners are removed.
+Replicas' states are skipped. Responses before version 2 contain no address.
 """
 
 from typing import Final
@@ -18,10 +18,10 @@ _REPLICA_BYTES: Final = 4 + 16 + 8 + 8 + 8  # id, directory's id, log end offset
 
 
 def without_addresses(frame: bytes, version: int) -> bytes:
-    """A whole response of a version that may name addresses.
+    """Return a whole response without listeners; only for versions that may contain them.
 
     Raises:
-        WireError: it is none.
+        WireError: it is not such a response.
     """
     assert version >= ENDPOINTS_SINCE, "older ones pass as they are"
     end = len(frame)

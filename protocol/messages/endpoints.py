@@ -1,12 +1,11 @@
-"""NodeEndpoints: the brokers' addresses that end Produce, Fetch and share responses (KIP-951, KIP-932).
+"""NodeEndpoints: the broker addresses at the end of Produce, Fetch and share responses (KIP-951, KIP-932).
 
-An entry is node id, host, port, rack and a tag section. In Produce and Fetch responses the array is tag 0 of
-the body's tag section, in share responses it stands just before that section.
+An entry is node id, host, port, rack and a tag section. In Produce and Fetch responses the array is tag 0 of the body's
+tag section; in share responses it precedes that section.
 
-Where the frame's length was sent on long ago, the new bytes have to be exactly as many as the old: shorter
-ones are filled up with an unknown tagged field, which every client must ignore (KIP-482), longer ones
-lose their racks, and if that is not enough the endpoints are left out: then a client asks for metadata, as it
-did before KIP-951.
+If the frame's length has already been forwarded, the new bytes must have exactly the old length: shorter ones are
+padded with an unknown tagged field, which every client must ignore (KIP-482); longer ones lose their racks, and if that
+is not enough the endpoints are removed: clients then request metadata, as before KIP-951.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import Final, NamedTuple, TypeAlias
 from protocol.errors import MalformedFieldError
 from protocol.primitives import Buffer, int32, skip, skip_string, skip_tags, string, uvarint, uvarint_bytes
 
-# (node id, host, port) -> the address the client is to see; None: never name this broker.
+# (node id, host, port) -> the address for clients; None: remove this broker.
 AddressMap: TypeAlias = Callable[[int, str, int], tuple[str, int] | None]
 # The fields of a tag section, in order.
 Tags: TypeAlias = list[tuple[int, bytes]]
@@ -44,7 +43,7 @@ class Endpoint(NamedTuple):
 
 
 def read_endpoints(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> tuple[list[Endpoint], int]:
-    """The array at `pos` with the addresses the client is to see, and the position after it."""
+    """Return the array at `pos` with the addresses for clients, and the position after it."""
     endpoints: list[Endpoint] = []
     entries, pos = uvarint(buf, pos, end)
     for _ in range(entries - 1):
@@ -62,7 +61,7 @@ def read_endpoints(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> 
 
 
 def _skip_endpoints(buf: Buffer, pos: int, end: int) -> int:
-    """The position after the array at `pos`."""
+    """Return the position after the array at `pos`."""
     entries, pos = uvarint(buf, pos, end)
     for _ in range(entries - 1):
         pos = skip(skip_string(buf, skip(pos, 4, end), end, True), 4, end)
@@ -71,12 +70,12 @@ def _skip_endpoints(buf: Buffer, pos: int, end: int) -> int:
 
 
 def _fit(buf: Buffer, pos: int, end: int) -> bool:
-    """Whether the array at `pos` has no more entries than are rewritten."""
+    """Whether the array at `pos` has at most as many entries as are rewritten."""
     return uvarint(buf, pos, end)[0] - 1 <= FITTED_MAX
 
 
 def endpoints_bytes(endpoints: list[Endpoint], racks: bool = True) -> bytes:
-    """The array as bytes, with or without the racks."""
+    """Encode the array, with or without the racks."""
     out = [uvarint_bytes(len(endpoints) + 1)]
     for node_id, host, port, rack, tags in endpoints:
         name = host.encode()
@@ -92,9 +91,7 @@ def endpoints_bytes(endpoints: list[Endpoint], racks: bool = True) -> bytes:
 
 
 def rewrite_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes | None:
-    """All bytes from the body's tag section at `pos` to `end`, with our addresses; None when there are none
-    in it.
-    """
+    """Return all bytes from the body's tag section at `pos` to `end`, with rewritten addresses; None if it has none."""
     tags, rest = _read_tags(buf, pos, end)
     for index, (tag, raw) in enumerate(tags):
         if tag == _ENDPOINTS_TAG:
@@ -125,9 +122,7 @@ def fit_tags(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes 
 
 
 def fit_array(buf: Buffer, pos: int, end: int, address_map: AddressMap) -> bytes | None:
-    """The array at `pos`, the tag section after it, and all up to `end`, in exactly `end - pos` bytes (share
-    APIs).
-    """
+    """Return the array at `pos`, the tag section, and the bytes up to `end`, with the same length (share APIs)."""
     if pos < end and buf[pos] == 1:
         return None
     if _fit(buf, pos, end):
@@ -164,7 +159,7 @@ def _tags_bytes(tags: Tags) -> bytes:
 
 
 def _fill(tags: Tags, size: int) -> bytes | None:
-    """A tag section of exactly `size` bytes, or None when these tags need more."""
+    """Return a tag section of exactly `size` bytes, or None if these tags need more."""
     section = _tags_bytes(tags)
     gap = size - len(section)
     if gap < 0:

@@ -1,9 +1,8 @@
-"""Fetch requests and the empty response to one (KIP-74, KIP-219, KIP-227).
+"""Fetch requests, and the empty response to one (KIP-74, KIP-219, KIP-227).
 
-A request's scalars lie at fixed offsets before its topics, so a header's worth of bytes is enough to judge
-it. The topics themselves are cut into raw partition entries, which stay bytes: what a partition holds is the
-broker's business. Answers with records are walked by `protocol.walks.fetch`; sessions are kept by
-`fetch_session`.
+A request's scalars have fixed offsets before its topics, so its first bytes suffice to decide on it. Topics are split
+into partition entries, which stay bytes: their fields are not decoded. `protocol.walks.fetch` walks responses with
+records; `fetch_session` keeps sessions.
 """
 
 from collections.abc import Iterable
@@ -45,9 +44,7 @@ _ZERO = b"\x00"
 
 
 class FetchFields(NamedTuple):
-    """A request's scalars; positions are in the buffer they were read from, -1 where the version has no such
-    field.
-    """
+    """A request's scalars; positions are in the original buffer, -1 if the version does not have the field."""
 
     replica_id: int
     max_wait_ms: int
@@ -61,10 +58,10 @@ class FetchFields(NamedTuple):
 
 
 def read_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFields | None:
-    """The scalars of a request whose body begins at `body_pos`; None when `end` comes before their end.
+    """Return the scalars of a request whose body begins at `body_pos`; None if `end` precedes their end.
 
-    `end` is where the visible bytes of this one frame end. From version 15 a follower names itself in a tag behind the
-    topics (`replica_id`); -1 (a consumer) is given here.
+    `end` is the end of the available bytes of this frame. Since version 15 the id of a follower is in a tag after the
+    topics (`replica_id`); -1 (a consumer) is returned here.
     """
     if version >= REPLICA_TAG_SINCE:
         if body_pos + 21 > end:
@@ -82,7 +79,7 @@ def read_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFie
 
 
 def _read_old_request(buf: Buffer, body_pos: int, end: int, version: int) -> FetchFields | None:
-    """Before version 7 there are no sessions, before 3 no limit on the response as a whole."""
+    """Decode versions before 7, without sessions; before 3 also without a limit on the whole response."""
     if body_pos + _scalars_size(version) > end:
         return None
     if version >= 3:
@@ -95,7 +92,7 @@ def _read_old_request(buf: Buffer, body_pos: int, end: int, version: int) -> Fet
 def empty_response(
     version: int, correlation_id: int, session_id: int, throttle_ms: int, error_code: int = 0
 ) -> bytes:
-    """A whole frame that answers with no topics: what a throttled client gets for records (KIP-219)."""
+    """Encode a response without topics: a throttled client gets it instead of records (KIP-219)."""
     if not 0 <= version <= VERSION_MAX:
         raise UnknownVersionError(f"no empty response is known for Fetch version {version}")
     parts = [_INT32.pack(correlation_id)]
@@ -113,8 +110,8 @@ def empty_response(
 
 
 class Topics(NamedTuple):
-    """What a whole request names, each partition with its entry as it stands, and what it forgets, both in order;
-    `end` is where the bytes begin that follow both.
+    """A whole request's partitions with their entries, and its forgotten partitions, both in order; `end` is the
+    position after both.
     """
 
     partitions: dict[TopicPartition, bytes]
@@ -123,23 +120,23 @@ class Topics(NamedTuple):
 
 
 class ReadRequest(bytes):
-    """A whole request, its topics read ahead (`read_ahead`): where they are asked for, they are there."""
+    """A whole request whose topics are decoded in advance (`read_ahead`)."""
 
     topics: Topics
     read_as: tuple[int, int]  # where its body begins, and its version
 
     def now(self, frame: Buffer) -> "ReadRequest":
-        """The same request with the scalars that it has now."""
+        """Return the same request with the frame's current scalars."""
         read = ReadRequest(frame)
         read.topics, read.read_as = self.topics, self.read_as
         return read
 
 
 def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
-    """Read a whole request's topics, beside the loop if it is a large one.
+    """Decode a whole request's topics; for a large request in a thread.
 
     Raises:
-        WireError: it is malformed.
+        WireError: the request is malformed.
     """
     read = ReadRequest(frame)
     read.topics = _topics(frame, body_pos, version)
@@ -150,9 +147,7 @@ def read_ahead(frame: bytes, body_pos: int, version: int) -> ReadRequest:
 def full_topics(
     frame: Buffer, body_pos: int, version: int
 ) -> tuple[dict[TopicPartition, bytes], list[TopicPartition]]:
-    """The partitions a whole request names, each with its entry as it stands, and those it forgets, both in
-    order.
-    """
+    """Return a whole request's partitions with their entries, and its forgotten partitions, both in order."""
     topics = _topics(frame, body_pos, version)
     return topics.partitions, topics.forgotten
 
@@ -177,7 +172,7 @@ def encode_request(
     partitions: dict[TopicPartition, bytes],
     forgotten: list[TopicPartition],
 ) -> bytes:
-    """The request with another epoch and other partitions; all else stays byte for byte."""
+    """Return the request with another epoch and other partitions; all other bytes are unchanged."""
     named, gone = TopicArray(version), TopicArray(version)
     named.extend((topic, entry) for (topic, _), entry in partitions.items())
     gone.extend((topic, _INT32.pack(partition)) for topic, partition in forgotten)
@@ -193,10 +188,10 @@ def join_request(
     named: "TopicArray",
     forgotten: "TopicArray",
 ) -> bytes:
-    """The request with other scalars, another epoch and other partitions; all else stays byte for byte.
+    """Return the request with other scalars, another epoch and other partitions; all other bytes are unchanged.
 
     Args:
-        scalars: the beginning of the request, as far as its scalars go or further, with those that it is to have.
+        scalars: the beginning of a request that has the new scalars.
     """
     assert version >= 7, "sessions began with version 7"
     scalars_end = body_pos + _scalars_size(version)
@@ -212,7 +207,7 @@ def join_request(
 
 
 def epoch_position(body_pos: int, version: int) -> int:
-    """Where the session epoch of a request lies (version 7 and later): the last scalar before the topics."""
+    """Return where the session epoch of a request is (version 7 and later): the last scalar before the topics."""
     return body_pos + _scalars_size(version) - 4
 
 
@@ -279,10 +274,10 @@ def _read_forgotten(buf: Buffer, pos: int, end: int, version: int, forgotten: li
 
 
 class TopicArray:
-    """Topics with their partitions' bytes, in the making: neighbours of one topic share an entry, as in Kafka's own
-    client, since order is priority (KIP-74).
+    """Encodes topics with their partitions; consecutive ones of a topic share an entry, as in Kafka's own client,
+    since order is priority (KIP-74).
 
-    Thousands are written while others wait: in one loop, without objects that the garbage collector would look at.
+    Thousands are written while other work waits: in one loop, without objects for the garbage collector.
     """
 
     __slots__ = ("_compact", "_count", "_entries", "_named", "_tags", "_topic", "_topics", "_written")
@@ -299,7 +294,7 @@ class TopicArray:
         self._count = 0
 
     def extend(self, partitions: Iterable[tuple[bytes, bytes]]) -> None:
-        """Write partitions behind the last one: each one's topic, and its bytes."""
+        """Append partitions: each one's topic, and its bytes."""
         last, entries, count = self._topic, self._entries, self._count
         for topic, raw in partitions:
             if topic != last:
@@ -312,7 +307,7 @@ class TopicArray:
         self._count = count
 
     def parts(self) -> tuple[bytes, bytearray]:
-        """Give the array, once nothing more is to be written: its count, and its topics."""
+        """Return the array's count and topics, after the last partition."""
         self._end_topic()
         return count_bytes(self._topics, self._compact), self._written
 
@@ -337,7 +332,7 @@ def _count_bytes(size: int, compact: bool) -> bytes:
 
 
 def replica_id(frame: Buffer, body_pos: int, version: int) -> int:
-    """The replica id in the tags that end a whole request since version 15, -1 when it names none (KIP-903)."""
+    """Return the replica id in the tags of a whole request since version 15; -1 if it has none (KIP-903)."""
     end = len(frame)
     # A cheap sign of a ReplicaState tag of 13 bytes at the very end, before the request is walked to be sure.
     if version < REPLICA_TAG_SINCE or end - body_pos < 15 or frame[end - 15] != 1 or frame[end - 14] != 13:

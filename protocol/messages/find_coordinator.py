@@ -1,8 +1,6 @@
-"""FindCoordinator: our addresses for the coordinators of groups, transactions and share groups (KIP-699
-batches).
+"""FindCoordinator: replaces the addresses of coordinators by Sluice's (KIP-699 batches).
 
-A coordinator whose address may not be named is answered as one that is not available yet: clients wait and
-ask again.
+A coordinator without an address for clients is reported as not available yet: clients wait and retry.
 """
 
 from struct import Struct
@@ -21,7 +19,7 @@ _BATCHED_SINCE: Final = 4
 
 
 def rewrite(frame: bytes, version: int, address_map: AddressMap) -> bytes:
-    """A whole frame with the coordinators' addresses as the client is to see them."""
+    """Return a whole frame with the coordinators' addresses for clients."""
     end = len(frame)
     compact = flexible(FIND_COORDINATOR, version)
     pos = response_body_start(frame, 0, end, FIND_COORDINATOR, version)

@@ -1,4 +1,4 @@
-"""A follower's Fetch, read as a whole: what it wants of each partition that it names (KIP-73, KIP-903)."""
+"""A follower's whole Fetch request: the fields of each partition in it (KIP-73, KIP-903)."""
 
 from struct import Struct
 from typing import Final
@@ -25,12 +25,12 @@ _LIMIT_AT: Final = _ENTRY.size - 4
 
 
 class Replica:
-    """One partition as the follower wants it.
+    """The fields of one partition in a follower's Fetch.
 
     Attributes:
-        entry: its entry in the follower's words.
-        told: its entry as the leader was last told it; None where the leader does not hold it.
-        high_watermark: the last one seen; -1 where none was, or none of this leader epoch.
+        entry: the follower's entry.
+        told: the last entry sent to the leader; None if the leader's session does not contain the partition.
+        high_watermark: the last one seen; -1 if there was none in this leader epoch.
     """
 
     __slots__ = ("entry", "fetch_offset", "high_watermark", "leader_epoch", "max_bytes", "told")
@@ -45,7 +45,7 @@ class Replica:
         self.take(entry)
 
     def take(self, entry: bytes) -> None:
-        """Take over what the follower says anew."""
+        """Take over a new entry of the follower."""
         self.entry = entry
         _, epoch, self.fetch_offset, _, _, self.max_bytes = _ENTRY.unpack_from(entry)
         if epoch != self.leader_epoch:
@@ -54,34 +54,31 @@ class Replica:
 
     @property
     def in_sync(self) -> bool:
-        """Whether it is not behind the last high watermark seen; not where none was (Kafka: no lag)."""
+        """Whether it has reached the last high watermark; False without one (Kafka: no lag)."""
         return self.fetch_offset >= self.high_watermark >= 0
 
     def limited(self, max_bytes: int) -> bytes:
-        """Its entry, asking for less."""
+        """Return its entry with a smaller limit."""
         entry = self.entry
         return entry[:_LIMIT_AT] + _INT32.pack(max_bytes) + entry[_LIMIT_AT + 4 :]
 
 
 class FollowerRequest(ReadRequest):
-    """A whole request that is read already. One that names everything has what its follower wants in `replicas`, and no
-    entries in `topics`.
-    """
+    """A decoded whole request. A full request has its partitions in `replicas`, and no entries in `topics`."""
 
     replicas: dict[TopicPartition, Replica]
 
 
 def names_all(fields: FetchFields) -> bool:
-    """Whether a request names everything that its follower wants."""
+    """Whether a request is a full one, which names every partition."""
     return fields.session_id == 0 or fields.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 def read_follower(frame: bytes, body_pos: int, version: int, full: bool) -> tuple[int, FollowerRequest]:
-    """Read a follower's whole request, beside the loop if it is a large one: the id that it says in its tags, -1 for
-    none, and itself.
+    """Decode a follower's whole request, for a large one in a thread; returns the id in its tags, -1 for none, and it.
 
     Args:
-        full: it names everything.
+        full: whether the request names every partition.
 
     Raises:
         WireError: it is malformed.

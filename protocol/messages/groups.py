@@ -1,9 +1,8 @@
-"""Group membership: which connections carry it, and the session timeout they name (KIP-62, KIP-848, KIP-932).
+"""Group requests, and the session timeout in them (KIP-62, KIP-848, KIP-932).
 
-Some clients send heartbeats on the connection they fetch on. A mute on such a connection has to end well
-before the coordinator gives the member up, so all that is needed of a group request is that time. JoinGroup
-alone names it; in the newer protocols it is the brokers' own setting, never below the default here unless
-a client asked for it.
+Some clients send heartbeats on the connection that they fetch on. A mute of such a connection must end long before the
+coordinator removes the member, so only this timeout is read. Only JoinGroup contains it; in newer protocols it is the
+broker's setting, never below the default here unless a client has asked for less.
 """
 
 from typing import Final
@@ -40,10 +39,9 @@ GROUP_APIS: Final = frozenset(
 
 
 def session_timeout_ms(api_key: int, buf: Buffer, body_pos: int, end: int, version: int) -> int | None:
-    """The session timeout that bounds mutes on this connection from now on; None for a request that is not a
-    group's.
+    """Return the session timeout that bounds mutes on this connection from now on; None if it is no group request.
 
-    A JoinGroup that names none above 0 counts with the default. It stands at the front, behind the group's name.
+    A JoinGroup without a timeout above 0 has the default. The timeout directly follows the group's name.
 
     Raises:
         TruncatedError: a JoinGroup is cut off before it.

@@ -1,8 +1,8 @@
-"""Metadata: our addresses in the array of brokers (KIP-4, KIP-36 racks).
+"""Metadata: replaces the addresses in the array of brokers (KIP-4, KIP-36 racks).
 
-The array comes before the topics, so only the head of a response is read and replaced; topics and partitions,
-which can be megabytes, pass untouched. They name brokers by id alone. Brokers whose address may not be named
-are left out of the array; clients then treat partitions they lead as leaderless and ask again.
+The array precedes the topics, so only the head of a response is read and replaced; topics and partitions, which may be
+megabytes, are not changed. They identify brokers by id. Brokers without an address for clients are removed from the
+array; clients then treat their partitions as leaderless and retry.
 """
 
 from struct import Struct
@@ -29,11 +29,10 @@ _RACK_SINCE: Final = 1
 
 
 def rewrite_head(frame: bytes, version: int, address_map: AddressMap) -> tuple[int, bytes]:
-    """The head of a response through the array of brokers; `frame` may be cut off behind any byte.
+    """Return the head of a response up to the array of brokers; `frame` may be incomplete.
 
     Returns:
-        How many of the original bytes are replaced, and the bytes that replace them, with the frame's new length; 0 and
-        none where it is cut off before the array ends.
+        The number of replaced bytes, and the new bytes with the frame's new length; 0 and none if incomplete.
 
     Raises:
         WireError: the frame ends before its array, or its fields cannot be.

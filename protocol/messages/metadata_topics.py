@@ -1,8 +1,8 @@
-"""Metadata 0-13: the topics of requests and answers, and a question for the sizes of a few (KIP-4, KIP-516).
+"""Metadata 0-13: the topics of requests and responses, and requests for the sizes of topics (KIP-4, KIP-516).
 
-A partition mutation counts partitions that exist already (KIP-599: those deleted, those a topic has before it
-grows), and no request names them: so Sluice asks, with version 4 by name and 12 by id. Both forbid that the
-question itself creates a topic. Brokers and cluster fields are passed over; addresses are `metadata`'s.
+A partition mutation counts existing partitions (KIP-599: deleted ones, or those before an increase), but its request
+does not contain their number: so Sluice requests it, with version 4 by name and 12 by id. Neither creates a topic.
+Brokers and cluster fields are skipped; `metadata` handles addresses.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ __all__ = [
     "request_by_name",
 ]
 
-# The first version that can forbid auto-creation: every broker since 0.11 speaks it.
+# The first version that can forbid auto-creation: every broker since 0.11 supports it.
 BY_NAME_VERSION: Final = 4
 # The first in which brokers look topics up by id (Kafka 3.1; in 10 and 11 they refuse to).
 BY_ID_VERSION: Final = 12
@@ -52,12 +52,12 @@ _INT32: Final = Struct(">i")
 
 
 class TopicsAsked(NamedTuple):
-    """What a request asks for.
+    """The topics that a request asks for.
 
     Attributes:
-        names: of the topics; empty where all are asked for, or where they are named by id.
-        creates: whether a topic that is not there is created, if the broker is configured so (KIP-204).
-        creates_at: where that is said in the frame; -1 before version 4, which always creates.
+        names: the topics' names; empty if all are requested, or topics are identified by id.
+        creates: whether missing topics are created, if the broker is configured so (KIP-204).
+        creates_at: the position of that flag in the frame; -1 before version 4, which always creates.
     """
 
     names: tuple[str, ...]
@@ -66,7 +66,7 @@ class TopicsAsked(NamedTuple):
 
 
 class TopicSeen(NamedTuple):
-    """A topic as a broker knows it; `partitions` is 0 where it does not."""
+    """A topic as a broker knows it; `partitions` is 0 for an unknown one."""
 
     error_code: int
     name: str | None
@@ -75,7 +75,7 @@ class TopicSeen(NamedTuple):
 
 
 def request_by_name(names: Sequence[str], correlation_id: int, client_id: bytes) -> bytes:
-    """A whole request for the topics of these names, which creates none."""
+    """Encode a request for topics by name, which creates none."""
     head = REQUEST_HEAD.pack(0, METADATA, BY_NAME_VERSION, correlation_id, len(client_id))[4:]
     topics = b"".join(len(raw).to_bytes(2, "big") + raw for raw in (name.encode() for name in names))
     body = head + client_id + _INT32.pack(len(names)) + topics + b"\0"
@@ -83,7 +83,7 @@ def request_by_name(names: Sequence[str], correlation_id: int, client_id: bytes)
 
 
 def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: bytes) -> bytes:
-    """A whole request for the topics of these ids."""
+    """Encode a request for topics by id."""
     head = REQUEST_HEAD.pack(0, METADATA, BY_ID_VERSION, correlation_id, len(client_id))[4:]
     # Each: its id, a null name, no tags. Then: create none, no authorized operations, no tags; a header's tags first.
     topics = b"".join(topic_id + b"\0\0" for topic_id in topic_ids)
@@ -92,10 +92,10 @@ def request_by_id(topic_ids: Sequence[bytes], correlation_id: int, client_id: by
 
 
 def read_request(frame: Buffer, body: int, version: int) -> TopicsAsked:
-    """Read a whole request whose fields begin at `body`.
+    """Decode a whole request whose fields begin at `body`.
 
     Raises:
-        WireError: it is none, or of a version that is not known here.
+        WireError: it is not such a request, or its version is unknown.
     """
     _check(version)
     end = len(frame)
@@ -117,13 +117,13 @@ def read_request(frame: Buffer, body: int, version: int) -> TopicsAsked:
 
 
 def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[TopicSeen]:
-    """The topics of a whole answer.
+    """Return the topics of a whole response.
 
     Args:
-        most: an answer with more is refused before any of them is read.
+        most: a response with more topics is refused before any is decoded.
 
     Raises:
-        WireError: it is none, or of a version that is not known here.
+        WireError: it is not such a response, or its version is unknown.
     """
     _check(version)
     end = len(frame)
@@ -154,10 +154,10 @@ def read_topics(frame: Buffer, version: int, most: int | None = None) -> list[To
 
 
 def read_sizes(frame: Buffer, version: int, most: int) -> dict[str | bytes, int]:
-    """How many partitions each topic of a whole answer has, by name and by id; those that are not there are left out.
+    """Return the partition count of each existing topic in a whole response, by name and by id.
 
     Raises:
-        WireError: it is none, or has more topics than were asked for.
+        WireError: it is not such a response, or has more topics than requested.
     """
     sizes: dict[str | bytes, int] = {}
     for topic in read_topics(frame, version, most):

@@ -1,8 +1,7 @@
-"""Produce: the acks of a request, the throttle time and node endpoints of a response (KIP-13, KIP-219,
-KIP-951).
+"""Produce: the acks of a request, the throttle time and node endpoints of a response (KIP-13, KIP-219, KIP-951).
 
-The records of a request are never looked at. A response is small, so it is handled whole: its throttle time
-lies behind the topics, and from version 10 the brokers' addresses follow in a tag.
+Records are never read. A response is small, so it is handled as a whole: its throttle time follows the topics, and from
+version 10 on a tag with the brokers' addresses follows.
 """
 
 from struct import Struct
@@ -20,7 +19,7 @@ _ENDPOINTS_SINCE: Final = 10
 
 
 def acks(buf: Buffer, body_pos: int, end: int, version: int) -> int | None:
-    """The acknowledgements asked for (0: no response will come); None when `end` comes before them."""
+    """Return the requested acknowledgements (0: there is no response); None if `end` precedes them."""
     pos = body_pos
     if version >= 9:
         if pos >= end:
@@ -45,12 +44,11 @@ def acks(buf: Buffer, body_pos: int, end: int, version: int) -> int | None:
 
 
 def read_response(frame: bytes, version: int, address_map: AddressMap | None) -> tuple[bytes, int]:
-    """The response with our addresses in NodeEndpoints (version 10 and later), and where its throttle time lies, -1 for
-    nowhere.
+    """Return the response with rewritten NodeEndpoints (version 10+), and the position of its throttle time, or -1.
 
     Args:
-        frame: a whole frame with its length prefix; it is given back itself when nothing in it changes.
-        address_map: None where addresses stay as they are (sidecar).
+        frame: a whole frame with its length prefix; returned itself if nothing changes.
+        address_map: None if addresses are not rewritten (sidecar).
     """
     pos = throttle.locate(frame, PRODUCE, version)
     if pos == throttle.NONE:
@@ -65,13 +63,13 @@ def read_response(frame: bytes, version: int, address_map: AddressMap | None) ->
 
 
 def with_throttle_time(frame: bytes, throttle_at: int, throttle_ms: int) -> bytes:
-    """The response with the larger of both throttle times; itself where that is the broker's."""
+    """Return the response with the larger of both throttle times; unchanged if that is the broker's."""
     if throttle_ms <= max(_INT32.unpack_from(frame, throttle_at)[0], 0):
         return frame
     return frame[:throttle_at] + _INT32.pack(throttle_ms) + frame[throttle_at + 4 :]
 
 
 def rewrite_response(frame: bytes, version: int, address_map: AddressMap | None, throttle_ms: int) -> bytes:
-    """Both in one: the response with our addresses, and the larger of both throttle times."""
+    """Return the response with rewritten addresses and the larger of both throttle times."""
     answer, throttle_at = read_response(frame, version, address_map)
     return answer if throttle_at == throttle.NONE else with_throttle_time(answer, throttle_at, throttle_ms)

@@ -1,9 +1,9 @@
 """ListPartitionReassignments 0-1: the reassignments under way (KIP-455), and KIP-435's current batch.
 
-Sluice asks for them itself (version 0), and shows to clients what it carries out in steps as the one reassignment that
-was asked for. Version 1 is the proposal's own, and no broker's: behind version 0's fields comes a second list, of what
-is being moved at this moment. The proposal's draft names two lists a partition where Kafka shipped three in version 0;
-the first list here is as Kafka ships it, the second as the proposal has it.
+Sluice requests them itself (version 0), and shows reassignments in steps to clients as the one that was requested.
+Version 1 is KIP-435's, and no broker's: a second list, of the current steps, follows version 0's fields. The proposal's
+draft has two lists per partition where Kafka released three in version 0; the first list here is Kafka's, the second
+the proposal's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +52,7 @@ _ONE_BYTE_COUNT_MAX: Final = 126
 
 
 class Ongoing(NamedTuple):
-    """A partition's reassignment. `replicas` holds what it will have, then what is being removed."""
+    """A partition's reassignment. `replicas` are the target replicas, then those being removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -60,14 +60,14 @@ class Ongoing(NamedTuple):
 
 
 class Stepping(NamedTuple):
-    """A partition's step under way, as the proposal's CurrentPartitionReassignmentBatch has it."""
+    """A partition's current step: the proposal's CurrentPartitionReassignmentBatch."""
 
     current: tuple[int, ...]
     target: tuple[int, ...]
 
 
 class Reassignments(NamedTuple):
-    """What is under way."""
+    """The reassignments under way."""
 
     throttle_time_ms: int
     error_code: int
@@ -81,16 +81,16 @@ class Reassignments(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What a request asks for; None for everything."""
+    """The partitions that a request asks for; None for all."""
 
     partitions: frozenset[Partition] | None
 
 
 def read_request(frame: Buffer, body: int) -> Wanted:
-    """What a whole request of version 0 or 1 asks for.
+    """Decode a whole request of version 0 or 1.
 
     Raises:
-        WireError: it is none.
+        WireError: it is not such a request.
     """
     end = len(frame)
     topics, pos = count(frame, skip(body, 4, end), end, True)
@@ -105,10 +105,10 @@ def read_request(frame: Buffer, body: int) -> Wanted:
 
 
 def read_answer(frame: Buffer) -> Reassignments:
-    """Read a whole answer of version 0, or what version 1 has of it.
+    """Decode a whole response of version 0, or the same fields of version 1.
 
     Raises:
-        WireError: it is none.
+        WireError: it is not such a response.
     """
     return _read(frame)[0]
 

@@ -1,11 +1,11 @@
-"""The walk through a Fetch answer of versions 0 to 18, around its records, to the addresses behind them
-(KIP-951), and for what each topic measures where topics have quotas.
+"""The walk through a Fetch response of versions 0 to 18, around its records: to the addresses at its end (KIP-951), and
+for the bytes of each topic if topics have quotas.
 
-What a partition's header looks like, and where tags can follow, is all that is read; records are passed by
-their length, unseen. Only versions from 16 can end in addresses, and only there is anything changed.
-What else is read of a partition, a sink does (`captured`, `replica`).
+Only the partitions' headers and the tag sections are read; records are skipped by their length, unseen. Only responses
+since version 16 may end with addresses, and only these are changed. A sink reads further fields of partitions
+(`captured`, `replica`).
 
-How to feed it: `protocol.walks.walk`.
+Usage: `protocol.walks.walk`.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ _HEAD_BYTES: Final = 14
 
 
 class FetchWalk(Walk):
-    """One walk through one Fetch answer."""
+    """One walk through one Fetch response."""
 
     __slots__ = ("_aborted", "_fixed", "_head_seen", "_version")
 

@@ -1,9 +1,9 @@
-"""The walk through a Produce request of versions 0 to 13, around its records, for what each topic measures.
+"""The walk through a Produce request of versions 0 to 13, around its records, for the bytes of each topic.
 
-Kafka has no quotas on topics, so no KIP asks for it. Read are the lengths and the topics' names, or their ids since
-version 13 (KIP-516); records are passed by their length, unseen, and nothing is changed or copied.
+Kafka has no topic quotas, so there is no KIP for this. It reads lengths and the topics' names, or their ids since
+version 13 (KIP-516); records are skipped by their length, unseen, and nothing is changed or copied.
 
-How to feed it: `protocol.walks.walk`; the first byte shown is the length prefix's, as with answers.
+Usage: `protocol.walks.walk`; the first byte is that of the length prefix, as in responses.
 """
 
 from collections.abc import Callable

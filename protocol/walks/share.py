@@ -1,13 +1,10 @@
-"""The walk through ShareFetch and ShareAcknowledge answers, to the addresses behind their topics (KIP-932), and for
-what each topic measures; and what a ShareFetch asks for: how much, for how long it may wait, and whether it has to
-reach its broker for what it says beside that.
+"""The walk through ShareFetch and ShareAcknowledge responses, to the addresses after their topics (KIP-932), and for
+the bytes of each topic; and the fields of a ShareFetch request: its limits, and whether it must reach its broker.
 
-Both are flexible and use topic ids. Records are passed by their length, unseen; the acquired ranges that
-follow them are read for their tags' sake. NodeEndpoints is an array of its own here, just before the body's
-tags.
+Both are flexible and use topic ids. Records are skipped by their length, unseen; the acquired ranges after them are
+read because of their tags. NodeEndpoints is an array before the body's tags.
 
-How to feed it: `protocol.walks.walk`. Share sessions are not kept: a share fetch is never answered
-locally.
+Usage: `protocol.walks.walk`. Share sessions are not kept: a ShareFetch never has a local response.
 """
 
 from struct import Struct

@@ -1,5 +1,5 @@
-"""A resumable walk through a message that is relayed while it arrives: through an answer up to the addresses that
-end it (KIP-951), and through an answer or a request for what each topic's part of it measures.
+"""A resumable walk through a message that is forwarded as it arrives: through a response to the addresses at its end
+(KIP-951), and through a response or a request for the bytes of each topic.
 
 How a relay walks::
 
