@@ -1,6 +1,6 @@
-"""Quota rules as arithmetic: what happened goes in with its time, a decision comes out (KIP-13, KIP-219).
+"""Quota rules as arithmetic: an event and its time are the input, a decision is the result (KIP-13, KIP-219).
 
-Pure: no IO, no clock, no threads; it ships to Spark executors as it is.
+Pure: no IO, no clock, no threads; Spark executors use it unchanged.
 
     engine          the quotas of a process: throttles by client, live changes; begin here
     options         how quotas are enforced

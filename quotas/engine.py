@@ -109,7 +109,7 @@ class Engine:
 
     @property
     def relaying(self) -> bool:
-        """Whether all enforcement was turned off (SIGUSR1): what needs not be looked at passes unseen."""
+        """Whether all enforcement is turned off (SIGUSR1), so that frames may pass unseen."""
         return not self._switched_on
 
     @property

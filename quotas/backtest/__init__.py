@@ -1,4 +1,4 @@
-"""The same rules over recorded requests, compiled: the offline pipeline's. Only this package needs numpy and numba.
+"""The same rules, compiled, over recorded requests, for the offline pipeline. Only this package needs numpy and numba.
 
     recording               one identity's recorded requests as arrays
     outcomes                what each candidate limit would have done to them
@@ -9,7 +9,7 @@
     compiled_fair_queue     `quotas.limiters.fair_queue`, on arrays
     reference               the engine itself over the same recording: what the compiled form is tested against
 
-The twins of `quotas.limiters` have the same order of operations: change both together.
+Each module of `quotas.limiters` and its compiled copy have the same order of operations: change both together.
 """
 
 from quotas.backtest.outcomes import Outcome, Outcomes, backtest

@@ -1,8 +1,8 @@
 """`fair_queue.FairQueue` on arrays, for the backtest only: the places of one identity's channels.
 
-The one permitted second form of a rule, held to the first by tests/property/test_backtest.py; what it means stands in
-`fair_queue`. `places[3, channels]` has the columns tag, size and channel, in order of tags; `queue` the scalars;
-`flows[channel]` what `limiters.flow.Flow` remembers of each channel, by the indices below.
+The one permitted second form of a rule; tests/property/test_backtest.py compares it with the first, and `fair_queue`
+explains it. `places[3, channels]` has the columns tag, size and channel, in order of tags; `queue` has the scalars;
+`flows[channel]` has the attributes of `limiters.flow.Flow`, at the indices below.
 """
 
 from typing import Final
@@ -72,7 +72,7 @@ def _index(places: Ints, count: int, channel: int) -> int:
 
 @inlined
 def _move(places: Ints, old: int, new: int) -> None:
-    """By hand: numba makes views of slices, which takes longer than the three numbers."""
+    """Move a place element by element: numba makes views of slices, which takes longer than copying three numbers."""
     places[TAGS, new] = places[TAGS, old]
     places[SIZES, new] = places[SIZES, old]
     places[CHANNELS, new] = places[CHANNELS, old]

@@ -1,12 +1,12 @@
 """Policy `kip13` on arrays, for the backtest only: `rate.SampledRate` and `limiters.kip13.SampledThrottle`.
 
-The one permitted second form of a rule. It is the same arithmetic in the same order, so that every decision is the
-engine's to the millisecond; tests/property/test_backtest.py holds the two together. What the rules mean, and why they
-are so, stands there and not here. State lives in arrays, one set for each candidate quota:
+The one permitted second form of a rule: the same arithmetic in the same order, so that every decision equals the
+engine's to the millisecond; tests/property/test_backtest.py compares the two. The original modules explain the rules.
+State is in arrays, one set for each candidate quota:
 
     ring[3, N + 1]    starts, last records and sums of the samples
     marks             the scalars of both objects, by the indices below
-    flows[channel]    of each channel, by the indices of `compiled_fair_queue`
+    flows[channel]    each channel's state, at the indices of `compiled_fair_queue`
 """
 
 import math
@@ -48,7 +48,7 @@ PASSED: Final = fair.PASSED
 def begin(
     ring: Ints, marks: Ints, flows: Ints, sample_ms: int, mute_ms_max: int, holds: int, caps: Ints
 ) -> None:
-    """Make ring, marks and flows those of an identity that has sent nothing yet.
+    """Initialize ring, marks and flows for an identity that has sent no request yet.
 
     Args:
         caps: each channel's own bound of a hold; 0 = none.
@@ -88,7 +88,7 @@ def produce(
         marks[HELD] -= flow[fair.SIZE]
         flow[HELD_SINCE_MS] = -1
         if not flow[fair.WAITED] or _throttle_ms(ring, marks, limit, now_ms, 0) <= 0:
-            break  # else it is refused, and comes again at once
+            break  # otherwise it is refused, and is sent again at once
     flow[PASSED] = 1
     return 0, _pass(ring, marks, limit, safe, size, now_ms)
 

@@ -1,8 +1,8 @@
 """The closed loop of `recording`, compiled: one identity's requests in time order, for one candidate after another.
 
-A candidate's whole state is a few kilobytes and stays in the processor's cache while the requests stream by; so the
-loop over candidates is the outer one. Requests of one channel follow from its own, so a heap holds each channel's next
-event; equal times are taken in order of channels, as in `reference`.
+A candidate's state is a few kilobytes and stays in the processor's cache while the requests are read in sequence; so
+the loop over candidates is the outer one. A channel's requests depend only on its own earlier ones, so a heap holds
+each channel's next event; equal times are in order of channels, as in `reference`.
 """
 
 from typing import Final
@@ -14,16 +14,16 @@ from quotas.backtest.recording import ANSWER_BYTES_MIN, FETCH_BYTES_REQUESTED
 
 __all__ = ["CHANNEL_FIELDS", "OPTION_FIELDS", "OUT_FIELDS", "TRACE_FIELDS", "repeat"]
 
-# What is said of each candidate.
+# The results of each candidate.
 REQUESTS: Final = 0
-CALLS: Final = 1  # questions to the throttle: a held or emptied request asks more than once
+CALLS: Final = 1  # calls of the throttle: a held or emptied request needs more than one
 THROTTLED: Final = 2  # requests that were held, muted behind, or answered empty
 THROTTLE_MS: Final = 3
 THROTTLE_MS_P99: Final = 4
 THROTTLE_MS_MAX: Final = 5
 BYTES: Final = 6
 BYTES_DELAYED: Final = 7
-BYTES_LATE: Final = 8  # that passed after the end of the seconds that were asked for
+BYTES_LATE: Final = 8  # that passed after the end of the requested seconds
 END_US: Final = 9  # when the last channel was free
 TRACED: Final = 10  # rows of the trace
 IDLE_MS: Final = (
@@ -44,10 +44,10 @@ OPTION_FIELDS: Final = 7
 # A row of the trace: one decision (at_us, channel, hold_until_ms, throttle_ms, bytes).
 TRACE_FIELDS: Final = 5
 
-# What is known of a channel.
+# The state of a channel.
 DUE_US: Final = 0  # when its next event is
-CAME_US: Final = 1  # when the request under way first came
-WAITED_MS: Final = 2  # how long it was made to wait
+CAME_US: Final = 1  # when the current request first arrived
+WAITED_MS: Final = 2  # how long it had to wait
 LEFT: Final = 3  # bytes of a Fetch that are still to come; 0 = none was forwarded yet
 ANSWER: Final = 4  # one more than the bytes of the response that is due; 0 = a request is
 REQUEST: Final = 5  # its number
@@ -179,7 +179,7 @@ def _repeat_one(
 def _produce(
     requests: Requests, rule: Rule, limiter: Limiter, channel: Ints, number: int, out: Ints, trace: Ints
 ) -> tuple[int, int]:
-    """A Produce comes, or asks again: when its channel is free, and the bytes, if it passes."""
+    """Handle the arrival or retry of a Produce; returns when its channel is free, and the bytes if it passes."""
     _, _, _, sizes, service_us, _ = requests
     scheduled, limit, safe = rule
     ring, marks, flows, state = limiter
@@ -205,7 +205,7 @@ def _produce(
 def _fetch(
     requests: Requests, rule: Rule, limiter: Limiter, channel: Ints, number: int, out: Ints, trace: Ints
 ) -> int:
-    """A Fetch comes: it is forwarded, or sent again when the mute is over."""
+    """Handle the arrival or retry of a Fetch; returns when its channel is free."""
     _, _, _, sizes, service_us, _ = requests
     scheduled, limit, safe = rule
     ring, marks, flows, state = limiter
@@ -244,7 +244,7 @@ def _fetch(
 def _answer(
     rule: Rule, limiter: Limiter, channel: Ints, number: int, out: Ints, trace: Ints
 ) -> tuple[int, int]:
-    """A Fetch's answer comes: when its channel is free, once nothing is left of it; and its bytes."""
+    """Handle a Fetch response; returns when its channel is free if the Fetch is complete, and the bytes."""
     scheduled, limit, safe = rule
     ring, marks, flows, state = limiter
     at_us = channel[DUE_US]
@@ -276,7 +276,7 @@ def _over(
     out: Ints,
     waits: Numbers,
 ) -> bool:
-    """A request is over: count it, and see when the next one comes; whether there is none."""
+    """Count a completed request and schedule the next one; returns whether there is none."""
     offsets, _, _, sizes, _, gap_us = requests
     size = sizes[channel[REQUEST]]
     waited_ms = channel[WAITED_MS]
@@ -293,7 +293,7 @@ def _over(
     if index + 1 == offsets[number + 1]:
         return True
     gap = gap_us[index]
-    # A pipelined one is sent as long after this one as it was, and read when the mute is over.
+    # A pipelined request is sent the recorded time after this one, and read when the mute is over.
     next_us = free_us + gap if gap >= 0 else max(channel[CAME_US] + ~gap, channel[MUTED_US])
     channel[REQUEST] = index + 1
     channel[CAME_US] = channel[DUE_US] = next_us
@@ -316,7 +316,7 @@ def _note(
 
 @inlined
 def _sift(heap: Ints, channels: Ints, count: int) -> None:
-    """The first channel's event has changed: put the soonest one first again."""
+    """Restore the heap after a change of the first channel's event."""
     number = heap[0]
     at_us = channels[number, DUE_US]
     place = 0
@@ -344,7 +344,7 @@ def _p99(waits: Numbers, count: int, requests: int) -> int:
     if rank < 0:
         return 0
     low, high = 0, count - 1
-    while low < high:  # quickselect: the number of this rank comes to its place
+    while low < high:  # quickselect: the number of this rank moves to its place
         pivot = waits[(low + high) // 2]
         left, right = low, high
         while left <= right:

@@ -1,10 +1,10 @@
-"""The `schedule` policy once more, for the backtest alone: `schedule.ScheduledThrottle` on arrays.
+"""`schedule.ScheduledThrottle` on arrays, for the backtest only.
 
-No Fetch is with its broker for FETCH_MS_MAX here, no request is announced, and no channel leaves.
+Here no Fetch stays at its broker for FETCH_MS_MAX, no request is announced, and no channel leaves.
 
-The one permitted second form of a rule: the same arithmetic in the same order, so that every decision is the engine's
-to the millisecond; tests/property/test_backtest.py holds the two together. What it means stands in `schedule`. Beside
-the arrays of `compiled_fair_queue` there are `clock`, the scalars that are fractions, and `marks`, the whole ones.
+The one permitted second form of a rule: the same arithmetic in the same order, so that every decision equals the
+engine's to the millisecond; tests/property/test_backtest.py compares the two, and `schedule` explains the rules. In
+addition to the arrays of `compiled_fair_queue`, `clock` has the fractional scalars and `marks` the whole ones.
 """
 
 import math
@@ -82,7 +82,7 @@ State = tuple[Floats, Ints, Ints, Ints, Ints]
 
 @compiled
 def begin(state: State, limit: float, now_ms: int, burst_ms: int, mute_ms_max: int) -> None:
-    """Make it the state of an identity whose first request comes now."""
+    """Initialize the state of an identity whose first request arrives now."""
     clock, marks, queue, _, flows = state
     rate = limit / 1000.0
     clock[PAID_MS] = float(now_ms)
@@ -128,7 +128,7 @@ def produce(state: State, channel: int, size: int, now_ms: int) -> tuple[int, in
 
 @inlined
 def fetched_before(first: int, limit: float) -> int:
-    """What a channel's Fetches brought before the recording, as far as it says: the first one's bytes.
+    """Return the bytes of a channel's Fetches before the recording, estimated by its first Fetch.
 
     Under this limit a Fetch would not have been granted more than its quantum.
     """
@@ -137,7 +137,7 @@ def fetched_before(first: int, limit: float) -> int:
 
 @inlined
 def fetch(state: State, channel: int, now_ms: int) -> tuple[int, bool]:
-    """`ScheduledThrottle.fetch`: the throttle time of an empty answer, 0 = forwarded; whether it is for idle ones."""
+    """`ScheduledThrottle.fetch`: the throttle time of an empty response, 0 = forwarded; whether for idle Fetches."""
     clock, marks, queue, places, flows = state
     flow = flows[channel]
     expected = flow[EXPECTED]
@@ -189,7 +189,7 @@ def fetch_max_bytes(state: State, channel: int, requested: int) -> int:
 
 @inlined
 def fetched(state: State, channel: int, size: int, now_ms: int) -> tuple[int, bool]:
-    """`ScheduledThrottle.fetched`: the throttle time, and whether it is for idle ones. A Fetch was admitted before."""
+    """`ScheduledThrottle.fetched`: the throttle time; whether it is for idle Fetches. Requires an admitted Fetch."""
     _, marks, _, _, flows = state
     flow = flows[channel]
     if size > flow[GRANTED]:

@@ -115,9 +115,9 @@ def recording_of(
 
 
 class RecordingBuilder:
-    """Makes a recording of rows that come in portions, in order; keeps 16 bytes of each.
+    """Makes a recording of rows that arrive in portions, in order; keeps 16 bytes of each.
 
-    A portion's last pause is known when the next row is: so pauses lag behind by one.
+    The last pause of a portion is known with the next row, so pauses are one row behind.
     """
 
     def __init__(self, *, consumes: bool) -> None:
@@ -145,7 +145,7 @@ class RecordingBuilder:
         throttle_us: Ints,
         group_ms: Ints,
     ) -> None:
-        """Add rows that follow those that are there already; as in `recording_of`."""
+        """Append rows; the arguments are those of `recording_of`."""
         done_us = at_us + np.maximum(service_us, 0)
         free_us = done_us + throttle_us if self._consumes else np.maximum(done_us, at_us + throttle_us)
         rows = np.stack((connection, at_us - delay_us, done_us, free_us, throttle_us > 0))
@@ -169,7 +169,7 @@ class RecordingBuilder:
         self.end_us = max(self.end_us, int(done_us.max()))
 
     def build(self) -> Recording:
-        """The recording; the builder is empty then."""
+        """Return the recording and empty the builder."""
         offsets = np.append(_joined(self._starts), self._rows)
         self._gap_us.append(np.zeros(1, dtype=np.int64))
         gap_us = _joined(self._gap_us)
@@ -193,15 +193,15 @@ class RecordingBuilder:
     def _gaps(self, rows: Ints, behind: npt.NDArray[np.bool_]) -> Ints:
         _, came_us, done_us, free_us, throttled = rows
         think_us: Ints = np.maximum(came_us[1:] - free_us[:-1], 0)
-        if self._consumes:  # one Fetch is with a broker at a time: an overlap is a matter of clocks
+        if self._consumes:  # one Fetch is with a broker at a time: overlaps come from inaccurate clocks
             return think_us
-        # When a request came that waited behind a mute is not known: it counts as one that waited for the response.
+        # The arrival of a request during a mute is unknown: it counts as one that waited for the response.
         pipelined = (came_us[1:] < done_us[:-1]) & ~(behind[1:] & (throttled[:-1] > 0))
         return np.where(pipelined, ~np.maximum(came_us[1:] - came_us[:-1], 0), think_us)
 
 
 def _without_empty(whole: Recording, kept: npt.NDArray[np.bool_]) -> Recording:
-    """Leave out Fetches that were answered empty; what the client thought meanwhile stays."""
+    """Leave out Fetches with an empty response; the client's think time during them stays."""
     offsets = whole.offsets
     thought = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(whole.gap_us)))
     positions = np.flatnonzero(kept)

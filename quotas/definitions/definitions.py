@@ -5,9 +5,9 @@ Eight levels, the most specific first:
     1 user + client id       3 user      4 default user + client id          6 default user    7 client id
     2 user + default client              5 default user + default client                      8 default client
 
-Two things Kafka does not have: a topic's limits count all clients together, and each topic that only the default
-topic names has a bucket of its own; and a user, or the default user, may have a `connection_creation_rate`, as an
-ip has.
+Two kinds of limits are not in Kafka: a topic's limits, which count all clients together (each topic without an entry
+has a bucket of its own with the default topic's limits); and `connection_creation_rate` for a user or the default
+user.
 
 Each quota key is looked up separately: a user with only a consumer rate does not hide a producer rate of a lower level.
 There are two deviations from Kafka. The empty client id has the default client's quota, in one bucket for all clients
@@ -158,10 +158,10 @@ class Definitions:
         return code(*canonical(entity)) in self._codes
 
     def put(self, entity: Entity, values: Mapping[str, float], path: str = "") -> None:
-        """Set all limits of one entity; none at all takes it away.
+        """Set all limits of one entity; no limits remove it.
 
         Raises:
-            DefinitionError: an entity or a value that cannot be; nothing has changed then.
+            DefinitionError: an invalid entity or value; nothing has changed.
         """
         check_entity(entity, path)
         for key, value in values.items():
@@ -196,7 +196,7 @@ class Definitions:
             yield entity_of(text), self._values(text)
 
     def drain(self) -> Iterator[None]:
-        """Forget everything, a name at a step: freeing 100,000 at once takes longer than others should wait."""
+        """Remove all entries in small steps: freeing 100,000 at once would block the process."""
         while self._codes:
             text, _ = self._codes.popitem()
             for rates in self._rates.values():

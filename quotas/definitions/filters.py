@@ -1,8 +1,8 @@
 """DescribeClientQuotas: validates a filter and returns the matching entities (KIP-546; kafka-quotas.md §6.2).
 
-Every component's part must be present in an entity, and an exact or default one must be equal; `strict` allows no
-further parts. A component without a name matches any, the default entity among them, as Kafka's does. No component
-at all matches everything, or nothing where strict. Static settings of KIP-13 are no entries, and are not described.
+An entity matches if it has the part of every component; for exact and default components the part must be equal;
+`strict` permits no further parts. A component without a name matches any name and the default entity, as in Kafka. A
+filter without components matches all entities, or none if strict. KIP-13's static settings are not described.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
