@@ -1,3 +1,3 @@
-"""The subcommands of `sluice`, one a module: `run(options) -> exit code`."""
+"""The subcommands of `sluice`, one per module: `run(options) -> exit code`."""
 
 __all__: list[str] = []

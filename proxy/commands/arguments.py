@@ -1,4 +1,4 @@
-"""What the command line says -> the tables and the quotas text it stands for. Pure."""
+"""Converts command-line arguments to the configuration tables and the quotas text that they stand for. Pure."""
 
 import argparse
 import json

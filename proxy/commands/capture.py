@@ -1,8 +1,8 @@
-"""`sluice capture`: look into captures, and record whole requests with a relay of one's own.
+"""`sluice capture`: inspects captures, and records whole requests with a relay of its own.
 
-`inspect` says what the files of a directory hold, and which can not be read. `frames` runs a relay without quotas that
-records: it is `sluice serve` with a configuration made of its arguments, for whoever has no proxy running yet; a proxy
-that runs records by `[capture] frames`. It ends by SIGTERM, Ctrl-C, or after `--seconds`.
+`inspect` shows the contents of a directory's files, and the unreadable ones. `frames` runs a relay without quotas that
+records: `sluice serve` with a configuration from its arguments, if no proxy is running yet; a running proxy records
+with `[capture] frames`. It ends on SIGTERM, Ctrl-C, or after `--seconds`.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""`sluice check`: judges a configuration and its quotas file, and says what `serve` would do.
+"""`sluice check`: validates a configuration and its quotas file, and shows what `serve` would do.
 
 It changes nothing, and binds ports for a moment at most (`proxy.commands.check_machine`). With `--format json` it
-prints one document (`proxy.commands.check_json`), also where something is wrong.
+prints one document (`proxy.commands.check_json`), also after an error.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""What `sluice check --format json` prints: one document, with names and units as in the configuration. Pure.
+"""The output of `sluice check --format json`: one document, with names and units of the configuration. Pure.
 
-config, problem ("" where all is well), warnings, listeners, quotas, replication, leases, reassignment, capture,
-admin; and cluster, unless `--offline`. Where the configuration cannot be read there are only the first two.
+config, problem ("" without an error), warnings, listeners, quotas, replication, leases, reassignment, capture, admin;
+and cluster, unless `--offline`. If the configuration cannot be read, only the first two.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""`--command-config`: a file of Kafka's own clients, as their tools take it.
+"""`--command-config`: a properties file of Kafka's Java clients, as for Kafka's own tools.
 
-Of its keys those of SASL PLAIN and SCRAM and of PEM stores are known; others of security are refused rather than
-ignored, and what is not about security is ignored.
+Supported are the keys of SASL PLAIN and SCRAM and of PEM stores; other security keys are refused, and all other keys
+are ignored.
 """
 
 import asyncio

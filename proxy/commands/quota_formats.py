@@ -1,8 +1,8 @@
-"""Quotas as text: the quotas file's TOML, JSON, and jikkou's `KafkaClientQuota` YAML, each both ways.
+"""Quotas as text: the quotas file's TOML, JSON, and jikkou's `KafkaClientQuota` YAML, each read and written.
 
 jikkou's resources (its documentation, "Kafka Quotas", apiVersion kafka.jikkou.io/v1beta2; its examples also have v1)
-are one document each, or a `KafkaClientQuotaList`. They know six of Kafka's eight levels, no ips or topics, three keys;
-what they cannot hold is named by `jikkou_loses`. YAML needs the extra `yaml`.
+are one document each, or a `KafkaClientQuotaList`. They support six of Kafka's eight levels, no ips or topics, and
+three keys; `jikkou_loses` names the rest. YAML needs the extra `yaml`.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""`sluice reassign`, and its `estimate`: what is moved, how long it takes, and which throttle it needs (KIP-73).
+"""`sluice reassign` and its `estimate`: the moved replicas, the duration, and the necessary throttle (KIP-73).
 
-It asks and changes nothing. Exit code 0 also where the move would never finish: that is what was asked; the warning
-says so, and `--format json` has it under `warnings`.
+It changes nothing. Exit code 0 even if the move would never finish: the command has succeeded; a warning says so, and
+`--format json` has it under `warnings`.
 """
 
 import argparse

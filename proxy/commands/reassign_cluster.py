@@ -1,6 +1,6 @@
-"""What `sluice reassign` asks a cluster: who holds which partition, how large it is, and how fast it grows.
+"""The requests of `sluice reassign` to a cluster: replicas, sizes and growth of partitions.
 
-One connection a broker, one question at a time. Growth is measured: log sizes are asked for twice, some seconds apart.
+One connection per broker, one request at a time. Growth is measured: log sizes are read twice, some seconds apart.
 """
 
 import asyncio

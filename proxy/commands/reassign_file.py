@@ -1,9 +1,9 @@
-"""Kafka's file of a reassignment, read as `kafka-reassign-partitions --execute` reads it, refused in its words.
+"""Kafka's reassignment file, validated as in `kafka-reassign-partitions --execute`, with the same messages.
 
     {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "any"]}]}
 
-`version` may be missing, and `log_dirs` too; other fields are ignored, as Kafka ignores them. Log directories are
-checked and then left out: which disk of a broker a replica lies on is none of Sluice's business.
+`version` and `log_dirs` are optional; other fields are ignored, as in Kafka. Log directories are validated and then
+dropped: Sluice does not choose a broker's disks.
 """
 
 import argparse

@@ -1,9 +1,8 @@
-"""`sluice reassign plan`: the steps of a reassignment, batch by batch, and nothing is done (KIP-435).
+"""`sluice reassign plan`: shows the steps of a reassignment, batch by batch, and changes nothing (KIP-435).
 
-It asks the cluster where partitions are, who is alive and how large replicas are, and pretends that every step
-succeeds. It refuses what `kafka-reassign-partitions --execute` or Kafka's controller would refuse, in their words, and
-what Sluice refuses. Exit code 3 where a partition would not get to its target as things stand: a broker is dead, or
-another reassignment is under way.
+It reads partitions, live brokers and replica sizes from the cluster, and assumes that every step succeeds. It refuses
+what `kafka-reassign-partitions --execute`, Kafka's controller or Sluice would refuse, with their messages. Exit code 3
+if a partition would not reach its target in the current state: a broker is dead, or another reassignment is under way.
 """
 
 import argparse

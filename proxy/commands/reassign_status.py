@@ -1,9 +1,9 @@
-"""`sluice reassign status`: what is being moved, how far it is, and when it will be done (KIP-435).
+"""`sluice reassign status`: shows moves, their progress, and when they will be done (KIP-435).
 
-From the admin port comes everything: steps, bytes, a rate, why something waits. With `--bootstrap-server` a Sluice is
-asked as any Kafka client asks, by version 1 of ListPartitionReassignments, and its answer has moves and steps alone.
-It asks and changes nothing. Exit code 0 whether anything is under way or not; `--watch` asks again until nothing is,
-and first waits for a reassignment, for a limited time.
+The admin port has everything: steps, bytes, a rate, the reasons for waiting. With `--bootstrap-server` a Sluice is
+asked as by any Kafka client, with version 1 of ListPartitionReassignments; its response has only moves and steps. The
+command changes nothing. Exit code 0 whether moves are under way or not; `--watch` repeats until none is, and first
+waits for a reassignment, for a limited time.
 """
 
 import argparse
