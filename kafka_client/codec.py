@@ -3,6 +3,13 @@
 kafka-python reads a variable-length number to its last byte, however long, in quadratic time; so a response with more
 consecutive continuation bytes than any string or number of these messages is refused before. Fields that Kafka may
 send as null are None here.
+
+Non-obvious:
+
+- A response to Sluice's own request is looked through before it is read. kafka-python reads a number of variable
+  length to its last byte, in time that grows with the square, so one with 256 continuation bytes in a row is
+  refused (`kafka_client/codec.py`). What it makes of a response takes about twenty times the response's bytes, so
+  the limit of a response follows from what was asked for.
 """
 
 from typing import Any, Final

@@ -9,6 +9,14 @@
 No failure of any of them ends the process: errors that prevent it from working are found before it serves
 (`StartError`), and from then on its ports are bound and only a signal ends it. A cause is the type of the exception and
 the line that raised it; messages may differ.
+
+Non-obvious:
+
+- Only a signal ends a process that serves. Errors that prevent it from working are found before it serves, and are
+  an exit code. Later each background task that fails is restarted (`proxy/supervisor.py`), each loop over all
+  connections skips those that have closed meanwhile, and a callback that raises closes the connection whose frames
+  are in its traceback: the loop reports nothing else, and a socket that stays readable would raise it again for
+  ever.
 """
 
 import asyncio

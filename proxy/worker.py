@@ -10,6 +10,13 @@ without giving the interpreter away (0.3 s were measured; `python -m tests.bench
 
 Jobs wait in an `AddressQueue`: a large one of one address waits for the small ones of others, and of too many the last
 of the address that has most go. What begins is done to its end: so a job waits for one other one and its rest at most.
+
+Non-obvious:
+
+- The switch interval is short only while a frame is read in the thread. A function of `protocol` cannot pause,
+  since it knows no clock; so the loop gets the interpreter back after 0.2 ms, and after each job the thread rests
+  for as long as it has worked. The garbage collector is off meanwhile: a full collection frees nothing before it
+  has visited every object that the job has made.
 """
 
 import gc

@@ -13,8 +13,8 @@ class Decision:
     """The decision on one request.
 
     Attributes:
-        hold_until_ms: do not read the payload before this time, then ask again (nothing is charged yet); 0 =
-        no hold. throttle_ms: answer with this throttle_time_ms and mute the channel for it; 0 = no throttle.
+        hold_until_ms: do not read the payload before this time, then ask again (nothing is charged yet); 0 for no hold.
+        throttle_ms: respond with this throttle_time_ms and mute the channel for it; 0 for no throttle.
         refused: the request has been held for as long as it may be and does not pass: nothing is charged.
         reason: a short constant for logs and admin pages; "" for `ADMITTED`.
     """

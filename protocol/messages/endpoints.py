@@ -6,6 +6,12 @@ tag section; in share responses it precedes that section.
 If the frame's length has already been forwarded, the new bytes must have exactly the old length: shorter ones are
 padded with an unknown tagged field, which every client must ignore (KIP-482); longer ones lose their racks, and if that
 is not enough the endpoints are removed: clients then request metadata, as before KIP-951.
+
+Non-obvious:
+
+- NodeEndpoints at the end of a Fetch are rewritten to the same length. The frame's length was sent long before. If
+  the new endpoints are shorter, an unknown tagged field fills the rest; if they are longer, racks are left out,
+  then endpoints.
 """
 
 from collections.abc import Callable

@@ -16,6 +16,13 @@ have, or a request with more partitions than known consumers have is never kept.
 
 Kafka first adds and updates the partitions of a request, then forgets (FetchSession.update). Responses are made in
 `protocol.messages.fetch.empty_response`.
+
+Non-obvious:
+
+- A throttled incremental Fetch shifts the session's epoch. The broker never sees that request, so from then on the
+  epochs of both sides differ; what the request changed is merged into the next one that is forwarded. Only sessions
+  with such a request have state.
+- FINAL_EPOCH is always forwarded. Otherwise the broker would keep a closed session's slot.
 """
 
 from collections.abc import Hashable, Mapping

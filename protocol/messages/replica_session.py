@@ -14,6 +14,18 @@ does not hold is known by comparing each partition's entry with the one that was
 A full request of the follower is answered with every partition it names, or the follower ends the session: so from
 those nothing is left out, they are only limited. Versions 12 to 18: brokers name topics by id since 13. Which
 partitions are left out is not decided here, and records are not seen.
+
+Non-obvious:
+
+- A throttled replica is never fetched with 0 bytes, and its response is never emptied. A leader returns a batch for
+  0 bytes, and a follower asks again at once for what it did not get (measured: 2,122 fetches in 6 s).
+- A leader's session must not become empty, since Kafka then closes it. If all partitions are left out, nothing is
+  sent to the leader, and its session stays as it was.
+- A full response to a follower holds every partition that the request named, or the follower ends the session. So a
+  full request leaves nothing out; throttled partitions are asked for one byte, which brings their high watermark,
+  and at most one batch of all of them.
+- With fewer bytes than a batch a partition gets nothing, unless it is the first. So the size of a batch is learned
+  from the responses, and doubled if a partition that is behind gets nothing.
 """
 
 from collections.abc import Collection, Mapping

@@ -18,6 +18,12 @@ How Kafka reads, where it is not what the RFCs say:
   false or null is that word, and the name keeps its blanks. Of a signed one the name is trimmed, and only text.
 
 Ignored: authorization ids (Kafka refuses one that differs from the name), nonces, proofs, and every claim but one.
+
+Non-obvious:
+
+- Tokens are read only for the name. Sluice requires nothing else of a token: a broker may accept it with less, and
+  the user would then have no quota here. `tests/oracle/test_names.py` lets Kafka's own servers judge. A token that
+  a broker refuses may name anybody.
 """
 
 import json

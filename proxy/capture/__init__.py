@@ -5,6 +5,11 @@
 Traffic never waits for capture: the queue is bounded, and rows that do not fit, or cannot be written, are dropped and
 counted. Rows are made in `proxy.channel.captured`; their columns are in `protocol.capture`. pyarrow is imported by
 `tables` only, and only if capture is configured.
+
+Non-obvious:
+
+- Capture shortens Python's switch interval, because the event loop releases Python's lock at every system call, and
+  would wait 5 ms to get it back from the thread that makes columns.
 """
 
 from proxy.capture.capture import Capture, require_pyarrow, start

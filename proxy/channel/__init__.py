@@ -16,6 +16,15 @@ Forwarded bytes are unchanged, except for fields that were patched in place: `pa
 
 An error of a peer is raised as `proxy.channel.errors.PeerError` or `protocol.errors.WireError`; any other exception
 from this package is a bug.
+
+Non-obvious:
+
+- A mute begins at a frame boundary. A frame that has begun to pass is passed completely; otherwise the broker would
+  wait for the rest with a buffer allocated.
+- A channel has three times. `now_ms` decides; `now_ns` (when the shell read the bytes that it shows, an argument of
+  `receive`) and each direction's `moved_ns` (when its last large frame made progress) only measure.
+- Muted clients that are released early are decided anew, so releasing all of them after a quota was raised lets no
+  excess pass.
 """
 
 from proxy.channel.capture_rows import BATCH_WEIGHT, Head, Place, Recorder, Row, Tap

@@ -20,6 +20,12 @@ tokens are not read; `kept_frames` keeps whole requests for replay.
 Two values differ from a broker's. A muted client's socket is not read, so the arrival time of its next request is
 unknown: if the request is there when the mute ends, the whole mute counts as its delay. The partition mutations are the
 requested ones, as far as the topics' sizes are known without a request to a broker.
+
+Non-obvious:
+
+- A captured channel has an observer, chosen when the connection is made (`proxy/channel/captured.py`,
+  `observer.py`); a plain one has none, and compares one reference a response. Its `unmeasured` is never the
+  engine's version, so every request comes to `handled`, where request quotas are measured too.
 """
 
 from collections import deque

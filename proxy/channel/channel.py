@@ -1,8 +1,8 @@
 """One client channel: a client's connection and the broker connection that belongs to it.
 
-Rules for changes to this package: a side never reads a clock and never calls the shell; every change of the mute goes
-through `ChannelState.mute`, every change of the intake through `ChannelState.enter`; a response is owed exactly when it
-has an entry in `in_flight`.
+Rules for changes to this package: a side never reads a clock and never calls the shell; a mute begins in
+`ChannelState.mute` and ends early in `ChannelState.reconsider` only; every change of the intake goes through
+`ChannelState.enter`; a response is owed exactly when it has an entry in `in_flight`.
 
     client ──► RequestSide ──► broker             in_flight: one entry a response owed, oldest first
                   │   ▲                           mute_until_ms: no further request is handled before (KIP-219)

@@ -1,6 +1,6 @@
 """The identity of a channel: the quotas of a client id, and the channel's own flows for them.
 
-Kafka uses the client id in each request's header, not one per connection (reference §1.3), so a channel may have
+Kafka uses the client id in each request's header, not one per connection (kafka-quotas.md §1.3), so a channel may have
 several identities; `ChannelState` keeps them in a bounded map.
 """
 

@@ -10,6 +10,13 @@ A `Later` is always the last entry: no further request is taken before its respo
 it, so the order is preserved, as in a broker, which handles one request per connection at a time. The shell replaces it
 by a `Made`, or sends another request to the broker first (`Forward`); the API's handler then makes the owed response.
 With the correlation id `RAW_TOKEN` the response is a SASL token without a Kafka header, and it may be missing.
+
+Non-obvious:
+
+- Local responses wait their turn. Clients match responses by order, so a response made in Sluice stands in the same
+  queue as those that a broker owes.
+- A response may be owed later. The quota API is answered by another thread. Until the response is there, no further
+  request of that connection is taken (its intake is `AWAIT_SHELL`), so it is the last response owed.
 """
 
 from collections import deque

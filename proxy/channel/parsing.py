@@ -17,6 +17,12 @@ discarded, and never used for another frame.
 
 AGAIN takes the place of a job if a walk has used its share of a turn of the loop: the shell passes the rest again in
 the next turn (`Side.next_turn`).
+
+Non-obvious:
+
+- A large request is shown twice. The first time its handler orders a function's result, and the side waits; when
+  the thread is done the same bytes are shown again, and the same call returns the result. So nothing may be charged
+  before it (`Side.parse`), and a result belongs to exactly its bytes and arguments.
 """
 
 from collections.abc import Callable

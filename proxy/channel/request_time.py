@@ -15,6 +15,11 @@ controllers. Also SASL exchanges, which Kafka's brokers handle before they know 
 Only requests of identities with a request quota reach this module: for others `RequestSide` compares one reference per
 frame, and does not wrap the owed response. `protocol.throttle` knows where a response has its throttle time;
 `quotas.throttles.request` has the arithmetic.
+
+Non-obvious:
+
+- Without a request quota, its clock costs one comparison per frame. A channel remembers the engine's version for
+  which its client had no such quota; any change of that changes the version.
 """
 
 from struct import Struct

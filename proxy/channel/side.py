@@ -1,4 +1,10 @@
-"""The common part of both directions of a channel: verdicts, and work on one frame that continues later."""
+"""The common part of both directions of a channel: verdicts, and work on one frame that continues later.
+
+Non-obvious:
+
+- A request that is walked is under way with `unseen` below 0. The side must then see the bytes that come, so that
+  the check of every read stays one; the shell passes bytes unseen only if there are some.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -1,4 +1,10 @@
-"""The shared state of a channel's two directions. Every change of the mute goes through `ChannelState.mute`."""
+"""The shared state of a channel's two directions. A mute begins in `ChannelState.mute`; `reconsider` ends it early.
+
+Non-obvious:
+
+- A connection belongs to a user only from its first real request on. ApiVersions and SASL come before the user is
+  known; so the rate of connections is checked where a header's client id is read anyway.
+"""
 
 from collections import deque
 from collections.abc import Callable

@@ -9,6 +9,11 @@ of many topics is charged in parts while it passes, so a topic's position in it 
 A topic id without a known name is charged when its name is known (`TopicQuotas.charge_unnamed`). Counted but not
 charged are impossible names, which brokers refuse, and ids beyond those that can be looked up at once. If no topic is
 limited, no walk is begun (`Engine.charges_produced_topics`, `charges_fetched_topics`).
+
+Non-obvious:
+
+- A frame's topics are charged in parts of 250, each in a separate turn of the loop; so a frame of millions delays
+  nothing, and all of them are charged.
 """
 
 import string

@@ -7,6 +7,12 @@ and the client's own timeout ends both.
 
 A topic that is unknown to the broker, or that the client may not see, has no size and costs nothing: the request will
 fail for it.
+
+Non-obvious:
+
+- A request may wait for a response that the client did not ask for. Deleting and growing topics first asks for
+  their sizes on the client's own connection (`proxy/channel/topic_sizes.py`); that response is dropped, and the
+  request is shown again.
 """
 
 from collections.abc import Sequence

@@ -3,6 +3,13 @@
 A broker's address comes from `upstreams`, then from Sluice's own Metadata connection, then from Metadata responses to
 clients. The last map is kept on disk, so that a restarted proxy serves every broker's port at once. Impossible ids,
 hosts and ports are refused here, whatever their source: counted by error, and logged once.
+
+Non-obvious:
+
+- A broker with an id beyond `broker_id_max` is never in a response to a client, since no port leads to it; it is
+  counted.
+- A gateway's address map may be called in that thread. `BrokerMap` takes a copy of all addresses in one step
+  wherever it goes through them.
 """
 
 import logging

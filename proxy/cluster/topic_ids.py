@@ -5,6 +5,11 @@ topics with limits of their own, since a client may send more ids than can be lo
 so each is looked up once. With ACLs it needs Describe on the topics. If the cluster does not respond, traffic is served
 all the same: an id is looked up when it appears again, and until then its topic is not charged, which is counted
 (`sluice_topic_bytes_uncharged_total`).
+
+Non-obvious:
+
+- A topic's id never gets another name, so names stay valid, and only ids that occur in traffic are asked for. A
+  topic that is created again has a new id.
 """
 
 import asyncio

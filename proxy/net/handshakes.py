@@ -4,6 +4,11 @@ A step costs half a millisecond with a P-256 key and two with RSA 2048 (docs/ben
 receives hundreds at once. So steps wait in one queue; each turn of the loop takes TURN_MS of them at most, but at least
 one: connected clients wait no longer than that. The caller limits the number of handshakes and their time. A step that
 raises an unexpected exception ends only its own handshake.
+
+Non-obvious:
+
+- A client that fails in the handshake is closed softly. Closing a socket with unread bytes resets it, and a reset
+  may overtake the alert that has the reason.
 """
 
 import asyncio

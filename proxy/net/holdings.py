@@ -3,6 +3,12 @@
 An address is an IPv4 address, or the /64 of an IPv6 address, since a host usually has a /64 to itself; an IPv4-mapped
 address counts as IPv4. The address with the most is known without a search, so that a new connection costs the same
 however many there are.
+
+Non-obvious:
+
+- A new connection replaces one of another address only if its own address then has no more than that one. So one
+  address may have all connections while no other asks, and a thousand addresses with one connection each do not
+  displace each other.
 """
 
 from collections.abc import Iterator

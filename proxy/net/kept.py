@@ -11,6 +11,13 @@ the length of the contents.
 
 Pure: connections are closed by a given function; sockets are unknown here. Not counted are the objects and TLS state
 that every connection has, and the kernel's socket buffers and pipes.
+
+Non-obvious:
+
+- Kept bytes are counted where bytes are kept, by allocation. A pump tells its connection when a frame or a write
+  remains, a channel is measured each second, tables count themselves; an ordinary frame costs three comparisons
+  (`proxy/net/kept.py`). Above the budget the ledger closes the connection that keeps the most, at once and within
+  the call that exceeded it: so counting is the last thing that a pump does.
 """
 
 from collections.abc import Callable

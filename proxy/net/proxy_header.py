@@ -5,6 +5,10 @@ r"""The PROXY protocol, versions 1 and 2: the header a load balancer puts before
 
 A header without a client's address (LOCAL, UNKNOWN, UNIX sockets) has no effect: the address of the connection counts.
 Datagrams are refused. TLVs are skipped, with their checksum: TCP has one. Lengths are bounded here, time by the caller.
+
+Non-obvious:
+
+- A PROXY header is read by peeking. The bytes after it belong to TLS or to Kafka, and must stay in the socket.
 """
 
 import struct

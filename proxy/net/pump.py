@@ -7,6 +7,11 @@ Flow control: while read bytes are not yet written, the source is not read, and 
 Kept input is bounded by one read, or by `proxy.channel.bounds` if a side needs a whole frame; pending output by the
 same plus one local response. Both count as kept bytes (`proxy.net.kept`) by their allocation: a growing buffer is up to
 an eighth larger than its contents.
+
+Non-obvious:
+
+- After a wait a read is short. The bytes read then may have to wait again, and thousands of held connections would
+  keep 64 KiB each.
 """
 
 import socket

@@ -3,6 +3,11 @@
 Reading would mean handling the client's requests; without a watch, dead channels would be kept until their mute ends.
 So the sockets of waiting channels are in an epoll set of their own with EPOLLRDHUP only: it stays quiet while data is
 unread, and fires on a close. The event loop has one reader, for the set's own descriptor.
+
+Non-obvious:
+
+- A hang-up is detected by EPOLLRDHUP in a separate set while a channel waits, because reading would mean handling
+  what the client sent. A client that used acks=0 and closed is still delivered after its time.
 """
 
 import asyncio

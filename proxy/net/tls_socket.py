@@ -3,6 +3,11 @@
 OpenSSL decrypts a whole record (16 KiB at most) at a time; if the reader takes only a part, the rest stays in OpenSSL,
 and the descriptor does not become readable for it. So `recv_into` reads a record only if all of it fits: no bytes stay
 in OpenSSL, and the descriptor's readability is correct.
+
+Non-obvious:
+
+- A TLS record is read only if all of it fits. Bytes that OpenSSL has decrypted and that were not taken make no
+  descriptor readable; so `TlsSocket.recv_into` leaves none inside.
 """
 
 import contextlib

@@ -6,6 +6,11 @@ frame. So such a loop works for a millisecond and then sleeps for one; a frame w
 
 Rejected: a shorter switch interval (permanently more expensive for the event loop), a helper process (unpacking its
 result would take 100 ms at once), slices on the event loop (the same delays, between waiting frames).
+
+Non-obvious:
+
+- Sluice's threads sleep half of their time. Python's threads take turns; a loop over 100,000 quotas without pauses
+  would delay the event loop by 5 ms at each system call.
 """
 
 from collections.abc import Iterable, Iterator

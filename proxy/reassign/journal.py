@@ -7,6 +7,12 @@ is renamed, and its readable entries are kept as unsure, for the executor to con
 are history, the file is rewritten.
 
 All calls block: make them outside of the loop, one at a time.
+
+Non-obvious:
+
+- A request is journaled before a broker has answered it, and is not a move until then. The other order would lose a
+  step that a broker has taken if the process is killed before it can write. Nothing acts on a request that is not
+  answered, and a refusal removes it.
 """
 
 import os

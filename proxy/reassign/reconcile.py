@@ -9,6 +9,12 @@
 
 A restart loses nothing: all state outside of the journal is read from the cluster again, or waited for again. A
 partition with an open step gets no other, so no step is ever overridden.
+
+Non-obvious:
+
+- A step without a response is looked for, not repeated. ListPartitionReassignments comes from the controller,
+  Metadata from a broker that may lag: a partition that is in neither of its step's two states is not touched for a
+  while.
 """
 
 from collections import Counter

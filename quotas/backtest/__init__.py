@@ -10,6 +10,16 @@
     reference               the engine itself over the same recording: what the compiled form is tested against
 
 Each module of `quotas.limiters` and its compiled copy have the same order of operations: change both together.
+
+Non-obvious:
+
+- The backtest's rules exist twice, and only there. `quotas/backtest/compiled_kip13.py`,
+  `quotas/backtest/compiled_fair_queue.py` and `quotas/backtest/compiled_schedule.py` are
+  `quotas/limiters/kip13.py`, `quotas/limiters/fair_queue.py` and `quotas/limiters/schedule.py` with the same order
+  of operations on arrays. Change both together; `tests/property/test_backtest.py` fails otherwise. They are
+  compiled without numba's run time, so they cannot allocate.
+- A limiter's requests are sequential, its candidates are not. One heavy client's rows go to several Spark tasks,
+  each with a part of the candidates.
 """
 
 from quotas.backtest.outcomes import Outcome, Outcomes, backtest

@@ -10,6 +10,17 @@ under both rules by which Kafka completes a reassignment: all added replicas in 
 KAFKA-19975), or all replicas of TR (3.8 to 4.1, where one dead replica blocks it).
 
 Time is not used here: the caller decides which brokers are `lost`, that is dead for longer than it waits.
+
+Non-obvious:
+
+- Adds and drops of a step are one reassignment. The cluster itself drops when the added replicas are in sync; with
+  a second request, a replica could be gone before its successor is there.
+- The order of a step's replicas is the order of preferred leaders. It applies as soon as the step is submitted, so
+  every step's list begins with the target's members, in the target's order.
+- A dead replica in a step may block it for ever, by the rule of Kafka 3.8 to 4.1, even a replica that does not
+  move. So a step with one is not begun, unless the partition has too few in sync; after a while it is left out.
+- No step overrides another. Kafka computes `adding` against the list in the middle of a move, so a cancel after an
+  override does not restore the original.
 """
 
 from collections.abc import Sequence

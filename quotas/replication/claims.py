@@ -2,6 +2,14 @@
 
 All claims of one connection on the same rates share a reservation, so that granted bytes that did not arrive are
 returned in one step, for any number of replicas.
+
+Non-obvious:
+
+- The bytes that a Fetch reserved and did not get are returned in one step. All claims of a connection on the same
+  rates share a reservation (`quotas/replication/claims.py`), so the end of a response, or of a connection between
+  two portions, costs the same with one replica and with 40,000.
+- The claim that waits longest is first without a sort: a claim that is granted bytes goes to the end of its
+  connection's dict.
 """
 
 from collections.abc import Callable

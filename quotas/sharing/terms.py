@@ -5,6 +5,12 @@ With one sidecar per broker, the leaders of one follower are behind different pr
 share, a part of 1, and not a rate: so a changed quota changes every rate at once, and the shares still add up to 1.
 
 All transmitted times are durations. Sockets and clocks are in `proxy.leases`.
+
+Non-obvious:
+
+- A lender counts from the response, a borrower from the request. So what is borrowed ends first, whatever the
+  network does; the holder learns which response a peer uses only from its next request, and until then counts the
+  larger of two.
 """
 
 from dataclasses import dataclass

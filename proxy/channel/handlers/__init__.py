@@ -3,6 +3,11 @@
 A request handler is called with (side, buf, pos, end, body, head, now_ms): the frame starts at `pos`, its client id
 ends at `body`, and `head` is the unpacked header. It returns 0 to forward the frame, after it has put the owed response
 into `in_flight`, or an order of its side. `proxy.channel.in_flight` describes owed responses.
+
+Non-obvious:
+
+- Unknown API keys close the connection in a gateway: their responses may hold addresses. Unknown versions of APIs
+  without addresses pass.
 """
 
 from collections.abc import Callable

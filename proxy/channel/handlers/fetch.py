@@ -67,7 +67,7 @@ class Fetched(Owed):
         identity, session_id = self.identity, self.session_id
         state = side.state
         throttle = identity.quota.fetch
-        # Kafka records 4 + the body (reference §1.4), so the empty tag section of a flexible header is subtracted.
+        # Kafka records 4 + the body (kafka-quotas.md §1.4), so a flexible header's empty tag section is subtracted.
         size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
         if self.alone:
             state.fetch_owed = False
@@ -172,7 +172,7 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
 def _cut(buf: Buffer, fields: fetch.FetchFields, max_bytes: int, wait_ms_max: int) -> None:
     """Reduce max_bytes and max_wait_ms of a forwarded Fetch to what the budget allows."""
     if max_bytes < fields.max_bytes and fields.max_bytes_at >= 0:
-        # min_bytes directly precedes it; Kafka lowers it together with max_bytes (reference §1.5).
+        # min_bytes directly precedes it; Kafka lowers it together with max_bytes (kafka-quotas.md §1.5).
         pack_into(">ii", buf, fields.max_bytes_at - 4, min(fields.min_bytes, max_bytes), max_bytes)
     if wait_ms_max < fields.max_wait_ms:
         pack_into(">i", buf, fields.max_wait_at, wait_ms_max)

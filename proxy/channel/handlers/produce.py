@@ -12,6 +12,12 @@ charges failed requests too).
 
 Version notes: 9+ is flexible; 10+ may have NodeEndpoints (KIP-951) in the response, which a gateway rewrites; 1+ has
 throttle_time_ms; 0-2 are only advertised for librdkafka (KAFKA-18659).
+
+Non-obvious:
+
+- A Produce is charged when its header is seen, Kafka charges it at the response. So the mute begins directly after
+  the request that exceeds the quota, even if the client has pipelined five more: no more than one request passes
+  above the quota, as in a broker that reads one request at a time.
 """
 
 from struct import Struct

@@ -14,6 +14,16 @@ Version notes: after SaslHandshake 0 both sides send bare frames (length and tok
 token has no mark that distinguishes it from a request, only its position: readable mechanisms have a fixed number of
 tokens; the others (GSSAPI) may end with a token without a response, so after the first token, a frame that begins like
 a request is a request. A token without a handshake (GSSAPI in clients of 0.9) is not supported.
+
+Non-obvious:
+
+- A SASL exchange goes step by step. Requests that a client pipelines after a token wait for the broker's response
+  to it; otherwise they would pass without a user and without a quota. What a channel takes is a state with a name
+  (`proxy/channel/intake.py`); in each but one `in_flight_max` is 0, so that the check of every request stays one
+  comparison.
+- SASL tokens may have no Kafka header (SaslHandshake 0). They are recognized by their place in the exchange; with
+  mechanisms that Sluice cannot read, by not looking like a request, and their last response may never come. After
+  16 tokens without a response, the next one waits.
 """
 
 from typing import Final

@@ -14,6 +14,14 @@ mute for a quota that does not count bytes (`ChannelState.mutes_all`) holds ackn
 
 In a gateway the NodeEndpoints after the records are rewritten. Topic quotas are charged as for a Fetch. Ignored: the
 acknowledged records. Version 0 (4.0's preview) has no max_records and is not supported.
+
+Non-obvious:
+
+- Sluice never answers a ShareFetch; it may bring no records. With max_records 0 a broker acquires no record,
+  responds at once, and does everything else that the request says; so acknowledgements pass mutes, and made-up ones
+  bring no records.
+- A muted connection of a share consumer is read on. Only the next request tells whether it is an acknowledgement;
+  everything else then waits with its header read.
 """
 
 from struct import pack_into, unpack_from
