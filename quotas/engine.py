@@ -199,10 +199,7 @@ class Engine:
                 0.0,
                 throttle.limit,
                 throttle.mutations_total,
-                throttle.throttle_ms_total,
-                throttle.throttled_total,
-                throttle.would_throttle_ms_total,
-                throttle.would_throttled_total,
+                *throttle.totals(),
                 0.0,
                 throttle.tokens(now_ms),
             )
@@ -217,10 +214,7 @@ class Engine:
                 0.0,
                 throttle.rate(),
                 throttle.bytes_total,
-                throttle.throttle_ms_total,
-                throttle.throttled_total,
-                throttle.would_throttle_ms_total,
-                throttle.would_throttled_total,
+                *throttle.totals(),
                 throttle.debt_bytes(now_ms),
             )
 
@@ -237,10 +231,7 @@ class Engine:
                     throttle.percentage(now_ms),
                     limit,
                     throttle.spent_us_total,
-                    throttle.throttle_ms_total,
-                    throttle.throttled_total,
-                    throttle.would_throttle_ms_total,
-                    throttle.would_throttled_total,
+                    *throttle.totals(),
                     0.0,
                     broker=client.produce.broker,
                 )
@@ -381,10 +372,7 @@ class Engine:
             throttle.byte_rate(now_ms),
             limit,
             throttle.bytes_total,
-            throttle.throttle_ms_total,
-            throttle.throttled_total,
-            throttle.would_throttle_ms_total,
-            throttle.would_throttled_total,
+            *throttle.totals(),
             throttle.debt_bytes(now_ms),
             broker=throttle.broker,
         )

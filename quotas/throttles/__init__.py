@@ -8,6 +8,7 @@
     connections         connections of an IP address (KIP-612)
     user_connections    connections of a user
     mute                the longest mute of a connection (KIP-219)
+    counters            how often and how long a throttle has throttled
     windowed            the rate that metrics show
     quota_view          what the engine shows of one client and one kind of quota
     footprint           memory that each remembered thing takes

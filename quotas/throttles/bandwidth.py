@@ -46,11 +46,7 @@ class Throttle(Windowed):
         "flows",
         "key",
         "limit",
-        "throttle_ms_total",
-        "throttled_total",
         "user",
-        "would_throttle_ms_total",
-        "would_throttled_total",
     )
 
     def __init__(self, source: Source, key: str, user: str, client_id: str, broker: int) -> None:
@@ -65,10 +61,6 @@ class Throttle(Windowed):
         self.limit: float | None = None  # bytes per second, as of the last refresh
         self.flows = 0  # the number of attached channels
         self.bytes_total = 0
-        self.throttle_ms_total = 0  # held and muted
-        self.throttled_total = 0
-        self.would_throttle_ms_total = 0
-        self.would_throttled_total = 0
 
     def flow(self) -> Flow:
         """Attach a channel; end it with `leave`."""
@@ -113,10 +105,8 @@ class Throttle(Windowed):
         if decision.hold_until_ms:
             return decision
         if decision is not ADMITTED or held_since_ms >= 0:
-            self.throttled_total += 1
-            self.throttle_ms_total += decision.throttle_ms + (
-                now_ms - held_since_ms if held_since_ms >= 0 else 0
-            )
+            held_ms = now_ms - held_since_ms if held_since_ms >= 0 else 0
+            self.count(decision.throttle_ms + held_ms, enforced=True)
         if not decision.refused:
             self.bytes_total += size
         return decision
@@ -172,8 +162,7 @@ class Throttle(Windowed):
             return ADMITTED
         decision = limiter.fetch(flow, now_ms)
         if decision is not ADMITTED:
-            self.throttled_total += 1
-            self.throttle_ms_total += decision.throttle_ms
+            self.count(decision.throttle_ms, enforced=True)
         return decision
 
     def fetch_max_bytes(self, flow: Flow, requested: int, now_ms: int) -> int:
@@ -200,8 +189,7 @@ class Throttle(Windowed):
             return self._observe(limiter, flow, size, now_ms, consumes=True)
         decision = limiter.fetched(flow, size, now_ms)
         if decision is not ADMITTED:
-            self.throttled_total += 1
-            self.throttle_ms_total += decision.throttle_ms
+            self.count(decision.throttle_ms, enforced=True)
         return decision
 
     def delivered(self, flow: Flow, size: int, now_ms: int) -> Decision:
@@ -216,8 +204,7 @@ class Throttle(Windowed):
             return ADMITTED
         decision = limiter.delivered(size, now_ms)
         if decision is not ADMITTED:
-            self.throttled_total += 1
-            self.throttle_ms_total += decision.throttle_ms
+            self.count(decision.throttle_ms, enforced=True)
         return decision
 
     def debt_bytes(self, now_ms: int) -> float:

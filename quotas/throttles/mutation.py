@@ -19,6 +19,7 @@ from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, Definitions
 from quotas.definitions.entities import BucketKey
 from quotas.limiters.bucket import TokenBucket
 from quotas.options import EngineOptions
+from quotas.throttles.counters import ThrottleCounters
 
 __all__ = ["Buckets", "MutationThrottle", "SharedBucket", "Source"]
 
@@ -78,7 +79,7 @@ class Buckets(Protocol):
         """Return the bucket of all clients together, updated; None if it is not configured."""
 
 
-class MutationThrottle:
+class MutationThrottle(ThrottleCounters):
     """One client's partition mutations at all brokers."""
 
     __slots__ = (
@@ -90,15 +91,12 @@ class MutationThrottle:
         "key",
         "limit",
         "mutations_total",
-        "throttle_ms_total",
-        "throttled_total",
         "user",
         "users",
-        "would_throttle_ms_total",
-        "would_throttled_total",
     )
 
     def __init__(self, quotas: Buckets, user: str, client_id: str) -> None:
+        super().__init__()
         self._quotas = quotas
         self._version: object = None
         self._bucket: SharedBucket | None = None
@@ -109,10 +107,6 @@ class MutationThrottle:
         self.users = 0  # the number of this client's `ClientQuota`s, one for each broker
         self.limit: float | None = None  # the identity's, in mutations/s, as of the last refresh
         self.mutations_total = 0  # partitions that were created, added and deleted
-        self.throttle_ms_total = 0
-        self.throttled_total = 0  # responses with a throttle time
-        self.would_throttle_ms_total = 0
-        self.would_throttled_total = 0
 
     @property
     def enforcing(self) -> bool:
@@ -180,12 +174,7 @@ class MutationThrottle:
 
     def told(self, throttle_ms: int) -> None:
         """Count the throttle time of a response; with `observe`, the one that would have applied."""
-        if self.enforcing:
-            self.throttled_total += 1
-            self.throttle_ms_total += throttle_ms
-        else:
-            self.would_throttled_total += 1
-            self.would_throttle_ms_total += throttle_ms
+        self.count(throttle_ms, enforced=self.enforcing)
 
     def rate(self) -> float | None:
         """The smaller of the rates in force, in mutations/s; None: unlimited."""

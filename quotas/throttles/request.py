@@ -110,11 +110,7 @@ class RequestThrottle(Windowed):
         "key",
         "limit",
         "spent_us_total",
-        "throttle_ms_total",
-        "throttled_total",
         "user",
-        "would_throttle_ms_total",
-        "would_throttled_total",
     )
 
     def __init__(self, limiters: Limiters, user: str, client_id: str, broker: int) -> None:
@@ -130,10 +126,6 @@ class RequestThrottle(Windowed):
         self.client_id = client_id
         self.limit: float | None = None  # in percent, as of the last refresh
         self.spent_us_total = 0
-        self.throttle_ms_total = 0
-        self.throttled_total = 0
-        self.would_throttle_ms_total = 0
-        self.would_throttled_total = 0
 
     @property
     def enforcing(self) -> bool:
@@ -167,12 +159,7 @@ class RequestThrottle(Windowed):
 
     def told(self, throttle_ms: int) -> None:
         """Count the throttle time of a request; with `observe`, the one that would have applied."""
-        if self.enforcing:
-            self.throttled_total += 1
-            self.throttle_ms_total += throttle_ms
-        else:
-            self.would_throttled_total += 1
-            self.would_throttle_ms_total += throttle_ms
+        self.count(throttle_ms, enforced=self.enforcing)
 
     def percentage(self, now_ms: int) -> float:
         """The share of broker time over the quota's windows, in percent."""

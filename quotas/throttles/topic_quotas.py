@@ -26,6 +26,7 @@ from typing import Final, Protocol
 from quotas.definitions.definitions import PRODUCER_BYTE_RATE, Definitions
 from quotas.limiters.flow import Flow, Limiter
 from quotas.limiters.policy import Rules, brought_up
+from quotas.throttles.counters import ThrottleCounters
 from quotas.throttles.topic_names import TopicNames
 
 __all__ = ["OTHER", "TOPICS_MAX", "Source", "TopicQuotas", "TopicThrottle"]
@@ -50,7 +51,7 @@ class Source(Rules, Protocol):
         """The definitions in force."""
 
 
-class TopicThrottle:
+class TopicThrottle(ThrottleCounters):
     """Bytes of one topic in one direction at one broker."""
 
     __slots__ = (
@@ -62,14 +63,11 @@ class TopicThrottle:
         "key",
         "limit",
         "seen_ms",
-        "throttle_ms_total",
-        "throttled_total",
         "topic",
-        "would_throttle_ms_total",
-        "would_throttled_total",
     )
 
     def __init__(self, source: Source, key: str, topic: str) -> None:
+        super().__init__()
         self._source = source
         self.key = key
         self.topic = topic
@@ -79,10 +77,6 @@ class TopicThrottle:
         self.limit: float | None = None  # bytes per second, as of the last refresh
         self.seen_ms = 0
         self.bytes_total = 0
-        self.throttle_ms_total = 0
-        self.throttled_total = 0
-        self.would_throttle_ms_total = 0
-        self.would_throttled_total = 0
 
     def charge(self, size: int, now_ms: int) -> int:
         """Charge bytes that have passed; returns the mute of the channel, in ms."""
@@ -96,13 +90,9 @@ class TopicThrottle:
         if wait_ms <= 0:
             return 0
         wait_ms = min(wait_ms, int(self._source.options.mute_seconds_max * 1000))
-        if not self._source.enforcing:
-            self.would_throttled_total += 1
-            self.would_throttle_ms_total += wait_ms
-            return 0
-        self.throttled_total += 1
-        self.throttle_ms_total += wait_ms
-        return wait_ms
+        enforced = self._source.enforcing
+        self.count(wait_ms, enforced=enforced)
+        return wait_ms if enforced else 0
 
     def idle(self, now_ms: int) -> bool:
         """Whether it has no debt and no recent traffic, so that a new throttle would be in the same state."""

@@ -5,14 +5,16 @@ Two earlier counts are stored, the second half of the windows after the first; t
 So the rate covers between the last half of the windows and all of them. It costs nothing per request.
 """
 
+from quotas.throttles.counters import ThrottleCounters
+
 __all__ = ["Windowed"]
 
 _UNKNOWN_MS = -1
 _ELAPSED_MS_MIN = 1000  # a counter younger than a second is divided by a second
 
 
-class Windowed:
-    """The growth of a counter; the counter itself belongs to its owner.
+class Windowed(ThrottleCounters):
+    """A throttle's counters, and the growth of one more; that one belongs to its owner.
 
     >>> seen = Windowed()
     >>> seen.begin(0)
@@ -25,6 +27,7 @@ class Windowed:
     __slots__ = ("_later", "_later_ms", "_since", "_since_ms")
 
     def __init__(self) -> None:
+        super().__init__()
         self._since = self._later = 0
         self._since_ms = self._later_ms = _UNKNOWN_MS
 
