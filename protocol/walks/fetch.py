@@ -17,10 +17,8 @@ from protocol.errors import TruncatedError, UnknownVersionError
 from protocol.header import response_body_start
 from protocol.messages.endpoints import fit_tags
 from protocol.messages.fetch import FLEXIBLE, VERSION_MAX
-from protocol.primitives import bytes_size, skip, skip_tags, streamed_count, string_span
+from protocol.primitives import bytes_size, skip, skip_tags, streamed_count
 from protocol.walks.walk import (
-    NAME_BYTES_MAX,
-    OTHER_TOPICS,
     PARTITION_TAGS,
     TOPIC_TAGS,
     FullError,
@@ -70,19 +68,6 @@ class FetchWalk(Walk):
         topics, pos = streamed_count(buf, pos, limit, self._compact)
         self._begin_topics(topics)
         return pos
-
-    def _topic(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        if self.by_id:
-            start, stop = pos, skip(pos, 16, limit)
-        else:
-            start, stop = string_span(buf, pos, limit, self._compact)
-        partitions, after = streamed_count(buf, max(start, stop), limit, self._compact)
-        if self.sizes is not None:
-            self._topic_begins(buf, start, stop, pos)
-        if self.sink is not None:
-            self._name = bytes(buf[start:stop]) if stop - start <= NAME_BYTES_MAX else OTHER_TOPICS
-        self._begin_partitions(partitions)
-        return after
 
     def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         after = self._plain_partitions(buf, pos, limit) if self._compact else pos
@@ -184,17 +169,7 @@ class FetchWalk(Walk):
         if self._version >= 11:
             pos = skip(pos, 4, limit)
         size, pos = bytes_size(buf, pos, limit, self._compact)
-        after = pos + max(size, 0)
-        if self.sink is not None:
-            index, error_code, high_watermark = self._head_seen
-            self.sink.partition(self._name, index, error_code, high_watermark, buf, pos, size, limit)
-            if self._partitions == 1 and self._over(after):
-                return self._frame_end
-        if self._compact:
-            self._state = PARTITION_TAGS
-        else:
-            self._end_partition()
-        return after
+        return self._records_at(self._head_seen, buf, pos, size, limit)
 
     def _tail(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         if self._version < ENDPOINTS_SINCE or not buf[pos]:
@@ -204,7 +179,7 @@ class FetchWalk(Walk):
 
     STEPS: ClassVar[tuple[Callable[[Any, bytearray | memoryview, int, int], int], ...]] = (
         _head,
-        _topic,
+        Walk._topic_at,
         _partition,
         Walk._partition_tags,
         Walk._topic_tags,

@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Final
 from protocol.api import MAX_VERSION, PRODUCE
 from protocol.errors import UnknownVersionError
 from protocol.header import REQUEST_HEAD, skip_header_tags
-from protocol.primitives import bytes_size, int16, int32, skip, skip_string, streamed_count, string_span
-from protocol.walks.walk import OTHER_TOPICS, PARTITION_TAGS, PartitionSink, Sizes, Walk
+from protocol.primitives import bytes_size, int16, int32, skip, skip_string, streamed_count
+from protocol.walks.walk import PartitionSink, Sizes, Walk
 
 # A state of its own, after those that every walk has.
 _FIELDS = 6
@@ -56,30 +56,10 @@ class ProduceWalk(Walk):
         self._begin_topics(topics)
         return pos
 
-    def _topic(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
-        if self.by_id:
-            start, stop = pos, skip(pos, 16, limit)
-        else:
-            start, stop = string_span(buf, pos, limit, self._compact)
-        partitions, after = streamed_count(buf, max(start, stop), limit, self._compact)
-        self._topic_begins(buf, start, stop, pos)
-        self._name = self._topic_key or OTHER_TOPICS
-        self._begin_partitions(partitions)
-        return after
-
     def _partition(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         index = int32(buf, pos, limit)
         size, pos = bytes_size(buf, pos + 4, limit, self._compact)
-        after = pos + max(size, 0)
-        if self.sink is not None:
-            self.sink.partition(self._name, index, 0, -1, buf, pos, size, limit)
-            if self._partitions == 1 and self._over(after):
-                return self._frame_end
-        if self._compact:
-            self._state = PARTITION_TAGS
-        else:
-            self._end_partition()
-        return after
+        return self._records_at((index, 0, -1), buf, pos, size, limit)
 
     def _tail(self, _buf: bytearray | memoryview, _pos: int, _limit: int) -> int:
         """Tags, of which none is known."""
@@ -88,7 +68,7 @@ class ProduceWalk(Walk):
 
     STEPS: ClassVar[tuple[Callable[[Any, bytearray | memoryview, int, int], int], ...]] = (
         _head,
-        _topic,
+        Walk._topic_at,
         _partition,
         Walk._partition_tags,
         Walk._topic_tags,

@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Final, Protocol
 
 from protocol.errors import MalformedFieldError, OversizedError, TruncatedError
 from protocol.messages.endpoints import AddressMap
-from protocol.primitives import skip_tags
+from protocol.primitives import skip, skip_tags, streamed_count, string_span
 
 # The states every walk has. A frame begins in HEAD and ends in TAIL; after a topic's last partition come its
 # tags where versions are flexible, then the next topic. A walk's own states follow from 6.
@@ -266,6 +266,41 @@ class Walk:
             return False
         self.done = True
         return True
+
+    def _topic_at(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
+        """Begin the topic at `pos`: its name or id, and the number of its partitions, whose first one follows."""
+        if self.by_id:
+            start, stop = pos, skip(pos, 16, limit)
+        else:
+            start, stop = string_span(buf, pos, limit, self._compact)
+        partitions, after = streamed_count(buf, max(start, stop), limit, self._compact)
+        if self.sizes is not None:
+            self._topic_begins(buf, start, stop, pos)
+        if self.sink is not None:
+            self._name = bytes(buf[start:stop]) if stop - start <= NAME_BYTES_MAX else OTHER_TOPICS
+        self._begin_partitions(partitions)
+        return after
+
+    def _records_at(
+        self,
+        head: tuple[int, int, int],
+        buf: bytearray | memoryview,
+        pos: int,
+        size: int,
+        limit: int,
+    ) -> int:
+        """Pass a partition's records of `size` bytes at `pos`; `head`: index, error code, high watermark."""
+        after = pos + max(size, 0)
+        if self.sink is not None:
+            index, error_code, high_watermark = head
+            self.sink.partition(self._name, index, error_code, high_watermark, buf, pos, size, limit)
+            if self._partitions == 1 and self._over(after):
+                return self._frame_end
+        if self._compact:
+            self._state = PARTITION_TAGS
+        else:
+            self._end_partition()
+        return after
 
     def _topic_begins(self, buf: bytearray | memoryview, start: int, stop: int, pos: int) -> None:
         """From `pos` on the bytes are the topic's whose name or id lies there.
