@@ -217,7 +217,7 @@ class App:
         return self.poller.problem or next(filter(None, (one.problem for one in self._advertised)), "")
 
     def apply(self, config: Config, definitions: Definitions) -> None:
-        """Take what a reload changed: quotas, policy, mode. No connection is touched; whoever waits is asked again."""
+        """Take what a reload changed: quotas, policy, mode. Connections stay; what waits is decided on again."""
         self.engine.update(engine_options(config), definitions, now_ms())
         if self._source is not None:
             self._source.configure(config.replication)

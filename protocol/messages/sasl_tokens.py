@@ -23,7 +23,7 @@ Non-obvious:
 
 - Tokens are read only for the name. Sluice requires nothing else of a token: a broker may accept it with less, and
   the user would then have no quota here. `tests/oracle/test_names.py` lets Kafka's own servers judge. A token that
-  a broker refuses may name anybody.
+  a broker refuses may have any name.
 """
 
 import json

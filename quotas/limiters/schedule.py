@@ -195,8 +195,9 @@ class ScheduledThrottle:
         fetches.resting.pop(flow, None)
         slot_ms, back_ms = self._slot(flow, self._queue.enter(flow), self._fetch_ahead_ms)
         known = expected or self._expected
-        left_ms = now_ms + self._burst_ms - max(now_ms, self._paid_ms)
-        expected = known or fetches.first_bytes(self._rate, left_ms)
+        expected = known or fetches.first_bytes(
+            self._rate, now_ms + self._burst_ms - max(now_ms, self._paid_ms)
+        )
         if slot_ms > now_ms:
             wait_ms = max(back_ms - now_ms, min(slot_ms - now_ms, POLL_MS_MIN))
             place = self._likely(flow, expected)
@@ -212,7 +213,7 @@ class ScheduledThrottle:
         self._charge(expected, now_ms)
         flow.start = flow.tag
         self._note(flow)
-        flow.wait_ms_max = fetches.wait_ms_max(flow, self._room(now_ms), now_ms)
+        flow.wait_ms_max = fetches.wait_ms_max(flow, self._paid_ms - now_ms, now_ms)
         fetches.begin(flow, expected, known > 0, len(self._queue.flows), now_ms)
         return ADMITTED
 
@@ -240,7 +241,7 @@ class ScheduledThrottle:
             place = self._likely(flow, size)
             decision = self._pass(flow, flow.start, size, place, now_ms, self._fetch_ahead_ms)
         if now_ms < self._fetches.crowded_until_ms:
-            rest_ms = self._fetches.rest_ms(flow, self._room(now_ms), now_ms)
+            rest_ms = self._fetches.rest_ms(flow, self._paid_ms - now_ms, now_ms)
             if rest_ms > decision.throttle_ms:
                 return self._rest(flow, rest_ms, now_ms)
         return decision
@@ -252,10 +253,6 @@ class ScheduledThrottle:
         self._fetches.resting[flow] = None
         flow.due_ms = now_ms + rest_ms
         return Decision(throttle_ms=rest_ms, reason="other fetches wait for its place at the broker")
-
-    def _room(self, now_ms: int) -> int:
-        """Bytes that Fetches may bring beyond their charges: the burst, less half of what is used of it now."""
-        return int((self._burst_ms - max(0.0, self._paid_ms - now_ms) / 2) * self._rate)
 
     def _likely(self, flow: Flow, expected: int) -> int:
         """The place of a Fetch in the queue: what it will bring beside the others that wait."""

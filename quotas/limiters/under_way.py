@@ -70,7 +70,17 @@ class FetchesUnderWay:
     """
 
     __slots__ = (
-        *("_batch", "_batch_until_ms", "_floor", "_idle", "_largest", "_quantum", "_shared"),
+        *(
+            "_batch",
+            "_batch_until_ms",
+            "_burst_ms",
+            "_floor",
+            "_idle",
+            "_largest",
+            "_quantum",
+            "_rate",
+            "_shared",
+        ),
         *("crowded_until_ms", "exposed", "resting", "flows"),
     )
 
@@ -82,12 +92,15 @@ class FetchesUnderWay:
         self._batch = 0  # the largest response of late that was more than its Fetch had asked for
         self._largest = 0  # the same, with the span of time before included
         self._batch_until_ms = now_ms + BATCH_MS
-        self._quantum = self._idle = self._shared = self._floor = 0
+        self._quantum = self._idle = self._shared = self._floor = self._burst_ms = 0
+        self._rate = 0.0
 
     def configure(self, rate: float, burst_ms: int) -> None:
         """Grant by this rate, in bytes per ms, and this burst from now on."""
         self._quantum = int(rate * FETCH_QUANTUM_MS)
         self._idle = min(int(rate * IDLE_FETCH_MS), IDLE_FETCH_BYTES_MAX)
+        self._rate = rate
+        self._burst_ms = burst_ms
         burst = int(rate * burst_ms)
         self._shared = burst // EXPOSED_SHARE
         self._floor = min(self._idle, BATCH_BYTES_MIN, burst // IDLE_AT_A_TIME)
@@ -161,15 +174,19 @@ class FetchesUnderWay:
         each = max(self.exposed // len(self.flows) if self.flows else 0, self._floor, 1)
         return max(1, room * ROOM_USED_PERCENT // 100 // each)
 
-    def wait_ms_max(self, flow: Flow, room: int, now_ms: int) -> int:
+    def _room(self, ahead_ms: float) -> int:
+        """Bytes that may be exposed in all: the burst, less half of what is used of it."""
+        return int((self._burst_ms - max(0.0, ahead_ms) / 2) * self._rate)
+
+    def wait_ms_max(self, flow: Flow, ahead_ms: float, now_ms: int) -> int:
         """How long a Fetch that is forwarded now may wait at its broker for bytes to come."""
         if now_ms >= self.crowded_until_ms:
             return FETCH_WAIT_MS_MAX if flow.expected else FIRST_WAIT_MS
-        at_a_time = self.at_a_time(room)
+        at_a_time = self.at_a_time(self._room(ahead_ms))
         wanted = max(at_a_time, len(self.flows) + len(self.resting))
         return max(CROWDED_WAIT_MS, CROWDED_ROUND_MS * at_a_time // wanted)
 
-    def rest_ms(self, flow: Flow, room: int, now_ms: int) -> int:
+    def rest_ms(self, flow: Flow, ahead_ms: float, now_ms: int) -> int:
         """How long the channel of a Fetch that has ended leaves its place to others, in a crowd.
 
         >>> fetches, flow = FetchesUnderWay(0), Flow()
@@ -179,10 +196,10 @@ class FetchesUnderWay:
         >>> fetches.at_a_time(2_000_000)  # with 15,625 bytes each
         96
         >>> flow.forwarded_ms = 0
-        >>> fetches.rest_ms(flow, 2_000_000, 250)  # it takes a place for half of the time
+        >>> fetches.rest_ms(flow, 0.0, 250)  # it takes a place for half of the time
         250
         """
-        at_a_time = self.at_a_time(room)
+        at_a_time = self.at_a_time(self._room(ahead_ms))
         beyond = len(self.flows) + len(self.resting) - at_a_time
         if beyond <= 0:
             return 0

@@ -104,7 +104,7 @@ def test_observing_begins_and_ends_live() -> None:
         throttle.produce(flows[0], MB, 20)
     quotas.update(replace(quotas.options, mode="enforce"), quotas.definitions, 30)
     assert enforcing(quotas)
-    assert throttle.produce(flows[1], MB, 30).throttle_ms == 500  # nobody owes what passed meanwhile
+    assert throttle.produce(flows[1], MB, 30).throttle_ms == 500  # what passed meanwhile is no debt
 
 
 def test_switch_turns_enforcement_off_and_on_in_any_mode() -> None:
@@ -182,7 +182,7 @@ def test_idle_client_is_forgotten_after_an_hour() -> None:
     assert quotas.expire(EXPIRE_MS - 1) == 0
     assert quotas.expire(EXPIRE_MS) == 1
     assert len(quotas) == 0
-    throttle.produce(flow, 22 * MB, EXPIRE_MS)  # somebody still held on to it: it works on
+    throttle.produce(flow, 22 * MB, EXPIRE_MS)  # a channel still has it: it works on
     assert throttle.bytes_total == 22 * MB + 1
 
 

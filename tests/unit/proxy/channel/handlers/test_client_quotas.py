@@ -80,7 +80,7 @@ def test_answer_is_given_and_requests_are_taken_again() -> None:
     talk.channel.answered(ANSWER)
     assert talk.channel.has_local_answer()
     talk.broker(1, b"", Insert(ANSWER))
-    assert talk.signalled  # whoever waits is to go on
+    assert talk.signalled  # the waiting direction is to go on
     assert talk.channel.idle()
     talk.client(2, LATER, Pass(LATER))
 
