@@ -80,7 +80,7 @@ class QuotaApi:
                 f"{self._server} closed the connection; it may expect TLS (--ca-file), or be {_HINT}"
             ) from error
         except OSError as error:
-            raise ApplyError(f"{self._server} does not answer: {error}; perhaps {_HINT}") from error
+            raise ApplyError(f"{self._server} does not respond: {error}; perhaps {_HINT}") from error
 
 
 async def _closed(connection: Connection) -> None:

@@ -1,6 +1,6 @@
 """The composition root: builds everything from a configuration, starts it, drains it, stops it.
 
-SIGTERM, SIGINT   drain: no new connections, /readyz goes down, mutes and holds end, answers in flight are
+SIGTERM, SIGINT   drain: no new connections, /readyz goes down, mutes and holds end, responses in flight are
 delivered,
                   connections close as they fall idle, all within limits.drain_seconds; a second signal ends at once
 SIGHUP            read the configuration again SIGUSR1           all enforcement off, again: on
@@ -56,8 +56,8 @@ from quotas.replication.replication_quotas import ReplicationQuotas
 
 __all__ = ["App", "run"]
 
-# A cluster that is there is known before the first client comes; one that does not answer must not keep ports unbound.
-_FIRST_ANSWER_SECONDS_MAX: Final = 1.0
+# A cluster that is up is known before the first client connects; one that does not respond must not keep ports unbound.
+_FIRST_RESPONSE_SECONDS_MAX: Final = 1.0
 _SWEEP_SECONDS: Final = 1.0
 _DRAIN_STEP_SECONDS: Final = 0.05
 _DESCRIPTORS_WANTED: Final = 65_536
@@ -152,15 +152,15 @@ class App:
         if self._map_file is not None:
             for broker, address in (await asyncio.to_thread(self._map_file.read)).items():
                 self.brokers.learn(broker, *address)
-        await supervisor.attempt("poller", self.poller.poll(), _FIRST_ANSWER_SECONDS_MAX)
+        await supervisor.attempt("poller", self.poller.poll(), _FIRST_RESPONSE_SECONDS_MAX)
         for advertised in self._advertised:
-            await supervisor.attempt("advertised", advertised.ask(), _FIRST_ANSWER_SECONDS_MAX)
+            await supervisor.attempt("advertised", advertised.ask(), _FIRST_RESPONSE_SECONDS_MAX)
             if advertised.problem:
                 raise StartError(advertised.problem)
         if self._source is not None:
             self._source.configure(self._config.replication)
             # Or a follower's first fetches would pass unthrottled.
-            await supervisor.attempt("replication_source", self._source.poll(), _FIRST_ANSWER_SECONDS_MAX)
+            await supervisor.attempt("replication_source", self._source.poll(), _FIRST_RESPONSE_SECONDS_MAX)
         await self._leases.start()
         for listener in self._listeners:
             listener.open()
@@ -289,7 +289,7 @@ class App:
         )
 
     def _ask(self, question: Question, answered: Answered) -> Withdraw:
-        """Have a question answered by whoever knows."""
+        """Hand a question to the API that it is for."""
         if question.api_key == ALTER_PARTITION_REASSIGNMENTS:
             assert self._reassignments is not None, "else they pass as they are"
             self._reassignments.ask(question, answered)

@@ -4,7 +4,7 @@
     ├── UsageError          arguments that do not say enough, or contradict each other: exit code 2
     ├── ConfigError         a configuration or quotas file that cannot be: its key path and the value
     ├── StartError          the configuration is right and the machine refuses: a port in use
-    └── ServerError         who was asked refuses, or does not answer: `sluice quotas`
+    └── ServerError         a server refuses a request, or does not respond: `sluice quotas`
 
 A peer's wrong bytes are `protocol.errors.WireError`, and end one connection; nothing here ends a connection.
 """
@@ -46,7 +46,7 @@ class StartError(SluiceError):
 
 
 class ServerError(SluiceError):
-    """Who was asked refuses, or does not answer."""
+    """A server refuses a request, or does not respond."""
 
 
 def shorten(value: object) -> str:

@@ -126,14 +126,14 @@ class Stats:
         self.client_closed_muted = 0
         # Produce requests whose slot did not come within the longest hold: "acks", "acks0", or "late" in mid-frame.
         self.produce_refused: Counter[str] = Counter()
-        self.fetches_answered = 0  # Fetches answered here, that no broker saw
+        self.fetches_answered = 0  # Fetches that got an empty response here, and that no broker saw
         self.session_translations = 0
         self.topics_rejected: Counter[str] = Counter()  # over the mutation quota and never forwarded, by API
         self.topics_would_reject: Counter[str] = Counter()  # forwarded without enforcement
         self.topic_bytes_uncharged = 0  # of topics with an unknown id or an invalid name
         self.topic_lookups = 0  # Metadata requests of our own, for the sizes of topics
         self.replicas_left_out = 0  # times a throttled replica was left out of a Fetch
-        self.replica_fetches_answered = 0  # Fetches of followers that had nothing left to ask for
+        self.replica_fetches_answered = 0  # of followers, with an empty response from here
         self.replication_unknown_versions: Counter[str] = Counter()  # Fetches that passed unthrottled
         self.replicas_passed_unasked = 0  # new ones, before it was known whether they are throttled
         self.replication_unmirrored = 0  # Fetches that passed unthrottled: too many replicas to remember

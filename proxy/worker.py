@@ -51,7 +51,7 @@ TURN_SECONDS: Final = 0.0002
 JOBS_MAX: Final = 256
 # Of the frames that wait, each of which counts as 256 KiB at least, and is kept by its connection as well.
 BYTES_MAX: Final = 64 * 1024 * 1024
-# An answer to a question of Sluice's own that is larger is not read on the loop.
+# A larger response to a request of Sluice's own is not parsed on the loop.
 AT_ONCE_BYTES_MAX: Final = 16 * 1024
 
 
@@ -213,7 +213,7 @@ class Worker:
 
 
 async def decoded(function: Callable[..., T], frame: bytes, *arguments: Any) -> T:
-    """What a pure function makes of an answer to one of Sluice's own questions, on the loop only where it is small.
+    """Parse a response to one of Sluice's own requests: on the loop if it is small, else in a thread.
 
     Raises:
         WireError: the function raised it.
@@ -224,7 +224,7 @@ async def decoded(function: Callable[..., T], frame: bytes, *arguments: Any) -> 
 
 
 async def beside(function: Callable[..., T], *arguments: Any) -> T:
-    """What a function gives, called in a thread while turns are short: Sluice's own work, however much that is."""
+    """Call a function in a thread while the switch interval is short: for Sluice's own work, of any size."""
     return await to_thread(_quickly, function, *arguments)
 
 

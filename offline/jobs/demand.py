@@ -20,7 +20,7 @@ def run(spark: SparkSession, source: Store, store: Store) -> list[str]:  # noqa:
         span = writer.table("span", demand.span(rows, recorded_s), files=1).first()
         if span is None or not span["requests"]:
             raise InputError(
-                "the capture has no Produce and no Fetch that a broker answered: nothing to size"
+                "the capture has no Produce and no Fetch with a broker's response: nothing to size"
             )
         seconds = writer.table("per_second", demand.per_second(rows, span["start_s"] + span["seconds"]))
         entities = writer.table("entities", demand.entities(seconds, recorded_s), files=1)

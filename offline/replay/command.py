@@ -1,7 +1,7 @@
 """`sluice-offline replay`: arguments, progress, files, exit codes.
 
-Exit code 0: replayed; what was lost or answered with errors is in the report. 1: it could not be, and one line says
-why. 3: nothing was answered, though something asked for it; or nothing was sent. 130 and 143: stopped by Ctrl-C or
+Exit code 0: replayed; what was lost or failed with an error is in the report. 1: it could not be, and one line says
+why. 3: no request got a response, though some expect one; or nothing was sent. 130 and 143: stopped by Ctrl-C or
 SIGTERM; what there is by then is reported.
 """
 
@@ -19,7 +19,6 @@ from typing import Any, Final
 from commandline.amounts import duration
 from commandline.exit_codes import FAILED, INTERRUPTED, NEGATIVE, OK, by_signal
 from commandline.extras import not_installed
-from offline.replay.answers import Broker
 from offline.replay.driver import Driver
 from offline.replay.errors import ReplayError
 from offline.replay.measure import result, series
@@ -27,6 +26,7 @@ from offline.replay.pictures import pictures
 from offline.replay.process import raise_open_files, stopping
 from offline.replay.reading import capture_files, read
 from offline.replay.report import fetched_more, page, shown
+from offline.replay.responses import Broker
 from offline.replay.schedule import Plan, plan
 from offline.replay.target import wanted
 
@@ -76,7 +76,7 @@ def add_parser(subparsers: Any) -> argparse.ArgumentParser:
         "--replicas", type=int, default=1, metavar="N", help="replicas of topics that are created"
     )
     parser.add_argument(
-        "--acks", choices=("all", "1"), default="all", help="acks of the Produce requests that were answered"
+        "--acks", choices=("all", "1"), default="all", help="acks of the Produce requests that had a response"
     )
     parser.add_argument(
         "--linger", type=_positive, default=30.0, metavar="S", help="seconds to wait for responses at the end"
@@ -180,7 +180,7 @@ def _summary(found: Mapping[str, Any]) -> None:
     requests, achieved = found["requests"], found["achieved"]
     if found["stopped_by_signal"]:
         print(f"stopped by {signal.Signals(found['stopped_by_signal']).name}: what follows is of a part")
-    print(f"sent {requests['sent']} of {found['planned']['requests']}, answered {requests['answered']}")
+    print(f"sent {requests['sent']} of {found['planned']['requests']}, responses {requests['answered']}")
     print(
         f"requests/s {achieved['requests_per_second']:g} of {found['planned']['requests_per_second']:g} planned"
     )

@@ -9,12 +9,12 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Final, Protocol, cast
 
-from offline.replay.answers import Broker
 from offline.replay.frames import Frame
+from offline.replay.responses import Broker
 
-__all__ = ["UNANSWERED_MAX", "UNSENT_BYTES_MAX", "Connection", "Room"]
+__all__ = ["IN_FLIGHT_MAX", "UNSENT_BYTES_MAX", "Connection", "Room"]
 
-UNANSWERED_MAX: Final = 10_000  # on one connection
+IN_FLIGHT_MAX: Final = 10_000  # on one connection
 UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024  # of all connections together
 _HEAD_BYTES: Final = 65_536  # what is looked at of a response
 _RECOUNT_US: Final = 10_000
@@ -26,7 +26,7 @@ class Owner(Protocol):
     def given(self, place: int, frame: Frame) -> None:
         """The request was written to the connection."""
 
-    def answered(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
+    def responded(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
         """The response has arrived; `head` is its beginning, which is all of a small one."""
 
     def lost(self, place: int) -> None:
@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
     @property
     def full(self) -> bool:
         """No more requests may be given to it for now."""
-        return max(len(self._owed), len(self._waiting)) >= UNANSWERED_MAX
+        return max(len(self._owed), len(self._waiting)) >= IN_FLIGHT_MAX
 
     @property
     def unsent_bytes(self) -> int:
@@ -87,7 +87,7 @@ class Connection(asyncio.Protocol):
             self.finish()
 
     def data_received(self, data: bytes) -> None:
-        """Take answers out; they come in the order of their requests."""
+        """Take responses out; they come in the order of their requests."""
         buffer = self._buffer
         buffer += data
         start, have = 0, len(buffer)
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
             size = 4 + int.from_bytes(buffer[start : start + 4], "big")
             if have - start < size:
                 break
-            self._owner.answered(
+            self._owner.responded(
                 *self._owed.popleft(), bytes(buffer[start : start + min(size, _HEAD_BYTES)]), size
             )
             start += size
@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, transport: asyncio.Transport, place: int, frame: Frame) -> None:
         transport.write(frame.data)
-        if frame.answered:
+        if frame.expects_response:
             self._owed.append((place, frame.api_key, frame.version))
         self._owner.given(place, frame)
 

@@ -2,7 +2,7 @@
 
 A request is sent when it is due, independently of responses, and its latency counts from then: so a stalling target, or
 a late replay, is visible in the latencies. Throttle times are not obeyed. A request without room
-(`connection.UNANSWERED_MAX`, `connection.UNSENT_BYTES_MAX`) is dropped and counted.
+(`connection.IN_FLIGHT_MAX`, `connection.UNSENT_BYTES_MAX`) is dropped and counted.
 
 A request's lateness is measured when its frame is made and given to its connection. The event loop sends it in its next
 turn, so a turn is at most `_TURN_US` and one frame long.
@@ -14,11 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from offline.replay.answers import Broker, outcome
 from offline.replay.connection import Connection, Room
 from offline.replay.encode_ahead import EncodeAhead
 from offline.replay.frames import Encoder, Frame
-from offline.replay.samples import DROPPED, LEFT_OUT, LOST, NEVER_SENT, SILENT, UNANSWERED, Samples
+from offline.replay.responses import Broker, outcome
+from offline.replay.samples import DROPPED, IN_FLIGHT, LEFT_OUT, LOST, NEVER_SENT, SILENT, Samples
 from offline.replay.schedule import Plan
 
 __all__ = ["Driver"]
@@ -69,11 +69,11 @@ class Driver:
     def given(self, place: int, frame: Frame) -> None:
         """A request was written to its connection."""
         self.samples.request_bytes[place] = len(frame.data) - 4
-        self.samples.latency_us[place] = UNANSWERED if frame.answered else SILENT
-        if not frame.answered:
+        self.samples.latency_us[place] = IN_FLIGHT if frame.expects_response else SILENT
+        if not frame.expects_response:
             self._settled()
 
-    def answered(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
+    def responded(self, place: int, api_key: int, version: int, head: bytes, size: int) -> None:
         """The response has arrived; `head` is its beginning, which is all of a small one."""
         samples = self.samples
         samples.latency_us[place] = max(0, self._now_us() - self._sends[place].due_us)
@@ -130,7 +130,7 @@ class Driver:
             self.samples.latency_us[place] = LEFT_OUT
         else:
             self.samples.sent_as[place] = frame.api_key
-            self.samples.wanted[place] = frame.answered
+            self.samples.wanted[place] = frame.expects_response
             if connection.full or not self._room.take(len(frame.data), now_us):
                 self.samples.latency_us[place] = DROPPED
             else:
@@ -167,7 +167,7 @@ class Driver:
             connection.lose()
 
     async def _end(self) -> None:
-        """Close all connections; requests without a response stay unanswered."""
+        """Close all connections; requests under way stay without a response."""
         self._ending = True
         connects = list(self._connects)
         for task in connects:

@@ -22,8 +22,8 @@ from protocol.api import API_VERSIONS, FETCH, METADATA, PRODUCE
 
 __all__ = ["Encoder", "Frame"]
 
-_SMALL_ANSWER_BYTES: Final = 512
-_LARGE_ANSWER_BYTES: Final = 4096
+_SMALL_RESPONSE_BYTES: Final = 512
+_LARGE_RESPONSE_BYTES: Final = 4096
 _BATCH_BYTES_MAX: Final = (
     1_000_000  # of a synthetic batch: a little below a topic's default max.message.bytes
 )
@@ -31,12 +31,12 @@ _INT32_MAX: Final = 0x7FFFFFFF
 
 
 class Frame(NamedTuple):
-    """A request's bytes, and how its response is read; if `answered` is False, it has none."""
+    """A request's bytes, and how its response is read; it has none if `expects_response` is False."""
 
     data: bytes
     api_key: int
     version: int
-    answered: bool = True
+    expects_response: bool = True
 
 
 class Encoder:
@@ -116,9 +116,9 @@ class Encoder:
 
     def _ping(self, row: Recorded, correlation_id: int) -> Frame:
         key, body = METADATA, messages.metadata(())
-        if row.response_bytes > _LARGE_ANSWER_BYTES:
+        if row.response_bytes > _LARGE_RESPONSE_BYTES:
             body = messages.metadata(None)
-        elif row.response_bytes >= _SMALL_ANSWER_BYTES:
+        elif row.response_bytes >= _SMALL_RESPONSE_BYTES:
             key, body = API_VERSIONS, messages.api_versions()
         version = messages.VERSIONS[key]
         return Frame(

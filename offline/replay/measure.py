@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 
 from offline.replay.samples import (
     DROPPED,
+    IN_FLIGHT,
     LEFT_OUT,
     LOST,
     NEVER_SENT,
     NOT_REACHED,
     SENT,
     SILENT,
-    UNANSWERED,
     Samples,
 )
 from offline.replay.schedule import Plan
@@ -41,14 +41,14 @@ class Point(NamedTuple):
 
     Attributes:
         start_s, seconds: its start, from the first request on, and its length.
-        due, answered: requests/s that were due in it, and those of them with a response.
+        due, responses: requests/s that were due in it, and those of them with a response.
         p50_ms, p99_ms: their latency; None if it is infinite, or no request has a response.
     """
 
     start_s: float
     seconds: float
     due: float
-    answered: float
+    responses: float
     p50_ms: float | None
     p99_ms: float | None
 
@@ -84,11 +84,11 @@ def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dic
     """Compute the result of a replay."""
     latency = samples.latency_us
     became = Counter(min(value, 0) for value in latency)
-    answered = [place for place, value in enumerate(latency) if value >= 0]
+    completed = [place for place, value in enumerate(latency) if value >= 0]
     sent = [place for place, value in enumerate(latency) if value >= 0 or value in SENT]
     last_us = max((plan.sends[p].due_us + samples.late_us[p] for p in sent), default=0)
     seconds = max(plan.seconds, 1e-6)
-    errors = Counter(samples.error[place] for place in answered if samples.error[place])
+    errors = Counter(samples.error[place] for place in completed if samples.error[place])
     return {
         "version": RESULT_VERSION,
         "speed": speed,
@@ -101,9 +101,9 @@ def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dic
         },
         "requests": {
             "sent": len(sent),
-            "answered": len(answered),
+            "answered": len(completed),
             "without_answer_by_request": became[SILENT],
-            "unanswered": became[UNANSWERED],
+            "unanswered": became[IN_FLIGHT],
             "lost_with_connection": became[LOST],
             "dropped_here": became[DROPPED],
             "never_connected": became[NEVER_SENT],
@@ -119,21 +119,21 @@ def result(plan: Plan, samples: Samples, speed: float, left_out: LeftOut) -> dic
             "request_bytes": sum(samples.request_bytes),
             "response_bytes": sum(samples.response_bytes),
         },
-        "fetched": _fetched(plan, samples, answered),
+        "fetched": _fetched(plan, samples, completed),
         "late_ms": _spread(samples.late_us[place] / 1000 for place in sent),
         **_measured(plan, samples, range(len(plan.sends))),
         "apis": _apis(plan, samples),
     }
 
 
-def _fetched(plan: Plan, samples: Samples, answered: Sequence[int]) -> dict[str, int]:
+def _fetched(plan: Plan, samples: Samples, completed: Sequence[int]) -> dict[str, int]:
     """Bytes of the responses to Fetches, now and when they were recorded.
 
     They differ if the target's batches do: a broker responds with at least one whole batch.
     """
     pairs = [
         (samples.response_bytes[place], max(plan.sends[place].request.response_bytes, 0))
-        for place in answered
+        for place in completed
         if samples.sent_as[place] == plan.sends[place].request.api_key == FETCH
     ]
     return {
@@ -163,14 +163,14 @@ def _apis(plan: Plan, samples: Samples) -> dict[str, Any]:
 
 def _measured(plan: Plan, samples: Samples, places: Sequence[int]) -> dict[str, Any]:
     latency = samples.latency_us
-    answered = [place for place in places if latency[place] >= 0]
+    completed = [place for place in places if latency[place] >= 0]
     endless = sum(map(samples.endless, places))
     return {
-        "latency_ms": _spread((latency[place] / 1000 for place in answered), endless),
-        "throttle_ms": _throttled([samples.throttle_ms[place] for place in answered]),
-        "request_bytes": sum(samples.request_bytes[place] for place in answered),
-        "response_bytes": sum(samples.response_bytes[place] for place in answered),
-        "recorded": _recorded(plan, answered),
+        "latency_ms": _spread((latency[place] / 1000 for place in completed), endless),
+        "throttle_ms": _throttled([samples.throttle_ms[place] for place in completed]),
+        "request_bytes": sum(samples.request_bytes[place] for place in completed),
+        "response_bytes": sum(samples.response_bytes[place] for place in completed),
+        "recorded": _recorded(plan, completed),
     }
 
 

@@ -4,8 +4,8 @@ import asyncio
 from typing import Final, TypeVar
 
 from kafka_client import ClosedError, Connection, Request
-from offline.replay.answers import Broker
 from offline.replay.errors import TargetError
+from offline.replay.responses import Broker
 from protocol.api import API_NAMES
 from protocol.errors import WireError
 

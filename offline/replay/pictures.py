@@ -28,7 +28,7 @@ def pictures(series: Sequence[Point]) -> list[str]:
         return []
     rates: list[Curve] = [
         ("due", [point.due for point in series]),
-        ("answered", [point.answered for point in series]),
+        ("responses", [point.responses for point in series]),
     ]
     latencies: list[Curve] = [
         ("p50", [point.p50_ms for point in series]),

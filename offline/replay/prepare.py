@@ -14,11 +14,11 @@ from typing import Final, Protocol, TypeVar
 
 from kafka_client import Request, metadata, topics
 from kafka_client.request import chunks
-from offline.replay import answers, messages
-from offline.replay.answers import Broker, Topic
+from offline.replay import messages, responses
 from offline.replay.errors import TargetError
 from offline.replay.payload import BATCH_BYTES_MIN, batch
 from offline.replay.peer import Peer
+from offline.replay.responses import Broker, Topic
 from offline.replay.target import Placement, Wanted
 from protocol.api import API_NAMES, METADATA, PRODUCE
 from protocol.errors import WireError
@@ -41,7 +41,7 @@ _PRODUCE_NAMES_MAX: Final = 12  # from 13 on topics are named by id
 
 
 class Asked(Protocol):
-    """A broker that answers."""
+    """A connection to a broker that has responded."""
 
     async def ask(self, request: Request[T]) -> T:
         """Return what the response says."""
@@ -126,7 +126,7 @@ async def _create(
         at = brokers.index(leader)
         rows.append([brokers[(at + step) % len(brokers)] for step in range(min(replicas, len(brokers)))])
     error, message = await peer.ask(topics.create_topic(name, rows))
-    if error not in (answers.NONE, _EXISTS):
+    if error not in (responses.NONE, _EXISTS):
         raise TargetError(f"topic {name}: cannot be created: error {error}: {message}")
 
 
@@ -219,7 +219,7 @@ async def _locate(peer: Asked, topic: str, partitions: list[int]) -> dict[int, i
 
 async def _fill(peer: Asked, topic: str, partition: int, size: int) -> None:
     version = messages.VERSIONS[PRODUCE]
-    read = partial(answers.outcome, api_key=PRODUCE, version=version)
+    read = partial(responses.outcome, api_key=PRODUCE, version=version)
     now_ms = int(time.time() * 1000)
     for each in _batches(size):
         body = messages.produce(-1, [(topic, [(partition, batch(each, 1, now_ms))])]) + b"\0"  # no tags

@@ -19,7 +19,7 @@ _STYLE: Final = (
 )
 _COLUMNS: Final = ("p50", "p90", "p99", "p99.9", "max")
 _NOTE: Final = (
-    "Percentiles are over all requests that wanted an answer. An answer that never came counts as longer than any, and "
+    "Percentiles are over all requests that expect a response. A missing response counts as longer than any, and "
     "a curve has a gap there. Recorded is the broker's own time; a latency also has the time on the way, and how late "
     "the replay was itself."
 )
@@ -30,7 +30,7 @@ def page(title: str, target: str, result: Mapping[str, Any], pictures: Sequence[
     planned, requests, achieved = result["planned"], result["requests"], result["achieved"]
     figures = [
         ("requests planned", planned["requests"]),
-        ("sent / answered", f"{requests['sent']:,} / {requests['answered']:,}"),
+        ("sent / with a response", f"{requests['sent']:,} / {requests['answered']:,}"),
         (
             "requests/s planned / achieved",
             f"{planned['requests_per_second']:g} / {achieved['requests_per_second']:g}",
@@ -38,7 +38,7 @@ def page(title: str, target: str, result: Mapping[str, Any], pictures: Sequence[
         ("connections", planned["connections"]),
         ("seconds / speed", f"{planned['seconds']:g} / × {result['speed']:g}"),
         (
-            "lost with a connection / unanswered",
+            "lost with a connection / without a response",
             f"{requests['lost_with_connection']:,} / {requests['unanswered']:,}",
         ),
         (
@@ -79,7 +79,7 @@ def _rows(figures: Sequence[tuple[str, object]]) -> str:
 
 def shown(value: float | None) -> str:
     """Format a time in ms; None: no response in time."""
-    return "no answer" if value is None else f"{value:g}"
+    return "no response" if value is None else f"{value:g}"
 
 
 def _spread(name: str, count: object, spread: Mapping[str, float | None] | None, kind: str = "") -> str:
@@ -135,7 +135,7 @@ def fetched_more(result: Mapping[str, Any]) -> str:
         return ""
     return (
         f"Fetches brought {found['bytes']:,} bytes, and {found['recorded_bytes']:,} when they were recorded: "
-        f"{found['larger_than_recorded']:,} of {found['answers']:,} answers were larger. A broker answers with at "
+        f"{found['larger_than_recorded']:,} of {found['answers']:,} responses were larger. A broker responds with at "
         "least one whole batch, and the target's batches are larger than what these Fetches brought. Topics that "
         "--create makes have small batches."
     )

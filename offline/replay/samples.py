@@ -4,8 +4,8 @@ NOT_REACHED --- due, no room ---------------------------> DROPPED
             --- due, nothing left to send --------------> LEFT_OUT
             --- due, and there never was a connection --> NEVER_SENT
             --- given to a connection, asks for nothing > SILENT
-            --- given to a connection ------------------> UNANSWERED
-UNANSWERED  --- its response is here ---------------------> its latency, 0 or more
+            --- given to a connection ------------------> IN_FLIGHT
+IN_FLIGHT  --- its response is here ---------------------> its latency, 0 or more
             --- the connection ended -------------------> LOST
 """
 
@@ -14,20 +14,20 @@ from typing import Final
 
 __all__ = [
     "DROPPED",
+    "IN_FLIGHT",
     "LEFT_OUT",
     "LOST",
-    "NEVER_ANSWERED",
     "NEVER_SENT",
     "NOT_REACHED",
+    "NO_RESPONSE",
     "SENT",
     "SILENT",
-    "UNANSWERED",
     "Samples",
 ]
 
 # In place of a latency.
 NOT_REACHED: Final = -1  # the replay ended before
-UNANSWERED: Final = -2  # the replay ended while its connection was open
+IN_FLIGHT: Final = -2  # the replay ended while its connection was open
 DROPPED: Final = -3
 LOST: Final = -4
 SILENT: Final = -5
@@ -35,9 +35,9 @@ NEVER_SENT: Final = -6
 LEFT_OUT: Final = -7
 
 # With those that have a latency: what a connection was given.
-SENT: Final = frozenset((UNANSWERED, LOST, SILENT))
+SENT: Final = frozenset((IN_FLIGHT, LOST, SILENT))
 # However long one had waited for it, it would not have come.
-NEVER_ANSWERED: Final = frozenset((UNANSWERED, LOST, DROPPED, NEVER_SENT))
+NO_RESPONSE: Final = frozenset((IN_FLIGHT, LOST, DROPPED, NEVER_SENT))
 
 
 class Samples:
@@ -61,4 +61,4 @@ class Samples:
 
     def endless(self, place: int) -> bool:
         """Whether a request should have had a response and has none."""
-        return bool(self.wanted[place]) and self.latency_us[place] in NEVER_ANSWERED
+        return bool(self.wanted[place]) and self.latency_us[place] in NO_RESPONSE

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from offline.replay import messages
-from offline.replay.answers import Broker, Topic
+from offline.replay.responses import Broker, Topic
 from offline.replay.schedule import Recorded
 from protocol.api import FETCH, PRODUCE
 

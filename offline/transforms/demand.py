@@ -39,7 +39,7 @@ def charged(requests: DataFrame, *, emptied: bool = False) -> DataFrame:
     """Select the requests that a byte quota counts, with their size and their second.
 
     Args:
-        emptied: with Fetches that no broker has answered. They moved nothing, so they are no demand; but their throttle
+        emptied: with Fetches without a broker's response. They moved nothing, so they are no demand; but their throttle
             times are needed where recorded pauses are taken out.
     """
     produce = F.col("api_key") == PRODUCE

@@ -22,7 +22,7 @@ def unthrottled(peaks: DataFrame, entities: DataFrame, rows: DataFrame) -> DataF
     Args:
         peaks: direction, user, client_id, peak_1s and peak_10s.
         entities: the table `demand/entities`.
-        rows: requests as `demand.charged` gives them, those that were answered empty too.
+        rows: requests as `demand.charged` gives them, with those that got an empty response.
 
     Returns:
         direction, user, client_id, peak_1s and peak_10s, multiplied by the time that the client's connections were

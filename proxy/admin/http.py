@@ -47,7 +47,7 @@ class Request(NamedTuple):
 
 
 class RefusedError(Exception):
-    """A request that is answered with an error; its connection is closed after it."""
+    """A request that gets an error response, after which its connection is closed."""
 
     def __init__(self, status: int, problem: str) -> None:
         self.status = status
@@ -59,7 +59,7 @@ def parse(head: bytes) -> Request:
     """Read a request's head, up to and with the empty line.
 
     Raises:
-        RefusedError: with the status to answer.
+        RefusedError: with the status of the response.
     """
     lines = head.decode("latin-1").split("\r\n")
     words = lines[0].split(" ")

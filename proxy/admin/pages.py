@@ -21,7 +21,7 @@ _STYLE: Final = (
 _LINKS: Final = (
     ("/metrics", "for Prometheus"),
     ("/clients", "all clients: their rates and quotas"),
-    ("/healthz", "200 while the process answers"),
+    ("/healthz", "200 while the process responds"),
     ("/readyz", "200 when clients can be served; else 503 and why not"),
     ("/reassignments", "reassignments that are carried out in steps, as JSON"),
 )
@@ -39,7 +39,7 @@ def index(version: str, enforcing: bool) -> Page:
 
 
 def health() -> Page:
-    """Say that the process answers."""
+    """Say that the process responds."""
     return Page(200, TEXT, b"ok\n")
 
 

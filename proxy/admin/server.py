@@ -1,13 +1,13 @@
 """The read-only HTTP port: asyncio streams around `proxy.admin.http`.
 
-It shares the event loop with the traffic, so everything is bounded: connections, the bytes of a head, the time a
-request may take to arrive and a response to be taken, the bytes of all answers that are not taken yet. A newcomer is
-always let in: where there are too many connections, one of the address that has most of them gives way, an idle one
-first, then one that does not read its response. So idle connections keep no probe out.
+It shares the event loop with the traffic, so everything is bounded: connections, the bytes of a head, the time that a
+request takes to arrive and a response to be read, the bytes of all responses that clients have not read yet. A new
+connection is always accepted: above the maximum, one connection of the address with the most of them is closed, an idle
+one first, then one that does not read its response. So idle connections keep no probe out.
 
 A page on the internet can have a browser ask this port, under a name of its own that leads here (DNS rebinding). So
-only requests for an IP address, `localhost`, the host that is bound, or one of `admin.hosts` are answered. What the
-pages say is not known here.
+only requests for an IP address, `localhost`, the host that is bound, or one of `admin.hosts` are
+served. What the pages say is not known here.
 """
 
 import asyncio
@@ -25,8 +25,8 @@ from proxy.hosts import is_ip
 
 CONNECTIONS_MAX: Final = 64
 REQUEST_SECONDS_MAX: Final = 5.0  # also how long an idle connection is kept
-ANSWER_SECONDS_MAX: Final = 10.0
-UNSENT_BYTES_MAX: Final = 16 * 1024**2  # of all answers that clients have not taken yet
+RESPONSE_SECONDS_MAX: Final = 10.0
+UNSENT_BYTES_MAX: Final = 16 * 1024**2  # of all responses that clients have not read yet
 LOG: Final = logging.getLogger(__name__)
 
 Handler = Callable[[Request], Awaitable[Page]]
@@ -47,7 +47,7 @@ class Visit:
         host: its client's.
         since: when the stage began.
         unsent: bytes of the response that is not taken yet.
-        task: what answers it.
+        task: serves it.
     """
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
@@ -120,7 +120,7 @@ class AdminServer:
         visit.task = asyncio.current_task()
         writer.transport.set_write_buffer_limits(high=0)  # a response is taken when all of it is
         try:
-            while await self._answer(reader, visit):
+            while await self._respond(reader, visit):
                 pass
         except asyncio.CancelledError:
             if writer in self._visits:  # else it has given way
@@ -142,8 +142,8 @@ class AdminServer:
         if last.task is not None and last.task is not asyncio.current_task():
             last.task.cancel()  # no page is made for a visitor that is gone
 
-    async def _answer(self, reader: asyncio.StreamReader, visit: Visit) -> bool:
-        """Answer one request; tell whether another may follow on this connection."""
+    async def _respond(self, reader: asyncio.StreamReader, visit: Visit) -> bool:
+        """Respond to one request; return whether another may follow on this connection."""
         head_only = False
         visit.enter(Stage.IDLE)
         try:
@@ -158,17 +158,17 @@ class AdminServer:
         await asyncio.sleep(0)
         return not close
 
-    async def _send(self, visit: Visit, answer: bytes) -> None:
-        """Write, and wait until it is taken."""
+    async def _send(self, visit: Visit, response: bytes) -> None:
+        """Write, and wait until the client has read it."""
         while True:
             sending = [other for other in self._visits.values() if other.stage is Stage.SENDING]
-            if not sending or sum(other.unsent for other in sending) + len(answer) <= UNSENT_BYTES_MAX:
+            if not sending or sum(other.unsent for other in sending) + len(response) <= UNSENT_BYTES_MAX:
                 break
             self._give_way(sending)
         visit.enter(Stage.SENDING)
-        visit.unsent = len(answer)
-        visit.writer.write(answer)
-        await asyncio.wait_for(visit.writer.drain(), ANSWER_SECONDS_MAX)
+        visit.unsent = len(response)
+        visit.writer.write(response)
+        await asyncio.wait_for(visit.writer.drain(), RESPONSE_SECONDS_MAX)
         visit.unsent = 0
 
     async def _request(self, reader: asyncio.StreamReader) -> Request:

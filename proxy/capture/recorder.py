@@ -4,7 +4,7 @@ Which connections are captured is decided once for each, by a hash of its number
 requests or none, so that what a client did after a response is always there to be seen.
 
 What waits is bounded by its weight (`proxy.channel.capture_rows`), and frames by their bytes as well: those of requests
-that were not answered yet wait too.
+without a response yet wait too.
 """
 
 from queue import SimpleQueue

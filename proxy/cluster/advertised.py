@@ -21,7 +21,7 @@ __all__ = ["Advertised"]
 
 _UNKNOWN_SECONDS: Final = 2.0  # until a broker without a response, or with a wrong address, is asked again
 _KNOWN_SECONDS: Final = 60.0
-_ANSWER_SECONDS_MAX: Final = 5.0
+_RESPONSE_SECONDS_MAX: Final = 5.0
 _WILDCARDS: Final = ("0.0.0.0", "::")
 
 logger = logging.getLogger(__name__)
@@ -79,10 +79,10 @@ class Advertised:
         try:
             if target is None:
                 raise OSError("its name cannot be resolved")
-            async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+            async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
                 found = await self._client.ask(target, metadata.brokers())
         except ASKING_FAILS as error:
-            self.unknown[broker] = reason(error, _ANSWER_SECONDS_MAX)
+            self.unknown[broker] = reason(error, _RESPONSE_SECONDS_MAX)
             return ""
         advertised = {one.broker: Address(one.host, one.port) for one in found}.get(broker)
         if advertised is None:

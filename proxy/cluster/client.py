@@ -13,7 +13,7 @@ from proxy.cluster.brokers import BrokerMap
 from proxy.errors import reason
 from proxy.worker import decoded
 
-__all__ = ["BrokerClient", "Target", "Tls", "ask", "first_answer"]
+__all__ = ["BrokerClient", "Target", "Tls", "ask", "first_response"]
 
 T = TypeVar("T")
 Target = tuple[str, int]
@@ -76,7 +76,9 @@ async def ask(connection: Connection, request: Request[T]) -> T:
     return await decoded(request.read, await connection.send(request))
 
 
-async def first_answer(targets: Iterable[Target], ask: Callable[[Target], Awaitable[T]], seconds: float) -> T:
+async def first_response(
+    targets: Iterable[Target], ask: Callable[[Target], Awaitable[T]], seconds: float
+) -> T:
     """Ask one broker after the other; return the first response.
 
     Args:

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from kafka_client import quotas
-from proxy.cluster.client import BrokerClient, Target, first_answer
+from proxy.cluster.client import BrokerClient, Target, first_response
 from proxy.logs import event
 
 __all__ = ["QuotaMirror"]
 
 _POLL_SECONDS: Final = 5.0
-_ANSWER_SECONDS_MAX: Final = 10.0
+_RESPONSE_SECONDS_MAX: Final = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class QuotaMirror:
     async def poll(self) -> None:
         """Read the quotas once."""
         try:
-            differs = await first_answer(self._brokers.targets(), self._mirror, _ANSWER_SECONDS_MAX)
+            differs = await first_response(self._brokers.targets(), self._mirror, _RESPONSE_SECONDS_MAX)
         except OSError as error:
             problem = str(error)
             if problem != self.problem:
@@ -64,8 +64,8 @@ class QuotaMirror:
 
     async def _mirror(self, target: Target) -> bool:
         """Take the quotas from one broker; return whether any quota differed."""
-        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
-            answer = await self._client.ask(target, quotas.describe())
-        if answer.error_code:
-            raise OSError(f"error {answer.error_code}: {answer.error_message}")
-        return await self._take(answer)
+        async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
+            response = await self._client.ask(target, quotas.describe())
+        if response.error_code:
+            raise OSError(f"error {response.error_code}: {response.error_message}")
+        return await self._take(response)

@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 from kafka_client import ASKING_FAILS, Connection, Request, configs, metadata, reassignments
 from kafka_client.configs import Described
 from kafka_client.request import chunks
-from proxy.cluster.client import BrokerClient, Target, ask, first_answer
+from proxy.cluster.client import BrokerClient, Target, ask, first_response
 from proxy.config import ReplicationSettings
 from proxy.errors import reason
 from proxy.logs import event
@@ -39,7 +39,7 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 _POLL_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.02  # how often to check whether a link waits for a result
-_ANSWER_SECONDS_MAX: Final = 5.0
+_RESPONSE_SECONDS_MAX: Final = 5.0
 _UNLIMITED: Final = 2**63 - 1  # Kafka's default
 # A new topic is not known to every broker at once; a deleted one never again. This is a time, not a number of requests:
 # while a link waits, requests follow each other every 20 ms.
@@ -129,7 +129,7 @@ class ReplicationSource:
             elif settings.throttled == "reassignments":
                 found = await self._reassigned()
         except ASKING_FAILS as error:
-            problem = reason(error, _ANSWER_SECONDS_MAX)
+            problem = reason(error, _RESPONSE_SECONDS_MAX)
         if settings is not self._settings:
             return  # the settings have changed meanwhile; this result is obsolete
         if found is not None:
@@ -265,13 +265,13 @@ class ReplicationSource:
         """Ask brokers until one responds, beginning with the last one that did."""
         targets = self._brokers.targets()
         targets.sort(key=lambda target: target not in self._connections)
-        return await first_answer(targets, partial(self._ask, request), _ANSWER_SECONDS_MAX)
+        return await first_response(targets, partial(self._ask, request), _RESPONSE_SECONDS_MAX)
 
     async def _ask(self, request: Request[T], target: Target) -> T:
         """Send a request on a kept connection, which is taken out meanwhile: several brokers may have one address."""
         connection = self._connections.pop(target, None)
         try:
-            async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+            async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
                 if connection is None:
                     connection = await self._client.connect(target)
                 found = await ask(connection, request)

@@ -21,7 +21,7 @@ from typing import Final
 
 from kafka_client import metadata
 from kafka_client.request import chunks
-from proxy.cluster.client import BrokerClient, Target, ask, first_answer
+from proxy.cluster.client import BrokerClient, Target, ask, first_response
 from proxy.logs import event
 from quotas.throttles.topic_names import TopicNames
 
@@ -29,7 +29,7 @@ __all__ = ["TopicIds"]
 
 _PAUSE_SECONDS: Final = 1.0
 _LIMITED_SECONDS: Final = 60.0
-_ANSWER_SECONDS_MAX: Final = 5.0
+_RESPONSE_SECONDS_MAX: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class TopicIds:
             return False
         ask = partial(self._ask, wanted, limited)
         try:
-            found = await first_answer(self._brokers.targets(), ask, _ANSWER_SECONDS_MAX)
+            found = await first_response(self._brokers.targets(), ask, _RESPONSE_SECONDS_MAX)
         except OSError as error:
             problem = str(error)
             if problem != self.problem:
@@ -99,7 +99,7 @@ class TopicIds:
         requests = [(len(chunk), partial(metadata.topics_by_id, chunk)) for chunk in chunks(wanted)]
         requests += [(len(chunk), partial(metadata.topics_by_name, chunk)) for chunk in chunks(limited)]
         found: list[metadata.TopicSeen] = []
-        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+        async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
             connection = await self._client.connect(target)
             try:
                 for topics, request in requests:

@@ -314,7 +314,7 @@ def tls(config: Config) -> "Certificates":
 
 
 def ask(config: Config) -> tuple[Mapping[int, Address], str]:
-    """Ask the cluster for its brokers once; give them, and why not when it does not answer."""
+    """Ask the cluster for its brokers once; return them, or why there is no response."""
     # Imported late: judging a file needs no sockets.
     from proxy.cluster import BrokerClient, BrokerMap, Poller, login_of
     from proxy.stats import Stats

@@ -19,7 +19,7 @@ __all__ = ["Found", "read_cluster"]
 T = TypeVar("T")
 
 _CONNECT_SECONDS_MAX: Final = 10.0
-_ANSWER_SECONDS_MAX: Final = 60.0  # of all log directories of a broker
+_RESPONSE_SECONDS_MAX: Final = 60.0  # of all log directories of a broker
 _RESPONSE_BYTES_KEY: Final = "replica.fetch.response.max.bytes"
 
 
@@ -72,7 +72,7 @@ async def _sizes(connections: Mapping[int, Connection]) -> dict[int, dict[Partit
 
 
 async def _response_bytes(connections: Mapping[int, Connection]) -> int:
-    """The largest answer that any follower asks for."""
+    """Return the largest Fetch response that a follower asks for."""
     largest = 0
     for broker, connection in connections.items():
         request = configs.describe_brokers((broker,), (_RESPONSE_BYTES_KEY,))
@@ -84,7 +84,7 @@ async def _response_bytes(connections: Mapping[int, Connection]) -> int:
 
 async def _asked(connection: Connection, request: Request[T]) -> T:
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+        async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
             return request.read(await connection.send(request))
     except ASKING_FAILS as error:
-        raise ServerError(f"no response from the cluster: {reason(error, _ANSWER_SECONDS_MAX)}") from error
+        raise ServerError(f"no response from the cluster: {reason(error, _RESPONSE_SECONDS_MAX)}") from error

@@ -108,7 +108,7 @@ async def _ask(
     """Ask the cluster.
 
     Raises:
-        ServerError: it does not answer.
+        ServerError: it does not respond.
     """
     from proxy.cluster import BrokerClient, BrokerMap, Poller
     from proxy.reassign.cluster import Cluster, ClusterError

@@ -265,8 +265,8 @@ def _read(url: str) -> Document:
     if not page.startswith(("http://", "https://")):
         raise UsageError(f"--admin {url}: must be HOST:PORT, or a URL with http:// or https://")
     try:
-        with urllib.request.urlopen(page, timeout=_SECONDS_MAX) as answer:
-            document: Document = json.loads(answer.read(_PAGE_BYTES_MAX))
+        with urllib.request.urlopen(page, timeout=_SECONDS_MAX) as response:
+            document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
     except (OSError, ValueError, urllib.error.URLError) as error:
         raise ServerError(f"{page}: {reason(_cause(error), _SECONDS_MAX)}") from None
     return document

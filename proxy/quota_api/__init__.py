@@ -4,7 +4,7 @@ AlterClientQuotas.
     cooperative     loops in a thread that yield the processor to the event loop
     store           the file and its definitions; blocks
     permissions     which principals may describe and alter quotas
-    answers         a request's frame → the response's frame
+    responses       a request's frame → the response's frame
     advice          messages of refused alterations
     audit           the audit log
     service         the thread for all this, and its interface on the event loop

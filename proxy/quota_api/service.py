@@ -22,9 +22,9 @@ from proxy.address_queue import AddressQueue
 from proxy.channel import PeerError, Question, Shared
 from proxy.config import QuotaSettings, unenforced
 from proxy.files import Signature
-from proxy.quota_api.answers import Answer, Unread, answer
 from proxy.quota_api.cooperative import paced
 from proxy.quota_api.permissions import Permissions
+from proxy.quota_api.responses import Response, Unread, handle_request
 from proxy.quota_api.store import QuotaStore
 from proxy.stats import Stats
 from quotas.definitions.alterations import Parts
@@ -36,7 +36,7 @@ REQUESTS_MAX: Final = 1000
 BYTES_MAX: Final = 64 * 1024**2
 ADDRESS_BYTES_MAX: Final = BYTES_MAX // 8  # 125 small requests, or the two largest
 
-Answered = Callable[[bytes | bytearray | Shared | Exception], None]
+Respond = Callable[[bytes | bytearray | Shared | Exception], None]
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +44,11 @@ logger = logging.getLogger(__name__)
 class _Request:
     """A client's request; requests are compared by identity."""
 
-    __slots__ = ("answered", "question")
+    __slots__ = ("question", "respond")
 
-    def __init__(self, question: Question, answered: Answered) -> None:
+    def __init__(self, question: Question, respond: Respond) -> None:
         self.question = question
-        self.answered = answered
+        self.respond = respond
 
 
 class QuotaService:
@@ -83,17 +83,17 @@ class QuotaService:
         """The signature of the quotas file when it was last read or written here."""
         return self._store.seen
 
-    def ask(self, question: Question, answered: Answered) -> Callable[[], None]:
-        """Queue a request; `answered` is called on the loop with its response.
+    def ask(self, question: Question, respond: Respond) -> Callable[[], None]:
+        """Queue a request; `respond` is called on the loop with its response.
 
-        Returns a function that cancels the request: unless the thread has begun it, `answered` is not called.
+        Returns a function that cancels the request: unless the thread has begun it, `respond` is not called.
         """
-        request = _Request(question, answered)
+        request = _Request(question, respond)
         for dropped in self._waiting.add(question.address, len(question.frame), request):
             error = PeerError(
                 "quota_requests_max", f"{len(self._waiting)} quota requests are already waiting"
             )
-            self._loop.call_soon(dropped.answered, error)
+            self._loop.call_soon(dropped.respond, error)
         self._begin()
         return partial(self._waiting.discard, request)
 
@@ -134,12 +134,12 @@ class QuotaService:
         if request is None:
             return
         work = self._loop.run_in_executor(
-            self._thread, answer, self._store, self._permissions, request.question, self._unread
+            self._thread, handle_request, self._store, self._permissions, request.question, self._unread
         )
         self._busy = True
-        work.add_done_callback(partial(self._done, request.answered))
+        work.add_done_callback(partial(self._done, request.respond))
 
-    def _done(self, answered: Answered, work: asyncio.Future[Answer]) -> None:
+    def _done(self, respond: Respond, work: asyncio.Future[Response]) -> None:
         self._busy = False
         if work.cancelled():
             return  # the process ends
@@ -149,7 +149,7 @@ class QuotaService:
             if not isinstance(error, WireError):
                 logger.error("internal error: quota request failed", exc_info=error)
             self._stats.quota_requests["malformed" if isinstance(error, WireError) else "failed"] += 1
-            answered(error if isinstance(error, Exception) else RuntimeError(str(error)))
+            respond(error if isinstance(error, Exception) else RuntimeError(str(error)))
             return
         frame, result, altered = work.result()
         self._stats.quota_requests[result] += 1
@@ -157,7 +157,7 @@ class QuotaService:
             if altered:
                 self._altered()
         finally:  # it is altered, on the disk and in force, whatever that leads to here
-            answered(frame)
+            respond(frame)
 
 
 def _permissions(settings: QuotaSettings) -> Permissions:

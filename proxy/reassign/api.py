@@ -39,7 +39,7 @@ from proxy.stats import Stats
 from proxy.worker import OverloadError, beside, decoded
 from quotas.reassignment.step import TopicPartition
 
-__all__ = ["Answered", "ReadFrame", "ReassignmentApi"]
+__all__ = ["ReadFrame", "ReassignmentApi", "Respond"]
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ _PAUSE_SECONDS: Final = 0.4
 _TIMEOUT_MS_MAX: Final = 20_000  # below the executor's wait for a response (`reconcile.ASKED_MS_MAX`)
 _KAFKA_STORAGE_ERROR: Final = 56
 
-Answered = Callable[[bytes | bytearray | Forward | Exception], None]
+Respond = Callable[[bytes | bytearray | Forward | Exception], None]
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class ReassignmentApi:
         self._numbers = count(1)
         self._requests: Counter[str] = Counter()  # the number of requests under way, by address
 
-    def ask(self, question: Question, answered: Answered) -> None:
+    def ask(self, question: Question, respond: Respond) -> None:
         """Handle a request, or a broker's response to one."""
         mine, all_of_them = self._requests[question.address], self._requests.total()
         # A forwarded request is always journaled; before that nothing is lost with the connection.
@@ -117,28 +117,28 @@ class ReassignmentApi:
             mine >= ADDRESS_REQUESTS_MAX or all_of_them >= REQUESTS_MAX
         ):
             problem = f"{all_of_them} requests are already waiting, {mine} of the address"
-            asyncio.get_running_loop().call_soon(answered, PeerError("reassignment_requests_max", problem))
+            asyncio.get_running_loop().call_soon(respond, PeerError("reassignment_requests_max", problem))
             return
         self._requests[question.address] += 1
-        self._run(self._answer(question, answered))
+        self._run(self._handle(question, respond))
 
-    async def _answer(self, question: Question, answered: Answered) -> None:
+    async def _handle(self, question: Question, respond: Respond) -> None:
         try:
             if question.plan is None:
-                answered(_begin(question))
+                respond(_begin(question))
             elif isinstance(question.plan, _Asked):
-                answered(await self._go_on(question, question.plan))
+                respond(await self._go_on(question, question.plan))
             else:
-                answered(await self._end(question))
+                respond(await self._end(question))
         except WireError as error:
             self._stats.reassignment_requests["malformed"] += 1
-            answered(error)
+            respond(error)
         except OverloadError as error:
-            answered(PeerError("reassignment_requests_max", str(error)))
+            respond(PeerError("reassignment_requests_max", str(error)))
         except Exception as error:
             logger.error("internal error: reassignment request failed", exc_info=error)
             self._stats.reassignment_requests["failed"] += 1
-            answered(error)
+            respond(error)
         finally:
             self._requests[question.address] -= 1
             self._requests += Counter()  # removes addresses without requests
@@ -147,9 +147,9 @@ class ReassignmentApi:
         """Handle the broker's response on the caller's permission: if granted, validate and journal the request."""
         first = asked.question
         address, size = first.address, len(first.frame)
-        answer = await decoded(alter_reassignments.read_answer, question.frame, question.version)
-        if answer.outcome.error_code:
-            told = await self._read(address, size, _refusal, first, question, answer)
+        response = await decoded(alter_reassignments.read_answer, question.frame, question.version)
+        if response.outcome.error_code:
+            told = await self._read(address, size, _refusal, first, question, response)
             self._stats.reassignment_requests["refused"] += 1
             return told
         request = await self._read(address, size, _request_of, first)
@@ -163,7 +163,7 @@ class ReassignmentApi:
                     # No partition is in the journal: the caller's own flag on the replication factor applies.
                     sent = sent._replace(allow_factor_change=request.allow_factor_change)
                 return await beside(_forward, first, sent, plan)
-            return await self._settled(question, plan, answer)
+            return await self._settled(question, plan, response)
         except (ClusterError, JournalError) as error:
             return await self._failed(question, request, error)
 
@@ -199,19 +199,19 @@ class ReassignmentApi:
         """Handle the broker's response to the first steps."""
         plan = question.plan
         assert isinstance(plan, Plan), "the plan of the request that was sent"
-        answer = await decoded(alter_reassignments.read_answer, question.frame, question.version)
+        response = await decoded(alter_reassignments.read_answer, question.frame, question.version)
         try:
-            return await self._settled(question, plan, answer)
+            return await self._settled(question, plan, response)
         except JournalError as error:
             return await self._failed(question, plan.asked, error)
 
-    async def _settled(self, question: Question, plan: Plan, answer: AlterAnswer) -> bytes:
+    async def _settled(self, question: Question, plan: Plan, response: AlterAnswer) -> bytes:
         """Accept or remove the entries, and return the response.
 
         Raises:
             JournalError: the result cannot be written; the executor finds out what has happened.
         """
-        told = outcomes_of(plan, answer)
+        told = outcomes_of(plan, response)
         for _ in range(_CONFLICTS_MAX):
             known = await self._keeper.read()
             records = await beside(records_of, plan, told, known)
@@ -224,7 +224,7 @@ class ReassignmentApi:
             raise JournalError("other processes keep writing to it")
         self._count(plan, told)
         self._wake()
-        return await beside(_settled_answer, question, plan, told, answer)
+        return await beside(_settled_response, question, plan, told, response)
 
     async def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
         """Return the response to a request that could not be accepted or journaled; a retry may succeed."""
@@ -233,8 +233,8 @@ class ReassignmentApi:
         outcome = Outcome(code, f"Sluice cannot {where}: {error}")
         event(logger, logging.ERROR, "reassignment not accepted", principal=question.user, problem=str(error))
         self._stats.reassignment_requests["failed"] += 1
-        answer = AlterAnswer(0, True, outcome, _all(asked, outcome))
-        return await beside(_answer_of, question, asked, answer)
+        response = AlterAnswer(0, True, outcome, _all(asked, outcome))
+        return await beside(_response_to, question, asked, response)
 
     def _count(self, plan: Plan, told: Mapping[TopicPartition, Outcome]) -> None:
         refused = sum(one.kind is Kind.REFUSED or told[one.key].error_code != 0 for one in plan.verdicts)
@@ -259,32 +259,32 @@ def _request_of(question: Question) -> AlterRequest:
     return alter_reassignments.read_request(question.frame, question.body_at, question.version)
 
 
-def _refusal(asked: Question, question: Question, answer: AlterAnswer) -> bytes:
+def _refusal(asked: Question, question: Question, response: AlterAnswer) -> bytes:
     """Return the broker's refusal of the empty request, for every partition of the caller's."""
     request = _request_of(asked)
-    return _answer_of(question, request, answer._replace(partitions=_all(request, answer.outcome)))
+    return _response_to(question, request, response._replace(partitions=_all(request, response.outcome)))
 
 
 def _all(asked: AlterRequest, outcome: Outcome) -> list[tuple[TopicPartition, Outcome]]:
     return [(key, outcome) for key, _ in asked.wanted]
 
 
-def _settled_answer(
-    question: Question, plan: Plan, told: Mapping[TopicPartition, Outcome], answer: AlterAnswer
+def _settled_response(
+    question: Question, plan: Plan, told: Mapping[TopicPartition, Outcome], response: AlterAnswer
 ) -> bytes:
-    failed = answer.outcome.error_code
+    failed = response.outcome.error_code
     partitions = [
         (one.key, told[one.key] if failed or one.kind not in OF_ITS_OWN else one.outcome)
         for one in plan.verdicts
     ]
     # For an empty request a broker sends the message "", for others null.
-    outcome = answer.outcome if failed else Outcome()
-    return _answer_of(question, plan.asked, answer._replace(outcome=outcome, partitions=partitions))
+    outcome = response.outcome if failed else Outcome()
+    return _response_to(question, plan.asked, response._replace(outcome=outcome, partitions=partitions))
 
 
-def _answer_of(question: Question, asked: AlterRequest, answer: AlterAnswer) -> bytes:
+def _response_to(question: Question, asked: AlterRequest, response: AlterAnswer) -> bytes:
     """Return the response for the caller; the broker's own if both are equal."""
-    told = answer._replace(allow_factor_change=asked.allow_factor_change)
+    told = response._replace(allow_factor_change=asked.allow_factor_change)
     if question.plan is not None and told == alter_reassignments.read_answer(
         question.frame, question.version
     ):

@@ -23,7 +23,7 @@ from protocol.messages.alter_reassignments import Outcome, Target
 from protocol.messages.reassignments import Ongoing
 from proxy.cluster import BrokerClient
 from proxy.cluster.client import Target as Address
-from proxy.cluster.client import first_answer
+from proxy.cluster.client import first_response
 from proxy.errors import reason
 from proxy.worker import decoded
 from quotas.reassignment.step import PartitionNow, TopicPartition
@@ -32,7 +32,7 @@ __all__ = ["Cluster", "ClusterError", "Seen"]
 
 MIN_ISR: Final = "min.insync.replicas"
 _MIN_ISR_SECONDS: Final = 15.0  # how long a topic's config is kept
-_ANSWER_SECONDS_MAX: Final = 15.0  # longer than _TIMEOUT_MS, the broker's limit for a change
+_RESPONSE_SECONDS_MAX: Final = 15.0  # longer than _TIMEOUT_MS, the broker's limit for a change
 _READ_SECONDS_MAX: Final = 6.0  # a caller waits for it, and then for the next broker
 _CONNECT_SECONDS_MAX: Final = 3.0
 # For this time, brokers that do not list fenced brokers are not asked again.
@@ -120,10 +120,10 @@ class Cluster:
         Raises:
             ClusterError: no broker has responded. The change may have been made.
         """
-        answer = await self._read(reassignments.alter(targets, _TIMEOUT_MS))
-        found = dict(answer.partitions)
-        if answer.outcome.error_code:
-            return {key: found.get(key, answer.outcome) for key in targets}
+        response = await self._read(reassignments.alter(targets, _TIMEOUT_MS))
+        found = dict(response.partitions)
+        if response.outcome.error_code:
+            return {key: found.get(key, response.outcome) for key in targets}
         return {key: found.get(key, Outcome(-1, "the response does not name it")) for key in targets}
 
     async def elect(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, str]]:
@@ -143,7 +143,7 @@ class Cluster:
             if target is None:
                 continue
             with suppress(*ASKING_FAILS):
-                async with asyncio.timeout(_ANSWER_SECONDS_MAX):
+                async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
                     request = replicas.replica_sizes()
                     found[broker] = await self._client.ask(target, request)
         return found
@@ -206,7 +206,7 @@ class Cluster:
             raise ClusterError(f"a response that cannot be read: {error}") from error
 
     async def _ask(self, request: Request[T]) -> bytes:
-        seconds = _ANSWER_SECONDS_MAX if request.api_key in _CHANGES else _READ_SECONDS_MAX
+        seconds = _RESPONSE_SECONDS_MAX if request.api_key in _CHANGES else _READ_SECONDS_MAX
         async with self._one:
             try:
                 if self._connection is not None and self._connection.closed:
@@ -232,7 +232,7 @@ class Cluster:
             async with asyncio.timeout(_CONNECT_SECONDS_MAX):
                 return await self._client.connect(target)
 
-        return await first_answer(targets[turn:] + targets[:turn], reach, _CONNECT_SECONDS_MAX)
+        return await first_response(targets[turn:] + targets[:turn], reach, _CONNECT_SECONDS_MAX)
 
 
 def _now(

@@ -10,9 +10,9 @@ All calls block: make them outside of the loop, one at a time.
 
 Non-obvious:
 
-- A request is journaled before a broker has answered it, and is not a move until then. The other order would lose a
-  step that a broker has taken if the process is killed before it can write. Nothing acts on a request that is not
-  answered, and a refusal removes it.
+- A request is journaled before a broker responds to it, and is not a move until then. The other order would lose a
+  step that a broker has taken if the process is killed before it can write. Nothing acts on a request without
+  a response, and a refusal removes it.
 """
 
 import os

@@ -141,14 +141,14 @@ def _with_step(verdict: Verdict, steps: Mapping[TopicPartition, Step]) -> Entry:
     return replace(entry, asked=replace(entry.asked, step=steps.get(verdict.key)))
 
 
-def outcomes_of(plan: Plan, answer: AlterAnswer) -> dict[TopicPartition, Outcome]:
+def outcomes_of(plan: Plan, response: AlterAnswer) -> dict[TopicPartition, Outcome]:
     """Return the outcome of each partition: the broker's, or that of the validation here."""
-    said = dict(answer.partitions)
+    said = dict(response.partitions)
     told = {}
     for verdict in plan.verdicts:
         key = verdict.key
-        if answer.outcome.error_code:
-            told[key] = said.get(key, answer.outcome)
+        if response.outcome.error_code:
+            told[key] = said.get(key, response.outcome)
         elif verdict.kind in OF_ITS_OWN:
             told.setdefault(key, verdict.outcome)  # what holds of the partition comes by itself
         elif key not in plan.sent:

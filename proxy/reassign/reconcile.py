@@ -257,7 +257,7 @@ def _judged(
         found.in_flight[key] = step
     elif entry.step is not None and entry.step.is_under_way(now):
         found.in_flight[key] = entry.step
-    found.waiting[key] = Waiting("the broker has not answered the request yet")
+    found.waiting[key] = Waiting("the broker has not responded to the request yet")
     if asked.by in seen_of and (step is None or _is_carried_out(entry, asked, now)):
         # Waiting ones first: after a kill during the write, the visible ones are found again.
         found.records.insert(0 if step is None else len(found.records), entry.accepted())

@@ -13,7 +13,7 @@ from proxy.cluster import BrokerClient
 from proxy.config import ReassignmentSettings
 from proxy.metrics.replication import Family
 from proxy.reassign import status
-from proxy.reassign.api import Answered, ReadFrame, ReassignmentApi
+from proxy.reassign.api import ReadFrame, ReassignmentApi, Respond
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster
 from proxy.reassign.executor import Executor
@@ -77,9 +77,9 @@ class Reassignments:
         self._settings = settings
         self._executor.wake()
 
-    def ask(self, question: Question, answered: Answered) -> None:
+    def ask(self, question: Question, respond: Respond) -> None:
         """Handle a request."""
-        self._desk.ask(question, answered)
+        self._desk.ask(question, respond)
 
     async def run(self) -> None:
         """Execute moves until cancelled by the application."""

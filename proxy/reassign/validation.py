@@ -101,7 +101,7 @@ def _judge(
     if entry is None:
         return _without_entry(key, target, now, seen, by)
     if entry.asked is not None:
-        message = "Another request to reassign the partition has not been answered yet."
+        message = "Another request to reassign the partition has no response yet."
         return _refused(key, target, REASSIGNMENT_IN_PROGRESS, message)
     goal = entry.original if target is None else target
     cancels = goal == entry.original

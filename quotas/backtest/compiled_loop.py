@@ -10,14 +10,14 @@ from typing import Final
 from quotas.backtest import compiled_kip13 as sampled
 from quotas.backtest import compiled_schedule as schedule
 from quotas.backtest.compiler import Floats, Ints, Numbers, compiled, inlined, kept
-from quotas.backtest.recording import ANSWER_BYTES_MIN, FETCH_BYTES_REQUESTED
+from quotas.backtest.recording import FETCH_BYTES_REQUESTED, RESPONSE_BYTES_MIN
 
 __all__ = ["CHANNEL_FIELDS", "OPTION_FIELDS", "OUT_FIELDS", "TRACE_FIELDS", "repeat"]
 
 # The results of each candidate.
 REQUESTS: Final = 0
 CALLS: Final = 1  # calls of the throttle: a held or emptied request needs more than one
-THROTTLED: Final = 2  # requests that were held, muted behind, or answered empty
+THROTTLED: Final = 2  # requests that were held, muted behind, or got an empty response
 THROTTLE_MS: Final = 3
 THROTTLE_MS_P99: Final = 4
 THROTTLE_MS_MAX: Final = 5
@@ -49,7 +49,7 @@ DUE_US: Final = 0  # when its next event is
 CAME_US: Final = 1  # when the current request first arrived
 WAITED_MS: Final = 2  # how long it had to wait
 LEFT: Final = 3  # bytes of a Fetch that are still to come; 0 = none was forwarded yet
-ANSWER: Final = 4  # one more than the bytes of the response that is due; 0 = a request is
+RESPONSE: Final = 4  # one more than the bytes of the response that is due; 0 = a request is
 REQUEST: Final = 5  # its number
 CAP_MS: Final = 6  # the longest mute
 MUTED_US: Final = 7  # until when it is muted
@@ -157,8 +157,8 @@ def _repeat_one(
         at_us = channel[DUE_US]
         if not consumes:
             free_us, moved = _produce(requests, rule, limiter, channel, number, out, trace)
-        elif channel[ANSWER]:
-            free_us, moved = _answer(rule, limiter, channel, number, out, trace)
+        elif channel[RESPONSE]:
+            free_us, moved = _response(rule, limiter, channel, number, out, trace)
         else:
             free_us, moved = _fetch(requests, rule, limiter, channel, number, out, trace), 0
         if moved:
@@ -219,7 +219,7 @@ def _fetch(
     out[CALLS] += 1
     _note(out, trace, at_us, number, 0, throttle_ms, 0)
     told_ms = min(throttle_ms, channel[CAP_MS])
-    if told_ms:  # answered empty, and sent again when the mute is over
+    if told_ms:  # an empty response; it is sent again when the mute is over
         if for_idle:
             out[IDLE_MS] += told_ms
         channel[WAITED_MS] += told_ms
@@ -235,13 +235,13 @@ def _fetch(
     if not channel[LEFT]:
         channel[LEFT] = sizes[channel[REQUEST]]
         service = int(service_us[channel[REQUEST]])
-    channel[ANSWER] = 1 + min(channel[LEFT], max(granted, ANSWER_BYTES_MIN))
+    channel[RESPONSE] = 1 + min(channel[LEFT], max(granted, RESPONSE_BYTES_MIN))
     channel[DUE_US] = at_us + service
     return _UNDER_WAY
 
 
 @inlined
-def _answer(
+def _response(
     rule: Rule, limiter: Limiter, channel: Ints, number: int, out: Ints, trace: Ints
 ) -> tuple[int, int]:
     """Handle a Fetch response; returns when its channel is free if the Fetch is complete, and the bytes."""
@@ -249,7 +249,7 @@ def _answer(
     ring, marks, flows, state = limiter
     at_us = channel[DUE_US]
     now_ms = at_us // 1000
-    size = channel[ANSWER] - 1
+    size = channel[RESPONSE] - 1
     for_idle = False
     if scheduled:
         throttle_ms, for_idle = schedule.fetched(state, number, size, now_ms)
@@ -262,7 +262,7 @@ def _answer(
     channel[WAITED_MS] += told_ms
     free_us = (now_ms + told_ms) * 1000 if told_ms else at_us
     channel[LEFT] -= size
-    channel[ANSWER] = 0
+    channel[RESPONSE] = 0
     channel[DUE_US] = free_us
     return _UNDER_WAY if channel[LEFT] else free_us, size
 

@@ -11,13 +11,13 @@ A recording holds, for each channel (connection) its requests in the order in wh
   at free + (recorded next - recorded free). One that had sent it before (pipelining) sends it as long after this one
   as it did, and it is read when the mute is over: max(came + (recorded next - recorded came), passed, mute's end).
 - A held Produce asks again when it was told to; its client waits. One that would be refused is sent again until it
-  passes, so a hold has no end here. A Fetch that is answered empty is sent again when the mute is over, with nothing
+  passes, so a hold has no end here. A Fetch with an empty response is sent again when the mute is over, with nothing
   else in between; one whose response was cut (max_bytes, KAFKA-9677) fetches what is left in further requests, which
-  the broker answers at once: the data is there. A broker gives at least one batch.
+  the broker responds at once: the data is there. A broker gives at least one batch.
 - `schedule` weighs a Fetch before it is forwarded by what the channel's last one brought. What a channel fetched before
   the recording is not known: its first Fetch is weighed by what it brings itself. Taken for unknown, the first Fetches
   of a recording would wait for each other at any quota.
-- A Fetch that was answered empty when it was recorded is not demand: it is left out, and its delay with it.
+- A Fetch that got an empty response when it was recorded is not demand: it is left out, and its delay with it.
 
 Not modelled: data that accumulates meanwhile and makes the next requests larger; the effect of one direction's mute on
 the other direction of the same channel; and retries after clients' timeouts. Quota rules are not in this module.
@@ -31,12 +31,12 @@ import numpy.typing as npt
 
 from quotas.backtest.compiler import Ints, Numbers
 
-__all__ = ["ANSWER_BYTES_MIN", "FETCH_BYTES_REQUESTED", "Recording", "RecordingBuilder", "recording_of"]
+__all__ = ["FETCH_BYTES_REQUESTED", "RESPONSE_BYTES_MIN", "Recording", "RecordingBuilder", "recording_of"]
 
 # What a consumer asks for (fetch.max.bytes); the capture does not say.
 FETCH_BYTES_REQUESTED: Final = 52_428_800
 # One batch (batch.size): a broker returns the first one whole, however small max_bytes is.
-ANSWER_BYTES_MIN: Final = 16_384
+RESPONSE_BYTES_MIN: Final = 16_384
 _INT32_MAX: Final = 2**31 - 1
 
 
@@ -88,7 +88,7 @@ def recording_of(
         connection: any number that tells connections apart.
         at_us: when the request was handled.
         sizes: bytes that the quota counts.
-        service_us: the broker's time; below 0: no broker answered.
+        service_us: the broker's time; below 0: no broker's response.
         consumes: whether these are Fetches.
         delay_us: how long before `at_us` it had come, when it was recorded.
         throttle_us: the throttle time that it was told then.

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from quotas.backtest.outcomes import Decided
-from quotas.backtest.recording import ANSWER_BYTES_MIN, FETCH_BYTES_REQUESTED, Recording
+from quotas.backtest.recording import FETCH_BYTES_REQUESTED, RESPONSE_BYTES_MIN, Recording
 from quotas.decisions import Decision
 from quotas.definitions.definitions import Definitions, StaticQuotas
 from quotas.engine import Engine
@@ -35,7 +35,7 @@ class _Channel:
     came_us: int
     group_ms: int | None
     left: int = 0  # bytes of a Fetch that are still to come
-    answer: int = -1  # bytes of the response that is due; -1 = a request is
+    response_bytes: int = -1  # bytes of the response that is due; -1 = a request is
 
 
 def decisions_of_the_engine(recording: Recording, limit: float, options: EngineOptions) -> list[Decided]:
@@ -100,8 +100,8 @@ class _Client:
     def _fetch(self, channel: _Channel, at_us: int) -> int | None:
         """Handle a Fetch or its response; returns the time of the channel's next event."""
         recording, now_ms = self._recording, at_us // 1000
-        if channel.answer >= 0:
-            size, channel.answer = channel.answer, -1
+        if channel.response_bytes >= 0:
+            size, channel.response_bytes = channel.response_bytes, -1
             decision = self._throttle.fetched(channel.flow, size, now_ms)
             self._note(at_us, channel, decision, size)
             free_us = self._muted_us(channel, decision, at_us)
@@ -116,7 +116,7 @@ class _Client:
         if not channel.left:
             channel.left = int(recording.sizes[channel.request])
             service_us = int(recording.service_us[channel.request])
-        channel.answer = min(channel.left, max(granted, ANSWER_BYTES_MIN))
+        channel.response_bytes = min(channel.left, max(granted, RESPONSE_BYTES_MIN))
         return at_us + service_us
 
     def _muted_us(self, channel: _Channel, decision: Decision, at_us: int) -> int:

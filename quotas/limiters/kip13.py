@@ -1,7 +1,7 @@
 """Policy `kip13`: Kafka's own arithmetic for one identity (KIP-13, KIP-219; kafka-quotas.md §1.1-1.6).
 
 Produce is paid afterwards: it passes, is recorded, and what is over is the throttle time of its response. Fetch is
-admitted beforehand: if it would go over, it is answered empty "as if a non-empty response were returned".
+admitted beforehand: above the quota it gets an empty response, "as if a non-empty response were returned".
 
 A connection made while its client is over the quota has its first Produce held for the time that is left, at most the
 longest mute: Kafka lets it pass, so that a new connection for each request is a way round (`new_connections`).

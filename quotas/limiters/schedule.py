@@ -10,18 +10,18 @@ for. It passes when its slot has come, even if those ahead have not come for the
 moment.
 
 Waiting. A channel that passed is muted until its next slot: that is its reservation (KIP-219). A Produce before its
-slot is held at its header, at most `hold_seconds_max`; a Fetch before its slot is answered empty with the time that is
-left. Nothing here can wake a channel: so no channel is muted longer than what is certain to pass before it plus one
-burst, and a held one asks again after half a burst at the latest. Then no capacity is lost that others give back.
+slot is held at its header, at most `hold_seconds_max`; a Fetch before its slot gets an empty response with the time
+that is left. Nothing here can wake a channel: so no channel is muted longer than what is certain to pass before it plus
+one burst, and a held one asks again after half a burst at the latest. Then no capacity is lost that others give back.
 
 Beyond the bounds. A mute ends after `mute_seconds_max`. A Produce whose slot has not come within `hold_seconds_max` is
 refused, and charged nothing: n producers of s bytes find room for each request while n·s <= T·(hold + mute), and
-beyond that send some of them again. A Fetch needs no such end: its empty answer is one.
+beyond that send some of them again. A Fetch needs no such end: its empty response is one.
 
 Produce: what a header announces is charged at once, and holds while its bytes come (`announced`).
 
 Fetch: it is charged beforehand with what the last one brought. What it may bring beyond that is *exposed*
-(`under_way`), and counts as passed when another one is admitted: so idle Fetches that one batch answers at once bring
+(`under_way`), and counts as passed when another one is admitted: so idle Fetches that one batch completes at once bring
 no more than the burst. A part of it (EXPOSED_SHARE) is kept for them, or an idle one would keep busy ones waiting;
 where many wait for each other they take turns. One whose channel closes, or that is with its broker for too long, is
 charged with all it may bring.
@@ -164,7 +164,7 @@ class ScheduledThrottle:
     # -- fetch
 
     def fetch(self, flow: Flow, now_ms: int) -> Decision:
-        """Decide on a Fetch before it is forwarded: its answer is charged beforehand, at its last size."""
+        """Decide on a Fetch before it is forwarded: its response is charged beforehand, at its last size."""
         expected = flow.expected
         fetches = self._fetches
         if (
@@ -233,7 +233,7 @@ class ScheduledThrottle:
         else:  # it was forwarded before this policy or this limit began
             self._queue.enter(flow)
             flow.start = flow.tag
-        # One empty answer is no sign that there is nothing to fetch; ten in a row are.
+        # One empty response is no sign that there is nothing to fetch; ten in a row are.
         flow.expected = size if size > flow.expected // 2 else flow.expected // 2
         self._expected = size if size > self._expected // 2 else self._expected // 2
         decision = ADMITTED
@@ -288,7 +288,7 @@ class ScheduledThrottle:
     def leave(self, flow: Flow, now_ms: int) -> None:
         """The channel is gone: its place, and what it announced and did not send, go back.
 
-        A Fetch under way is charged with all it may bring: its answer leaves the broker, and is seen by none.
+        A Fetch under way is charged with all it may bring: its response leaves the broker, and is not seen here.
         """
         self._queue.remove(flow)
         if flow.admitted >= 0:

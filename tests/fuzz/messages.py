@@ -13,8 +13,8 @@ from typing import Any, Final
 from kafka_client import Request, configs, replicas, topics
 from kafka_client import metadata as own_metadata
 from kafka_client import quotas as own_quotas
-from offline.replay import answers as replay_answers
 from offline.replay import recorded_frames
+from offline.replay import responses as replay_responses
 from protocol import api, header, throttle
 from protocol.errors import WireError
 from protocol.messages import (
@@ -91,7 +91,7 @@ def _freed(frame: bytes, _version: int) -> object:
 
 
 def _replayed(frame: bytes, version: int) -> object:
-    return replay_answers.outcome(frame, version % 2, 9 + version % 9)
+    return replay_responses.outcome(frame, version % 2, 9 + version % 9)
 
 
 def _own(request: Request[Any]) -> Reader:
@@ -149,9 +149,9 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("sasl", _sasl),
     ("kept.asked_again", _asked_again),
     ("kept.freed", _freed),
-    ("replay_answers.outcome", _replayed),
-    ("replay_answers.read_metadata", _own(own_metadata.partitions([], 9))),
-    ("replay_answers.read_created", _own(topics.create_topic("t", []))),
+    ("replay_responses.outcome", _replayed),
+    ("replay_responses.read_metadata", _own(own_metadata.partitions([], 9))),
+    ("replay_responses.read_created", _own(topics.create_topic("t", []))),
 )
 
 

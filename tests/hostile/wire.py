@@ -20,7 +20,7 @@ from tests.cluster import Address
 from tests.support.frames import request, topic_id
 
 TOPIC: Final = "t"
-ANSWER_SECONDS_MAX: Final = 40.0
+RESPONSE_SECONDS_MAX: Final = 40.0
 _NO_LIMIT: Final = (1 << 31) - 1
 
 
@@ -240,7 +240,7 @@ class Client:
         return piece
 
     def _bound(self) -> None:
-        left = self._until - time.monotonic() if self._until else ANSWER_SECONDS_MAX
+        left = self._until - time.monotonic() if self._until else RESPONSE_SECONDS_MAX
         if left <= 0:
             raise TimeoutError("the attack is over")
         self.socket.settimeout(left)

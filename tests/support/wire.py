@@ -16,7 +16,7 @@ from tests.cluster import Address
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, Message, decoded, framed
 from tests.unit.protocol.kafka_frames import struct as message_struct
 
-ANSWER_SECONDS_MAX: Final = 60.0
+RESPONSE_SECONDS_MAX: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Wire:
 
     def __init__(self, address: Address, client_id: str = "wire") -> None:
         self.client_id = client_id
-        self._socket = socket.create_connection(address, timeout=ANSWER_SECONDS_MAX)
+        self._socket = socket.create_connection(address, timeout=RESPONSE_SECONDS_MAX)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation = 0
 
@@ -69,7 +69,7 @@ class Wire:
         except TimeoutError:
             return True
         finally:
-            self._socket.settimeout(ANSWER_SECONDS_MAX)
+            self._socket.settimeout(RESPONSE_SECONDS_MAX)
 
     def _exactly(self, count: int) -> bytes:
         parts = []

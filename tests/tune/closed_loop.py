@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from offline.replay.answers import Broker, outcome
 from offline.replay.frames import Encoder
 from offline.replay.prepare import prepare
+from offline.replay.responses import Broker, outcome
 from offline.replay.schedule import Recorded
 from offline.replay.target import Placement, wanted
 from protocol.api import FETCH, PRODUCE

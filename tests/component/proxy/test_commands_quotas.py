@@ -16,8 +16,8 @@ from proxy import cli
 from proxy.channel import Question
 from proxy.config import QuotaSettings
 from proxy.quota_api import QuotaStore
-from proxy.quota_api.answers import answer
 from proxy.quota_api.permissions import Permissions
+from proxy.quota_api.responses import handle_request
 from quotas.definitions.toml_file import parse, parse_amount
 
 FILE = """\
@@ -69,7 +69,7 @@ class Handler(socketserver.StreamRequestHandler):
                 continue
             server.altered += key == 49
             asked = Question(key, version, correlation_id, frame, start, "ANONYMOUS", trusted=False)
-            self.wfile.write(bytes(answer(server.store, server.permissions, asked).frame))
+            self.wfile.write(bytes(handle_request(server.store, server.permissions, asked).frame))
 
 
 @pytest.fixture

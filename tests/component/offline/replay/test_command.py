@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from offline.replay.__main__ import parser
-from offline.replay.answers import Broker, Topic
 from offline.replay.command import main
+from offline.replay.responses import Broker, Topic
 from offline.replay.target import Placement
 from protocol.api import HEARTBEAT, PRODUCE
 from tests.cluster import HOST, free_port

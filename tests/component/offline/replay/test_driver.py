@@ -9,11 +9,11 @@ import pytest
 import uvloop
 
 from offline.replay import connection, driver, encode_ahead
-from offline.replay.answers import Broker, Topic
 from offline.replay.driver import Driver
 from offline.replay.frames import Encoder, Frame
 from offline.replay.measure import result
-from offline.replay.samples import DROPPED, LOST, NEVER_SENT, NOT_REACHED, SILENT, UNANSWERED
+from offline.replay.responses import Broker, Topic
+from offline.replay.samples import DROPPED, IN_FLIGHT, LOST, NEVER_SENT, NOT_REACHED, SILENT
 from offline.replay.schedule import Plan, Recorded, plan
 from offline.replay.shares import LeftOut
 from offline.replay.target import Placement
@@ -169,7 +169,7 @@ def test_answers_that_never_come_are_lost_with_the_connection() -> None:
 
 
 def test_pending_requests_at_the_end_are_unanswered() -> None:
-    assert outcomes(plan(pings(6, 2), 1.0), silent, linger=0.2) == {UNANSWERED: 6}
+    assert outcomes(plan(pings(6, 2), 1.0), silent, linger=0.2) == {IN_FLIGHT: 6}
 
 
 @pytest.mark.parametrize("answer_bytes", [60, -1])
@@ -197,14 +197,14 @@ def test_name_that_is_none_is_a_connection_that_is_none(host: str) -> None:
 
 
 def test_requests_beyond_the_buffer_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "UNANSWERED_MAX", 2)
-    assert outcomes(plan(pings(6, 1), 1.0), silent, linger=0.3) == {UNANSWERED: 2, DROPPED: 4}
+    monkeypatch.setattr(connection, "IN_FLIGHT_MAX", 2)
+    assert outcomes(plan(pings(6, 1), 1.0), silent, linger=0.3) == {IN_FLIGHT: 2, DROPPED: 4}
 
 
 def test_sent_requests_free_their_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "UNSENT_BYTES_MAX", 22_000)  # of 1.1 kB each
     rows = [recorded(seq=seq, mono_us=20_000 * seq) for seq in range(40)]
-    assert outcomes(plan(rows, 1.0), silent, linger=0.1) == {UNANSWERED: 40}
+    assert outcomes(plan(rows, 1.0), silent, linger=0.1) == {IN_FLIGHT: 40}
 
 
 @pytest.mark.parametrize("answer_bytes", [60, -1])

@@ -1,4 +1,4 @@
-"""proxy.quota_api.service: requests on the loop, answers later on the loop, one after another, bounded."""
+"""proxy.quota_api.service: requests on the loop, responses later on the loop, one after another, bounded."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -18,7 +18,7 @@ from proxy.errors import ConfigError
 from proxy.files import signature
 from proxy.quota_api import QuotaService, QuotaStore
 from proxy.quota_api import service as module
-from proxy.quota_api.answers import Answer
+from proxy.quota_api.responses import Response
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import Entity
@@ -47,19 +47,19 @@ class Office:
         )
 
     async def ask(self, question: Question) -> bytes | bytearray | Shared | Exception:
-        """Ask, and wait for the answer."""
-        answered: asyncio.Future[bytes | bytearray | Shared | Exception] = (
+        """Ask, and wait for the response."""
+        future: asyncio.Future[bytes | bytearray | Shared | Exception] = (
             asyncio.get_running_loop().create_future()
         )
 
-        def take(answer: bytes | bytearray | Shared | Exception) -> None:
-            self.events.append("answered")
-            answered.set_result(answer)
+        def take(response: bytes | bytearray | Shared | Exception) -> None:
+            self.events.append("responded")
+            future.set_result(response)
 
         self.desk.ask(question, take)
-        assert not answered.done(), "never at once"
+        assert not future.done(), "never at once"
         async with asyncio.timeout(SECONDS_MAX):
-            return await answered
+            return await future
 
 
 @pytest.fixture
@@ -80,15 +80,15 @@ def alteration(rate: float | None, *, user: str = "ANONYMOUS", trusted: bool = T
     return Question(49, 0, 1, frame, start, user, trusted)
 
 
-def code(answer: bytes | bytearray | Shared | Exception) -> int:
-    assert not isinstance(answer, Exception), repr(answer)
-    ((_, found, _),) = quotas.alter([], validate_only=False).read(bytes(answer))
+def code(response: bytes | bytearray | Shared | Exception) -> int:
+    assert not isinstance(response, Exception), repr(response)
+    ((_, found, _),) = quotas.alter([], validate_only=False).read(bytes(response))
     return found
 
 
 async def test_altered_quotas_are_in_force_before_the_response(office: Office) -> None:
     assert code(await office.ask(alteration(5.0))) == 0
-    assert office.events == ["altered", "answered"]
+    assert office.events == ["altered", "responded"]
     assert office.store.definitions.values(ANN) == {RATE: 5}
     assert office.desk.seen == signature(office.path)
     assert office.stats.quota_requests == {"altered": 1}
@@ -97,13 +97,13 @@ async def test_altered_quotas_are_in_force_before_the_response(office: Office) -
 async def test_unchanged_quotas_notify_no_listener(office: Office) -> None:
     assert code(await office.ask(alteration(None))) == 0
     assert code(await office.ask(alteration(-1.0))) == 42
-    assert office.events == ["answered", "answered"]
+    assert office.events == ["responded", "responded"]
     assert office.stats.quota_requests == {"altered": 1, "refused": 1}
 
 
 async def test_alterations_at_the_same_time_are_done_one_after_another(office: Office) -> None:
-    answers = await asyncio.gather(*(office.ask(alteration(float(rate))) for rate in range(1, 21)))
-    assert {code(answer) for answer in answers} == {0}
+    responses = await asyncio.gather(*(office.ask(alteration(float(rate))) for rate in range(1, 21)))
+    assert {code(response) for response in responses} == {0}
     assert office.store.definitions.values(ANN) == {RATE: 20}
     assert office.path.read_text().count("[[quota]]") == 1
 
@@ -118,7 +118,7 @@ async def test_unexpected_exception_ends_one_request(office: Office, monkeypatch
     def broken(*_: object) -> None:
         raise AssertionError("broken")
 
-    monkeypatch.setattr(module, "answer", broken)
+    monkeypatch.setattr(module, "handle_request", broken)
     assert isinstance(await office.ask(alteration(5.0)), AssertionError)
     assert office.stats.quota_requests == {"failed": 1}
 
@@ -159,7 +159,7 @@ class Busy:
         self._go = Event()
         self._asked = 0
         self._told = asyncio.Event()
-        monkeypatch.setattr(module, "answer", self._answer)
+        monkeypatch.setattr(module, "handle_request", self._respond)
         self.ask("the first")
         assert self.begun.wait(SECONDS_MAX)
 
@@ -167,35 +167,35 @@ class Busy:
         """Ask; `name` is in the place of the user."""
         self._asked += 1
 
-        def take(answer: bytes | bytearray | Shared | Exception) -> None:
-            if isinstance(answer, PeerError):
-                assert answer.cause == "quota_requests_max"
+        def take(response: bytes | bytearray | Shared | Exception) -> None:
+            if isinstance(response, PeerError):
+                assert response.cause == "quota_requests_max"
                 self.dropped.append(name)
             self.told()
 
         return self.desk.ask(Question(49, 0, 1, bytes(size), 0, name, False, address=address), take)
 
     def told(self) -> None:
-        """One that was asked for is answered, or never will be."""
+        """A request has its response, or never will have one."""
         self._asked -= 1
         if not self._asked:
             self._told.set()
 
     async def all(self) -> list[str]:
-        """Let the thread go on, wait until all is answered, and give the order."""
+        """Let the thread go on, wait until all have responses, and return the order."""
         self._go.set()
         async with asyncio.timeout(SECONDS_MAX):
             await self._told.wait()
         return self.order
 
-    def _answer(self, *arguments: object) -> Answer:
+    def _respond(self, *arguments: object) -> Response:
         question = arguments[2]
         assert isinstance(question, Question)
         if question.user == "the first":
             self.begun.set()
             assert self._go.wait(SECONDS_MAX)
         self.order.append(question.user)
-        return Answer(bytearray(), "described")
+        return Response(bytearray(), "described")
 
 
 @pytest.fixture
@@ -274,8 +274,8 @@ async def test_request_that_is_taken_back_is_not_begun(busy: Busy) -> None:
 
 async def test_request_that_fails_does_not_hold_the_next_one_up(office: Office) -> None:
     asked = alteration(5.0)
-    answers = await asyncio.gather(
+    responses = await asyncio.gather(
         office.ask(asked._replace(frame=asked.frame[:-1])), office.ask(asked), office.ask(asked)
     )
-    assert isinstance(answers[0], WireError)
-    assert [code(answer) for answer in answers[1:]] == [0, 0]
+    assert isinstance(responses[0], WireError)
+    assert [code(response) for response in responses[1:]] == [0, 0]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from kafka.record import MemoryRecords
 
-from offline.replay.answers import Broker, Topic
 from offline.replay.frames import Encoder, Frame
+from offline.replay.responses import Broker, Topic
 from offline.replay.schedule import Part
 from offline.replay.target import Placement
 from protocol.api import API_VERSIONS, FETCH, HEARTBEAT, METADATA
@@ -42,7 +42,7 @@ def test_produce_has_the_recorded_bytes_and_records(version: int) -> None:
 def test_produce_that_was_not_answered_asks_for_no_answer() -> None:
     frame = encoder().encode(recorded(response_bytes=-1), 5)
     assert frame is not None
-    assert (body(frame).acks, frame.answered) == (0, False)
+    assert (body(frame).acks, frame.expects_response) == (0, False)
 
 
 def test_partition_goes_where_its_broker_leads_one() -> None:

@@ -8,11 +8,11 @@ from offline.replay.pictures import pictures
 from offline.replay.report import fetched_more, page
 from offline.replay.samples import (
     DROPPED,
+    IN_FLIGHT,
     LEFT_OUT,
     LOST,
     NEVER_SENT,
     SILENT,
-    UNANSWERED,
     Samples,
 )
 from offline.replay.schedule import Plan, plan
@@ -23,7 +23,7 @@ from tests.unit.offline.replay.rows import recorded
 
 def measured() -> tuple[Plan, Samples]:
     """Eight requests, one every 500 ms: four answered, one each lost, dropped, unanswered, without answer."""
-    outcomes = (1000, 2000, 3000, 4000, LOST, DROPPED, UNANSWERED, SILENT)
+    outcomes = (1000, 2000, 3000, 4000, LOST, DROPPED, IN_FLIGHT, SILENT)
     rows = [
         recorded(seq=seq, mono_us=seq * 500_000, api_key=FETCH if seq % 2 else PRODUCE, throttle_ms=5 * seq)
         for seq in range(8)
@@ -131,7 +131,7 @@ def test_fetches_that_brought_more_than_recorded_are_reported() -> None:
         "recorded_bytes": 3000,
     }
     assert fetched_more(found).startswith(
-        "Fetches brought 6,100 bytes, and 3,000 when they were recorded: 1 of 3 answers were larger. A broker answers "
+        "Fetches brought 6,100 bytes, and 3,000 when they were recorded: 1 of 3 responses were larger. A broker "
     )
     assert "Fetches brought 6,100 bytes" in page("x", "h:1", found, [])
     samples.response_bytes[1] = 1050
@@ -152,11 +152,11 @@ def test_nothing_answered_is_a_result_too() -> None:
     planned, _ = measured()
     samples = Samples(8)
     for place in range(8):
-        samples.latency_us[place] = UNANSWERED
+        samples.latency_us[place] = IN_FLIGHT
     found = result(planned, samples, 1.0, LeftOut())
     assert found["requests"]["unanswered"] == 8
     assert set(found["latency_ms"].values()) == {None}
-    assert "<td>no answer</td>" in page("x", "h:1", found, [])
+    assert "<td>no response</td>" in page("x", "h:1", found, [])
 
 
 def test_nothing_reached_has_no_latency() -> None:
@@ -170,7 +170,7 @@ def test_target_that_stalls_shows_in_the_tail() -> None:
     planned = plan([recorded(seq=seq, mono_us=seq) for seq in range(200)], 1.0)
     samples = Samples(200)
     for place in range(200):
-        samples.latency_us[place] = 2900 if place < 20 else UNANSWERED
+        samples.latency_us[place] = 2900 if place < 20 else IN_FLIGHT
         samples.sent_as[place] = PRODUCE
     found = result(planned, samples, 1.0, LeftOut())
     assert set(found["latency_ms"].values()) == {None}

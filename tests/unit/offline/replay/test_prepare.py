@@ -7,10 +7,10 @@ import pytest
 
 from kafka_client import Request, topics
 from offline.replay import messages, prepare
-from offline.replay.answers import Broker
 from offline.replay.errors import TargetError
 from offline.replay.payload import BATCH_BYTES_MIN
 from offline.replay.peer import Peer
+from offline.replay.responses import Broker
 from protocol.api import FETCH, LIST_OFFSETS, PRODUCE
 from tests.support.own_requests import frame_of
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed

@@ -1,6 +1,6 @@
 """What a recording needs, and where its partitions go."""
 
-from offline.replay.answers import Topic
+from offline.replay.responses import Topic
 from offline.replay.schedule import Part
 from offline.replay.target import Placement, wanted
 from protocol.api import FETCH, HEARTBEAT

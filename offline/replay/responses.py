@@ -63,7 +63,7 @@ def _produced(frame: bytes, end: int) -> int:
 
 
 def _fetched(frame: bytes, end: int) -> int:
-    """The error of the first partition: all of one answer come from one broker, and mostly fail together."""
+    """The error of the first partition: all partitions of a response are of one broker, and mostly fail together."""
     topics, pos = count(frame, _BODY + 4 + 2 + 4, end, True)
     if topics <= 0:
         return NONE

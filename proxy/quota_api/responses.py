@@ -30,7 +30,7 @@ from proxy.quota_api.store import QuotaStore, StoreError
 from quotas.definitions.alterations import parts_of
 from quotas.definitions.filters import FilterError, filter_of, matching
 
-__all__ = ["Answer", "Unread", "answer"]
+__all__ = ["Response", "Unread", "handle_request"]
 
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
 UNSUPPORTED_VERSION: Final = 35
@@ -42,7 +42,7 @@ _PRINCIPAL_CHARACTERS_MAX: Final = 64
 logger = logging.getLogger(__name__)
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """A response frame, and the name for its counter; `altered`: whether quotas have changed."""
 
     frame: bytearray | Shared
@@ -58,9 +58,9 @@ Unread = WeakValueDictionary[object, Described]
 """Responses that are not written yet, by request and version of the quotas."""
 
 
-def answer(
+def handle_request(
     store: QuotaStore, permissions: Permissions, question: Question, unread: Unread | None = None
-) -> Answer:
+) -> Response:
     """Make the response to one request.
 
     Args:
@@ -74,7 +74,7 @@ def answer(
     return _alter(store, permissions, question)
 
 
-def _describe(store: QuotaStore, permissions: Permissions, question: Question, unread: Unread) -> Answer:
+def _describe(store: QuotaStore, permissions: Permissions, question: Question, unread: Unread) -> Response:
     version, correlation_id = question.version, question.correlation_id
     components, strict = client_quotas.read_describe(
         question.frame, question.body_at, len(question.frame), version
@@ -82,12 +82,12 @@ def _describe(store: QuotaStore, permissions: Permissions, question: Question, u
     if not permissions.may_describe(question):
         problem = " ".join(_unauthorized(question, "describe_principals"))
         code = CLUSTER_AUTHORIZATION_FAILED
-        return Answer(client_quotas.describe_error(version, correlation_id, code, _cut(problem)), "refused")
+        return Response(client_quotas.describe_error(version, correlation_id, code, _cut(problem)), "refused")
     try:
         wanted = filter_of(components, strict)
     except FilterError as error:
         code = UNSUPPORTED_VERSION if error.unsupported else INVALID_REQUEST
-        return Answer(
+        return Response(
             client_quotas.describe_error(version, correlation_id, code, _cut(str(error))), "refused"
         )
     key = (store.version, version, strict, tuple(components))
@@ -97,10 +97,10 @@ def _describe(store: QuotaStore, permissions: Permissions, question: Question, u
         entries = ((parts_of(entity), values) for entity, values in found)
         frame = unread[key] = Described(client_quotas.describe_answer(version, correlation_id, entries))
     head = bytes(frame[:4]) + correlation_id.to_bytes(4, "big", signed=True)
-    return Answer(Shared(head, memoryview(frame).toreadonly()[len(head) :]), "described")
+    return Response(Shared(head, memoryview(frame).toreadonly()[len(head) :]), "described")
 
 
-def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> Answer:
+def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> Response:
     request = client_quotas.AlterRequest(
         question.frame, question.body_at, len(question.frame), question.version
     )
@@ -151,12 +151,12 @@ def _results(
     results: Iterable[tuple[client_quotas.Parts, int, str | None]],
     result: str,
     altered: bool = False,
-) -> Answer:
+) -> Response:
     cut: Iterator[tuple[client_quotas.Parts, int, str | None]] = (
         (parts, code, None if problem is None else _cut(problem)) for parts, code, problem in results
     )
     frame = client_quotas.alter_answer(question.version, question.correlation_id, cut)
-    return Answer(frame, result, altered)
+    return Response(frame, result, altered)
 
 
 def _cut(problem: str) -> str:
