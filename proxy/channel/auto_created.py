@@ -21,8 +21,8 @@ from protocol.header import RequestHead
 from protocol.messages import metadata_topics
 from protocol.messages.metadata_topics import TopicSeen
 from proxy.channel.bounds import REQUEST_BYTES_MAX
+from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.in_flight import Buffer
-from proxy.channel.side import Side, copied, skip_header_tags
 from quotas.throttles.mutation import MutationThrottle
 
 __all__ = ["Awaiting", "asked", "heard"]
@@ -46,10 +46,10 @@ class Awaiting:
 
 
 def asked(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> Awaiting | int | None:
     """Examine a Metadata request: None if its response needs no examination, an order if the request is incomplete."""
-    state = side.state
+    state = direction.state
     quotas = state.engine.mutations
     identity = state.identity
     if identity is None or not state.engine.options.charge_auto_created or not quotas.limiting():
@@ -60,30 +60,32 @@ def asked(
     length, _, version, _, _ = head
     if not 0 <= version <= MAX_VERSION[METADATA]:
         return None
-    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[METADATA]):
-        return side.verdict.order
+    if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[METADATA]):
+        return direction.verdict.order
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(METADATA, version))
     if fields_at is None:
         return None
-    request = side.parse(metadata_topics.read_request, copied(buf, pos, frame_end), fields_at - pos, version)
+    request = direction.parse(
+        metadata_topics.read_request, copied(buf, pos, frame_end), fields_at - pos, version
+    )
     if request is None:
-        return side.verdict.order
+        return direction.verdict.order
     if not request.names:
         return None
     denied = request.creates and request.creates_at >= 0 and throttle.enforcing and throttle.overdrawn(now_ms)
     if denied:
         buf[pos + request.creates_at] = 0
-        side.verdict.patches += 1
+        direction.verdict.patches += 1
     return Awaiting(throttle, creates=request.creates and not denied, denied=denied)
 
 
-def heard(side: Side, awaiting: Awaiting, now_ms: int) -> bool:
+def heard(direction: ChannelDirection, awaiting: Awaiting, now_ms: int) -> bool:
     """Examine a Metadata response for topics to charge or to await.
 
     Returns whether all topics have been examined, in this turn or before.
     """
-    quotas = side.state.engine.mutations
+    quotas = direction.state.engine.mutations
     seen = awaiting.seen or ()
     first, awaiting.heard = awaiting.heard, awaiting.heard + _HEARD_AT_ONCE
     for topic in seen[first : awaiting.heard]:
@@ -91,7 +93,7 @@ def heard(side: Side, awaiting: Awaiting, now_ms: int) -> bool:
             continue
         if topic.error_code in _UNKNOWN:
             if awaiting.denied:
-                side.state.stats.topics_rejected["Metadata"] += 1
+                direction.state.stats.topics_rejected["Metadata"] += 1
             elif awaiting.creates and quotas.awaited.get(topic.name, now_ms) is None:
                 quotas.awaited.put(topic.name, awaiting.throttle, now_ms)
         elif topic.partitions:

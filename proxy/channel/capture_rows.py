@@ -52,7 +52,7 @@ class Row:
     """The indices of a row's list."""
 
     (
-        HEAD,  # of the request, as `RequestSide` unpacks it: see `Head`
+        HEAD,  # of the request, as `RequestDirection` unpacks it: see `Head`
         PLACE,
         SEQ,
         HANDLED_NS,

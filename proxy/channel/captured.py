@@ -1,21 +1,20 @@
 """Captures a channel's requests, one row for each; traffic is handled as without capture (issue 7).
 
-    client ──► RequestSide ──► broker      owed: the rows whose responses are still to come, oldest first,
-                 │      ▲                         beside `in_flight`, which it leaves as it is
+    client ──► RequestDirection ──► broker    owed: the rows whose responses are still to come, oldest first,
+                 │      ▲                       beside `in_flight`, which it leaves as it is
          handled │ owed │
                  ▼      │
-               Capture ─┴──► recorder      answered: the row is finished and given to the recorder
+               Capture ─┴──► recorder         answered: the row is finished and given to the recorder
                  ▲
         answered │
-    client ◄── ResponseSide ◄── broker
+    client ◄── ResponseDirection ◄── broker
 
 Capture is decided when a connection is made, so it costs other clients nothing. Every request and response of Produce
 and Fetch is walked here (`captured_walks`), as for topic quotas.
 
-A row (`capture_rows`) is made when the request is handled, and completed when its response has begun. A request without
-a response (acks=0, or a closed connection) has a row without one. There are no rows for SASL tokens without a Kafka
-header, for Sluice's own Metadata requests, and for requests between brokers at a replication listener. Payloads and
-tokens are not read; `kept_frames` keeps whole requests for replay.
+A row (`capture_rows`) is made when the request is handled, and completed when its response has begun. A request may
+have no response (acks=0, or a closed connection). There are no rows for SASL tokens without a Kafka header, for
+Sluice's own Metadata requests, and for requests between brokers. `kept_frames` keeps whole requests for replay.
 
 Two values differ from a broker's. A muted client's socket is not read, so the arrival time of its next request is
 unknown: if the request is there when the mute ends, the whole mute counts as its delay. The partition mutations are the
@@ -23,9 +22,9 @@ requested ones, as far as the topics' sizes are known without a request to a bro
 
 Non-obvious:
 
-- A captured channel has an observer, chosen when the connection is made (`proxy/channel/captured.py`,
-  `observer.py`); a plain one has none, and compares one reference a response. Its `unmeasured` is never the
-  engine's version, so every request comes to `handled`, where request quotas are measured too.
+- A captured channel has an observer, chosen when the connection is made; a plain one has none, and compares one
+  reference a response. Its `unmeasured` is never the engine's version, so `handled` gets every request, and measures
+  request quotas too.
 """
 
 from collections import deque
@@ -51,13 +50,13 @@ from proxy.channel.capture_rows import (
 from proxy.channel.captured_mutations import mutations_asked
 from proxy.channel.captured_walks import CapturedWalks
 from proxy.channel.channel import Channel
+from proxy.channel.direction import ChannelDirection
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import ENTRY_BYTES, Buffer, Entry
 from proxy.channel.kept_frames import Keeper
 from proxy.channel.observer import Muting, Observer
 from proxy.channel.request_time import measure
-from proxy.channel.requests import RequestSide
-from proxy.channel.side import Side
+from proxy.channel.requests import RequestDirection
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import Verdict
 from quotas.definitions.definitions import CONTROLLER_MUTATION_RATE, REQUEST_PERCENTAGE
@@ -86,7 +85,7 @@ class Capture(Observer):
     """Makes the rows of one channel.
 
     Attributes:
-        requests: the requests' side, once it exists.
+        requests: the request direction, once it exists.
         keeper: keeps whole requests; None if they are not kept.
     """
 
@@ -113,7 +112,7 @@ class Capture(Observer):
     )
 
     entry_bytes = ENTRY_BYTES + ROW_BYTES
-    requests: RequestSide
+    requests: RequestDirection
 
     def __init__(self, state: ChannelState, tap: Tap) -> None:
         self._state = state
@@ -142,12 +141,19 @@ class Capture(Observer):
     # Events of the two directions.
 
     def handled(  # noqa: C901 - a call a request costs 3 %
-        self, side: RequestSide, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+        self,
+        direction: RequestDirection,
+        buf: Buffer,
+        pos: int,
+        end: int,
+        body: int,
+        head: RequestHead,
+        now_ms: int,
     ) -> int:
         """Begin the row of a handled request; returns 0, or the order MORE to see more of the request."""
         state = self._state
         if state.requests is not None or state.requests_version is not state.engine.version:
-            order = measure(side, buf, pos, end, body, head, now_ms)
+            order = measure(direction, buf, pos, end, body, head, now_ms)
             state.unmeasured = None  # every request of a captured client comes to `handled`
             if order:
                 return order
@@ -162,15 +168,15 @@ class Capture(Observer):
         if self.keeper is not None:
             self._keep(self.keeper, row, buf, pos, end, body, head)
         if self._waits_ns or self._told_ms:
-            self._note_decisions(row, side.verdict, now_ns, now_ms)
+            self._note_decisions(row, direction.verdict, now_ns, now_ms)
         if pos + 4 + head[0] > end:
             self._large = row
-            self._begun_walk = side.walk
+            self._begun_walk = direction.walk
         key = head[1]
         if key == PRODUCE:
             row[_PARTITIONS] = self._walks.produced  # a list that may grow yet
-            if not side.walk_answered:
-                return self._silenced(side, row)
+            if not direction.walk_answered:
+                return self._silenced(direction, row)
         elif key in _MUTATING:
             row[Row.MUTATIONS] = mutations_asked(state.engine, buf, pos, end, body, head, now_ms)
         self._owed.append(row)
@@ -185,18 +191,17 @@ class Capture(Observer):
         """Note the throttle time in the response; a connection rate has none."""
         if isinstance(throttle, UserThrottle):
             return
-        if self._state.mute_limits.group_session_timeout_ms is None and isinstance(
-            throttle, MutationThrottle
-        ):
+        limits = self._state.mute_limits
+        if limits.group_session_timeout_ms is None and isinstance(throttle, MutationThrottle):
             told_ms = throttle_ms  # which is told in full (`handlers.topic_mutations`)
         if told_ms > self._told_ms:
             self._told_ms, self._told_by = told_ms, throttle
 
-    def walked(self, side: Side, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
+    def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:  # noqa: ARG002 - see Observer
         """Note in the row that a frame was walked to its end and its topics were charged."""
-        if side.walk is not None:
+        if direction.walk is not None:
             return
-        if side is not self.requests:
+        if direction is not self.requests:
             self._undecide()  # its response cannot contain the topics' throttle time: the head has passed
             if self._walked is not None:
                 row, self._walked = self._walked, None
@@ -211,7 +216,7 @@ class Capture(Observer):
             if self.keeper is None or not self.keeper.begun():
                 self._write_silent()
 
-    def answered(self, side: Side, entry: Entry) -> None:
+    def answered(self, direction: ChannelDirection, entry: Entry) -> None:
         """Complete the row of the request that this response belongs to, if there is one."""
         owed = self._owed
         if not owed or owed[0][Row.HEAD][Head.CORRELATION_ID] != entry[0]:
@@ -220,12 +225,12 @@ class Capture(Observer):
         if row is self._large:
             self._sent(row)
         row[Row.UPSTREAM_NS] = self._state.now_ns - row[Row.SENT_NS]
-        row[Row.RESPONSE_BYTES] = side.frame_bytes - 4
+        row[Row.RESPONSE_BYTES] = direction.frame_bytes - 4
         if self._told_ms:
             self._decide(row)
         head = row[Row.HEAD]
         if head[Head.API_KEY] == FETCH:
-            self._fetched(row, head[Head.API_VERSION], side.walk)
+            self._fetched(row, head[Head.API_VERSION], direction.walk)
         else:
             self._write(row)
 
@@ -274,15 +279,15 @@ class Capture(Observer):
     # Kept requests.
 
     def shows(self, start: int) -> None:
-        """Note where a buffer given to the requests' side starts."""
+        """Note where a buffer given to the request direction starts."""
         self._frame_at = start
 
-    def showed(self, side: RequestSide, buf: Buffer, stop: int) -> None:
-        """Note that the requests' side has forwarded all bytes before `stop`."""
+    def showed(self, direction: RequestDirection, buf: Buffer, stop: int) -> None:
+        """Note that the request direction has forwarded all bytes before `stop`."""
         keeper = self.keeper
         if keeper is not None and keeper.begun():
             keeper.passed(buf, self._frame_at, stop)
-            if side.walk is None and not keeper.begun():
+            if direction.walk is None and not keeper.begun():
                 self._write_silent()
 
     def _keep(
@@ -311,10 +316,10 @@ class Capture(Observer):
         self._large = None
         row[Row.SENT_NS] = min(max(self.requests.moved_ns, row[Row.HANDLED_NS]), self._state.now_ns)
 
-    def _silenced(self, side: RequestSide, row: list[Any]) -> int:
+    def _silenced(self, direction: RequestDirection, row: list[Any]) -> int:
         """Complete the row of a Produce with acks=0 when all of it has been forwarded."""
         self._silent = row
-        if side.walk is None and (self.keeper is None or not self.keeper.begun()):
+        if direction.walk is None and (self.keeper is None or not self.keeper.begun()):
             self._write_silent()
         return 0
 
@@ -370,8 +375,8 @@ class Capture(Observer):
             recorder.full()
 
 
-class KeptRequests(RequestSide):
-    """The requests' side of a channel whose whole requests are kept."""
+class KeptRequests(RequestDirection):
+    """The request direction of a channel whose whole requests are kept."""
 
     __slots__ = ("_capture",)
 
@@ -380,7 +385,7 @@ class KeptRequests(RequestSide):
         self._capture = capture
 
     def receive(self, buf: Buffer, start: int, end: int, now_ns: int) -> Verdict:
-        """Handle the bytes as `RequestSide` does, and report what is forwarded."""
+        """Handle the bytes as `RequestDirection` does, and report what is forwarded."""
         self._capture.shows(start)
         verdict = super().receive(buf, start, end, now_ns)
         self._capture.showed(self, buf, start + verdict.passing)
@@ -391,5 +396,5 @@ def capture(channel: Channel, tap: Tap) -> None:
     """Attach capture to a new channel."""
     made = Capture(channel.state, tap)
     kept = made.keeper is not None
-    requests = KeptRequests(channel.state, made) if kept else RequestSide(channel.state, made.handled)
+    requests = KeptRequests(channel.state, made) if kept else RequestDirection(channel.state, made.handled)
     channel.requests = made.requests = requests

@@ -6,9 +6,9 @@ from protocol.errors import WireError
 from protocol.header import RequestHead
 from protocol.messages import topic_mutations
 from proxy.channel.capture_rows import INT32_MAX
+from proxy.channel.direction import skip_header_tags
 from proxy.channel.in_flight import Buffer
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
-from proxy.channel.side import skip_header_tags
 from quotas.engine import Engine
 
 __all__ = ["mutations_asked"]

@@ -1,14 +1,14 @@
 """One client channel: a client's connection and the broker connection that belongs to it.
 
-Rules for changes to this package: a side never reads a clock and never calls the shell; a mute begins in
+Rules for changes to this package: a direction never reads a clock and never calls the shell; a mute begins in
 `ChannelState.mute` and ends early in `ChannelState.reconsider` only; every change of the intake goes through
 `ChannelState.enter`; a response is owed exactly when it has an entry in `in_flight`.
 
-    client ──► RequestSide ──► broker             in_flight: one entry a response owed, oldest first
+    client ──► RequestDirection ──► broker        in_flight: one entry a response owed, oldest first
                   │   ▲                           mute_until_ms: no further request is handled before (KIP-219)
           in_flight   mute_until_ms
                   ▼   │
-    client ◄── ResponseSide ◄── broker
+    client ◄── ResponseDirection ◄── broker
 
     request    Produce over the quota ──► forwarded, mute now ─────► its response carries the throttle time
     request    Fetch over the quota ────► local response, in order, mute now; not forwarded
@@ -27,8 +27,8 @@ from protocol.messages.fetch_session import SessionTable
 from proxy.channel.in_flight import ENTRY_BYTES, Forward, Made, Question, Shared
 from proxy.channel.intake import Intake
 from proxy.channel.request_header import RequestReader
-from proxy.channel.requests import RequestSide
-from proxy.channel.responses import ResponseSide
+from proxy.channel.requests import RequestDirection
+from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ChannelSettings
 from proxy.channel.state import ChannelState
 from proxy.stats import Stats
@@ -40,7 +40,7 @@ _ENTRIES_COUNTED_MIN: Final = 16  # from this number of owed responses on, their
 
 
 class Channel:
-    """The two sides of one connection and their shared state."""
+    """The two directions of one connection and their shared state."""
 
     __slots__ = ("requests", "responses", "state")
 
@@ -48,8 +48,8 @@ class Channel:
         self, settings: ChannelSettings, engine: Engine, sessions: SessionTable, stats: Stats
     ) -> None:
         self.state = ChannelState(settings, engine, sessions, stats)
-        self.requests: RequestReader = RequestSide(self.state)
-        self.responses = ResponseSide(self.state)
+        self.requests: RequestReader = RequestDirection(self.state)
+        self.responses = ResponseDirection(self.state)
 
     def mute_left_ms(self, now_ms: int) -> int:
         """The rest of the channel's mute in ms; 0 if it is not muted."""
@@ -99,7 +99,7 @@ class Channel:
         self.state.answered(answer)
 
     def ask_first(self, forward: Forward) -> None:
-        """Send a request to the broker before the response to a question; the requests' side inserts it."""
+        """Send a request to the broker before the response to a question; the request direction inserts it."""
         self.state.ask_first(forward)
 
     def joined(self, broker: int) -> None:

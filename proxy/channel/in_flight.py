@@ -52,15 +52,15 @@ REST: Final = RAW_TOKEN + 1  # the rest of a response whose head has been insert
 class Owed:
     """An owed response that is not just forwarded, and its handling.
 
-    Not an abstract class: `isinstance` for each response would be several times slower. A side is `Any` here,
-    since a side contains owed responses.
+    Not an abstract class: `isinstance` for each response would be several times slower. A direction is `Any` here,
+    since a direction contains owed responses.
     """
 
     __slots__ = ()
     made: ClassVar[bool] = False  # whether the response is local
 
-    def respond(self, side: Any, buf: Buffer, pos: int, end: int, entry: "Entry", now_ms: int) -> int:
-        """Decide on the broker's response at `pos`: 0 to forward it, or an order of the side."""
+    def respond(self, direction: Any, buf: Buffer, pos: int, end: int, entry: "Entry", now_ms: int) -> int:
+        """Decide on the broker's response at `pos`: 0 to forward it, or an order of the direction."""
         raise NotImplementedError
 
     def muted(self, until_ms: int) -> "Owed":  # noqa: ARG002 - only a Produce's tells it
@@ -94,7 +94,7 @@ class Later(Owed):
     def __init__(self, forwarded: "Callable[[Forward], Owed] | None") -> None:
         self.forwarded = forwarded
 
-    def respond(self, side: Any, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+    def respond(self, direction: Any, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
         """Refuse a broker's response, since none is owed.
 
         Raises:

@@ -23,7 +23,7 @@ Muting: TypeAlias = Throttle | MutationThrottle | TopicThrottle | UserThrottle |
 
 
 class Observer:
-    """Ignores all events; a subclass overrides some. A side is `Any`, since its state refers to the observer.
+    """Ignores all events; a subclass overrides some. A direction is `Any`, since its state refers to the observer.
 
     Attributes:
         entry_bytes: the most memory that one owed response takes, with the observer's notes.
@@ -39,10 +39,10 @@ class Observer:
     def muted(self, throttle: Muting, throttle_ms: int, told_ms: int) -> None:
         """The channel is muted for `told_ms`, by a throttle that asked for `throttle_ms`."""
 
-    def walked(self, side: Any, walk: Walk, now_ms: int) -> None:
-        """A part of a frame was walked; if it was the last one, the side has no walk any more."""
+    def walked(self, direction: Any, walk: Walk, now_ms: int) -> None:
+        """A part of a frame was walked; if it was the last one, the direction has no walk any more."""
 
-    def answered(self, side: Any, entry: Entry) -> None:
+    def answered(self, direction: Any, entry: Entry) -> None:
         """A broker's response has begun to pass, and is no longer owed."""
 
     def answered_here(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:

@@ -1,14 +1,14 @@
 """Parses one large frame in a thread of the shell, so that the loop is not blocked.
 
-A handler with a whole frame asks its side for the result of a pure function::
+A handler with a whole frame asks its direction for the result of a pure function::
 
-    read = side.parse(fetch.read_whole, frame, fields_at, version)
+    read = direction.parse(fetch.read_whole, frame, fields_at, version)
     if read is None:
-        return side.verdict.order
+        return direction.verdict.order
 
-A frame of at most AT_ONCE_BYTES_MAX is parsed in this call. A larger one becomes the side's `job`, with the order WAIT:
-the shell takes the job, runs it in a thread, and passes the same bytes again; then the same call returns the function's
-result, or raises its exception. Until then nothing after the frame is handled.
+A frame of at most AT_ONCE_BYTES_MAX is parsed in this call. A larger one becomes the direction's `job`, with the order
+WAIT: the shell takes the job, runs it in a thread, and passes the same bytes again; then the same call returns the
+function's result, or raises its exception. Until then nothing after the frame is handled.
 
 Before `parse` returns a result, a handler must only take steps that can be repeated. The function must belong to a
 module (no lambda, no bound method made for the call), must not return None, and depends on its arguments only, which do
@@ -16,13 +16,13 @@ not change meanwhile. A result belongs to exactly these arguments: if the handle
 discarded, and never used for another frame.
 
 AGAIN takes the place of a job if a walk has used its share of a turn of the loop: the shell passes the rest again in
-the next turn (`Side.next_turn`).
+the next turn (`ChannelDirection.next_turn`).
 
 Non-obvious:
 
-- A large request is shown twice. The first time its handler orders a function's result, and the side waits; when
+- A large request is shown twice. The first time its handler orders a function's result, and the direction waits; when
   the thread is done the same bytes are shown again, and the same call returns the result. So nothing may be charged
-  before it (`Side.parse`), and a result belongs to exactly its bytes and arguments.
+  before it (`ChannelDirection.parse`), and a result belongs to exactly its bytes and arguments.
 """
 
 from collections.abc import Callable

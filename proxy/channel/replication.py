@@ -4,7 +4,7 @@
                      │   ▲
                     link │
                      ▼   │
-    follower ◄── ResponseSide ◄── leader
+    follower ◄── ResponseDirection ◄── leader
 
     request    Fetch 12-18 of a follower ──► unchanged, or with partitions left out or limited
     request    no partition left ───────────► WAIT (held) ─► decided on again, or an empty local response
@@ -30,14 +30,14 @@ from protocol.walks.replica import ReplicaWalk
 from protocol.walks.walk import Walk
 from proxy.channel.bounds import REPLICA_FETCH_BYTES_MAX
 from proxy.channel.channel import Channel
+from proxy.channel.direction import NS_PER_MS, WALK, ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.observer import Observer
 from proxy.channel.replica_link import ReplicaLink
 from proxy.channel.request_header import HEAD_BYTES, RequestReader
-from proxy.channel.responses import ResponseSide
+from proxy.channel.responses import ResponseDirection
 from proxy.channel.settings import ANY_BROKER, ChannelSettings
-from proxy.channel.side import NS_PER_MS, WALK, Side, copied, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import PASS, Verdict
 from proxy.stats import Stats
@@ -60,11 +60,13 @@ class _Fetched(Owed):
     def __init__(self, link: ReplicaLink) -> None:
         self._link = link
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
+    ) -> int:
         """Read the response's head, set the follower's session id, and have the rest walked."""
-        length = side.frame_bytes - 4
+        length = direction.frame_bytes - 4
         if end - pos < _ANSWER_HEAD_BYTES:
-            return side.more(end - pos, length)
+            return direction.more(end - pos, length)
         if buf[pos + 8]:
             raise PeerError(
                 "malformed", "a Fetch response with tagged fields in its header, which no broker sends"
@@ -73,9 +75,9 @@ class _Fetched(Owed):
         told = self._link.session.answered(error_code, session_id)
         if told != (error_code, session_id):
             _ERROR_AND_SESSION.pack_into(buf, pos + _ERROR_AT, *told)
-            side.verdict.patches += 1
-            side.state.stats.session_translations += 1
-        side.walk = ReplicaWalk(entry[1], length)
+            direction.verdict.patches += 1
+            direction.state.stats.session_translations += 1
+        direction.walk = ReplicaWalk(entry[1], length)
         return WALK
 
 
@@ -246,17 +248,17 @@ class _Onlooker(Observer):
     def __init__(self, link: ReplicaLink) -> None:
         self._link = link
 
-    def walked(self, side: Side, walk: Walk, now_ms: int) -> None:
+    def walked(self, direction: ChannelDirection, walk: Walk, now_ms: int) -> None:
         """Update the partitions' state; at the end of the response, note that no more follows."""
-        assert isinstance(side, ResponseSide), "no request is walked here"
+        assert isinstance(direction, ResponseDirection), "no request is walked here"
         assert isinstance(walk, ReplicaWalk), "no other response is walked here"
         if walk.found:
             self._link.seen(walk.found, now_ms)
             walk.found.clear()
-        if side.walk is None:
+        if direction.walk is None:
             self._link.answered(now_ms)
-            if side.state.awaits_responses:  # a second Fetch waits
-                side.make_room()
+            if direction.state.awaits_responses:  # a second Fetch waits
+                direction.make_room()
 
     def close(self, now_ms: int) -> Iterator[None]:
         """End the link; iterate over the result to free its memory in portions."""
@@ -264,7 +266,7 @@ class _Onlooker(Observer):
 
 
 class ReplicationChannel(Channel):
-    """The two sides of a connection between brokers."""
+    """The two directions of a connection between brokers."""
 
     __slots__ = ("link",)
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from protocol.api import API_NAMES
 from protocol.header import REQUEST_HEAD, RequestHead
+from proxy.channel.direction import ChannelDirection
 from proxy.channel.errors import PeerError, unreadable_length
 from proxy.channel.in_flight import Buffer
-from proxy.channel.side import Side
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, PASS
 from proxy.stats import API_KEYS_MAX
@@ -18,8 +18,8 @@ HEAD_BYTES: Final = REQUEST_HEAD.size  # 14
 _LENGTH_MIN: Final = HEAD_BYTES - 4
 
 
-class RequestReader(Side, ABC):
-    """A side that reads requests.
+class RequestReader(ChannelDirection, ABC):
+    """A direction that reads requests.
 
     Attributes:
         counts: the number of requests by API key, and of all with unknown keys.

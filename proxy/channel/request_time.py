@@ -12,9 +12,9 @@ records were there before. JoinGroup and SyncGroup wait for other members and ar
 Exempt, as in Kafka: followers' Fetches, Produce with acks=0, WriteTxnMarkers, and requests between brokers and
 controllers. Also SASL exchanges, which Kafka's brokers handle before they know any quota.
 
-Only requests of identities with a request quota reach this module: for others `RequestSide` compares one reference per
-frame, and does not wrap the owed response. `protocol.throttle` knows where a response has its throttle time;
-`quotas.throttles.request` has the arithmetic.
+Only requests of identities with a request quota reach this module: for others `RequestDirection` compares one
+reference per frame, and does not wrap the owed response. `protocol.throttle` knows where a response has its throttle
+time; `quotas.throttles.request` has the arithmetic.
 
 Non-obvious:
 
@@ -31,9 +31,9 @@ from protocol.errors import TruncatedError, WireError
 from protocol.header import RequestHead
 from protocol.messages import fetch
 from protocol.walks.share import fetch_waits
+from proxy.channel.direction import UNDECIDED, ChannelDirection, skip_header_tags
 from proxy.channel.in_flight import Buffer, Entry, Later, Made, Owed
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
-from proxy.channel.side import UNDECIDED, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, REPLACE
 from quotas.engine import ClientQuota
@@ -69,7 +69,7 @@ class Measured(Owed):
 
     Attributes:
         owed: the owed response of the API's handler.
-        asked: the requests' side, which knows when a large request has been sent completely.
+        asked: the request direction, which knows when a large request has been sent completely.
         wait_us: the longest wait for records, unless the response's frame has `whole_bytes` or more.
         throttle_ms: the decision when the response began; -1 before that.
     """
@@ -87,7 +87,12 @@ class Measured(Owed):
     )
 
     def __init__(
-        self, asked: Side, key: int, throttle: RequestThrottle, quota: ClientQuota, owed: Owed | None
+        self,
+        asked: ChannelDirection,
+        key: int,
+        throttle: RequestThrottle,
+        quota: ClientQuota,
+        owed: Owed | None,
     ) -> None:
         self.asked = asked
         self.key = key
@@ -99,13 +104,15 @@ class Measured(Owed):
         self.whole_bytes = 0
         self.throttle_ms = _NOT_CHARGED
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
+    ) -> int:
         """Charge the request when its response begins; over the quota, mute and set the throttle time."""
         if self.throttle_ms == _NOT_CHARGED:
-            _charge(side, self, now_ms)
+            _charge(direction, self, now_ms)
         if self.throttle_ms:
-            return _enforce(side, self, buf, pos, end, entry, now_ms)
-        return 0 if self.owed is None else self.owed.respond(side, buf, pos, end, entry, now_ms)
+            return _enforce(direction, self, buf, pos, end, entry, now_ms)
+        return 0 if self.owed is None else self.owed.respond(direction, buf, pos, end, entry, now_ms)
 
     def muted(self, until_ms: int) -> Owed:
         """Return an owed response that also reports a mute until `until_ms`."""
@@ -114,9 +121,11 @@ class Measured(Owed):
         return self
 
 
-def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int) -> int:
+def measure(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+) -> int:
     """Measure the request just handled if its identity has a quota; returns 0, or MORE if more of it is needed."""
-    state = side.state
+    state = direction.state
     if state.requests_version is not state.engine.version:
         _look_up(state, now_ms)
     throttle, identity = state.requests, state.identity
@@ -130,19 +139,19 @@ def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Reques
     # With acks=0 no entry was added.
     if owed_to != correlation_id or isinstance(owed, Measured | Made | Later):
         return 0
-    measured = Measured(side, key, throttle, identity.quota, owed)
+    measured = Measured(direction, key, throttle, identity.quota, owed)
     if key in _FETCHES:
         waits = _may_wait(measured, buf, pos, end, body, head)
         if waits is None and end - pos < head[0] + 4:
             in_flight.pop()  # for an incomplete request, both handlers have only added the entry
             if key == api.FETCH and state.engine.weighs_fetched_topics:
                 state.fetch_owed = False  # as if no limited Fetch were with the broker
-            return side.more(end - pos, head[0])
+            return direction.more(end - pos, head[0])
         if not waits:
             return 0
     last = state.measured
-    if last is not None and side.moved_ns > last.sent_ns:
-        last.sent_ns = side.moved_ns
+    if last is not None and direction.moved_ns > last.sent_ns:
+        last.sent_ns = direction.moved_ns
     state.measured = measured
     in_flight[-1] = (correlation_id, version, measured)
     return 0
@@ -151,7 +160,7 @@ def measure(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Reques
 def _look_up(state: ChannelState, now_ms: int) -> None:
     """Look up whether the current identity has a request quota."""
     identity = state.identity
-    assert identity is not None, "the request side identifies before it asks"
+    assert identity is not None, "the request direction identifies before it asks"
     version = state.engine.version
     state.requests = None
     state.requests_version = version
@@ -191,19 +200,25 @@ def _may_wait(
 
 
 def _enforce(
-    side: Side, measured: Measured, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
+    direction: ChannelDirection,
+    measured: Measured,
+    buf: Buffer,
+    pos: int,
+    end: int,
+    entry: Entry,
+    now_ms: int,
 ) -> int:
     """Let the API's handler decide; then mute for the longest throttle time, and put it into the response."""
     key, version, throttle_ms = measured.key, entry[1], measured.throttle_ms
-    if _needs_more(side, end - pos, key, version):
-        return side.verdict.order
-    state = side.state
+    if _needs_more(direction, end - pos, key, version):
+        return direction.verdict.order
+    state = direction.state
     left_ms = max(0, state.mute_until_ms - now_ms)
     other = _other(measured)
     counted = (0, 0) if other is None else (other.throttled_total, other.throttle_ms_total)
     order = 0
     if measured.owed is not None:
-        order = measured.owed.respond(side, buf, pos, end, entry, now_ms)
+        order = measured.owed.respond(direction, buf, pos, end, entry, now_ms)
         if order & UNDECIDED:
             return order
     other_ms = 0 if other is None else other.throttle_ms_total - counted[1]
@@ -214,21 +229,21 @@ def _enforce(
         measured.throttle.told(throttle_ms - left_ms)
     told_ms = state.mute(measured.throttle, throttle_ms, now_ms)
     if told_ms:
-        side.verdict.signal = True
-        _tell(side, buf, pos, end, order, key, version, told_ms)
+        direction.verdict.signal = True
+        _tell(direction, buf, pos, end, order, key, version, told_ms)
     return order
 
 
-def _charge(side: Side, measured: Measured, now_ms: int) -> None:
+def _charge(direction: ChannelDirection, measured: Measured, now_ms: int) -> None:
     """Charge the time, and decide on the throttle time of this response."""
-    state = side.state
-    now_ns, since_ns = state.now_ns, max(measured.sent_ns, side.moved_ns)
+    state = direction.state
+    now_ns, since_ns = state.now_ns, max(measured.sent_ns, direction.moved_ns)
     if state.measured is measured:
         since_ns = max(since_ns, measured.asked.moved_ns)
         state.measured = None
-    side.moved_ns = now_ns
+    direction.moved_ns = now_ns
     spent_us = (now_ns - since_ns) // 1000
-    if side.frame_bytes < measured.whole_bytes:
+    if direction.frame_bytes < measured.whole_bytes:
         spent_us -= measured.wait_us
     throttle = measured.throttle
     muted_ms = state.muted_by(throttle, now_ms) if state.mute_until_ms > now_ms else 0
@@ -249,34 +264,44 @@ def _other(measured: Measured) -> Throttle | MutationThrottle | None:
     return measured.quota.mutations if measured.key in _MUTATIONS else None
 
 
-def _needs_more(side: Side, have: int, key: int, version: int) -> bool:
+def _needs_more(direction: ChannelDirection, have: int, key: int, version: int) -> bool:
     """Whether the throttle time's place has not arrived yet; then the order is MORE."""
-    length = side.frame_bytes - 4
+    length = direction.frame_bytes - 4
     offset = throttle_time.position(key, version)
     if offset == throttle_time.NONE or have >= length + 4:
         return False
     if offset == throttle_time.LAST:
         # If longer fields precede it, it is not searched for: the mute alone must suffice.
-        return length + 4 <= AT_ONCE_BYTES_MAX and not side.whole(have, length, AT_ONCE_BYTES_MAX)
+        return length + 4 <= AT_ONCE_BYTES_MAX and not direction.whole(have, length, AT_ONCE_BYTES_MAX)
     if have >= _HEAD_BYTES + api.flexible(key, version) + offset + _INT32.size:
         return False
-    return side.more(have, length) == MORE
+    return direction.more(have, length) == MORE
 
 
 def _tell(
-    side: Side, buf: Buffer, pos: int, end: int, order: int, key: int, version: int, told_ms: int
+    direction: ChannelDirection,
+    buf: Buffer,
+    pos: int,
+    end: int,
+    order: int,
+    key: int,
+    version: int,
+    told_ms: int,
 ) -> None:
     """Write the larger throttle time into the response; without a place for it, none is written."""
-    if side.frame_bytes > AT_ONCE_BYTES_MAX and throttle_time.position(key, version) == throttle_time.LAST:
+    if (
+        direction.frame_bytes > AT_ONCE_BYTES_MAX
+        and throttle_time.position(key, version) == throttle_time.LAST
+    ):
         return
     try:
         if order == REPLACE:
-            answer = bytearray(side.verdict.insert)
+            answer = bytearray(direction.verdict.insert)
             throttle_time.patch(answer, key, version, told_ms)
-            side.verdict.insert = answer
+            direction.verdict.insert = answer
             return
-        with memoryview(buf)[pos : min(end, pos + side.frame_bytes)] as frame:
+        with memoryview(buf)[pos : min(end, pos + direction.frame_bytes)] as frame:
             throttle_time.patch(frame, key, version, told_ms)
-        side.verdict.patches += 1
+        direction.verdict.patches += 1
     except WireError:
         return  # the broker's response ends before it; the mute alone must suffice

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from protocol.api import API_NAMES, API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from protocol.header import REQUEST_HEAD, RequestHead
+from proxy.channel.direction import NS_PER_MS, WALK
 from proxy.channel.errors import PeerError
 from proxy.channel.handlers import REQUEST_HANDLERS
 from proxy.channel.handlers.sasl import OVER, raw_token
@@ -21,28 +22,27 @@ from proxy.channel.intake import RAW_TOKENS_MAX, Intake
 from proxy.channel.request_header import HEAD_BYTES, RequestReader
 from proxy.channel.request_time import measure
 from proxy.channel.settings import ANONYMOUS
-from proxy.channel.side import NS_PER_MS, WALK
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import produced
 from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
 from quotas.engine import CLIENT_ID_CHARACTERS_MAX
 from quotas.limiters.flow import Flow
 
-__all__ = ["RequestSide"]
+__all__ = ["RequestDirection"]
 
 _HEAD: Final = REQUEST_HEAD.unpack_from  # length, API key, version, correlation id, length of the client id
 _HEAD_BYTES: Final = HEAD_BYTES
-Handled: TypeAlias = "Callable[[RequestSide, Buffer, int, int, int, RequestHead, int], int]"
+Handled: TypeAlias = "Callable[[RequestDirection, Buffer, int, int, int, RequestHead, int], int]"
 _INTRODUCTIONS: Final = frozenset((API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE))
 
 
-class RequestSide(RequestReader):
+class RequestDirection(RequestReader):
     """The requests on their way to the broker."""
 
     __slots__ = ("_client_id", "_client_id_length", "_handled")
 
     def __init__(self, state: ChannelState, handled: Handled = measure) -> None:
-        """Create the requests' side of a client's channel.
+        """Create the request direction of a client's channel.
 
         Args:
             handled: called after every handled request, unless requests of this identity are known not to be measured;

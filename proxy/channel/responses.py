@@ -6,15 +6,15 @@ Local responses (throttled Fetches, quotas) are inserted in their turn: Kafka's 
 from struct import Struct
 from typing import Final
 
+from proxy.channel.direction import NS_PER_MS, UNDECIDED, WALK, ChannelDirection
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import RAW_TOKEN, Buffer, Made
 from proxy.channel.intake import RESUMED_AT
-from proxy.channel.side import NS_PER_MS, UNDECIDED, WALK, Side
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_charges import fetched
 from proxy.channel.verdict import MORE, PASS, REPLACE, Verdict
 
-__all__ = ["ResponseSide"]
+__all__ = ["ResponseDirection"]
 
 _HEAD: Final = Struct(">ii").unpack_from  # length, correlation id
 _HEAD_BYTES: Final = 8
@@ -22,7 +22,7 @@ _LENGTH_MIN: Final = 4
 _PREFIX_BYTES: Final = 4
 
 
-class ResponseSide(Side):
+class ResponseDirection(ChannelDirection):
     """The responses on their way to the client."""
 
     __slots__ = ("_length_max",)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from proxy.channel.bounds import RESPONSE_BYTES_MAX
+from proxy.channel.direction import ChannelDirection, copied
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.settings import ChannelSettings
-from proxy.channel.side import Side, copied
 
 __all__ = ["Rewritten"]
 
@@ -28,11 +28,13 @@ class Rewritten(Owed):
         self._rewrite = rewrite
         self._given = given
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
+    ) -> int:
         """Replace the response once it is complete."""
-        length = side.frame_bytes - 4
-        if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[self._key]):
-            return side.verdict.order
-        given = () if self._given is None else (self._given(side.state.settings),)
-        rewritten = side.parse(self._rewrite, copied(buf, pos, pos + 4 + length), entry[1], *given)
-        return side.verdict.order if rewritten is None else side.replace(length + 4, rewritten)
+        length = direction.frame_bytes - 4
+        if not direction.whole(end - pos, length, RESPONSE_BYTES_MAX[self._key]):
+            return direction.verdict.order
+        given = () if self._given is None else (self._given(direction.state.settings),)
+        rewritten = direction.parse(self._rewrite, copied(buf, pos, pos + 4 + length), entry[1], *given)
+        return direction.verdict.order if rewritten is None else direction.replace(length + 4, rewritten)

@@ -48,19 +48,19 @@ class Timed(Protocol):
 
 
 class ChannelState:
-    """The state that a channel's two sides share.
+    """The state that a channel's two directions share.
 
     Attributes:
         mute_until_ms: no further request is handled before this time (KIP-219); 0 when not muted.
         mute_limits: the bounds of every mute and hold.
         intake: whether requests are taken; `enter` changes it.
         in_flight_max: with this many owed responses no further request is handled; 0 unless the intake is OPEN.
-        awaits_responses: the next request waits for responses, so nothing is read; the responses' side signals when
+        awaits_responses: the next request waits for responses, so nothing is read; the response direction signals when
             enough have come.
         lookup: the sizes requested from the broker for the waiting request; None if there is none.
         mutations_owed: owed responses of counted topic mutations: one at a time, as in brokers.
         counted: whether the connection was counted against its user's rate of connections.
-        now_ns: when the shell last read bytes for a side, in nanoseconds of the clock of `now_ms`.
+        now_ns: when the shell last read bytes for a direction, in nanoseconds of the clock of `now_ms`.
         unmeasured: the engine's version for which it is known that the current identity has no request quota.
         requests, requests_version: the request quota of the current identity, and the engine's version then.
         measured: the last measured request, until its response arrives.
@@ -78,7 +78,7 @@ class ChannelState:
         question: a request for the shell to respond to; the shell takes it from here.
         shares: whether a ShareFetch or ShareAcknowledge was seen: then a mute does not apply to acknowledgements.
         share_held_until_ms: the latest end of the next ShareFetch's wait at its header; 0 before it begins.
-        forward: the shell's request to the broker, until the requests' side inserts it.
+        forward: the shell's request to the broker, until the request direction inserts it.
     """
 
     __slots__ = (

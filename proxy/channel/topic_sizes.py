@@ -21,22 +21,22 @@ from protocol.header import REQUEST_HEAD
 from protocol.messages import metadata_topics
 from protocol.messages.topic_mutations import TOPICS_MAX, TopicMutation
 from proxy.channel.bounds import SIZES_ANSWER_BYTES_MAX
+from proxy.channel.direction import ChannelDirection, copied
 from proxy.channel.in_flight import Buffer, Entry, InFlight, Owed
-from proxy.channel.side import Side, copied
 from proxy.channel.topic_lookup import TopicLookup
 
 __all__ = ["asked_sizes"]
 
 
 def asked_sizes(
-    side: Side, frame: bytes, body: int, correlation_id: int, topics: Sequence[TopicMutation]
+    direction: ChannelDirection, frame: bytes, body: int, correlation_id: int, topics: Sequence[TopicMutation]
 ) -> TopicLookup | None:
     """Return the sizes of these topics; None with an order while they are being requested.
 
     Args:
         frame: the whole waiting request; its client id ends at `body`.
     """
-    state = side.state
+    state = direction.state
     lookup = state.lookup
     if lookup is None:
         lookup = TopicLookup()
@@ -45,10 +45,10 @@ def asked_sizes(
             return lookup
         state.lookup = lookup
         state.stats.topic_lookups += lookup.pending
-        side.replace(0, question)
+        direction.replace(0, question)
         return None
     if lookup.pending:
-        side.await_responses()
+        direction.await_responses()
         return None
     state.lookup = None
     return lookup
@@ -84,15 +84,17 @@ class _Sizes(Owed):
     def __init__(self, lookup: TopicLookup) -> None:
         self._lookup = lookup
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
+    ) -> int:
         """Take the sizes; nothing is forwarded to the client."""
-        length = side.frame_bytes - 4
-        if not side.whole(end - pos, length, SIZES_ANSWER_BYTES_MAX):
-            return side.verdict.order
+        length = direction.frame_bytes - 4
+        if not direction.whole(end - pos, length, SIZES_ANSWER_BYTES_MAX):
+            return direction.verdict.order
         read, frame = metadata_topics.read_sizes, copied(buf, pos, pos + 4 + length)
-        sizes = side.parse(read, frame, entry[1], TOPICS_MAX)
+        sizes = direction.parse(read, frame, entry[1], TOPICS_MAX)
         if sizes is None:
-            return side.verdict.order
+            return direction.verdict.order
         self._lookup.sizes.update(sizes)
         self._lookup.pending -= 1
-        return side.replace(length + 4, b"")
+        return direction.replace(length + 4, b"")

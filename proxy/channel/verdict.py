@@ -1,7 +1,7 @@
 """The verdict of one direction of a channel on the bytes it has received: all that the shell reads of it.
 
-Each side has one `Verdict` and reuses it for every call, so that a frame creates no object. Only the channel writes it;
-only the shell acts on it, and takes a job, an insert or a signal once, by the side's methods.
+Each direction has one `Verdict` and reuses it for every call, so that a frame creates no object. Only the channel
+writes it; only the shell acts on it, and takes a job, an insert or a signal once, by the direction's methods.
 """
 
 from typing import Final
@@ -12,7 +12,8 @@ PASS: Final = 0
 MORE: Final = 1
 REPLACE: Final = 2
 WAIT: Final = 3
-# Neither this nor anything after it is handled: the channel ends when the owed responses were sent. (4 is `side.WALK`.)
+# Neither this nor anything after it is handled: the channel ends when the owed responses were sent. (4 is WALK, in
+# `proxy.channel.direction`.)
 REFUSE: Final = 5
 
 
@@ -27,10 +28,10 @@ class Verdict:
         unseen: the number of further bytes of the current frame that may be forwarded without a look at them.
         need: with MORE, the number of bytes, from the first kept one, that the next call needs.
         drop, insert: with REPLACE, the number of bytes to drop, and the bytes to send in their place.
-        until_ms: with WAIT, when to read again; 0: when responses have arrived, or the side's job is done.
+        until_ms: with WAIT, when to read again; 0: when responses have arrived, or the direction's job is done.
         held: with WAIT, whether a request waits before its payload is read (schedule); else the channel is muted
             (KIP-219).
-        signal: whether an event concerns the other side: a local response is due, or a mute has begun.
+        signal: whether an event concerns the other direction: a local response is due, or a mute has begun.
         charged_ahead: whether the request under way was charged before its bytes arrived: if they are `late`, call
             `receive` again before more of it is forwarded.
     """

@@ -138,15 +138,15 @@ class Connection:
             self.requests.show_kept()
 
     def wait(self, pump: object, now: int) -> None:
-        """Stop reading until the side's wait or job is over; the client's close is still noticed."""
+        """Stop reading until the direction's wait or job is over; the client's close is still noticed."""
         if self.closed:
             return
         shown = self.requests if pump is self.requests else self.responses
-        job = shown.side.take_job()
+        job = shown.direction.take_job()
         if job is not None or shown is self.responses:
             self._step_aside(shown, job)
             return
-        verdict = self.requests.side.verdict
+        verdict = self.requests.direction.verdict
         self.requests.paused = True
         self.requests.update_reading()
         if verdict.order == REFUSE:  # the client sends all of it again

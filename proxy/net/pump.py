@@ -1,12 +1,12 @@
-"""One direction of one connection: reads, passes the bytes to the channel's side, carries out its order, writes.
+"""One direction of one connection: reads, passes the bytes to the channel, carries out its verdict, writes.
 
 Bytes that must be examined go through the process's one read buffer; each run of unchanged frames leaves it in one
 `send`. The rest of a large frame bypasses Python (`proxy.net.splicer`).
 
 Flow control: while read bytes are not yet written, the source is not read, and no further local response is inserted.
-Kept input is bounded by one read, or by `proxy.channel.bounds` if a side needs a whole frame; pending output by the
-same plus one local response. Both count as kept bytes (`proxy.net.kept`) by their allocation: a growing buffer is up to
-an eighth larger than its contents.
+Kept input is bounded by one read, or by `proxy.channel.bounds` if a direction needs a whole frame; pending output by
+the same plus one local response. Both count as kept bytes (`proxy.net.kept`) by their allocation: a growing buffer is
+up to an eighth larger than its contents.
 
 Non-obvious:
 
@@ -60,8 +60,8 @@ class Pump(Splicer):
         "paused",
     )
 
-    def __init__(self, owner: Owner, shared: Shared, side: Direction, encrypted: bool = False) -> None:
-        super().__init__(owner, shared, side, encrypted)
+    def __init__(self, owner: Owner, shared: Shared, direction: Direction, encrypted: bool = False) -> None:
+        super().__init__(owner, shared, direction, encrypted)
         self._kept: bytearray | None = None
         self._unsent: bytearray | memoryview | None = None
         self._counted = 0  # bytes reported to the owner
@@ -78,7 +78,7 @@ class Pump(Splicer):
         """Start reading."""
         self.src = src
         self.src_fd = src.fileno()
-        self.side.moved(monotonic_ns())
+        self.direction.moved(monotonic_ns())
         self._recv_into = src.recv_into
         self.update_reading()
 
@@ -109,7 +109,7 @@ class Pump(Splicer):
     @property
     def mid_frame(self) -> bool:
         """Whether a frame is partly read."""
-        return self.side.mid_frame() or bool(self._kept)
+        return self.direction.mid_frame() or bool(self._kept)
 
     def update_reading(self) -> None:
         """Read if and only if there is a source, no output is pending, and the owner has not paused."""
@@ -131,7 +131,7 @@ class Pump(Splicer):
             self._owner.ended(self)
 
     def show_kept(self) -> None:
-        """Pass the kept bytes to the side again without new input: its verdict may have changed."""
+        """Pass the kept bytes to the direction again without new input: its verdict may have changed."""
         if self.blocked:
             return
         kept = self._kept or bytearray()
@@ -157,9 +157,9 @@ class Pump(Splicer):
         self._piped = 0
 
     def _on_readable(self) -> None:
-        verdict = self.side.verdict
+        verdict = self.direction.verdict
         if verdict.unseen >= SPLICE_BYTES_MIN:
-            if verdict.charged_ahead and self.side.late(monotonic_ns() // _NS_PER_MS):
+            if verdict.charged_ahead and self.direction.late(monotonic_ns() // _NS_PER_MS):
                 self.show_kept()  # it is charged again, and may have to wait
             if self.paused or self.src is None or self._splice():
                 return
@@ -187,19 +187,19 @@ class Pump(Splicer):
             self._shared.stats.observe_latency((monotonic_ns() - started_ns) // 1000)
 
     def _show_more(self, kept: bytearray, more: memoryview, now_ns: int) -> None:
-        """Pass the kept and the new bytes to the side, once there are as many as it needs."""
+        """Pass the kept and the new bytes to the direction, once there are as many as it needs."""
         kept += more
-        if len(kept) >= self.side.verdict.need:
+        if len(kept) >= self.direction.verdict.need:
             self._show(kept, memoryview(kept), len(kept), now_ns)
         else:
             self._count_kept()
 
     def _show(self, buf: bytearray, view: memoryview, end: int, now_ns: int) -> None:
-        """Pass buf[:end] to the side and carry out its orders until MORE or WAIT; `view` is a view of `buf`."""
+        """Pass buf[:end] to the direction and carry out its orders until MORE or WAIT; `view` is a view of `buf`."""
         start = 0
         try:
             while True:
-                verdict = self.side.receive(buf, start, end, now_ns)
+                verdict = self.direction.receive(buf, start, end, now_ns)
                 count = verdict.passing
                 if count:
                     # The rest of a large frame follows at once: send it in one packet with its beginning.
@@ -215,10 +215,10 @@ class Pump(Splicer):
                 if order == REPLACE:
                     start += verdict.drop
                     self._replaced += 1 + (verdict.drop >> _REPLACED_SHIFT)
-                    if self._put_in(self.side) and self._replaced < _REPLACED_MAX:
+                    if self._put_in(self.direction) and self._replaced < _REPLACED_MAX:
                         continue
                     self._replaced = 0
-                    start += self._pass_unseen(self.side, view[start:end], now_ns)
+                    start += self._pass_unseen(self.direction, view[start:end], now_ns)
                 self._kept = buf if buf is self._kept and not start else buf[start:end] or None
                 if order >= REPLACE:
                     self._set_aside(order, now_ns)
@@ -232,25 +232,25 @@ class Pump(Splicer):
         self._shown(now_ns)
 
     def _set_aside(self, order: int, now_ns: int) -> None:
-        """Have the owner pass the kept bytes later: in the next turn of the loop, or when the side's wait is over."""
+        """Have the owner pass the kept bytes later: in the next turn of the loop, or when the wait is over."""
         if order == REPLACE:  # enough was replaced in this turn
             self._owner.next_turn(self)
         else:
             self._owner.wait(self, now_ns // _NS_PER_MS)
 
     def _shown(self, now_ns: int) -> None:
-        """Report the kept bytes to the owner, and whether the side has an event for the other one."""
+        """Report the kept bytes to the owner, and whether the direction has an event for the other one."""
         self._count_kept()
-        if self.side.take_signal():
+        if self.direction.take_signal():
             self._owner.signalled(self, now_ns // _NS_PER_MS)
 
-    def _put_in(self, side: Direction) -> bool:
-        """Write the side's insert; False if further inserts must wait for the destination.
+    def _put_in(self, direction: Direction) -> bool:
+        """Write the direction's insert; False if further inserts must wait for the destination.
 
         Raises:
             OSError: the destination has failed.
         """
-        insert = side.take_insert()  # from now on it is counted here, or written
+        insert = direction.take_insert()  # from now on it is counted here, or written
         if insert and self._unsent is not None:
             self._write_behind(self._unsent, insert)
         elif insert:
@@ -260,18 +260,18 @@ class Pump(Splicer):
                 sent = 0
             if sent < len(insert):
                 self._write_later(memoryview(insert)[sent:])  # not copied: it does not change
-        return bool(side.verdict.drop or side.verdict.unseen or self._unsent is None)
+        return bool(direction.verdict.drop or direction.verdict.unseen or self._unsent is None)
 
-    def _pass_unseen(self, side: Direction, data: memoryview, now_ns: int) -> int:
+    def _pass_unseen(self, direction: Direction, data: memoryview, now_ns: int) -> int:
         """Forward the available bytes of the frame under way, none of which are kept bytes; returns their number.
 
         Raises:
             OSError: the destination has failed.
         """
-        count = min(side.verdict.unseen, len(data))
+        count = min(direction.verdict.unseen, len(data))
         if count:
             self._send(data[:count], count, 0)
-            side.passed(count, now_ns)
+            direction.passed(count, now_ns)
         return count
 
     def _count_kept(self, size: int = 0) -> None:
@@ -340,7 +340,7 @@ class Pump(Splicer):
             return
         self._shared.loop.remove_writer(self.dst_fd)
         self.update_reading()
-        self.side.moved(monotonic_ns())
+        self.direction.moved(monotonic_ns())
         self._frame_may_be_over()
         if self.at_end and not self.paused and not self.blocked:
             self._owner.ended(self)
@@ -354,8 +354,8 @@ class Pump(Splicer):
             self._unsent = unsent[sent:]
 
     def _frame_may_be_over(self) -> None:
-        """Let the side continue after a frame that ended by splice, or a wait that has ended."""
-        if not self.side.verdict.unseen and not self.paused:
+        """Let the direction continue after a frame that ended by splice, or a wait that has ended."""
+        if not self.direction.verdict.unseen and not self.paused:
             self.show_kept()
 
     def _end(self) -> None:

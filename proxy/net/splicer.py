@@ -29,13 +29,13 @@ class Owner(Protocol):
     """The events that a pump reports to its connection."""
 
     def signalled(self, pump: object, now_ms: int) -> None:
-        """The side has an event for the other one: a mute has begun, or a local response is due."""
+        """The direction has an event for the other one: a mute has begun, or a local response is due."""
 
     def next_turn(self, pump: object) -> None:
         """This turn of the loop is used up: pass the kept bytes again in the next one."""
 
     def wait(self, pump: object, now_ms: int) -> None:
-        """The side has ordered WAIT, perhaps with a job, or REFUSE."""
+        """The direction has ordered WAIT, perhaps with a job, or REFUSE."""
 
     def ended(self, pump: object) -> None:
         """The source has closed its direction, and all of its bytes are written."""
@@ -63,17 +63,17 @@ class Splicer(ABC):
         "_shared",
         "_tuned",
         "bytes_total",
+        "direction",
         "dst",
         "dst_fd",
-        "side",
         "src",
         "src_fd",
     )
 
-    def __init__(self, owner: Owner, shared: Shared, side: Direction, encrypted: bool) -> None:
+    def __init__(self, owner: Owner, shared: Shared, direction: Direction, encrypted: bool) -> None:
         self._owner = owner
         self._shared = shared
-        self.side = side
+        self.direction = direction
         self._encrypted = encrypted
         self.src: Stream | None = None
         self.dst: Stream | None = None
@@ -95,7 +95,7 @@ class Splicer(ABC):
 
     @abstractmethod
     def _frame_may_be_over(self) -> None:
-        """Let the side handle a frame that may have ended."""
+        """Let the direction handle a frame that may have ended."""
 
     @abstractmethod
     def _end(self) -> None:
@@ -113,7 +113,7 @@ class Splicer(ABC):
         splices cost less than many small ones. After the frame, a short read: a header follows, whose payload should be
         spliced too. In an encrypted stream both would count the wrong bytes.
         """
-        unseen = self.side.verdict.unseen
+        unseen = self.direction.verdict.unseen
         was_large = self._low_water > 1
         large = not self._encrypted and (unseen >= SPLICE_BYTES_MIN or (unseen > 0 and was_large))
         # Without a pipe the payload goes through the buffer too.
@@ -133,10 +133,10 @@ class Splicer(ABC):
         pipe = self._pipe = self._pipe or shared.pipes.take()
         if pipe is None:
             return False
-        side = self.side
+        direction = self.direction
         try:
             count = os.splice(
-                self.src_fd, pipe.write_fd, min(side.verdict.unseen, pipe.width), flags=SPLICE_FLAGS
+                self.src_fd, pipe.write_fd, min(direction.verdict.unseen, pipe.width), flags=SPLICE_FLAGS
             )
         except BlockingIOError:
             return True
@@ -151,7 +151,7 @@ class Splicer(ABC):
             self._end()
             return True
         self._piped = count  # set first: from here on the pipe contains bytes
-        side.passed(count, monotonic_ns())
+        direction.passed(count, monotonic_ns())
         self.bytes_total += count
         shared.stats.spliced_bytes += count
         try:
@@ -179,7 +179,7 @@ class Splicer(ABC):
             return False
         if self._piped:
             return False
-        if self.side.verdict.unseen < SPLICE_BYTES_MIN:
+        if self.direction.verdict.unseen < SPLICE_BYTES_MIN:
             self._return_pipe()
         self._tune()
         return True

@@ -27,11 +27,11 @@ _ORDERS_MAX: Final = 50_000  # of one read: an empty bare token has four bytes
 _RESUMED_MAX: Final = 100
 
 
-class _Direction:
+class _Stream:
     """One direction of the connection."""
 
-    def __init__(self, side: Direction, label: str) -> None:
-        self.side = side
+    def __init__(self, direction: Direction, label: str) -> None:
+        self.direction = direction
         self.label = label
         self.kept = bytearray()
         self.source: deque[bytes] = deque()
@@ -51,43 +51,45 @@ class _Direction:
                 self.source.appendleft(data[at:])
 
     def _take(self, piece: bytes, now_ms: int) -> int:
-        side = self.side
-        if side.verdict.unseen > 0 and not self.kept:
-            passed = min(len(piece), side.verdict.unseen)
-            side.passed(passed, now_ms * 1_000_000)
-            if not side.verdict.unseen:
+        direction = self.direction
+        if direction.verdict.unseen > 0 and not self.kept:
+            passed = min(len(piece), direction.verdict.unseen)
+            direction.passed(passed, now_ms * 1_000_000)
+            if not direction.verdict.unseen:
                 self.show(now_ms)
             return passed
         known = bool(self.kept)
         self.kept += piece
-        if not known or len(self.kept) >= side.verdict.need:
+        if not known or len(self.kept) >= direction.verdict.need:
             self.show(now_ms)
         return len(piece)
 
     def show(self, now_ms: int) -> None:
         """Show what is kept and carry out the orders."""
-        side, buf, start = self.side, self.kept, 0
+        direction, buf, start = self.direction, self.kept, 0
         for _ in range(_ORDERS_MAX):
-            count = timed(self.label, side.receive, buf, start, len(buf), now_ms * 1_000_000).passing
+            count = timed(self.label, direction.receive, buf, start, len(buf), now_ms * 1_000_000).passing
             assert 0 <= count <= len(buf) - start, "more is passed than was shown"
             start += count
-            job = side.take_job() if side.verdict.order == WAIT else None
+            job = direction.take_job() if direction.verdict.order == WAIT else None
             if job is not None:
                 job.run()  # beside the loop: its time is not bounded
-            elif side.verdict.order == REPLACE:
-                assert 0 <= side.verdict.drop <= len(buf) - start, "more is left out than was shown"
-                start += side.verdict.drop
+            elif direction.verdict.order == REPLACE:
+                assert 0 <= direction.verdict.drop <= len(buf) - start, "more is left out than was shown"
+                start += direction.verdict.drop
             else:
                 break
         else:
-            raise AssertionError("a side orders for ever")
-        assert side.verdict.order in (PASS, MORE, WAIT, REFUSE), "there is no such order"
-        assert side.verdict.order != PASS or start == len(buf), "PASS leaves nothing over"
-        assert side.verdict.order != MORE or side.verdict.need > len(buf) - start, "what is needed is there"
+            raise AssertionError("a direction orders for ever")
+        assert direction.verdict.order in (PASS, MORE, WAIT, REFUSE), "there is no such order"
+        assert direction.verdict.order != PASS or start == len(buf), "PASS leaves nothing over"
+        assert direction.verdict.order != MORE or direction.verdict.need > len(buf) - start, (
+            "what is needed is there"
+        )
         self.kept = buf[start:]
         assert len(self.kept) <= _KEPT_BYTES_MAX, "what is kept is bounded"
-        self.waiting = side.verdict.order in (WAIT, REFUSE)
-        self.refused = side.verdict.order == REFUSE
+        self.waiting = direction.verdict.order in (WAIT, REFUSE)
+        self.refused = direction.verdict.order == REFUSE
 
 
 class Shell:
@@ -101,8 +103,8 @@ class Shell:
         self.channel = channel
         self.now_ms = 1_000
         self.question: Question | None = None
-        self._requests = _Direction(channel.requests, "")
-        self._responses = _Direction(channel.responses, "")
+        self._requests = _Stream(channel.requests, "")
+        self._responses = _Stream(channel.responses, "")
 
     def cut(self, size: int) -> None:
         """Have everything come in pieces of this size from now on."""
@@ -113,8 +115,8 @@ class Shell:
         requests = self._requests
         requests.label = f"request {label}"
         requests.source.append(data)
-        if requests.waiting and requests.side.verdict.until_ms > self.now_ms:
-            self.now_ms = requests.side.verdict.until_ms
+        if requests.waiting and requests.direction.verdict.until_ms > self.now_ms:
+            self.now_ms = requests.direction.verdict.until_ms
         self._go_on()
 
     def broker(self, data: bytes, label: str) -> None:
@@ -138,7 +140,7 @@ class Shell:
         for _ in range(_RESUMED_MAX):
             if requests.refused:
                 return
-            if requests.waiting and requests.side.verdict.until_ms <= self.now_ms:
+            if requests.waiting and requests.direction.verdict.until_ms <= self.now_ms:
                 requests.waiting = False
                 requests.show(self.now_ms)
             requests.read(self.now_ms)
@@ -147,12 +149,12 @@ class Shell:
                 responses.show(self.now_ms)
             responses.read(self.now_ms)
             self._ask()
-            if not responses.side.take_signal():
+            if not responses.direction.take_signal():
                 return
-            if not requests.waiting or not requests.side.verdict.until_ms:
+            if not requests.waiting or not requests.direction.verdict.until_ms:
                 requests.waiting = False
                 requests.show(self.now_ms)
 
     def _ask(self) -> None:
-        self._requests.side.take_signal()
+        self._requests.direction.take_signal()
         self.question = self.channel.take_question() or self.question

@@ -62,9 +62,9 @@ def test_broker_that_sends_anything_ends_with_a_cause(
 
 
 def feed_answers(shell: MemoryShell, stream: bytes, pieces: list[int]) -> None:
-    direction = shell.responses
-    direction.source += stream
+    responses = shell.responses
+    responses.source += stream
     turn = 0
-    while direction.source:
-        direction.read(pieces[turn % len(pieces)], shell.now_ms)
+    while responses.source:
+        responses.read(pieces[turn % len(pieces)], shell.now_ms)
         turn += 1

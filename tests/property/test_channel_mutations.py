@@ -189,11 +189,11 @@ def test_client_that_sends_anything_ends_with_a_cause(
     engine = Engine(options, Definitions({Entity(client_id=DEFAULT): {"controller_mutation_rate": 2.0}}))
     place = ChannelSettings(broker=1, address_map=None, frame_bytes_max=1_000_000)
     channel = Channel(place, engine, SessionTable(10), Stats())
-    side = channel.requests
+    direction = channel.requests
     with suppress(PeerError, WireError):
         for at in range(0, len(stream), pieces[0]):
             buf = bytearray(stream[: at + pieces[0]])
-            side.receive(buf, 0, len(buf), 0)
+            direction.receive(buf, 0, len(buf), 0)
 
 
 @FEW
@@ -207,9 +207,9 @@ def test_broker_that_sends_anything_ends_with_a_cause(
     channel = Channel(place, engine, SessionTable(10), Stats())
     shell = MemoryShell(channel, Broker(), sent[0], pieces)
     with suppress(PeerError, WireError):
-        direction = shell.requests
-        direction.read(len(sent[0]), 0)
-        for asked in frames(bytes(direction.out)):
+        requests = shell.requests
+        requests.read(len(sent[0]), 0)
+        for asked in frames(bytes(requests.out)):
             answers = shell.responses
             answers.source += damaged(Broker()(asked), damage)
             while answers.source:

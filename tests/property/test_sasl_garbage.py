@@ -59,7 +59,7 @@ def relay(frames: Frames, pieces: list[int]) -> Playbook:
     kept = {True: bytearray(), False: bytearray()}
     for pair in frames:
         for from_client, data in zip((True, False), pair, strict=True):
-            side = channel.requests if from_client else channel.responses
+            direction = channel.requests if from_client else channel.responses
             at = 0
             while at < len(data):
                 size = pieces[turn % len(pieces)]
@@ -68,10 +68,10 @@ def relay(frames: Frames, pieces: list[int]) -> Playbook:
                 at += size
                 start = 0
                 while True:
-                    start += side.receive(kept[from_client], start, len(kept[from_client]), 0).passing
-                    if side.verdict.order != 2:  # REPLACE
+                    start += direction.receive(kept[from_client], start, len(kept[from_client]), 0).passing
+                    if direction.verdict.order != 2:  # REPLACE
                         break
-                    start += side.verdict.drop
+                    start += direction.verdict.drop
                 del kept[from_client][:start]
     return Playbook(channel)
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Final
 
-from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Machine
-from proxy.channel import Direction as Side
+from proxy.channel import MORE, PASS, REFUSE, REPLACE, WAIT, Direction, Machine
 
 # A whole request, and the answer to it; b"" where the broker owes none.
 Broker = Callable[[bytes], bytes]
@@ -22,10 +21,10 @@ _STEPS_MAX: Final = 1_000_000
 
 
 @dataclass
-class Direction:
+class _Stream:
     """One direction of the channel: what is still to come, what is kept, what went out."""
 
-    side: Side
+    direction: Direction
     source: bytearray = field(default_factory=bytearray)
     kept: bytes = b""
     out: bytearray = field(default_factory=bytearray)
@@ -36,13 +35,13 @@ class Direction:
         """Take at most `size` bytes of the source, or of the unseen ones, and carry out what is ordered."""
         assert size > 0, "a read brings something"
         piece = bytes(self.source[:size])
-        if self.side.verdict.unseen > 0 and not self.kept:
-            piece = piece[: self.side.verdict.unseen]
+        if self.direction.verdict.unseen > 0 and not self.kept:
+            piece = piece[: self.direction.verdict.unseen]
             del self.source[: len(piece)]
             self.out += piece
-            self.side.passed(len(piece), now_ms * 1_000_000)
-            if not self.side.verdict.unseen:
-                self.show(b"", now_ms)  # a frame may be over: the side acts on it
+            self.direction.passed(len(piece), now_ms * 1_000_000)
+            if not self.direction.verdict.unseen:
+                self.show(b"", now_ms)  # a frame may be over: the direction acts on it
             return
         del self.source[: len(piece)]
         self.show(piece, now_ms)
@@ -52,29 +51,29 @@ class Direction:
         shown = self.kept + piece
         buf = bytearray(_STALE + shown + _STALE)
         start, end = len(_STALE), len(_STALE) + len(shown)
-        side = self.side
+        direction = self.direction
         for _ in range(_STEPS_MAX):
-            patches = side.verdict.patches
-            count = side.receive(buf, start, end, now_ms * 1_000_000).passing
+            patches = direction.verdict.patches
+            count = direction.receive(buf, start, end, now_ms * 1_000_000).passing
             passed, at = buf[start : start + count], start - len(_STALE)
-            assert side.verdict.patches > patches or passed == shown[at : at + count], (
+            assert direction.verdict.patches > patches or passed == shown[at : at + count], (
                 "patched bytes are told"
             )
             self.out += passed
             start += count
-            if side.verdict.order == WAIT and (job := side.take_job()) is not None:
+            if direction.verdict.order == WAIT and (job := direction.take_job()) is not None:
                 job.run()
                 continue
-            if side.verdict.order != REPLACE:
+            if direction.verdict.order != REPLACE:
                 break
-            self.out += side.take_insert()
-            start += side.verdict.drop
-        assert side.verdict.order in (PASS, MORE, WAIT, REFUSE)
+            self.out += direction.take_insert()
+            start += direction.verdict.drop
+        assert direction.verdict.order in (PASS, MORE, WAIT, REFUSE)
         assert start <= end, "an order reaches beyond what was shown"
-        assert side.verdict.order != PASS or start == end, "PASS leaves nothing over"
+        assert direction.verdict.order != PASS or start == end, "PASS leaves nothing over"
         self.kept = bytes(buf[start:end])
-        self.waiting = side.verdict.order == WAIT
-        if side.verdict.order == REFUSE:  # what follows is read and dropped
+        self.waiting = direction.verdict.order == WAIT
+        if direction.verdict.order == REFUSE:  # what follows is read and dropped
             self.refused = True
             self.kept = b""
             self.source.clear()
@@ -89,8 +88,8 @@ class MemoryShell:
         self._broker = broker
         self._sizes: Iterator[int] = cycle(pieces or [1 << 30])
         self._parsed = 0
-        self.requests = Direction(channel.requests, bytearray(requests))
-        self.responses = Direction(channel.responses)
+        self.requests = _Stream(channel.requests, bytearray(requests))
+        self.responses = _Stream(channel.responses)
         self.waits: list[tuple[int, bool]] = []
 
     def run(self) -> "MemoryShell":
@@ -112,7 +111,7 @@ class MemoryShell:
             elif self.requests.waiting:
                 if not self._wait():
                     return self
-            elif self.channel.mute_left_ms(self.now_ms) and not self.requests.side.mid_frame():
+            elif self.channel.mute_left_ms(self.now_ms) and not self.requests.direction.mid_frame():
                 self.requests.show(b"", self.now_ms)
             else:
                 return self
@@ -120,14 +119,14 @@ class MemoryShell:
 
     def _wait(self) -> bool:
         """Show what waits once its time has come; False where it waits for answers that do not come."""
-        side = self.requests.side
+        direction = self.requests.direction
         owed = self.channel.owed
-        self.waits.append((side.verdict.until_ms, side.verdict.held))
-        self.now_ms = max(self.now_ms, side.verdict.until_ms)
+        self.waits.append((direction.verdict.until_ms, direction.verdict.held))
+        self.now_ms = max(self.now_ms, direction.verdict.until_ms)
         self.requests.waiting = False
         self.requests.show(b"", self.now_ms)
         self._answer()
-        stuck = self.requests.waiting and not side.verdict.until_ms and not self.responses.source
+        stuck = self.requests.waiting and not direction.verdict.until_ms and not self.responses.source
         return not (stuck and self.channel.owed == owed)
 
     def _answer(self) -> None:

@@ -171,37 +171,37 @@ class Playbook:
         return stats_of(self.channel)
 
     def client(self, now_ms: int, data: bytes, *expected: Order) -> None:
-        """Show the requests' side what the client sent; b"": show it again what it kept."""
+        """Show the request direction what the client sent; b"": show it again what it kept."""
         self._say("client", self.channel.requests, now_ms, data, expected)
 
     def broker(self, now_ms: int, data: bytes, *expected: Order) -> None:
-        """Show the answers' side what the broker sent; b"": show it again what it kept."""
+        """Show the response direction what the broker sent; b"": show it again what it kept."""
         self._say("broker", self.channel.responses, now_ms, data, expected)
 
     def orders(self, who: str, now_ms: int, data: bytes) -> list[Order]:
-        """Show one side ("client" or "broker") something and give its orders, for the caller to judge."""
-        side = self.channel.requests if who == "client" else self.channel.responses
+        """Show one direction ("client" or "broker") something and give its orders, for the caller to judge."""
+        direction = self.channel.requests if who == "client" else self.channel.responses
         shown = self._kept.get(who, b"") + data
-        orders, self._kept[who] = self._show(side, shown, now_ms)
+        orders, self._kept[who] = self._show(direction, shown, now_ms)
         self._lines += [f"{now_ms:>6} ms  {who} sends {_shown(data)}", *map(_line, orders)]
         return orders
 
     def inserted(self, who: str, now_ms: int, data: bytes = b"") -> bytes:
-        """Show one side something and give what it puts in."""
+        """Show one direction something and give what it puts in."""
         return b"".join(order.data for order in self.orders(who, now_ms, data) if isinstance(order, Insert))
 
     @property
     def signalled(self) -> bool:
-        """Whether the responses' side has something for the requests' side."""
+        """Whether the response direction has something for the request direction."""
         return self.channel.responses.verdict.signal
 
     def unseen(self, who: str, now_ms: int, count: int) -> None:
         """Pass so many bytes of the frame under way on, as the shell does without showing them."""
-        side = self.channel.requests if who == "client" else self.channel.responses
-        side.passed(count, self._now_ns(now_ms))
+        direction = self.channel.requests if who == "client" else self.channel.responses
+        direction.passed(count, self._now_ns(now_ms))
 
     def held(self, now_ms: int, data: bytes) -> int:
-        """Show the requests' side what the client sent, and expect a hold and nothing else; gives its end."""
+        """Show the request direction what the client sent, and expect a hold and nothing else; gives its end."""
         shown = self._kept.get("client", b"") + data
         orders, self._kept["client"] = self._show(self.channel.requests, shown, now_ms)
         self._lines += [f"{now_ms:>6} ms  client sends {_shown(data)}", *map(_line, orders)]
@@ -215,16 +215,18 @@ class Playbook:
             now_ms, data = held, b""
         return now_ms
 
-    def _show(self, side: Direction, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
-        return _carry_out(side, shown, self._now_ns(now_ms))
+    def _show(self, direction: Direction, shown: bytes, now_ms: int) -> tuple[list[Order], bytes]:
+        return _carry_out(direction, shown, self._now_ns(now_ms))
 
     def _now_ns(self, now_ms: int) -> int:
         return now_ms * 1_000_000 + self.extra_us * 1000
 
-    def _say(self, who: str, side: Direction, now_ms: int, data: bytes, expected: tuple[Order, ...]) -> None:
+    def _say(
+        self, who: str, direction: Direction, now_ms: int, data: bytes, expected: tuple[Order, ...]
+    ) -> None:
         assert not self.ended, f"the dialogue has ended: {self.ended}"
         shown = self._kept.get(who, b"") + data
-        orders, self._kept[who] = self._show(side, shown, now_ms)
+        orders, self._kept[who] = self._show(direction, shown, now_ms)
         if orders and isinstance(orders[-1], Ends):
             self.ended = orders[-1].cause
         again = f" after {len(shown) - len(data)} kept" if len(shown) > len(data) else ""
@@ -235,15 +237,15 @@ class Playbook:
             raise AssertionError(f"the dialogue goes otherwise\n{told}")
 
 
-def _carry_out(side: Direction, shown: bytes, now_ns: int) -> tuple[list[Order], bytes]:
+def _carry_out(direction: Direction, shown: bytes, now_ns: int) -> tuple[list[Order], bytes]:
     """The orders for these bytes, and what of them is kept."""
     buf = bytearray(shown)  # writable, as the shell's own buffer is
     orders: list[Order] = []
     start = 0
     for _ in range(_ORDERS_MAX):
         try:
-            patches = side.verdict.patches
-            verdict = side.receive(buf, start, len(buf), now_ns)
+            patches = direction.verdict.patches
+            verdict = direction.receive(buf, start, len(buf), now_ns)
         except PeerError as error:
             return [*orders, Ends(error.cause)], b""
         except WireError:
@@ -257,13 +259,13 @@ def _carry_out(side: Direction, shown: bytes, now_ns: int) -> tuple[list[Order],
             orders.append(Pass(passed))
         start += count
         if verdict.order == REPLACE:
-            orders += _replaced(side)
+            orders += _replaced(direction)
             start += verdict.drop
             continue
-        if _worked(side):
+        if _worked(direction):
             continue
         return [*orders, *_last(verdict, len(buf) - start)], bytes(buf[start:])
-    raise AssertionError("a side orders for ever")
+    raise AssertionError("a direction orders for ever")
 
 
 def _last(verdict: Verdict, left: int) -> list[Order]:
@@ -278,16 +280,16 @@ def _last(verdict: Verdict, left: int) -> list[Order]:
     return [Unseen(verdict.unseen)] if verdict.unseen > 0 else []
 
 
-def _worked(side: Direction) -> bool:
+def _worked(direction: Direction) -> bool:
     """Do what is to be done beside the loop: what follows is what would have come at once."""
-    job = side.take_job() if side.verdict.order == WAIT else None
+    job = direction.take_job() if direction.verdict.order == WAIT else None
     if job is not None:
         job.run()
     return job is not None
 
 
-def _replaced(side: Direction) -> list[Order]:
-    insert, drop = side.take_insert(), side.verdict.drop
+def _replaced(direction: Direction) -> list[Order]:
+    insert, drop = direction.take_insert(), direction.verdict.drop
     inserted: list[Order] = [Insert(bytes(insert))] if insert else []
     return [*inserted, Drop(drop)] if drop else inserted
 

@@ -1,7 +1,7 @@
 """The frames that cost most by byte: all elements as small as their layout allows, up to the size that is asked for.
 
-Each case is a channel, what goes before, and one frame for one of its sides. `run` shows it as the shell does, in reads
-of 64 KiB, runs its jobs, and says what each step took of the thread's CPU time.
+Each case is a channel, what goes before, and one frame for one of its directions. `run` shows it as the shell does, in
+reads of 64 KiB, runs its jobs, and says what each step took of the thread's CPU time.
 """
 
 import gc
@@ -42,10 +42,10 @@ class Taken:
     """What one frame took.
 
     Attributes:
-        loop_ms: the longest call of the side.
+        loop_ms: the longest call of the direction.
         beside_ms: the longest job.
         job: that one; None where there was none.
-        steps: calls of the side.
+        steps: calls of the direction.
         ended: why the connection ended, "" where it did not.
     """
 
@@ -61,7 +61,7 @@ class Talk(NamedTuple):
 
     channel: Channel
     before: list[tuple[str, bytes]]
-    side: str
+    direction: str
     frame: bytes
 
 
@@ -84,34 +84,34 @@ def run(talk: Talk) -> Taken:
     gc.disable()
     try:
         with suppress(PeerError, WireError):
-            _show(talk.channel, talk.side, talk.frame, taken)
+            _show(talk.channel, talk.direction, talk.frame, taken)
     finally:
         gc.enable()
     return taken
 
 
 def _show(channel: Channel, who: str, data: bytes, taken: Taken) -> None:
-    side = channel.requests if who == "client" else channel.responses
+    direction = channel.requests if who == "client" else channel.responses
     kept = bytearray()
     at = 0
     while at < len(data):
         piece = data[at : at + READ_BYTES]
         at += len(piece)
-        if side.verdict.unseen > 0 and not kept:
-            count = min(side.verdict.unseen, len(piece))
-            side.passed(count, 0)
+        if direction.verdict.unseen > 0 and not kept:
+            count = min(direction.verdict.unseen, len(piece))
+            direction.passed(count, 0)
             piece = piece[count:]
         kept += piece
-        if len(kept) >= side.verdict.need or side.verdict.order != MORE:
-            kept = _shown(side, kept, taken)
+        if len(kept) >= direction.verdict.need or direction.verdict.order != MORE:
+            kept = _shown(direction, kept, taken)
 
 
-def _shown(side: Direction, kept: bytearray, taken: Taken) -> bytearray:
+def _shown(direction: Direction, kept: bytearray, taken: Taken) -> bytearray:
     start = 0
     while True:
         began = thread_time_ns()
         try:
-            count = side.receive(kept, start, len(kept), 0).passing
+            count = direction.receive(kept, start, len(kept), 0).passing
         except (PeerError, WireError) as error:
             taken.ended = error.cause if isinstance(error, PeerError) else "malformed"
             raise
@@ -119,12 +119,12 @@ def _shown(side: Direction, kept: bytearray, taken: Taken) -> bytearray:
             taken.loop_ms = max(taken.loop_ms, (thread_time_ns() - began) / 1e6)
             taken.steps += 1
         start += count
-        if side.verdict.order == REPLACE:
-            start += side.verdict.drop
+        if direction.verdict.order == REPLACE:
+            start += direction.verdict.drop
             continue
-        job = side.take_job() if side.verdict.order == WAIT else None
+        job = direction.take_job() if direction.verdict.order == WAIT else None
         if job is None:
-            return bytearray() if side.verdict.order == PASS else kept[start:]
+            return bytearray() if direction.verdict.order == PASS else kept[start:]
         began = thread_time_ns()
         job.run()
         spent_ms = (thread_time_ns() - began) / 1e6

@@ -1,8 +1,8 @@
 """Handlers for the few APIs that are not just forwarded; one module per family, independent of each other.
 
-A request handler is called with (side, buf, pos, end, body, head, now_ms): the frame starts at `pos`, its client id
-ends at `body`, and `head` is the unpacked header. It returns 0 to forward the frame, after it has put the owed response
-into `in_flight`, or an order of its side. `proxy.channel.in_flight` describes owed responses.
+A request handler is called with (direction, buf, pos, end, body, head, now_ms): the frame starts at `pos`, its client
+id ends at `body`, and `head` is the unpacked header. It returns 0 to forward the frame, after it has put the owed
+response into `in_flight`, or an order of its direction. `proxy.channel.in_flight` describes owed responses.
 
 Non-obvious:
 
@@ -16,6 +16,7 @@ from typing import Final
 from protocol import api
 from protocol.api import DESCRIBE_CONFIGS
 from protocol.header import RequestHead
+from proxy.channel.direction import ChannelDirection
 from proxy.channel.handlers import (
     addresses,
     client_quotas,
@@ -29,11 +30,10 @@ from proxy.channel.handlers import (
     topic_mutations,
 )
 from proxy.channel.in_flight import Buffer
-from proxy.channel.side import Side
 
 __all__ = ["REQUEST_HANDLERS"]
 
-RequestHandler = Callable[[Side, Buffer, int, int, int, RequestHead, int], int]
+RequestHandler = Callable[[ChannelDirection, Buffer, int, int, int, RequestHead, int], int]
 
 REQUEST_HANDLERS: Final[dict[int, RequestHandler]] = {
     api.PRODUCE: produce.request,

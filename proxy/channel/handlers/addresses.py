@@ -32,12 +32,12 @@ from protocol.messages import (
 )
 from proxy.channel import auto_created
 from proxy.channel.bounds import AUTO_CREATED_ANSWER_BYTES_MAX, BROKERS_BYTES_MAX
+from proxy.channel.direction import ChannelDirection, copied
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from proxy.channel.rewriting import Rewritten
 from proxy.channel.settings import AddressMap, ChannelSettings
-from proxy.channel.side import Side, copied
 
 __all__ = [
     "api_versions_request",
@@ -56,22 +56,24 @@ class _Brokers(Owed):
 
     __slots__ = ()
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
+    ) -> int:
         """Rewrite the brokers at the head of the response; the topics after them pass unseen."""
-        length = side.frame_bytes - 4
+        length = direction.frame_bytes - 4
         shown = min(end - pos, 4 + length)
-        address_map = _address_map(side.state.settings)
+        address_map = _address_map(direction.state.settings)
         for most in (AT_ONCE_BYTES_MAX, BROKERS_BYTES_MAX):  # enough for most clusters, and for all
             front = copied(buf, pos, pos + min(shown, most))
-            rewritten = side.parse(metadata.rewrite_head, front, entry[1], address_map)
+            rewritten = direction.parse(metadata.rewrite_head, front, entry[1], address_map)
             if rewritten is None:
-                return side.verdict.order
+                return direction.verdict.order
             consumed, head = rewritten
             if consumed:
-                return side.replace(consumed, head, unseen=length + 4 - consumed)
+                return direction.replace(consumed, head, unseen=length + 4 - consumed)
             if shown <= most:
-                return side.more(end - pos, length)
-        raise PeerError(side.too_long, f"more than {BROKERS_BYTES_MAX} bytes of brokers")
+                return direction.more(end - pos, length)
+        raise PeerError(direction.too_long, f"more than {BROKERS_BYTES_MAX} bytes of brokers")
 
 
 class _Created(_Brokers):
@@ -82,23 +84,25 @@ class _Created(_Brokers):
     def __init__(self, awaiting: auto_created.Awaiting) -> None:
         self._awaiting = awaiting
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
+    ) -> int:
         """Find created topics; then handle the response like any other."""
-        length = side.frame_bytes - 4
+        length = direction.frame_bytes - 4
         awaiting = self._awaiting
         if length <= AUTO_CREATED_ANSWER_BYTES_MAX:
-            if not side.whole(end - pos, length, AUTO_CREATED_ANSWER_BYTES_MAX):
-                return side.verdict.order
+            if not direction.whole(end - pos, length, AUTO_CREATED_ANSWER_BYTES_MAX):
+                return direction.verdict.order
             if awaiting.seen is None:
                 frame = copied(buf, pos, pos + 4 + length)
-                awaiting.seen = side.parse(metadata_topics.read_topics, frame, entry[1])
+                awaiting.seen = direction.parse(metadata_topics.read_topics, frame, entry[1])
                 if awaiting.seen is None:
-                    return side.verdict.order
-            if not auto_created.heard(side, awaiting, now_ms):
-                return side.next_turn()
-        if side.state.settings.address_map is None:
+                    return direction.verdict.order
+            if not auto_created.heard(direction, awaiting, now_ms):
+                return direction.next_turn()
+        if direction.state.settings.address_map is None:
             return 0
-        return super().respond(side, buf, pos, end, entry, now_ms)
+        return super().respond(direction, buf, pos, end, entry, now_ms)
 
 
 def _address_map(settings: ChannelSettings) -> AddressMap:
@@ -116,48 +120,66 @@ _CLUSTER: Final = Rewritten(DESCRIBE_CLUSTER, describe_cluster.rewrite, _address
 _APIS: Final = Rewritten(API_VERSIONS, api_versions.rewrite, _offered)
 
 
-def _owe(side: Side, head: RequestHead, owed: Owed) -> int:
+def _owe(direction: ChannelDirection, head: RequestHead, owed: Owed) -> int:
     """Owe a response that is rewritten in a gateway and forwarded unchanged in a sidecar."""
     _, key, version, correlation_id, _ = head
-    if side.state.settings.address_map is None:
-        side.state.in_flight.append((correlation_id, version, None))
+    if direction.state.settings.address_map is None:
+        direction.state.in_flight.append((correlation_id, version, None))
         return 0
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    side.state.in_flight.append((correlation_id, version, owed))
+    direction.state.in_flight.append((correlation_id, version, owed))
     return 0
 
 
 def metadata_request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Owe a Metadata response; it is examined if its request may create topics (KIP-599)."""
-    awaiting = auto_created.asked(side, buf, pos, end, body, head, now_ms)
+    awaiting = auto_created.asked(direction, buf, pos, end, body, head, now_ms)
     if awaiting is None:
-        return _owe(side, head, _BROKERS)
+        return _owe(direction, head, _BROKERS)
     if isinstance(awaiting, int):
         return awaiting
-    side.state.in_flight.append((head[3], head[2], _Created(awaiting)))
+    direction.state.in_flight.append((head[3], head[2], _Created(awaiting)))
     return 0
 
 
 def find_coordinator_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
+    direction: ChannelDirection,
+    _buf: Buffer,
+    _pos: int,
+    _end: int,
+    _body: int,
+    head: RequestHead,
+    _now_ms: int,
 ) -> int:
     """Owe a FindCoordinator response."""
-    return _owe(side, head, _COORDINATORS)
+    return _owe(direction, head, _COORDINATORS)
 
 
 def describe_cluster_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
+    direction: ChannelDirection,
+    _buf: Buffer,
+    _pos: int,
+    _end: int,
+    _body: int,
+    head: RequestHead,
+    _now_ms: int,
 ) -> int:
     """Owe a DescribeCluster response."""
-    return _owe(side, head, _CLUSTER)
+    return _owe(direction, head, _CLUSTER)
 
 
 def api_versions_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
+    direction: ChannelDirection,
+    _buf: Buffer,
+    _pos: int,
+    _end: int,
+    _body: int,
+    head: RequestHead,
+    _now_ms: int,
 ) -> int:
     """Owe an ApiVersions response; it is reduced in a sidecar too."""
-    side.state.in_flight.append((head[3], head[2], _APIS))
+    direction.state.in_flight.append((head[3], head[2], _APIS))
     return 0

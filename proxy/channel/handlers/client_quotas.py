@@ -12,26 +12,28 @@ from protocol.api import API_NAMES, MAX_VERSION, flexible
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from proxy.channel.bounds import REQUEST_BYTES_MAX
+from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Question
 from proxy.channel.settings import ANONYMOUS
-from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["request"]
 
 
-def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int) -> int:
+def request(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+) -> int:
     """Pass the request to the shell, or forward it."""
     length, key, version, correlation_id, _ = head
-    state = side.state
+    state = direction.state
     settings = state.settings
     if not settings.answers_quotas or (settings.sasl and state.user == ANONYMOUS):
         state.in_flight.append((correlation_id, version, None))
         return 0
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
-        return side.verdict.order
+    if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
+        return direction.verdict.order
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
     if fields_at is None:
@@ -44,5 +46,5 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Reques
         Question(key, version, correlation_id, frame, fields_at - pos, user, trusted, address=address)
     )
     state.stats.requests[key] += 1
-    side.verdict.signal = True
-    return side.replace(length + 4, b"")
+    direction.verdict.signal = True
+    return direction.replace(length + 4, b"")

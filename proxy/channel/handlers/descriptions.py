@@ -11,10 +11,10 @@ from protocol.api import API_NAMES, DESCRIBE_CONFIGS, DESCRIBE_QUORUM, MAX_VERSI
 from protocol.header import RequestHead
 from protocol.messages import broker_configs, describe_quorum
 from proxy.channel.bounds import REQUEST_BYTES_MAX
+from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer
 from proxy.channel.rewriting import Rewritten
-from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["configs_request", "quorum_request"]
 
@@ -25,41 +25,47 @@ _WITHOUT_ADDRESSES: Final = {
 
 
 def configs_request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Owe a response; a gateway examines it if a broker's configs are requested."""
     length, key, version, correlation_id, _ = head
     owed = None
-    if side.state.settings.address_map is not None:
+    if direction.state.settings.address_map is not None:
         _check_version(head)
-        if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
-            return side.verdict.order
+        if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
+            return direction.verdict.order
         frame_end = pos + 4 + length
         fields_at = skip_header_tags(buf, body, frame_end, flexible=flexible(key, version))
         if fields_at is None:
             raise PeerError(
                 "malformed", f"DescribeConfigs version {version} of {length} bytes ends in its header"
             )
-        asks = side.parse(
+        asks = direction.parse(
             broker_configs.asks_of_broker, copied(buf, pos, frame_end), fields_at - pos, version
         )
         if asks is None:
-            return side.verdict.order
+            return direction.verdict.order
         owed = _WITHOUT_ADDRESSES[key] if asks else None
-    side.state.in_flight.append((correlation_id, version, owed))
+    direction.state.in_flight.append((correlation_id, version, owed))
     return 0
 
 
 def quorum_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
+    direction: ChannelDirection,
+    _buf: Buffer,
+    _pos: int,
+    _end: int,
+    _body: int,
+    head: RequestHead,
+    _now_ms: int,
 ) -> int:
     """Owe a response; a gateway removes the addresses from it."""
     _, key, version, correlation_id, _ = head
     owed = None
-    if side.state.settings.address_map is not None:
+    if direction.state.settings.address_map is not None:
         _check_version(head)
         owed = _WITHOUT_ADDRESSES[key] if version >= describe_quorum.ENDPOINTS_SINCE else None
-    side.state.in_flight.append((correlation_id, version, owed))
+    direction.state.in_flight.append((correlation_id, version, owed))
     return 0
 
 

@@ -22,11 +22,11 @@ from protocol.messages import fetch
 from protocol.messages.fetch_session import must_forward
 from protocol.walks.fetch import FetchWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
+from proxy.channel.direction import WALK, ChannelDirection, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import Buffer, Entry, Owed
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
-from proxy.channel.side import WALK, Side, skip_header_tags
 from quotas.decisions import ADMITTED
 
 __all__ = ["Fetched", "request"]
@@ -58,14 +58,16 @@ class Fetched(Owed):
         self.session_id = session_id
         self.alone = alone
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
+    ) -> int:
         """Charge the response, set its throttle time, and walk it if addresses may be at its end."""
-        length = side.frame_bytes - 4
+        length = direction.frame_bytes - 4
         if end - pos < _ANSWER_HEAD_BYTES and end - pos < length + 4:
-            return side.more(end - pos, length)
+            return direction.more(end - pos, length)
         version = entry[1]
         identity, session_id = self.identity, self.session_id
-        state = side.state
+        state = direction.state
         throttle = identity.quota.fetch
         # Kafka records 4 + the body (kafka-quotas.md §1.4), so a flexible header's empty tag section is subtracted.
         size, throttle_at = (length - 1, pos + 9) if version >= _FLEXIBLE_SINCE else (length, pos + 8)
@@ -76,20 +78,20 @@ class Fetched(Owed):
             decision = throttle.delivered(identity.fetch, size, now_ms)
         if decision is not ADMITTED:
             told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
-            side.verdict.signal = True
+            direction.verdict.signal = True
             if version >= _THROTTLE_SINCE and throttle_at + 4 <= end:
                 (broker_ms,) = unpack_from(">i", buf, throttle_at)
                 pack_into(">i", buf, throttle_at, max(told_ms, broker_ms))
-                side.verdict.patches += 1
+                direction.verdict.patches += 1
         if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
             error_code, answered_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
             if error_code or answered_id != session_id:
                 state.sessions.broker_error(state.settings.broker, session_id)
         if state.charges.charges_fetched_topics:
-            side.walk = state.walks.fetch(version, length)
+            direction.walk = state.walks.fetch(version, length)
             return WALK
         if version >= _NODE_ENDPOINTS_SINCE and state.settings.address_map is not None:
-            side.walk = FetchWalk(version, length)
+            direction.walk = FetchWalk(version, length)
             return WALK
         return 0
 
@@ -101,31 +103,31 @@ def _unweighed(identity: Identity) -> Owed:
 
 
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Forward the Fetch, with reduced limits and the broker's epoch, or respond locally."""
     length, _, version, correlation_id, _ = head
     if version > MAX_VERSION[FETCH] or version < 0:
         raise PeerError("unsupported_version", f"Fetch version {version}")
-    state = side.state
+    state = direction.state
     identity = state.identity
-    assert identity is not None, "the request side identifies before it asks"
+    assert identity is not None, "the request direction identifies before it asks"
     throttle = identity.quota.fetch
     limited = throttle.limits(now_ms)
     if not limited and not state.sessions.shifted:
         owed = identity.fetched or _unweighed(identity)
         if state.engine.weighs_fetched_topics:  # its response contains the bytes of each topic
             if state.fetch_owed:
-                return side.await_responses()
+                return direction.await_responses()
             state.fetch_owed = True
             owed = Fetched(identity, 0, alone=True)
         state.in_flight.append((correlation_id, version, owed))
         return 0
     frame_end = pos + 4 + length
-    if (frame_end > end or length > _BYTES_MAX) and not side.whole(end - pos, length, _BYTES_MAX):
-        return side.verdict.order
+    if (frame_end > end or length > _BYTES_MAX) and not direction.whole(end - pos, length, _BYTES_MAX):
+        return direction.verdict.order
     if state.fetch_owed:
-        return side.await_responses()
+        return direction.await_responses()
     if version >= _FLEXIBLE_SINCE and body < frame_end and not buf[body]:  # no tags, the usual case
         fields_at: int | None = body + 1
     else:
@@ -136,14 +138,14 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     read: fetch.ReadRequest | None = None
     if length > AT_ONCE_BYTES_MAX and (fields.session_epoch > fetch.INITIAL_EPOCH or must_forward(fields)):
         # Its session may have to be merged, or its topics removed.
-        read = side.parse(fetch.read_ahead, bytes(buf[pos:frame_end]), fields_at - pos, version)
+        read = direction.parse(fetch.read_ahead, bytes(buf[pos:frame_end]), fields_at - pos, version)
         if read is None:
-            return side.verdict.order
+            return direction.verdict.order
     decision = throttle.fetch(identity.fetch, now_ms)
     if decision is not ADMITTED:
         frame = read or bytes(buf[pos:frame_end])
         if must_forward(fields):
-            return _end_session(side, frame, fields_at - pos, head, fields)
+            return _end_session(direction, frame, fields_at - pos, head, fields)
         session_id = state.sessions.answer_locally(
             state.settings.broker, fields, frame, fields_at - pos, version, now_ms, state.settings.address
         )
@@ -152,20 +154,20 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         state.answer_here(correlation_id, version, answer)
         state.stats.requests[FETCH] += 1
         state.stats.fetches_answered += 1
-        side.verdict.signal = True
-        return side.replace(length + 4, b"")
+        direction.verdict.signal = True
+        return direction.replace(length + 4, b"")
     if limited:
         turn = identity.fetch
         max_bytes = throttle.fetch_max_bytes(turn, fields.max_bytes, now_ms)
         if max_bytes < fields.max_bytes or turn.wait_ms_max < fields.max_wait_ms:
             _cut(buf, fields, max_bytes, turn.wait_ms_max)
-            side.verdict.patches += 1
+            direction.verdict.patches += 1
     alone = limited or state.engine.weighs_fetched_topics
     state.fetch_owed = alone
     state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, alone)))
     if fields.session_id and state.sessions.knows(state.settings.broker, fields.session_id):
         frame = bytes(buf[pos:frame_end]) if read is None else read.now(buf[pos:frame_end])
-        return _translate(side, frame, fields_at - pos, head, fields, now_ms)
+        return _translate(direction, frame, fields_at - pos, head, fields, now_ms)
     return 0
 
 
@@ -179,31 +181,36 @@ def _cut(buf: Buffer, fields: fetch.FetchFields, max_bytes: int, wait_ms_max: in
 
 
 def _end_session(
-    side: Side, frame: bytes, fields_at: int, head: RequestHead, fields: fetch.FetchFields
+    direction: ChannelDirection, frame: bytes, fields_at: int, head: RequestHead, fields: fetch.FetchFields
 ) -> int:
     """Forward a Fetch that ends its session without its topics, so that it returns no records over the quota."""
     length, _, version, correlation_id, _ = head
-    state = side.state
+    state = direction.state
     forwarded = fetch.encode_request(frame, fields_at, version, fields.session_epoch, {}, [])
     state.sessions.broker_error(state.settings.broker, fields.session_id)  # it ends there, and therefore here
     identity = state.identity
-    assert identity is not None, "the request side identifies before it asks"
+    assert identity is not None, "the request direction identifies before it asks"
     state.in_flight.append((correlation_id, version, Fetched(identity, fields.session_id, False)))
     if forwarded == frame:  # it names no topics, as in clients' own requests
         return 0
     state.stats.requests[FETCH] += 1
-    return side.replace(length + 4, forwarded)
+    return direction.replace(length + 4, forwarded)
 
 
 def _translate(
-    side: Side, frame: bytes, fields_at: int, head: RequestHead, fields: fetch.FetchFields, now_ms: int
+    direction: ChannelDirection,
+    frame: bytes,
+    fields_at: int,
+    head: RequestHead,
+    fields: fetch.FetchFields,
+    now_ms: int,
 ) -> int:
     """Forward a Fetch with the broker's epoch and with the changes of Fetches that had local responses."""
     length, _, version, _, _ = head
-    state = side.state
+    state = direction.state
     forwarded = state.sessions.forward(state.settings.broker, fields, frame, fields_at, version, now_ms)
     if forwarded is None:
         return 0
     state.stats.requests[FETCH] += 1
     state.stats.session_translations += 1
-    return side.replace(length + 4, forwarded)
+    return direction.replace(length + 4, forwarded)

@@ -10,23 +10,25 @@ from protocol.api import JOIN_GROUP, flexible
 from protocol.errors import TruncatedError
 from protocol.header import RequestHead
 from protocol.messages import groups
+from proxy.channel.direction import ChannelDirection, skip_header_tags
 from proxy.channel.in_flight import Buffer
-from proxy.channel.side import Side, skip_header_tags
 
 __all__ = ["request"]
 
 
-def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int) -> int:
+def request(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+) -> int:
     """Note the session timeout, and owe the response."""
     length, key, version, correlation_id, _ = head
     timeout_ms = 0  # only JoinGroup contains one; the other requests must not shorten it
     if key == JOIN_GROUP:
         named = _named(buf, body, min(end, pos + 4 + length), version)
         if named is None and end - pos < length + 4:
-            return side.more(end - pos, length)
+            return direction.more(end - pos, length)
         timeout_ms = groups.SESSION_TIMEOUT_DEFAULT_MS if named is None else named
-    side.state.name_session_timeout(timeout_ms)
-    side.state.in_flight.append((correlation_id, version, None))
+    direction.state.name_session_timeout(timeout_ms)
+    direction.state.in_flight.append((correlation_id, version, None))
     return 0
 
 

@@ -27,9 +27,9 @@ from protocol.api import MAX_VERSION, PRODUCE
 from protocol.header import RequestHead
 from protocol.messages import produce
 from proxy.channel.bounds import RESPONSE_BYTES_MAX
+from proxy.channel.direction import WALK, ChannelDirection, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
-from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from quotas.decisions import ADMITTED
 
@@ -67,31 +67,33 @@ class _Produced(Owed):
         """Return an owed response that also reports a mute until `until_ms`."""
         return _Produced(max(until_ms, self._until_ms))
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
+    ) -> int:
         """Put the rest of the throttle time, and the addresses for clients, into the response."""
-        frame_end = pos + side.frame_bytes
+        frame_end = pos + direction.frame_bytes
         if frame_end > end:
-            side.whole(end - pos, side.frame_bytes - 4, RESPONSE_BYTES_MAX[PRODUCE])
-            return side.verdict.order
+            direction.whole(end - pos, direction.frame_bytes - 4, RESPONSE_BYTES_MAX[PRODUCE])
+            return direction.verdict.order
         if not self._until_ms and buf.endswith(_NOTHING_TO_REWRITE, pos, frame_end):
             return 0
         frame = bytes(buf[pos:frame_end])
-        read = side.parse(produce.read_response, frame, entry[1], side.state.settings.address_map)
+        read = direction.parse(produce.read_response, frame, entry[1], direction.state.settings.address_map)
         if read is None:
-            return side.verdict.order
+            return direction.verdict.order
         answer, throttle_at = read
         # A raised quota may have ended the mute early.
-        throttle_ms = max(0, min(self._until_ms, side.state.mute_until_ms) - now_ms)
+        throttle_ms = max(0, min(self._until_ms, direction.state.mute_until_ms) - now_ms)
         if throttle_at >= 0:
             answer = produce.with_throttle_time(answer, throttle_at, throttle_ms)
-        return 0 if answer is frame else side.replace(side.frame_bytes, answer)
+        return 0 if answer is frame else direction.replace(direction.frame_bytes, answer)
 
 
 _NOT_MUTED: Final = _Produced(0)
 
 
 def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Charge the request, and owe its response unless acks=0."""
     length, _, version, correlation_id, _ = head
@@ -101,34 +103,34 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
     if zeros:
         found = _acks(buf, pos, end, body, head)
         if found is None:
-            return side.more(end - pos, length)
+            return direction.more(end - pos, length)
         acks = found
-    state: ChannelState = side.state
+    state: ChannelState = direction.state
     identity = state.identity
-    assert identity is not None, "the request side identifies before it asks"
+    assert identity is not None, "the request direction identifies before it asks"
     if not acks:
         state.acks_zero = True  # set before a hold: delivered even if the client closes during it
     throttle = identity.quota.produce
     turn = identity.produce
     missing = pos + 4 + length - end
     if missing > 0 and end - pos < _WEIGHED_BYTES and throttle.limits(now_ms):
-        return side.more_of(min(length + 4, _WEIGHED_BYTES))
+        return direction.more_of(min(length + 4, _WEIGHED_BYTES))
     turn.missing = missing
     decision = throttle.produce(turn, length, now_ms)
     mute_until_ms = 0
     if decision is not ADMITTED:
         if decision.hold_until_ms > now_ms:
-            return side.wait(decision.hold_until_ms, held=True)
+            return direction.wait(decision.hold_until_ms, held=True)
         if decision.refused:
-            return side.refuse("acks" if acks else "acks0")
+            return direction.refuse("acks" if acks else "acks0")
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
     if missing > 0 and throttle.announce(turn, missing, now_ms):
-        side.charge_ahead(turn)
-        side.walk_answered = bool(acks)
+        direction.charge_ahead(turn)
+        direction.walk_answered = bool(acks)
     if state.charges.charges_produced_topics:
-        side.walk_answered = bool(acks)
-        side.walk = state.walks.produce(buf, pos, end, body, head)
-        if side.walk is not None:
+        direction.walk_answered = bool(acks)
+        direction.walk = state.walks.produce(buf, pos, end, body, head)
+        if direction.walk is not None:
             return _walked(state, head, acks, mute_until_ms)
     if not acks:
         return 0

@@ -25,11 +25,11 @@ from protocol.header import RequestHead
 from protocol.messages import reassignments
 from protocol.messages.by_partition import Partition
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
+from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Forward, Later, Owed, Question
 from proxy.channel.reassignments import over_steps
 from proxy.channel.settings import ANONYMOUS
-from proxy.channel.side import Side, copied, skip_header_tags
 
 __all__ = ["alter_request", "list_request"]
 
@@ -50,19 +50,21 @@ class _Listed(Owed):
     def __init__(self, wanted: frozenset[Partition] | None) -> None:
         self._wanted = wanted
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
+    ) -> int:
         """Put the moves into the response."""
-        length = side.frame_bytes - 4
-        if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[LIST_PARTITION_REASSIGNMENTS]):
-            return side.verdict.order
-        shown = side.state.settings.reassignments
+        length = direction.frame_bytes - 4
+        if not direction.whole(end - pos, length, RESPONSE_BYTES_MAX[LIST_PARTITION_REASSIGNMENTS]):
+            return direction.verdict.order
+        shown = direction.state.settings.reassignments
         assert shown is not None, "it was asked about"
         moves, (correlation_id, version, _) = shown.moves, entry
         whole, weight = copied(buf, pos, pos + 4 + length), _MOVE_BYTES * len(moves)
-        told = side.parse(over_steps, whole, moves, self._wanted, version, correlation_id, weight=weight)
+        told = direction.parse(over_steps, whole, moves, self._wanted, version, correlation_id, weight=weight)
         if told is None:
-            return side.verdict.order
-        return side.replace(length + 4, told) if told else 0
+            return direction.verdict.order
+        return direction.replace(length + 4, told) if told else 0
 
 
 class _Altered(Owed):
@@ -73,76 +75,80 @@ class _Altered(Owed):
     def __init__(self, forward: Forward) -> None:
         self._forward = forward
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
+    ) -> int:
         """Pass the broker's response to the shell, and owe the caller the shell's response."""
-        length = side.frame_bytes - 4
-        if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[ALTER_PARTITION_REASSIGNMENTS]):
-            return side.verdict.order
+        length = direction.frame_bytes - 4
+        if not direction.whole(end - pos, length, RESPONSE_BYTES_MAX[ALTER_PARTITION_REASSIGNMENTS]):
+            return direction.verdict.order
         correlation_id, version, _ = entry
         key, _, plan = self._forward
-        state = side.state
+        state = direction.state
         frame, address = copied(buf, pos, pos + 4 + length), state.settings.address
         state.question = Question(key, version, correlation_id, frame, 0, state.user, False, plan, address)
         # Placed after this response's own entry, which is removed now.
         state.in_flight.append((correlation_id, version, Later(_Altered)))
-        side.verdict.signal = True
-        return side.replace(length + 4, b"")
+        direction.verdict.signal = True
+        return direction.replace(length + 4, b"")
 
 
 def alter_request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Ask the shell for the request to send instead."""
     length, key, version, correlation_id, _ = head
-    state = side.state
+    state = direction.state
     settings = state.settings
     if settings.reassignments is None or (settings.sasl and state.user == ANONYMOUS):
         state.in_flight.append((correlation_id, version, None))
         return 0
-    fields_at = _fields_at(side, buf, pos, end, body, head)
+    fields_at = _fields_at(direction, buf, pos, end, body, head)
     if not fields_at:
-        return side.verdict.order
+        return direction.verdict.order
     frame = copied(buf, pos, pos + 4 + length)
     question = Question(
         key, version, correlation_id, frame, fields_at - pos, state.user, False, address=settings.address
     )
     state.answer_later(question, _Altered)
     state.stats.requests[key] += 1
-    side.verdict.signal = True
-    return side.replace(length + 4, b"")
+    direction.verdict.signal = True
+    return direction.replace(length + 4, b"")
 
 
 def list_request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Send the request in the broker's version, and keep the requested partitions."""
     length, _, version, correlation_id, _ = head
-    state = side.state
+    state = direction.state
     if state.settings.reassignments is None:
         state.in_flight.append((correlation_id, version, None))
         return 0
-    fields_at = _fields_at(side, buf, pos, end, body, head)
+    fields_at = _fields_at(direction, buf, pos, end, body, head)
     if not fields_at:
-        return side.verdict.order
+        return direction.verdict.order
     frame = copied(buf, pos, pos + 4 + length)
-    wanted = side.parse(reassignments.read_request, frame, fields_at - pos)
+    wanted = direction.parse(reassignments.read_request, frame, fields_at - pos)
     if wanted is None:
-        return side.verdict.order
+        return direction.verdict.order
     state.in_flight.append((correlation_id, version, _Listed(wanted.partitions)))
     if version == reassignments.VERSION:
         return 0
     sent = bytearray(frame)
     sent[_VERSION_AT : _VERSION_AT + 2] = reassignments.VERSION.to_bytes(2, "big")
     state.stats.requests[LIST_PARTITION_REASSIGNMENTS] += 1
-    return side.replace(length + 4, sent)
+    return direction.replace(length + 4, sent)
 
 
-def _fields_at(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead) -> int:
+def _fields_at(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead
+) -> int:
     """Return where the fields of a complete request begin; 0 with an order while it is incomplete."""
     length, key, version, _, _ = head
     if not 0 <= version <= _VERSION_MAX:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
+    if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
         return 0
     fields_at = skip_header_tags(buf, body, pos + 4 + length, flexible=flexible(key, version))
     if fields_at is None:

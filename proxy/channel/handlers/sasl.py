@@ -32,11 +32,11 @@ from protocol.api import API_NAMES, MAX_VERSION, SASL_AUTHENTICATE
 from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.messages import sasl
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
+from proxy.channel.direction import ChannelDirection, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import RAW_TOKEN, Buffer, Entry, Owed
 from proxy.channel.intake import Intake
 from proxy.channel.sasl_exchange import UNKNOWN_USER, UNREAD_USER, SaslExchange
-from proxy.channel.side import Side, skip_header_tags
 from proxy.channel.verdict import MORE, PASS
 
 __all__ = ["OVER", "authenticate_request", "handshake_request", "raw_token"]
@@ -66,14 +66,16 @@ class _Welcome(_Step):
 
     __slots__ = ()
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
+    ) -> int:
         """Begin the exchange, or end it if the broker does not support the mechanism."""
         if end - pos < _HANDSHAKE_ANSWER_BYTES:
-            return side.more(end - pos, side.frame_bytes - 4)
+            return direction.more(end - pos, direction.frame_bytes - 4)
         if sasl.handshake_error(buf, pos, end):
-            _end(side, self.conversation, "failed")
+            _end(direction, self.conversation, "failed")
         else:
-            _go_on(side, Intake.BARE_TOKENS if entry[1] == _RAW_VERSION else Intake.OPEN)
+            _go_on(direction, Intake.BARE_TOKENS if entry[1] == _RAW_VERSION else Intake.OPEN)
         return 0
 
 
@@ -82,24 +84,26 @@ class _Authenticated(_Step):
 
     __slots__ = ()
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
+    ) -> int:
         """Apply the broker's response to a token."""
-        length = side.frame_bytes - 4
-        if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
-            return side.verdict.order
+        length = direction.frame_bytes - 4
+        if not direction.whole(end - pos, length, _ANSWER_BYTES_MAX):
+            return direction.verdict.order
         verdict = sasl.verdict(buf, pos, pos + 4 + length, entry[1])
         conversation = self.conversation
         if verdict.error_code:
-            _end(side, conversation, "failed")
+            _end(direction, conversation, "failed")
         elif not conversation.readable:
-            _let_in_unread(side, conversation, now_ms)
-            side.state.begin_session(verdict.session_lifetime_ms, now_ms)
-            _go_on(side, Intake.OPEN)
+            _let_in_unread(direction, conversation, now_ms)
+            direction.state.begin_session(verdict.session_lifetime_ms, now_ms)
+            _go_on(direction, Intake.OPEN)
         elif conversation.succeeded(buf, verdict.start, verdict.stop):
-            _believe(side, conversation, now_ms)
-            side.state.begin_session(verdict.session_lifetime_ms, now_ms)
+            _believe(direction, conversation, now_ms)
+            direction.state.begin_session(verdict.session_lifetime_ms, now_ms)
         else:
-            _go_on(side, Intake.OPEN)
+            _go_on(direction, Intake.OPEN)
         return 0
 
 
@@ -108,29 +112,31 @@ class _RawToken(_Step):
 
     __slots__ = ()
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:  # noqa: ARG002 - see Owed
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, _entry: Entry, now_ms: int
+    ) -> int:
         """Apply the broker's bare token; a broker that refuses closes the connection instead."""
-        length = side.frame_bytes - 4
-        if not side.whole(end - pos, length, _ANSWER_BYTES_MAX):
-            return side.verdict.order
+        length = direction.frame_bytes - 4
+        if not direction.whole(end - pos, length, _ANSWER_BYTES_MAX):
+            return direction.verdict.order
         conversation = self.conversation
         if not conversation.readable:
-            _let_in_unread(side, conversation, now_ms)
+            _let_in_unread(direction, conversation, now_ms)
         elif conversation.succeeded(buf, pos + 4, pos + 4 + length):
-            _believe(side, conversation, now_ms)
+            _believe(direction, conversation, now_ms)
         else:
-            _go_on(side, Intake.BARE_TOKENS)
+            _go_on(direction, Intake.BARE_TOKENS)
         return 0
 
 
 def handshake_request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Begin an exchange."""
-    if not _whole(side, end - pos, head):
-        return side.verdict.order
+    if not _whole(direction, end - pos, head):
+        return direction.verdict.order
     length, _, version, correlation_id, _ = head
-    state = side.state
+    state = direction.state
     state.sasl = SaslExchange(sasl.mechanism(buf, body, pos + 4 + length))
     state.enter(Intake.AWAIT_BROKER)
     state.in_flight.append((correlation_id, version, _Welcome(state.sasl)))
@@ -138,13 +144,13 @@ def handshake_request(
 
 
 def authenticate_request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, _now_ms: int
 ) -> int:
     """Forward a token; without a previous handshake the broker will refuse it."""
-    if not _whole(side, end - pos, head):
-        return side.verdict.order
+    if not _whole(direction, end - pos, head):
+        return direction.verdict.order
     length, _, version, correlation_id, _ = head
-    state = side.state
+    state = direction.state
     frame_end = pos + 4 + length
     fields_at = skip_header_tags(buf, body, frame_end, flexible=version >= _FLEXIBLE_SINCE)
     if fields_at is None:
@@ -162,25 +168,25 @@ def authenticate_request(
     return 0
 
 
-def raw_token(side: Side, buf: Buffer, pos: int, end: int) -> int:
+def raw_token(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> int:
     """Owe the response to the bare token at `pos`; returns its size with the prefix, OVER, or 0 with an order."""
     have = end - pos
     if have < 4:
-        return _cut(side, have, 4)
+        return _cut(direction, have, 4)
     length = int.from_bytes(buf[pos : pos + 4], "big", signed=True)
-    state = side.state
+    state = direction.state
     conversation = state.sasl
     assert conversation is not None, "tokens without a header belong to an exchange"
     if conversation.tokens and not conversation.readable and length + 4 >= REQUEST_HEAD.size:
         if have < REQUEST_HEAD.size:
-            return _cut(side, have, REQUEST_HEAD.size)
+            return _cut(direction, have, REQUEST_HEAD.size)
         if _begins_request(buf, pos, length):
             state.sasl = None
-            _go_on(side, Intake.OPEN)
+            _go_on(direction, Intake.OPEN)
             return OVER
     if not 0 <= length <= _TOKEN_BYTES_MAX:
         raise PeerError("frame_length", f"SASL token of {length} bytes, at most {_TOKEN_BYTES_MAX} are kept")
-    if not side.whole(have, length, _TOKEN_BYTES_MAX):
+    if not direction.whole(have, length, _TOKEN_BYTES_MAX):
         return 0
     conversation.token(buf, pos + 4, pos + 4 + length, state.settings.oauth_claim)
     if conversation.readable:
@@ -190,18 +196,18 @@ def raw_token(side: Side, buf: Buffer, pos: int, end: int) -> int:
     return length + 4
 
 
-def _whole(side: Side, have: int, head: RequestHead) -> bool:
+def _whole(direction: ChannelDirection, have: int, head: RequestHead) -> bool:
     """Whether the request is complete and in a known version; if not, the order is MORE."""
     length, key, version, _, _ = head
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    return side.whole(have, length, REQUEST_BYTES_MAX[key])
+    return direction.whole(have, length, REQUEST_BYTES_MAX[key])
 
 
-def _cut(side: Side, have: int, need: int) -> int:
+def _cut(direction: ChannelDirection, have: int, need: int) -> int:
     """Set the order for a bare token of which too little has arrived."""
-    side.verdict.need = need
-    side.verdict.order = MORE if have else PASS
+    direction.verdict.need = need
+    direction.verdict.order = MORE if have else PASS
     return 0
 
 
@@ -214,26 +220,26 @@ def _begins_request(buf: Buffer, pos: int, length: int) -> bool:
     )
 
 
-def _let_in_unread(side: Side, conversation: SaslExchange, now_ms: int) -> None:
+def _let_in_unread(direction: ChannelDirection, conversation: SaslExchange, now_ms: int) -> None:
     """Admit an unknown user after any response without an error; the exchange stays open, as its end is unknown."""
     if conversation.tokens == 1:
-        side.state.stats.sasl[conversation.label, "unknown"] += 1
-    _stay_unread(side, conversation, now_ms)
+        direction.state.stats.sasl[conversation.label, "unknown"] += 1
+    _stay_unread(direction, conversation, now_ms)
 
 
-def _believe(side: Side, conversation: SaslExchange, now_ms: int) -> None:
+def _believe(direction: ChannelDirection, conversation: SaslExchange, now_ms: int) -> None:
     """Take over the principal that the broker has authenticated, if its name could be read."""
     name = conversation.name
-    _end(side, conversation, "unknown" if name is None else "known")
+    _end(direction, conversation, "unknown" if name is None else "known")
     if name is None:
-        _stay_unread(side, conversation, now_ms)
+        _stay_unread(direction, conversation, now_ms)
     else:
-        side.state.become(name, now_ms)
+        direction.state.become(name, now_ms)
 
 
-def _stay_unread(side: Side, conversation: SaslExchange, now_ms: int) -> None:
+def _stay_unread(direction: ChannelDirection, conversation: SaslExchange, now_ms: int) -> None:
     """Apply `quotas.unknown_users` to an authenticated but unreadable principal, unless one was known before."""
-    state = side.state
+    state = direction.state
     if state.authenticated:
         return
     rule = state.engine.options.unknown_users
@@ -244,18 +250,18 @@ def _stay_unread(side: Side, conversation: SaslExchange, now_ms: int) -> None:
     state.become(UNREAD_USER if rule == "default" else UNKNOWN_USER, now_ms)
 
 
-def _end(side: Side, conversation: SaslExchange, result: str) -> None:
+def _end(direction: ChannelDirection, conversation: SaslExchange, result: str) -> None:
     """End the exchange and forget its state."""
-    side.state.stats.sasl[conversation.label, result] += 1
-    side.state.sasl = None
-    _go_on(side, Intake.OPEN)
+    direction.state.stats.sasl[conversation.label, result] += 1
+    direction.state.sasl = None
+    _go_on(direction, Intake.OPEN)
 
 
-def _go_on(side: Side, intake: Intake) -> None:
+def _go_on(direction: ChannelDirection, intake: Intake) -> None:
     """Handle the next bytes, which may be in the buffer already, unless the channel is to end."""
-    state = side.state
+    state = direction.state
     if state.intake.in_exchange:
         state.enter(intake)
         if state.awaits_responses:
             state.awaits_responses = False
-            side.verdict.signal = True
+            direction.verdict.signal = True

@@ -32,10 +32,10 @@ from protocol.header import REQUEST_HEAD, RequestHead
 from protocol.walks import share
 from protocol.walks.share import ShareFetchFields, ShareWalk
 from proxy.channel.bounds import REQUEST_BYTES_MAX
+from proxy.channel.direction import WALK, ChannelDirection, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.identity import Identity
 from proxy.channel.in_flight import Buffer, Entry, Owed
-from proxy.channel.side import WALK, Side, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.verdict import MORE, PASS
 from quotas.decisions import ADMITTED
@@ -63,13 +63,15 @@ class _Shared(Owed):
         self._identity = identity
         self._room = room
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
+    ) -> int:
         """Charge the response to a ShareFetch, and walk it in a gateway."""
-        length = side.frame_bytes - 4
+        length = direction.frame_bytes - 4
         if end - pos < _THROTTLE_AT + 4:
-            return side.more(end - pos, length)
+            return direction.more(end - pos, length)
         key, identity, room = self._key, self._identity, self._room
-        state = side.state
+        state = direction.state
         if room:
             state.fetch_owed = False
         if key == SHARE_FETCH:
@@ -78,90 +80,96 @@ class _Shared(Owed):
             decision = told(identity.fetch, length - 1, now_ms)
             if decision is not ADMITTED:
                 told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
-                side.verdict.signal = True
+                direction.verdict.signal = True
                 (broker_ms,) = unpack_from(">i", buf, pos + _THROTTLE_AT)
                 pack_into(">i", buf, pos + _THROTTLE_AT, max(told_ms, broker_ms))
-                side.verdict.patches += 1
+                direction.verdict.patches += 1
         charges = key == SHARE_FETCH and state.engine.charges_fetched_topics
         if state.settings.address_map is None and not charges:
             return 0
-        side.walk = ShareWalk(key, entry[1], length, {} if charges else None)
+        direction.walk = ShareWalk(key, entry[1], length, {} if charges else None)
         return WALK
 
 
 def fetch_request(
-    side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
 ) -> int:
     """Forward a ShareFetch with reduced limits or without room for records, or hold it."""
     _check_version(head)
-    state: ChannelState = side.state
+    state: ChannelState = direction.state
     state.shares = True
     identity = state.identity
-    assert identity is not None, "the request side identifies before it asks"
+    assert identity is not None, "the request direction identifies before it asks"
     throttle = identity.quota.fetch
     limited = throttle.limits(now_ms) or state.engine.weighs_fetched_topics
     if not limited and state.mute_until_ms <= now_ms:
         return _owe(state, head, room=False)
     length = head[0]
-    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[SHARE_FETCH]):
-        return side.verdict.order
+    if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[SHARE_FETCH]):
+        return direction.verdict.order
     fields = _fields(buf, body, pos + 4 + length, head)
     if state.mute_until_ms > now_ms:
-        _leave_no_room(side, buf, fields)
+        _leave_no_room(direction, buf, fields)
         return _owe(state, head, room=False)
     if state.fetch_owed:
         if not fields.acknowledges:
-            return side.await_responses()
-        _leave_no_room(side, buf, fields)
+            return direction.await_responses()
+        _leave_no_room(direction, buf, fields)
         return _owe(state, head, room=False)
     decision = throttle.fetch(identity.fetch, now_ms)
     if decision is not ADMITTED:
         longest_ms = state.share_held_until_ms or now_ms + state.mute_limits.told(MS_UNBOUNDED, now_ms)
         if longest_ms > now_ms and not fields.acknowledges:
             state.share_held_until_ms = longest_ms
-            return side.wait(min(longest_ms, now_ms + decision.throttle_ms), held=True)
-        _leave_no_room(side, buf, fields)
+            return direction.wait(min(longest_ms, now_ms + decision.throttle_ms), held=True)
+        _leave_no_room(direction, buf, fields)
         return _owe(state, head, room=False)
     max_bytes = throttle.fetch_max_bytes(identity.fetch, fields.max_bytes, now_ms)
     max_wait_ms = min(fields.max_wait_ms, identity.fetch.wait_ms_max)
     if max_bytes < fields.max_bytes or max_wait_ms < fields.max_wait_ms:
         share.limit(buf, fields, max_bytes, max_wait_ms)
-        side.verdict.patches += 1
+        direction.verdict.patches += 1
     return _owe(state, head, room=True)
 
 
 def acknowledge_request(
-    side: Side, _buf: Buffer, _pos: int, _end: int, _body: int, head: RequestHead, _now_ms: int
+    direction: ChannelDirection,
+    _buf: Buffer,
+    _pos: int,
+    _end: int,
+    _body: int,
+    head: RequestHead,
+    _now_ms: int,
 ) -> int:
     """Owe a ShareAcknowledge response."""
     _check_version(head)
-    side.state.shares = True
-    return _owe(side.state, head, room=False)
+    direction.state.shares = True
+    return _owe(direction.state, head, room=False)
 
 
-def waits_muted(side: Side, buf: Buffer, pos: int, end: int) -> bool:
+def waits_muted(direction: ChannelDirection, buf: Buffer, pos: int, end: int) -> bool:
     """Whether the next request on a muted channel with share requests may not be handled yet; if so, sets the order.
 
     The order is WAIT until the mute ends, or MORE (PASS without any bytes) until the kind of request is known.
     """
     have = end - pos
     if have < REQUEST_HEAD.size:
-        side.verdict.need = REQUEST_HEAD.size
-        side.verdict.order = MORE if have else PASS
+        direction.verdict.need = REQUEST_HEAD.size
+        direction.verdict.order = MORE if have else PASS
         return True
-    state: ChannelState = side.state
+    state: ChannelState = direction.state
     head: RequestHead = REQUEST_HEAD.unpack_from(buf, pos)
     length, key, version, _, client_id_length = head
     if not state.mutes_all and version >= _VERSION_MIN and length <= state.settings.frame_bytes_max:
         if key == SHARE_ACKNOWLEDGE:
             return False
         if key == SHARE_FETCH:
-            if not side.whole(have, length, REQUEST_BYTES_MAX[SHARE_FETCH]):
+            if not direction.whole(have, length, REQUEST_BYTES_MAX[SHARE_FETCH]):
                 return True
             body = pos + REQUEST_HEAD.size + max(client_id_length, 0)
             if _fields(buf, body, pos + 4 + length, head).acknowledges:
                 return False
-    side.wait(state.mute_until_ms, held=False)
+    direction.wait(state.mute_until_ms, held=False)
     return True
 
 
@@ -179,17 +187,17 @@ def _fields(buf: Buffer, body: int, frame_end: int, head: RequestHead) -> ShareF
     return share.read_fetch(buf, fields_at, frame_end, head[2])
 
 
-def _leave_no_room(side: Side, buf: Buffer, fields: ShareFetchFields) -> None:
+def _leave_no_room(direction: ChannelDirection, buf: Buffer, fields: ShareFetchFields) -> None:
     """Patch a ShareFetch so that its response contains no records."""
     share.leave_no_room(buf, fields)
-    side.verdict.patches += 1
+    direction.verdict.patches += 1
 
 
 def _owe(state: ChannelState, head: RequestHead, *, room: bool) -> int:
     """Owe a response; with `room` it may contain records for a limited client, one at a time."""
     _, key, version, correlation_id, _ = head
     identity = state.identity
-    assert identity is not None, "the request side identifies before it asks"
+    assert identity is not None, "the request direction identifies before it asks"
     state.in_flight.append((correlation_id, version, _Shared(key, identity, room)))
     state.share_held_until_ms = 0
     state.fetch_owed |= room

@@ -28,9 +28,9 @@ from protocol.messages import topic_mutation_answers as answers
 from protocol.messages import topic_mutations as requests
 from protocol.messages.topic_mutations import MutationRequest, TopicMutation
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
+from proxy.channel.direction import ChannelDirection, copied, skip_header_tags
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
-from proxy.channel.side import Side, copied, skip_header_tags
 from proxy.channel.state import ChannelState
 from proxy.channel.topic_lookup import TopicLookup
 from proxy.channel.topic_sizes import asked_sizes
@@ -75,22 +75,24 @@ class _Charged(Owed):
     settled: int = 0
     kept_bytes: int = 0
 
-    def respond(self, side: Side, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int) -> int:
+    def respond(
+        self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, now_ms: int
+    ) -> int:
         """Return the tokens of failed topics, add the rejected topics and the throttle time, and mute."""
-        length = side.frame_bytes - 4
+        length = direction.frame_bytes - 4
         version = entry[1]
         key, throttle, asked, rejected = self.key, self.throttle, self.asked, self.rejected
-        if not side.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
-            return side.verdict.order
+        if not direction.whole(end - pos, length, RESPONSE_BYTES_MAX[key]):
+            return direction.verdict.order
         if self.read is None:
             whole = copied(buf, pos, pos + 4 + length)
-            self.read = side.parse(answers.read_merged, whole, key, version, asked.topics, rejected)
+            self.read = direction.parse(answers.read_merged, whole, key, version, asked.topics, rejected)
             if self.read is None:
-                return side.verdict.order
+                return direction.verdict.order
         throttle_at, became, merged = self.read
-        state = side.state
+        state = direction.state
         if not _settle(state, self, became, now_ms):
-            return side.next_turn()
+            return direction.next_turn()
         state.mutations_owed -= 1
         state.kept_bytes -= self.kept_bytes
         throttle_ms = throttle.throttle_ms(now_ms) if rejected or not self.strict else 0
@@ -99,7 +101,7 @@ class _Charged(Owed):
             throttle_ms = 0
         told_ms = _mute(state, throttle, throttle_ms, now_ms)
         if told_ms:
-            side.verdict.signal = True
+            direction.verdict.signal = True
         if not rejected and not told_ms:
             return 0
         told = bytearray(merged)
@@ -107,15 +109,17 @@ class _Charged(Owed):
             told[throttle_at : throttle_at + 4], "big", signed=True
         ):
             pack_into(">i", told, throttle_at, told_ms)
-        return side.replace(length + 4, told)
+        return direction.replace(length + 4, told)
 
 
-def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int) -> int:
+def request(
+    direction: ChannelDirection, buf: Buffer, pos: int, end: int, body: int, head: RequestHead, now_ms: int
+) -> int:
     """Charge the request's topics, and forward those that the quota admits."""
     length, key, version, correlation_id, _ = head
-    state = side.state
+    state = direction.state
     identity = state.identity
-    assert identity is not None, "the request side identifies before it asks"
+    assert identity is not None, "the request direction identifies before it asks"
     if not state.engine.mutations.limiting():
         return _unseen(state, correlation_id, version)
     throttle = identity.quota.mutations
@@ -123,32 +127,34 @@ def request(side: Side, buf: Buffer, pos: int, end: int, body: int, head: Reques
         return _unseen(state, correlation_id, version)
     if not 0 <= version <= MAX_VERSION[key]:
         raise PeerError("unsupported_version", f"{API_NAMES[key]} version {version}")
-    if not side.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
-        return side.verdict.order
+    if not direction.whole(end - pos, length, REQUEST_BYTES_MAX[key]):
+        return direction.verdict.order
     if state.mutations_owed:
-        return side.await_responses()
+        return direction.await_responses()
     frame = copied(buf, pos, pos + 4 + length)
-    asked = _read(side, frame, body - pos, key, version)
+    asked = _read(direction, frame, body - pos, key, version)
     if asked is None:
-        return side.verdict.order
+        return direction.verdict.order
     if asked.validate_only and not state.engine.options.charge_validate_only:
         return _unseen(state, correlation_id, version)
     lookup = TopicLookup()
     if key != CREATE_TOPICS:
-        known = asked_sizes(side, frame, body - pos, correlation_id, asked.topics)
+        known = asked_sizes(direction, frame, body - pos, correlation_id, asked.topics)
         if known is None:
-            return side.verdict.order
+            return direction.verdict.order
         lookup = known
     charged = _charge(state, throttle, key, version, asked, _costs(state, key, asked, lookup, now_ms), now_ms)
-    return _forward(side, frame, version, correlation_id, charged, now_ms)
+    return _forward(direction, frame, version, correlation_id, charged, now_ms)
 
 
-def _read(side: Side, frame: bytes, body: int, key: int, version: int) -> MutationRequest | None:
+def _read(
+    direction: ChannelDirection, frame: bytes, body: int, key: int, version: int
+) -> MutationRequest | None:
     """Return a complete request's topics; None with an order while it is being parsed."""
     fields_at = skip_header_tags(frame, body, len(frame), flexible=flexible(key, version))
     if fields_at is None:
         raise PeerError("malformed", f"{API_NAMES[key]} of {len(frame) - 4} bytes ends before its fields do")
-    return side.parse(requests.read_request, frame, fields_at, key, version)
+    return direction.parse(requests.read_request, frame, fields_at, key, version)
 
 
 def _unseen(state: ChannelState, correlation_id: int, version: int) -> int:
@@ -211,18 +217,23 @@ def _charge(
 
 
 def _forward(
-    side: Side, frame: bytes, version: int, correlation_id: int, charged: _Charged, now_ms: int
+    direction: ChannelDirection,
+    frame: bytes,
+    version: int,
+    correlation_id: int,
+    charged: _Charged,
+    now_ms: int,
 ) -> int:
     """Forward the request, whole or without the rejected topics; respond locally if no topic is left."""
-    state = side.state
+    state = direction.state
     key, throttle, asked, rejected = charged.key, charged.throttle, charged.asked, charged.rejected
     if rejected and len(rejected) == len(asked.topics):
         told_ms = _mute(state, throttle, throttle.throttle_ms(now_ms), now_ms)
         answer = answers.local_answer(asked.topics, key, version, correlation_id, told_ms)
         state.answer_here(correlation_id, version, answer)
         state.stats.requests[key] += 1
-        side.verdict.signal = True
-        return side.replace(len(frame), b"")
+        direction.verdict.signal = True
+        return direction.replace(len(frame), b"")
     state.in_flight.append((correlation_id, version, charged))
     state.mutations_owed += 1
     charged.kept_bytes = len(frame) + len(asked.topics) * _TOPIC_BYTES
@@ -231,7 +242,7 @@ def _forward(
         return 0
     kept = [topic for index, topic in enumerate(asked.topics) if index not in rejected]
     state.stats.requests[key] += 1
-    return side.replace(len(frame), requests.without_topics(frame, asked, kept, key, version))
+    return direction.replace(len(frame), requests.without_topics(frame, asked, kept, key, version))
 
 
 def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now_ms: int) -> int:

@@ -194,7 +194,7 @@ async def test_quiet_end_is_not_logged(rig: Rig, caplog: pytest.LogCaptureFixtur
 
 async def test_bug_of_ours_ends_one_connection(rig: Rig) -> None:
     client = rig.connect()
-    rig.connection.requests.side = _Broken()
+    rig.connection.requests.direction = _Broken()
     rig.connect()
     await client.send(ASKED)
     assert (await client.rest(), rig.stats.errors, len(rig.connections)) == (b"", {"internal": 1}, 1)
@@ -297,7 +297,7 @@ async def test_channel_is_not_shown_anything_once_its_broker_can_not_be_dialled(
     client = rig.connect(upstream)
     connection = rig.connection
     shown: list[bool] = []
-    connection.requests.side = _InTwoParts(lambda: shown.append(connection.closed))
+    connection.requests.direction = _InTwoParts(lambda: shown.append(connection.closed))
     await client.send(ASKED)
     assert (await client.rest(), rig.stats.errors) == (b"", {cause: 1})
     assert shown == [False, False], "both parts, before it is closed"

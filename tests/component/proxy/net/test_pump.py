@@ -232,14 +232,14 @@ class _EachReplaced(FakeDirection):
         return verdict
 
 
-async def calls_by_turn(side: _EachReplaced, receiving: asyncio.Future[bytes]) -> list[int]:
-    """How often the side was called in each turn of the loop in which it was."""
-    turns, before = [], side.calls
+async def calls_by_turn(direction: _EachReplaced, receiving: asyncio.Future[bytes]) -> list[int]:
+    """How often the direction was called in each turn of the loop in which it was."""
+    turns, before = [], direction.calls
     while not receiving.done():
         await asyncio.sleep(0)
-        if side.calls > before:
-            turns.append(side.calls - before)
-            before = side.calls
+        if direction.calls > before:
+            turns.append(direction.calls - before)
+            before = direction.calls
     return turns
 
 
@@ -247,37 +247,37 @@ async def calls_by_turn(side: _EachReplaced, receiving: asyncio.Future[bytes]) -
 @pytest.mark.parametrize("rest", [0, 3], ids=["whole frames", "heads"])
 async def test_replaced_frames_take_turns_with_the_rest_of_the_loop(rig: Rig, rest: int, times: int) -> None:
     client, broker = await connected(rig, send_buffer=4096)
-    side = _EachReplaced()
-    side.frame, side.times = 1 + rest, times
-    rig.connection.responses.side = side
+    direction = _EachReplaced()
+    direction.frame, direction.times = 1 + rest, times
+    rig.connection.responses.direction = direction
     expected = (b"A" * times + b"a" * rest) * 1000
     receiving = asyncio.ensure_future(client.receive(len(expected)))
     broker.sock.send(b"a" * (1 + rest) * 1000)  # one read
-    turns = await calls_by_turn(side, receiving)
+    turns = await calls_by_turn(direction, receiving)
     assert await receiving == expected
     assert (turns[:5], max(turns)) == ([200] * 5, 200)
 
 
 async def test_large_frames_that_are_replaced_have_a_turn_each(rig: Rig) -> None:
     client, broker = await connected(rig)
-    side = _EachReplaced()
-    rig.connection.responses.side = side
-    side.frame = side.head = 199 * 64
+    direction = _EachReplaced()
+    rig.connection.responses.direction = direction
+    direction.frame = direction.head = 199 * 64
     receiving = asyncio.ensure_future(client.receive(3))
-    broker.sock.send(b"a" * side.frame * 3)  # one read
-    turns = await calls_by_turn(side, receiving)
+    broker.sock.send(b"a" * direction.frame * 3)  # one read
+    turns = await calls_by_turn(direction, receiving)
     assert await receiving == b"AAA"
     assert (turns[:3], max(turns)) == ([1, 1, 1], 1)
 
 
 async def test_turn_ends_within_a_frame_whose_rest_is_still_to_come(rig: Rig) -> None:
     client, broker = await connected(rig)
-    side = _EachReplaced()
-    rig.connection.responses.side = side
-    side.frame = 4
+    direction = _EachReplaced()
+    rig.connection.responses.direction = direction
+    direction.frame = 4
     receiving = asyncio.ensure_future(client.receive(4 * 200))
     broker.sock.send(b"a" * (4 * 200 - 1))  # one read
-    await until(lambda: side.calls == 201, "the turn after this one has begun")
-    assert (side.verdict.unseen, rig.connection.requests.paused) == (1, False)
+    await until(lambda: direction.calls == 201, "the turn after this one has begun")
+    assert (direction.verdict.unseen, rig.connection.requests.paused) == (1, False)
     await broker.send(b"a")
     assert await receiving == b"Aaaa" * 200

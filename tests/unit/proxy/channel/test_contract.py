@@ -16,9 +16,11 @@ from proxy.channel import Direction, Machine, Verdict
 
 NET: Final = sorted(Path(net.__path__[0]).glob("*.py"))
 # What a module of the shell calls an object of the contract.
-OBJECTS: Final = {"side": Direction, "channel": Machine, "verdict": Verdict}
+OBJECTS: Final = {"direction": Direction, "channel": Machine, "verdict": Verdict}
 # The machine's own classes, which the package does not offer; `Channel` is for what makes one, as tests do.
-MACHINE: Final = frozenset(("Channel", "ChannelState", "Side", "RequestSide", "ResponseSide"))
+MACHINE: Final = frozenset(
+    ("Channel", "ChannelState", "ChannelDirection", "RequestDirection", "ResponseDirection")
+)
 
 
 def trees() -> Iterator[tuple[str, ast.Module]]:
@@ -27,7 +29,7 @@ def trees() -> Iterator[tuple[str, ast.Module]]:
 
 
 def name_of(node: ast.expr) -> str:
-    """The last name of an expression such as `self.side`."""
+    """The last name of an expression such as `self.direction`."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
@@ -70,6 +72,6 @@ def test_shell_imports_the_package_alone() -> None:
     assert [one for one in imports if one[1] != "proxy.channel" or one[2] in MACHINE] == []
 
 
-@pytest.mark.parametrize("name", ["Side", "ChannelState"])
+@pytest.mark.parametrize("name", ["ChannelDirection", "ChannelState"])
 def test_package_does_not_offer_the_machines_inside(name: str) -> None:
     assert name not in channel.__all__

@@ -71,15 +71,15 @@ def test_topics_of_a_request_count_until_the_broker_has_answered() -> None:
 
 
 def test_frame_that_is_parsed_elsewhere_counts_until_its_result_is_taken() -> None:
-    side = channel_machine().requests
+    direction = channel_machine().requests
     frame = bytes(AT_ONCE_BYTES_MAX + 1)
-    assert side.parse(len, frame) is None
-    assert side.kept_bytes == len(frame)
-    job = side.take_job()
+    assert direction.parse(len, frame) is None
+    assert direction.kept_bytes == len(frame)
+    job = direction.take_job()
     assert job is not None
     job.run()
-    assert side.kept_bytes == 25 * len(frame)
-    assert (side.parse(len, frame), side.kept_bytes) == (len(frame), 0)
+    assert direction.kept_bytes == 25 * len(frame)
+    assert (direction.parse(len, frame), direction.kept_bytes) == (len(frame), 0)
 
 
 def test_topics_count_while_a_frame_that_names_them_is_walked() -> None:

@@ -29,59 +29,59 @@ def taken(side_job: Job | None) -> Job:
 
 
 def test_small_frame_is_parsed_at_once() -> None:
-    side = channel_machine().requests
-    assert side.parse(length, SMALL) == AT_ONCE_BYTES_MAX
-    assert side.take_job() is None
+    direction = channel_machine().requests
+    assert direction.parse(length, SMALL) == AT_ONCE_BYTES_MAX
+    assert direction.take_job() is None
 
 
 def test_large_frame_waits_for_its_job_and_is_parsed_once() -> None:
-    side = channel_machine().requests
-    assert side.parse(length, LARGE, 5) is None
-    assert (side.verdict.order, side.verdict.until_ms) == (WAIT, 0)
-    job = taken(side.take_job())
-    assert side.parse(length, LARGE, 5) is None  # shown again for another reason
-    assert side.take_job() is None  # nothing new is to be done
+    direction = channel_machine().requests
+    assert direction.parse(length, LARGE, 5) is None
+    assert (direction.verdict.order, direction.verdict.until_ms) == (WAIT, 0)
+    job = taken(direction.take_job())
+    assert direction.parse(length, LARGE, 5) is None  # shown again for another reason
+    assert direction.take_job() is None  # nothing new is to be done
     job.run()
-    assert side.parse(length, LARGE, 5) == AT_ONCE_BYTES_MAX + 6
-    assert side.parse(length, LARGE, 5) is None  # the next one just like it
+    assert direction.parse(length, LARGE, 5) == AT_ONCE_BYTES_MAX + 6
+    assert direction.parse(length, LARGE, 5) is None  # the next one just like it
 
 
 def test_result_is_never_taken_for_another_frame() -> None:
-    side = channel_machine().requests
-    assert side.parse(length, LARGE) is None
-    taken(side.take_job()).run()
-    assert side.parse(length, LARGE + b"x") is None
-    taken(side.take_job()).run()
-    assert side.parse(length, LARGE + b"x", 1) is None
-    taken(side.take_job()).run()
-    assert side.parse(length, LARGE + b"x", 1) == AT_ONCE_BYTES_MAX + 3
+    direction = channel_machine().requests
+    assert direction.parse(length, LARGE) is None
+    taken(direction.take_job()).run()
+    assert direction.parse(length, LARGE + b"x") is None
+    taken(direction.take_job()).run()
+    assert direction.parse(length, LARGE + b"x", 1) is None
+    taken(direction.take_job()).run()
+    assert direction.parse(length, LARGE + b"x", 1) == AT_ONCE_BYTES_MAX + 3
 
 
 @pytest.mark.parametrize(("function", "error"), [(cut, TruncatedError), (broken, KeyError)])
 def test_what_the_function_raises_is_raised_where_it_was_asked(
     function: type, error: type[Exception]
 ) -> None:
-    side = channel_machine().responses
-    assert side.parse(function, LARGE) is None
-    taken(side.take_job()).run()
+    direction = channel_machine().responses
+    assert direction.parse(function, LARGE) is None
+    taken(direction.take_job()).run()
     with pytest.raises(error):
-        side.parse(function, LARGE)
+        direction.parse(function, LARGE)
 
 
 def test_next_turn_is_a_job_without_work() -> None:
-    side = channel_machine().responses
-    side.next_turn()
-    assert side.verdict.order == WAIT
-    assert side.take_job() is AGAIN
+    direction = channel_machine().responses
+    direction.next_turn()
+    assert direction.verdict.order == WAIT
+    assert direction.take_job() is AGAIN
     AGAIN.run()
 
 
 def test_what_was_parsed_is_not_kept_over_a_mute() -> None:
-    side = channel_machine().requests
-    assert side.parse(length, LARGE) is None
-    job = taken(side.take_job())
+    direction = channel_machine().requests
+    assert direction.parse(length, LARGE) is None
+    job = taken(direction.take_job())
     assert job.kept_bytes == len(LARGE)
     job.run()
-    side.wait(1000, held=False)
-    assert side.parse(length, LARGE) is None
-    assert side.take_job() is not job
+    direction.wait(1000, held=False)
+    assert direction.parse(length, LARGE) is None
+    assert direction.take_job() is not job

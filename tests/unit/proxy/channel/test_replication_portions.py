@@ -22,10 +22,10 @@ PLENTY = 1e15
 
 def shown(channel: ReplicationChannel, asked: bytes, now_ms: int = 0) -> int:
     """Show a request until it is decided on; in how many turns of the loop, those beside it not counted."""
-    side, buf, turns = channel.requests, bytearray(asked), 1
+    direction, buf, turns = channel.requests, bytearray(asked), 1
     while True:
-        side.receive(buf, 0, len(buf), now_ms * 1_000_000)
-        job = side.take_job()
+        direction.receive(buf, 0, len(buf), now_ms * 1_000_000)
+        job = direction.take_job()
         if job is None:
             return turns
         job.run()
@@ -98,12 +98,12 @@ def test_answer_for_thousands_is_taken_so_many_partitions_a_turn(monkeypatch: py
         seen(link, standings, now_ms)
 
     monkeypatch.setattr(ReplicaLink, "seen", noted)
-    side, answer, pos, turns = channel.responses, bytearray(answered(COUNT, records=100)), 0, 0
+    direction, answer, pos, turns = channel.responses, bytearray(answered(COUNT, records=100)), 0, 0
     while pos < len(answer):
-        pos += side.receive(answer, pos, len(answer), 0).passing
+        pos += direction.receive(answer, pos, len(answer), 0).passing
         turns += 1
         assert len(taken) <= turns
-        side.take_job()
+        direction.take_job()
     assert (sum(taken), max(taken)) == (COUNT, FOUND_MAX)
     assert quotas_of(channel).leader(LEADER, 0).total == COUNT * 100
 
@@ -116,11 +116,11 @@ def test_nothing_is_left_of_a_connection_that_ends_between_two_portions(asked: b
         quotas = quotas_of(channel)
         rates = quotas.leader(LEADER, 0), quotas.follower(FOLLOWER, 0)
         room = [rate.room(0) for rate in rates]
-        side, done = channel.requests, 0
+        direction, done = channel.requests, 0
         while done < ends_after:
-            side.receive(bytearray(asked), 0, len(asked), 0)
-            job = side.take_job()
-            assert side.verdict.order == WAIT
+            direction.receive(bytearray(asked), 0, len(asked), 0)
+            job = direction.take_job()
+            assert direction.verdict.order == WAIT
             assert job is not None
             job.run()
             done += job is AGAIN
@@ -142,10 +142,10 @@ def between_portions(
     channel: ReplicationChannel, asked: bytes, change: Callable[[], None], after: int = 1
 ) -> None:
     """Decide on a request, and let something happen after so many of its turns."""
-    side, buf, turns = channel.requests, bytearray(asked), 0
+    direction, buf, turns = channel.requests, bytearray(asked), 0
     while True:
-        side.receive(buf, 0, len(buf), 0)
-        job = side.take_job()
+        direction.receive(buf, 0, len(buf), 0)
+        job = direction.take_job()
         if job is None:
             return
         job.run()

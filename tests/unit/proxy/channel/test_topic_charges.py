@@ -202,8 +202,8 @@ def spoken(talk: Playbook, who: str, data: bytes) -> bytes:
     """What passes of it, over as many turns of the loop as it takes."""
     orders = talk.orders(who, 0, data)
     passed = b"".join(order.data for order in orders if isinstance(order, Pass))
-    side = talk.channel.requests if who == "client" else talk.channel.responses
-    while side.take_job() is AGAIN:
+    direction = talk.channel.requests if who == "client" else talk.channel.responses
+    while direction.take_job() is AGAIN:
         orders = talk.orders(who, 0, b"")
         passed += b"".join(order.data for order in orders if isinstance(order, Pass))
     return passed

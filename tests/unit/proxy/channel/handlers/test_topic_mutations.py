@@ -433,12 +433,12 @@ def test_answer_about_many_topics_is_settled_in_parts() -> None:
     talk = dialogue(1e6)
     names = [f"t{index}" for index in range(2500)]
     talk.orders("client", 0, create(STRICT, dict.fromkeys(names, 1)))
-    side = talk.channel.responses
+    direction = talk.channel.responses
     buf = bytearray(answer(CREATE_TOPICS, STRICT, [(name, EXISTS) for name in names]))
     turns = 0
     while True:
-        verdict = side.receive(buf, 0, len(buf), 0)
-        job = side.take_job()
+        verdict = direction.receive(buf, 0, len(buf), 0)
+        job = direction.take_job()
         if job is None:
             break
         job.run()

@@ -2,7 +2,7 @@
 
 Non-obvious:
 
-- A request that is walked is under way with `unseen` below 0. The side must then see the bytes that come, so that
+- A request that is walked is under way with `unseen` below 0. The direction must then see the bytes that come, so that
   the check of every read stays one; the shell passes bytes unseen only if there are some.
 """
 
@@ -24,13 +24,13 @@ __all__ = [
     "NS_PER_MS",
     "UNDECIDED",
     "WALK",
-    "Side",
+    "ChannelDirection",
     "copied",
     "skip_header_tags",
 ]
 
-# Used inside this package only: the frame is walked (`Side.walk`), because addresses may be at its end, or because its
-# topics have quotas.
+# Used inside this package only: the frame is walked (`ChannelDirection.walk`), because addresses may be at its end, or
+# because its topics have quotas.
 WALK: Final = 4
 # The common bit of MORE, WAIT and REFUSE: the frame was not passed.
 UNDECIDED: Final = 1
@@ -39,19 +39,19 @@ NS_PER_MS: Final = 1_000_000
 T = TypeVar("T")
 
 
-class Side(ABC):
+class ChannelDirection(ABC):
     """One direction of a channel. `proxy.channel.contract` defines its interface for the shell.
 
     Attributes:
         verdict: read by the shell after each `receive`.
         moved_ns: when the source last made progress beyond a frame's head: a part of a large frame has passed, or
-            pending output was written. On the responses' side also when the last measured response began, or the broker
-            was connected: from then on the broker can be busy with the next request.
+            pending output was written. In the response direction also when the last measured response began, or the
+            broker was connected: from then on the broker can be busy with the next request.
         frame_bytes: the size of the response being decided on, with its length prefix.
         walk: the walk through the frame under way; None if it is not walked.
         walk_answered: whether the walked Produce, or the one whose bytes are still to come, is owed a response.
-        job: with WAIT, the job for the shell to run first (`proxy.channel.parsing`), which takes it from here. On
-            the responses' side there is no other reason to wait.
+        job: with WAIT, the job for the shell to run first (`proxy.channel.parsing`), which takes it from here. In
+            the response direction there is no other reason to wait.
     """
 
     __slots__ = (
@@ -185,7 +185,7 @@ class Side(ABC):
         self.verdict.charged_ahead = flow is not None
 
     def take_signal(self) -> bool:
-        """Return, once, whether an event concerns the other side."""
+        """Return, once, whether an event concerns the other direction."""
         signal, self.verdict.signal = self.verdict.signal, False
         return signal
 
@@ -210,12 +210,14 @@ class Side(ABC):
     def refuse(self, label: str) -> int:
         """Order REFUSE for a Produce that was held for the longest time; `label` is its kind in the counters."""
         self.state.stats.produce_refused[label] += 1
-        self.state.awaits_responses = True  # the other side signals when all owed responses have been sent
+        self.state.awaits_responses = (
+            True  # the other direction signals when all owed responses have been sent
+        )
         self.verdict.order = REFUSE
         return REFUSE
 
     def await_responses(self) -> int:
-        """Order WAIT until enough of the owed responses have arrived; the other side signals it."""
+        """Order WAIT until enough of the owed responses have arrived; the other direction signals it."""
         self.state.awaits_responses = True
         return self.wait(0, held=False)
 
