@@ -103,7 +103,7 @@ class App:
         client = BrokerClient(self.brokers, login_of(config.cluster), tls)
         self.poller = Poller(client, self._map_file, follow=not upstreams, others=(self.leaders,))
         # Each map's own listeners: what a broker advertises depends on the listener that is asked.
-        self._advertised = [
+        self.advertised = [
             Advertised(
                 [listener for listener in config.listeners if listener.replicates is replicates],
                 client.of(routes),
@@ -153,7 +153,7 @@ class App:
             for broker, address in (await asyncio.to_thread(self._map_file.read)).items():
                 self.brokers.learn(broker, *address)
         await supervisor.attempt("poller", self.poller.poll(), _FIRST_RESPONSE_SECONDS_MAX)
-        for advertised in self._advertised:
+        for advertised in self.advertised:
             await supervisor.attempt("advertised", advertised.ask(), _FIRST_RESPONSE_SECONDS_MAX)
             if advertised.problem:
                 raise StartError(advertised.problem)
@@ -183,7 +183,7 @@ class App:
         """Begin all background work."""
         keep = self._supervisor.keep
         keep("poller", self.poller.run)
-        for advertised in self._advertised:
+        for advertised in self.advertised:
             keep("advertised", advertised.run)
         keep("topic_ids", self._topic_ids.run)
         keep("reloader", self._reloader.run)
@@ -214,7 +214,7 @@ class App:
         """Say why clients can not be served; "" when they can."""
         if self._stopping.is_set():
             return "draining"
-        return self.poller.problem or next(filter(None, (one.problem for one in self._advertised)), "")
+        return self.poller.problem or next(filter(None, (one.problem for one in self.advertised)), "")
 
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Take what a reload changed: quotas, policy, mode. Connections stay; what waits is decided on again."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Signature", "locked", "look", "open_file", "open_text", "read", "replace", "signature"]
 
-_LOCK_SECONDS_MAX: Final = 5.0
+LOCK_SECONDS_MAX: Final = 5.0
 _WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -140,7 +140,7 @@ def locked(path: Path) -> Iterator[None]:
     directory = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:
-            lock(directory, _LOCK_SECONDS_MAX, "another process has locked its directory")
+            lock(directory, LOCK_SECONDS_MAX, "another process has locked its directory")
         except TimeoutError:
             raise
         except OSError:

@@ -23,7 +23,7 @@ from offline.replay.schedule import Plan
 
 __all__ = ["Driver"]
 
-_AHEAD_US: Final = 200_000  # the time between a connection's opening and its first request
+AHEAD_US: Final = 200_000  # the time between a connection's opening and its first request
 _TURN_US: Final = 1000
 _CONNECT_SECONDS: Final = 10.0
 _FLUSH_SECONDS: Final = 0.01  # between two checks for unsent bytes
@@ -52,7 +52,7 @@ class Driver:
 
     async def run(self, linger_seconds: float) -> None:
         """Send all requests when they are due, then wait a bounded time for responses; may be cancelled."""
-        self._began_ns = time.monotonic_ns() + _AHEAD_US * 1000
+        self._began_ns = time.monotonic_ns() + AHEAD_US * 1000
         try:
             await self._keep_schedule()
             self._all_sent = True
@@ -103,7 +103,7 @@ class Driver:
         opened = place = 0
         while place < len(sends):
             now_us = self._now_us()
-            while opened < len(opens) and opens[opened][0] - _AHEAD_US <= now_us:
+            while opened < len(opens) and opens[opened][0] - AHEAD_US <= now_us:
                 self._open(self._connections[opens[opened][1]])
                 opened += 1
             first, turn_us = place, now_us + _TURN_US
@@ -114,7 +114,7 @@ class Driver:
             if place < len(sends):
                 next_us = sends[place].due_us
                 if opened < len(opens):
-                    next_us = min(next_us, opens[opened][0] - _AHEAD_US)
+                    next_us = min(next_us, opens[opened][0] - AHEAD_US)
                 # Frames are encoded in the remaining time, a few between two checks for responses.
                 more = self._ahead.make(place, next_us)
                 await asyncio.sleep(0 if more else max(0, next_us - self._now_us()) / 1e6)

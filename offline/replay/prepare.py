@@ -28,8 +28,8 @@ __all__ = ["FILL_BYTES_MAX", "prepare"]
 T = TypeVar("T")
 
 _SOFTWARE: Final = "sluice-replay"
-_LEADER_SECONDS_MAX: Final = 20.0
-_AGAIN_SECONDS: Final = 0.2
+LEADER_SECONDS_MAX: Final = 20.0
+AGAIN_SECONDS: Final = 0.2
 _EXISTS: Final = 36
 # Of a broker that has not heard yet of a topic, or of being its leader.
 _PASSING: Final = frozenset((3, 5, 6))
@@ -58,12 +58,12 @@ async def prepare(
     first = Peer(address)
     try:
         offered = await first.ask(topics.version_ranges(_SOFTWARE))
-        produce_version = _versions(address, offered)
+        produce_version = agreed_produce_version(address, offered)
         names = sorted(need.leaders)
         brokers, there = await _look(first, names)
         if not brokers:
             raise TargetError(f"{address.host}:{address.port}: its metadata has no brokers")
-        nodes = _nodes(need.brokers, brokers, address)
+        nodes = stand_ins(need.brokers, brokers, address)
         missing = [name for name in names if name not in there or there[name].error]
         if missing and not create:
             shown = ", ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
@@ -83,8 +83,12 @@ async def prepare(
         first.close()
 
 
-def _versions(address: Broker, offered: Mapping[int, tuple[int, int]]) -> int:
-    """See that the target speaks what is sent; the version of Produce to send."""
+def agreed_produce_version(address: Broker, offered: Mapping[int, tuple[int, int]]) -> int:
+    """Return the version of Produce to send.
+
+    Raises:
+        TargetError: the target lacks a version that is sent.
+    """
     for api_key, version in (messages.VERSIONS | topics.VERSIONS).items():
         low, high = offered.get(api_key, (0, -1))
         if api_key == PRODUCE:
@@ -97,10 +101,10 @@ def _versions(address: Broker, offered: Mapping[int, tuple[int, int]]) -> int:
     return min(offered[PRODUCE][1], _PRODUCE_NAMES_MAX)
 
 
-def _nodes(recorded: Iterable[int], brokers: Mapping[int, Broker], address: Broker) -> dict[int, int]:
-    """Recorded broker -> the target's: itself, else those that are nobody yet, else all, round and round.
+def stand_ins(recorded: Iterable[int], brokers: Mapping[int, Broker], address: Broker) -> dict[int, int]:
+    """Recorded broker -> the target's: the same id, else one without a recorded broker, else all in turn.
 
-    Who is not known (-1) is the broker at `address`, or the first.
+    A recorded broker without an id (-1) is the broker at `address`, or the first.
     """
     there = sorted(brokers)
     found = {node: node for node in recorded if node in brokers}
@@ -145,8 +149,8 @@ async def _look(peer: Asked, names: list[str]) -> tuple[dict[int, Broker], dict[
 
 
 async def _led(peer: Peer, names: list[str]) -> dict[str, Topic]:
-    """Topics, once somebody leads every partition of them."""
-    until = time.monotonic() + _LEADER_SECONDS_MAX
+    """Topics, once every partition of them has a leader."""
+    until = time.monotonic() + LEADER_SECONDS_MAX
     while True:
         _, there = await _look(peer, names)
         if all(name in there and not there[name].error for name in names) and all(
@@ -154,8 +158,8 @@ async def _led(peer: Peer, names: list[str]) -> dict[str, Topic]:
         ):
             return there
         if time.monotonic() > until:
-            raise TargetError(f"topics have no leaders after {_LEADER_SECONDS_MAX:g} s")
-        await asyncio.sleep(_AGAIN_SECONDS)
+            raise TargetError(f"topics have no leaders after {LEADER_SECONDS_MAX:g} s")
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
 async def _fill_and_locate(
@@ -178,13 +182,13 @@ async def _fill_and_locate(
             leader = placement.topics[topic].leaders[partition]
             by_leader[leader][topic].append(partition)
             if topic in new:
-                await _fill(peers[leader], topic, partition, min(size, FILL_BYTES_MAX))
+                await fill(peers[leader], topic, partition, min(size, FILL_BYTES_MAX))
         filled = sum(topic in new for topic, _ in sizes)
         if filled:
             say(f"{filled} partitions filled")
         for leader, its in by_leader.items():
             for topic, partitions in its.items():
-                for partition, offset in (await _locate(peers[leader], topic, partitions)).items():
+                for partition, offset in (await locate(peers[leader], topic, partitions)).items():
                     placement.offsets[topic, partition] = offset
     finally:
         for peer in peers.values():
@@ -193,16 +197,20 @@ async def _fill_and_locate(
 
 async def _patiently(peer: Asked, request: Request[T], passing: Callable[[T], bool]) -> T:
     """Ask again, as long as a response is one that passes by itself and there is time; return the last one."""
-    until = time.monotonic() + _LEADER_SECONDS_MAX
+    until = time.monotonic() + LEADER_SECONDS_MAX
     while True:
         found = await peer.ask(request)
         if not passing(found) or time.monotonic() > until:
             return found
-        await asyncio.sleep(_AGAIN_SECONDS)
+        await asyncio.sleep(AGAIN_SECONDS)
 
 
-async def _locate(peer: Asked, topic: str, partitions: list[int]) -> dict[int, int]:
-    """Where partitions begin."""
+async def locate(peer: Asked, topic: str, partitions: list[int]) -> dict[int, int]:
+    """Return the first offsets of partitions.
+
+    Raises:
+        TargetError: the leader responds with an error that does not pass by itself.
+    """
 
     def passing(found: Mapping[int, tuple[int, int]]) -> bool:
         return any(error in _PASSING for error, _ in found.values())
@@ -217,7 +225,12 @@ async def _locate(peer: Asked, topic: str, partitions: list[int]) -> dict[int, i
     return {partition: max(offset, 0) for partition, (_, offset) in found.items()}
 
 
-async def _fill(peer: Asked, topic: str, partition: int, size: int) -> None:
+async def fill(peer: Asked, topic: str, partition: int, size: int) -> None:
+    """Write `size` bytes or a little more to a partition: a batch of one record, then batches of equal size.
+
+    Raises:
+        TargetError: the leader responds with an error that does not pass by itself.
+    """
     version = messages.VERSIONS[PRODUCE]
     read = partial(responses.outcome, api_key=PRODUCE, version=version)
     now_ms = int(time.time() * 1000)

@@ -28,7 +28,7 @@ HELD_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
 _ROW_BYTES: Final = 800  # the approximate memory of a row, without its partitions and frame
 _PART_BYTES: Final = 200
 _ROWS_AT_ONCE: Final = 10_000
-_FRAMES_AT_ONCE: Final = 100  # of 2 MiB each at most
+FRAMES_AT_ONCE: Final = 100  # of 2 MiB each at most
 _PART_TYPES: Final = tuple((field.name, str if field.type == "string" else int) for field in PARTITION_FIELDS)
 _BYTES_MAX: Final = 0x7FFFFFFF  # of one request or partition, as Kafka's frames have it
 
@@ -95,7 +95,7 @@ def _rows(path: Path) -> Iterator[Recorded]:
                 raise CaptureError(f"{path}: {problem}")
             kept = FRAME.name in file.schema_arrow.names
             columns = [column.name for column in (*COLUMNS, *([FRAME] if kept else []))]
-            for batch in file.iter_batches(_FRAMES_AT_ONCE if kept else _ROWS_AT_ONCE, columns=columns):
+            for batch in file.iter_batches(FRAMES_AT_ONCE if kept else _ROWS_AT_ONCE, columns=columns):
                 frames = batch.column(FRAME.name) if kept else None
                 plain = batch.drop_columns([FRAME.name]) if kept else batch
                 for at, row in enumerate(plain.to_pylist()):

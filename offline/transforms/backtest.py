@@ -77,15 +77,18 @@ Batches = Iterable[pa.RecordBatch]
 def _decider(plan: Plan, limiters: Limiters) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     def decide(batches: Batches) -> Iterator[pa.RecordBatch]:
         task = Task(plan, limiters)
-        for (limiter, chunk), pieces in groupby(_pieces(batches), key=lambda piece: piece[0]):
+        for (limiter, chunk), pieces in groupby(pieces_of(batches), key=lambda piece: piece[0]):
             yield from map(_batch, task.decide(limiter, chunk, (columns for _, columns in pieces)))
         yield from map(_batch, task.rest())
 
     return decide
 
 
-def _pieces(batches: Batches) -> Iterator[tuple[tuple[int, int], Group]]:
-    """Rows of one limiter and part at a time; Spark gives them in this order, in batches that know nothing of it."""
+def pieces_of(batches: Batches) -> Iterator[tuple[tuple[int, int], Group]]:
+    """Yield the rows of one limiter and part at a time, with that key.
+
+    Spark orders the rows so, but a batch may end anywhere.
+    """
     for batch in batches:
         columns = [column.to_numpy(zero_copy_only=False) for column in batch]
         starts = np.flatnonzero(np.diff(columns[0]) | np.diff(columns[1])) + 1

@@ -129,14 +129,14 @@ def _sum_up_all(batches: Batches) -> Iterator[pa.RecordBatch]:
 
 
 def _find_all(batches: Batches) -> Iterator[pa.RecordBatch]:
-    for table in _whole_connections(batches):
-        found = _find(table)
+    for table in whole_connections(batches):
+        found = rows_to_leave_out(table)
         if found.num_rows:
             yield found
 
 
-def _whole_connections(batches: Batches) -> Iterator[pa.Table]:
-    """The same rows, cut where a connection ends: a batch ends anywhere."""
+def whole_connections(batches: Batches) -> Iterator[pa.Table]:
+    """Yield the same rows, cut where a connection ends; a batch may end anywhere."""
     pieces: list[pa.RecordBatch] = []
     for batch in batches:
         connection = batch.column("connection").to_numpy(zero_copy_only=False)
@@ -155,8 +155,8 @@ def _whole_connections(batches: Batches) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(pieces)
 
 
-def _find(table: pa.Table) -> pa.RecordBatch:
-    """The rows to leave out of some whole connections, which are sorted."""
+def rows_to_leave_out(table: pa.Table) -> pa.RecordBatch:
+    """Return the rows to leave out of some whole connections, which are sorted."""
     connection, seq, mono_us = _numbers(table)
     again = (np.diff(connection) == 0) & (np.diff(seq) == 0) & (np.diff(mono_us) == 0)
     twice = np.flatnonzero(again) + 1

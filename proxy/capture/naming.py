@@ -17,12 +17,12 @@ from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
 
 __all__ = ["Ask", "Naming", "Topics"]
 
-_SECONDS_MAX: Final = 2.0
-_STEP_SECONDS: Final = 0.05
-_VAIN_SECONDS: Final = 30.0
-_WAITED_MAX: Final = 10_000
+SECONDS_MAX: Final = 2.0
+STEP_SECONDS: Final = 0.05
+VAIN_SECONDS: Final = 30.0
+WAITED_MAX: Final = 10_000
 # With more waiting batches than these the writer is behind, and does not wait for names.
-_BACKLOG_MAX: Final = 4
+BACKLOG_MAX: Final = 4
 
 Ask = Callable[[Collection[bytes]], None]
 """Has names asked for, by their ids; on the loop."""
@@ -59,17 +59,17 @@ class Naming:
         new = missing.difference(self._waited)
         if not new or now < self._not_before:
             return
-        until = now + _SECONDS_MAX
-        while new and now < until and self._waiting() <= _BACKLOG_MAX:
-            time.sleep(_STEP_SECONDS)
+        until = now + SECONDS_MAX
+        while new and now < until and self._waiting() <= BACKLOG_MAX:
+            time.sleep(STEP_SECONDS)
             new = {topic_id for topic_id in new if self._topics.known(topic_id) is None}
             now = time.monotonic()
         if new:
-            self._not_before = now + _VAIN_SECONDS
+            self._not_before = now + VAIN_SECONDS
             self._remember(new)
 
     def _remember(self, topic_ids: set[bytes]) -> None:
         for topic_id in topic_ids:
             self._waited[topic_id] = None
-        for topic_id in list(islice(self._waited, max(0, len(self._waited) - _WAITED_MAX))):
+        for topic_id in list(islice(self._waited, max(0, len(self._waited) - WAITED_MAX))):
             del self._waited[topic_id]

@@ -24,7 +24,7 @@ __all__ = ["Opened", "Writer"]
 
 # Rows are compressed and written so many bytes at a time, as they are in memory.
 _GROUP_BYTES_MAX: Final = 16 * 1024 * 1024
-_RETRY_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -220,14 +220,14 @@ class Writer:
         """The file cannot be written: give it up, count `rows` more, and leave the disk alone for a while."""
         self._stats.dropped["disk"] += rows
         rows += self._give_up("disk")
-        self._silent_until = time.monotonic() + _RETRY_SECONDS
+        self._silent_until = time.monotonic() + RETRY_SECONDS
         event(
             logger,
             logging.ERROR,
             "cannot write the capture",
             problem=error.strerror or str(error),
             rows_dropped=rows,
-            retry_seconds=_RETRY_SECONDS,
+            retry_seconds=RETRY_SECONDS,
         )
 
     def _give_up(self, cause: str) -> int:

@@ -21,7 +21,7 @@ __all__ = ["Poller"]
 
 _POLL_SECONDS: Final = 5.0
 _RETRY_SECONDS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-_RESPONSE_SECONDS_MAX: Final = 5.0
+RESPONSE_SECONDS_MAX: Final = 5.0
 _LOOKUPS_MAX: Final = (
     16  # names that are looked up at a time; one may take as long as the system's resolver likes
 )
@@ -76,7 +76,7 @@ class Poller:
         try:
             if not targets:
                 raise OSError("no address of [cluster] bootstrap can be resolved")
-            found = await first_response(targets, self._ask, _RESPONSE_SECONDS_MAX)
+            found = await first_response(targets, self._ask, RESPONSE_SECONDS_MAX)
         except OSError as error:
             self._failed(str(error))
             self._failures += 1
@@ -85,7 +85,7 @@ class Poller:
         return _POLL_SECONDS
 
     async def _ask(self, target: Target) -> list[metadata.Broker]:
-        async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
+        async with asyncio.timeout(RESPONSE_SECONDS_MAX):
             return await self._client.ask(target, metadata.brokers())
 
     async def _found(self, found: Sequence[metadata.Broker]) -> None:
@@ -116,7 +116,7 @@ class Poller:
         self._unknown &= hosts
         waiting = sorted(hosts.difference(self._lookups), key=lambda host: host not in self._unknown)
         with suppress(TimeoutError):
-            async with asyncio.timeout(_RESPONSE_SECONDS_MAX):
+            async with asyncio.timeout(RESPONSE_SECONDS_MAX):
                 while waiting or self._lookups:
                     while waiting and len(self._lookups) < _LOOKUPS_MAX:
                         host = waiting.pop()

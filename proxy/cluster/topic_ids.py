@@ -27,7 +27,7 @@ from quotas.throttles.topic_names import TopicNames
 
 __all__ = ["TopicIds"]
 
-_PAUSE_SECONDS: Final = 1.0
+PAUSE_SECONDS: Final = 1.0
 _LIMITED_SECONDS: Final = 60.0
 _RESPONSE_SECONDS_MAX: Final = 5.0
 
@@ -71,7 +71,7 @@ class TopicIds:
                     await self._wanted.wait()
             self._wanted.clear()
             if await self.ask():
-                await asyncio.sleep(_PAUSE_SECONDS)
+                await asyncio.sleep(PAUSE_SECONDS)
 
     async def ask(self) -> bool:
         """Look up all wanted ids once; return whether traffic contained any of them."""

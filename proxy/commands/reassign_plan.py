@@ -46,8 +46,8 @@ _LIMITS: Final = (
 Sizes = Mapping[TopicPartition, int]
 
 
-class _Asked(NamedTuple):
-    """What the cluster has said."""
+class ClusterState(NamedTuple):
+    """The cluster's state, and the bytes of the partitions that are to move."""
 
     seen: "Seen"
     sizes: Sizes
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
     targets = read_reassignment(options.reassignment_json_file)
     security = read_command_config(options.command_config) if options.command_config else Security()
     servers = addresses("--bootstrap-server", options.bootstrap_server)
-    seen, sizes = asyncio.run(_ask(servers, security, targets))
+    seen, sizes = asyncio.run(read_cluster(servers, security, targets))
     refuse(targets, seen)
     moves = [Move(*key, seen.now[key].replicas, target) for key, target in targets.items()]
     plan = plan_moves(moves, seen.now, seen.live, limits)
@@ -102,10 +102,10 @@ def _limits(options: argparse.Namespace) -> BatchLimits:
     return replace(limits, **given)
 
 
-async def _ask(
+async def read_cluster(
     servers: Sequence[Address], security: "Security", targets: Mapping[TopicPartition, object]
-) -> _Asked:
-    """Ask the cluster.
+) -> ClusterState:
+    """Read the cluster's state.
 
     Raises:
         ServerError: it does not respond.
@@ -131,7 +131,7 @@ async def _ask(
     finally:
         cluster.close()
     sizes = {key: held.get(leader, {}).get(key, 0) for key, leader in leaders.items()}
-    return _Asked(seen, sizes)
+    return ClusterState(seen, sizes)
 
 
 def refuse(targets: Mapping[TopicPartition, tuple[int, ...]], seen: "Seen") -> None:

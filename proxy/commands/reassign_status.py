@@ -30,7 +30,7 @@ _TEXT: Final = "Show what is being moved, how far it is, and when it will be don
 _ADMIN: Final = "127.0.0.1:19080"
 _BAR_CHARACTERS: Final = 24
 _PARTITIONS_SHOWN: Final = 50
-_SECONDS_MAX: Final = 10.0
+SECONDS_MAX: Final = 10.0
 _PAGE_BYTES_MAX: Final = 64 * 1024**2
 _WATCH_SECONDS: Final = 2.0
 _WATCH_SECONDS_MIN: Final = 0.1
@@ -265,10 +265,10 @@ def _read(url: str) -> Document:
     if not page.startswith(("http://", "https://")):
         raise UsageError(f"--admin {url}: must be HOST:PORT, or a URL with http:// or https://")
     try:
-        with urllib.request.urlopen(page, timeout=_SECONDS_MAX) as response:
+        with urllib.request.urlopen(page, timeout=SECONDS_MAX) as response:
             document: Document = json.loads(response.read(_PAGE_BYTES_MAX))
     except (OSError, ValueError, urllib.error.URLError) as error:
-        raise ServerError(f"{page}: {reason(_cause(error), _SECONDS_MAX)}") from None
+        raise ServerError(f"{page}: {reason(_cause(error), SECONDS_MAX)}") from None
     return document
 
 
@@ -288,7 +288,7 @@ async def _asked(servers: Sequence[Address], command_config: Path | None) -> Doc
     problems = []
     for server in servers:
         try:
-            async with asyncio.timeout(_SECONDS_MAX):
+            async with asyncio.timeout(SECONDS_MAX):
                 connection = await Connection.open(*server, tls=security.tls, login=security.login)
                 try:
                     request = reassignments.batches()
@@ -301,7 +301,7 @@ async def _asked(servers: Sequence[Address], command_config: Path | None) -> Doc
                 'not a Sluice with mode = "batch"'
             )
         except ASKING_FAILS as error:
-            problems.append(f"{server}: {reason(error, _SECONDS_MAX)}")
+            problems.append(f"{server}: {reason(error, SECONDS_MAX)}")
         else:
             if found.error_code:
                 raise ServerError(f"{server}: error {found.error_code} {found.error_message or ''}".strip())

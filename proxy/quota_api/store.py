@@ -35,8 +35,8 @@ __all__ = ["QuotaStore", "StoreError"]
 
 T = TypeVar("T")
 
-_REST_SECONDS: Final = 0.2  # a file without a change for this time is complete
-_REST_SECONDS_MAX: Final = 2.0
+REST_SECONDS: Final = 0.2  # a file without a change for this time is complete
+REST_SECONDS_MAX: Final = 2.0
 
 logger = logging.getLogger(__name__)
 
@@ -172,9 +172,9 @@ class QuotaStore:
         now = signature(path)
         if now == self.seen:
             return
-        deadline = time.monotonic() + _REST_SECONDS_MAX
+        deadline = time.monotonic() + REST_SECONDS_MAX
         while True:
-            time.sleep(_REST_SECONDS)
+            time.sleep(REST_SECONDS)
             now, before = signature(path), now
             if now == before:
                 break

@@ -36,7 +36,7 @@ _RESPONSE_SECONDS_MAX: Final = 15.0  # longer than _TIMEOUT_MS, the broker's lim
 _READ_SECONDS_MAX: Final = 6.0  # a caller waits for it, and then for the next broker
 _CONNECT_SECONDS_MAX: Final = 3.0
 # For this time, brokers that do not list fenced brokers are not asked again.
-_FENCED_SECONDS: Final = 300.0
+FENCED_SECONDS: Final = 300.0
 _TIMEOUT_MS: Final = 10_000
 _UNKNOWN_TOPIC: Final = 3
 _NO_TOPIC: Final = frozenset((_UNKNOWN_TOPIC, 17))  # also for an invalid name
@@ -189,7 +189,7 @@ class Cluster:
             await self._ongoing()  # raises if the request was not the cause
             error_code, brokers = 1, frozenset[int]()
         if error_code:  # only for a while: brokers may be restarting, or be replaced by later versions
-            self._fenced_from = loop.time() + _FENCED_SECONDS
+            self._fenced_from = loop.time() + FENCED_SECONDS
         return brokers
 
     async def _read(self, request: Request[T]) -> T:

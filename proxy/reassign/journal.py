@@ -44,10 +44,10 @@ _LOCK: Final = "journal.lock"
 _NEW: Final = ".journal.new"
 _BYTES_MAX: Final = 1024**3
 # The size at which the file is rewritten if most of it is history.
-_COMPACT_BYTES_MIN: Final = 1024**2
+COMPACT_BYTES_MIN: Final = 1024**2
 _LINES_A_MOVE: Final = 8
 _SET_ASIDE_MAX: Final = 1000
-_LOCK_SECONDS_MAX: Final = 5.0
+LOCK_SECONDS_MAX: Final = 5.0
 
 
 class JournalError(Exception):
@@ -88,7 +88,7 @@ class Journal:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._path = directory / _NAME
-        self._compact_bytes_min = _COMPACT_BYTES_MIN
+        self._compact_bytes_min = COMPACT_BYTES_MIN
         self._sequence = 0
         self._told: Known | None = None
         self._forget()
@@ -317,7 +317,7 @@ class Journal:
         self._directory.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            lock(descriptor, _LOCK_SECONDS_MAX, "another process has been writing")
+            lock(descriptor, LOCK_SECONDS_MAX, "another process has been writing")
             yield
         finally:
             os.close(descriptor)

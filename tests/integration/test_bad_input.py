@@ -112,7 +112,7 @@ def test_client_that_closes_mid_frame_is_counted(sluice: SluiceProcess, size: in
     half = request(LIST_OFFSETS, 7, size=size)[: size // 2 + 8]
     with wired((HOST, sluice.ports.bootstrap)) as wire:
         wire.ask(message(METADATA, 9, topics=[]))  # the broker is connected now: this is no port scan
-        wire._socket.sendall(half)
+        wire.send_bytes(half)
     assert counted_since(sluice, before) == {"client_closed_mid_frame": 1}
 
 
@@ -140,6 +140,6 @@ def test_many_bad_clients_leave_no_connection_behind(sluice: SluiceProcess) -> N
 def test_answers_before_the_nonsense_are_delivered(sluice: SluiceProcess) -> None:
     with wired((HOST, sluice.ports.bootstrap)) as wire:
         assert wire.ask(message(METADATA, 9, topics=[])).frame
-        wire._socket.sendall(NONSENSE["negative length"][0])
+        wire.send_bytes(NONSENSE["negative length"][0])
         with pytest.raises(ConnectionResetError):
             wire.receive()

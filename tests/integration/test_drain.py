@@ -155,7 +155,7 @@ def test_request_behind_a_mute_is_answered(sluice: SluiceProcess, topic: Topic) 
         asked = produce_request(topic, topic.led_by(LEADER)[0], batch([bytes(30_000)]))
         # Both in one write: the second one has been read when the first one mutes.
         both = framed(asked, 1, "throttled") + framed(request(METADATA, 9, topics=[]), 2, "throttled")
-        wire._socket.sendall(both)
+        wire.send_bytes(both)
         wire.receive()
         sluice.signal(signal.SIGTERM)
         assert wire.receive()

@@ -8,11 +8,14 @@ The kernel refuses each write beyond RLIMIT_FSIZE, as a full disk does (EFBIG in
 import json
 import resource
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
+from unittest.mock import patch
 
+from proxy.capture import writer as capture_writer
 from proxy.capture.directory import Directory
 from proxy.capture.recorder import Recorder
 from proxy.capture.tables import Tables
@@ -26,6 +29,7 @@ from proxy.stats import CaptureStats, Stats
 from tests.unit.proxy.capture.rows import row
 
 _BYTES_MAX: Final = 40
+_SECONDS_MAX: Final = 20.0
 _QUOTAS: Final = '[[quota]]\nclient_id = "a"\nproducer_byte_rate = 1000\n'
 
 Answer = dict[str, object]
@@ -99,22 +103,25 @@ def capture(directory: Path) -> Answer:
     recorder = Recorder("p", 1.0, stats)
     kept = Directory(directory / "capture", 10**9)
     kept.prepare()
-    writer = Writer(recorder, kept, Tables("p", _nameless), stats, "p", 10**9, 3600.0, _Nameless(), _ask)
+    # Of 1 byte: each batch is a file.
+    writer = Writer(recorder, kept, Tables("p", _nameless), stats, "p", 1, 3600.0, _Nameless(), _ask)
+    writer.start()
 
     def record(count: int) -> None:
         recorder.rows += [row(number) for number in range(count)]
         recorder.full()
-        batch = recorder.queue.get_nowait()
-        assert batch is not None, "there are rows"
-        writer._take(batch)
-        writer._rotate()
+        deadline = time.monotonic() + _SECONDS_MAX
+        while stats.rows + stats.dropped["disk"] < count and time.monotonic() < deadline:
+            time.sleep(0.01)
 
-    with full():
+    with full(), patch.object(capture_writer, "RETRY_SECONDS", 0.0):
         record(5)
-    dropped = dict(stats.dropped)
-    writer._silent_until = 0.0  # its five seconds of silence are over
+    dropped = stats.dropped["disk"]
+    stats.dropped["disk"] = 0
     record(3)
-    return {"dropped": dropped["disk"], "rows": stats.rows, "later": stats.files == 1}
+    recorder.queue.put(None)
+    writer.thread.join(_SECONDS_MAX)
+    return {"dropped": dropped, "rows": stats.rows, "later": stats.files == 1}
 
 
 class _Nameless:

@@ -16,6 +16,11 @@ from tests.cluster import HOST, free_ports
 from tests.component.proxy.cluster.test_poller import broker, metadata
 
 
+@pytest.fixture(autouse=True)
+async def _signals_of_the_test_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio.get_running_loop(), "add_signal_handler", lambda *_: None)
+
+
 def app(upstreams: Mapping[int, Address] = MappingProxyType({})) -> App:
     """A gateway or a sidecar without an admin port, in front of a cluster that is not there."""
     first = free_ports(4)[0]
@@ -31,9 +36,7 @@ def app(upstreams: Mapping[int, Address] = MappingProxyType({})) -> App:
     config = Config(
         cluster=ClusterOptions((Address(HOST, first + 3),)), listeners=(listener,), admin=AdminOptions(None)
     )
-    made = App(config, QuotaStore(config.quotas), asyncio.get_running_loop())
-    made._handle_signals = lambda: None  # type: ignore[method-assign]  # they are the test run's own
-    return made
+    return App(config, QuotaStore(config.quotas), asyncio.get_running_loop())
 
 
 async def served(made: App) -> App:
@@ -67,7 +70,7 @@ async def test_sidecar_whose_broker_advertises_itself_does_not_start() -> None:
 async def test_sidecar_whose_broker_turns_out_to_advertise_itself_is_not_ready() -> None:
     made = app(upstreams={1: Address(HOST, free_ports(1)[0])})
     made.poller.problem = ""
-    made._advertised[0].problem = "broker 1 advertises itself"
+    made.advertised[0].problem = "broker 1 advertises itself"
     assert made.not_ready() == "broker 1 advertises itself"
 
 

@@ -35,11 +35,11 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def ask(
         servers: Sequence[Address], security: Security, targets: Mapping[TopicPartition, object]
-    ) -> reassign_plan._Asked:
+    ) -> reassign_plan.ClusterState:
         seen = Seen(LIVE, LIVE | {DEAD}, CLUSTER, {"t": "00"}, {})
-        return reassign_plan._Asked(seen, dict.fromkeys(CLUSTER, 24 * MB))
+        return reassign_plan.ClusterState(seen, dict.fromkeys(CLUSTER, 24 * MB))
 
-    monkeypatch.setattr(reassign_plan, "_ask", ask)
+    monkeypatch.setattr(reassign_plan, "read_cluster", ask)
 
 
 def planned(directory: Path, targets: Mapping[int, Sequence[int]], *words: str) -> int:

@@ -231,8 +231,8 @@ def test_admin_port_is_read(capsys: pytest.CaptureFixture[str]) -> None:
 def test_server_that_never_responds_is_left(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert reassign_status._SECONDS_MAX == 10.0
-    monkeypatch.setattr(reassign_status, "_SECONDS_MAX", 0.05)
+    assert reassign_status.SECONDS_MAX == 10.0
+    monkeypatch.setattr(reassign_status, "SECONDS_MAX", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the system accepts, and nothing reads
         where = f"127.0.0.1:{silent.getsockname()[1]}"
         assert main(["reassign", "status", option, where]) == 1

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from proxy import supervisor as module
+from proxy.logs import FIELDS
 from proxy.stats import Stats
 from proxy.supervisor import CAUSES_MAX, Supervisor
 
@@ -211,6 +211,11 @@ def test_call_that_fails_says_so_and_raises_nothing(loop: Loop) -> None:
     assert stats.task_failures == {"expire": 1}
 
 
-def test_cause_within_a_group_is_the_first_one() -> None:
-    error = ExceptionGroup("several", [ValueError("one"), RuntimeError("two")])
-    assert module._cause(error) == "ValueError"
+def test_cause_of_an_exception_group_is_its_first_exception(
+    loop: Loop, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail() -> None:
+        raise ExceptionGroup("several", [ValueError("one"), RuntimeError("two")])
+
+    Supervisor(loop, Stats()).run("expire", fail)
+    assert getattr(caplog.records[0], FIELDS) == {"task": "expire", "cause": "ValueError"}

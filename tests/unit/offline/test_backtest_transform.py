@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from offline.transforms.backtest import _pieces
+from offline.transforms.backtest import pieces_of
 
 
 def test_batches_are_cut_where_a_limiter_or_part_ends() -> None:
@@ -16,7 +16,7 @@ def test_batches_are_cut_where_a_limiter_or_part_ends() -> None:
         batch((1, 0, 12), (1, 1, 13), (2, 0, 14)),
         batch((2, 0, 15)),
     ]
-    assert [(key, columns[0].tolist()) for key, columns in _pieces(batches)] == [
+    assert [(key, columns[0].tolist()) for key, columns in pieces_of(batches)] == [
         ((1, 0), [10, 11]),
         ((1, 0), [12]),
         ((1, 1), [13]),
@@ -25,5 +25,5 @@ def test_batches_are_cut_where_a_limiter_or_part_ends() -> None:
     ]
 
 
-def test_no_rows_are_no_pieces() -> None:
-    assert list(_pieces([])) == []
+def test_no_rows_are_nopieces_of() -> None:
+    assert list(pieces_of([])) == []

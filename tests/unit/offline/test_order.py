@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offline.transforms.order import _find, _whole_connections, in_order, sum_up
+from offline.transforms.order import in_order, rows_to_leave_out, sum_up, whole_connections
 
 Rows = list[tuple[int, int, int]]
 
@@ -42,7 +42,7 @@ def test_connections_are_whole_wherever_batches_end() -> None:
     rows = [(1, 0, 1), (1, 1, 1), (2, 0, 1), (3, 0, 1), (3, 1, 1), (3, 2, 1), (4, 0, 1)]
     for cuts in combinations(range(1, len(rows)), 2):
         parts = [rows[: cuts[0]], rows[cuts[0] : cuts[1]], [], rows[cuts[1] :]]
-        tables = [table.to_pylist() for table in _whole_connections(map(batch, parts))]
+        tables = [table.to_pylist() for table in whole_connections(map(batch, parts))]
         assert [(row["connection"], row["seq"]) for table in tables for row in table] == [
             row[:2] for row in rows
         ]
@@ -52,7 +52,7 @@ def test_connections_are_whole_wherever_batches_end() -> None:
 
 def test_of_duplicate_rows_one_stays_and_the_other_is_reported() -> None:
     rows = [(1, 0, 1), (1, 0, 1), (1, 0, 1), (1, 1, 5), (2, 0, 9), (2, 1, 3), (2, 2, 10)]
-    found = _find(pa.Table.from_batches([batch(rows)])).to_pylist()
+    found = rows_to_leave_out(pa.Table.from_batches([batch(rows)])).to_pylist()
     assert [(row["row"], row["problem"][:19]) for row in found] == [
         (1, "is there twice: f0 "),
         (2, "is there twice: f1 "),

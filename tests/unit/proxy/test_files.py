@@ -169,7 +169,7 @@ def test_missing_file_is_not_made(tmp_path: Path) -> None:
 
 
 def test_lock_keeps_others_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.files._LOCK_SECONDS_MAX", 0.0)
+    monkeypatch.setattr("proxy.files.LOCK_SECONDS_MAX", 0.0)
     with locked(tmp_path / "a"), pytest.raises(TimeoutError, match="another process"), locked(tmp_path / "b"):
         pass
     with locked(tmp_path / "a"):

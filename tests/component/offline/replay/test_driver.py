@@ -154,8 +154,8 @@ def test_burst_leaves_while_more_of_it_is_made(monkeypatch: pytest.MonkeyPatch) 
 
 def test_frames_are_made_while_nothing_is_due() -> None:
     rows = [recorded(seq=0, mono_us=0), *(recorded(seq=seq, mono_us=1_000_000) for seq in range(1, 200))]
-    driving, encoder = driven(plan(rows, 1.0), silent, linger=0.01, seconds=0.001)
-    due = driving._began_ns / 1e9 + 1.0
+    due = time.monotonic() + driver.AHEAD_US / 1e6 + 1.0  # or later
+    _, encoder = driven(plan(rows, 1.0), silent, linger=0.01, seconds=0.001)
     assert [at for at, _ in encoder.made if at > due] == []
 
 
@@ -212,7 +212,7 @@ def test_connection_is_closed_with_its_last_answer(
     answer_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sixty connections, one every 20 ms: two at a time, on a machine that keeps up."""
-    monkeypatch.setattr(driver, "_AHEAD_US", 20_000)
+    monkeypatch.setattr(driver, "AHEAD_US", 20_000)
     now = [0]
     peak = [0]
     got = [0]

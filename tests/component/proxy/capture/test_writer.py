@@ -161,7 +161,7 @@ def test_old_files_make_room(tmp_path: Path) -> None:
 def test_full_disk_drops_the_file_and_counts_its_rows(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(module, "RETRY_SECONDS", 0.2)
     disk = Full(tmp_path, 100_000)
     rig = Rig(disk, rotate_bytes=50_000)
     recorded = 0

@@ -13,8 +13,14 @@ from tests.component.proxy.cluster.test_poller import broker, metadata, unused
 SIDECAR = Address("kafka-1.example", 9101)
 
 
-def looked(upstream: Address, *, bind: str = "0.0.0.0", advertised_host: str = SIDECAR.host) -> Advertised:
-    """A sidecar of broker 1, reached at kafka-1.example:9101."""
+def looked(
+    upstream: Address,
+    *others: ListenerOptions,
+    brokers: BrokerMap | None = None,
+    bind: str = "0.0.0.0",
+    advertised_host: str = SIDECAR.host,
+) -> Advertised:
+    """A sidecar of broker 1, reached at kafka-1.example:9101, and other listeners."""
     listener = ListenerOptions(
         bind=bind,
         advertised_host=advertised_host,
@@ -22,9 +28,9 @@ def looked(upstream: Address, *, bind: str = "0.0.0.0", advertised_host: str = S
         advertised_first_broker_port=9100,
         upstreams={1: upstream},
     )
-    brokers = BrokerMap((), Stats())
+    brokers = brokers or BrokerMap((), Stats())
     brokers.learn(1, *upstream)
-    return Advertised([listener, ListenerOptions()], BrokerClient(brokers))
+    return Advertised([listener, ListenerOptions(), *others], BrokerClient(brokers))
 
 
 @pytest.mark.parametrize(
@@ -100,25 +106,26 @@ async def test_broker_that_does_not_name_itself_is_not_known() -> None:
 
 
 async def test_problem_is_over_when_the_broker_is_right_again() -> None:
+    brokers = BrokerMap((), Stats())
     async with broker(metadata((1, "kafka-1.example", 29392))) as upstream:
-        advertising = looked(upstream)
+        advertising = looked(upstream, brokers=brokers)
         await advertising.ask()
+    assert advertising.problem
     async with broker(metadata((1, *SIDECAR))) as upstream:
-        advertising._brokers.learn(1, *upstream)
+        brokers.learn(1, *upstream)
         await advertising.ask()
     assert advertising.problem == ""
 
 
 async def test_one_of_several_sidecars_of_a_broker_is_enough() -> None:
     async with broker(metadata((1, "kafka-1.example", 9201))) as upstream:
-        advertising = looked(upstream)
         other = ListenerOptions(
             bind="0.0.0.0",
             advertised_host=SIDECAR.host,
             advertised_first_broker_port=9200,
             upstreams={1: upstream},
         )
-        advertising._expected[1].append(other)
+        advertising = looked(upstream, other)
         await advertising.ask()
     assert advertising.problem == ""
 

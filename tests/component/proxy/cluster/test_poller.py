@@ -185,7 +185,7 @@ async def test_broker_with_a_name_that_can_not_be_is_passed_over() -> None:
 
 
 async def test_names_that_take_for_ever_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("proxy.cluster.poller._RESPONSE_SECONDS_MAX", 0.01)
+    monkeypatch.setattr("proxy.cluster.poller.RESPONSE_SECONDS_MAX", 0.01)
     begun: list[str] = []
 
     async def never(host: str, *_: object, **__: object) -> None:

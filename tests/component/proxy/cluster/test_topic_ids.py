@@ -89,7 +89,7 @@ async def test_nothing_is_asked_without_need() -> None:
 
 
 async def test_unknown_topic_id_wakes_the_lookup(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_ids, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(topic_ids, "PAUSE_SECONDS", 0.0)
     async with broker(metadata()) as address:
         asked, names = asker(address)
         task = asyncio.create_task(asked.run())

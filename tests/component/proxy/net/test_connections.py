@@ -100,13 +100,13 @@ async def test_connection_whose_callback_raises_ends_and_spins_no_loop(
         raised.append(error)
         end_owner(error)
 
-    def fail(_: Pump) -> None:
+    def fail(_: Connection, _pump: Pump) -> None:
         raise RuntimeError("a bug")
 
     asyncio.get_running_loop().set_exception_handler(handle)
     client, other = rig.connect(), rig.connect()
     failing = next(iter(rig.connections))
-    monkeypatch.setattr(Pump, "_end", fail)
+    monkeypatch.setattr(Connection, "ended", fail)
     (client if failing.peer.endswith(str(client.sock.getsockname()[1])) else other).close()
     await until(lambda: len(rig.connections) == 1, "it has ended")
     assert (rig.stats.errors, len(raised)) == ({"internal": 1}, 1)

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 
 import pytest
 
@@ -18,9 +19,15 @@ def papers(tmp_path_factory: pytest.TempPathFactory) -> Papers:
 
 
 class Ends:
-    """Both ends of one connection, whose handshakes the same queue does."""
+    """Both ends of one connection, whose handshakes the same queue does.
 
-    def __init__(self, papers: Papers, handshakes: Handshakes) -> None:
+    Args:
+        failed: called when the handshake of the proxy's end fails; by default it is noted.
+    """
+
+    def __init__(
+        self, papers: Papers, handshakes: Handshakes, failed: Callable[[Exception], None] | None = None
+    ) -> None:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         theirs.setblocking(False)
@@ -32,8 +39,11 @@ class Ends:
         self.done: list[str] = []
         self.failed: list[Exception] = []
         self.handshakes = [
-            handshakes.begin(sock, side, lambda side=side: self.done.append(side), self.failed.append)  # type: ignore[misc]  # bound early
-            for sock, side in ((self.server, "client"), (self.client, "broker"))
+            handshakes.begin(sock, side, lambda side=side: self.done.append(side), fails)  # type: ignore[misc]  # bound early
+            for sock, side, fails in (
+                (self.server, "client", failed or self.failed.append),
+                (self.client, "broker", self.failed.append),
+            )
         ]
 
     def close(self) -> None:
@@ -104,15 +114,14 @@ async def test_step_that_raises_anything_ends_that_one_alone(
     """The broken one stands first in the queue, and nothing else would begin another turn."""
     stats = Stats()
     handshakes = Handshakes(asyncio.get_running_loop(), stats)
-    broken, sound = Ends(papers, handshakes), Ends(papers, handshakes)
     error = ValueError("Exceeds the limit (4300 digits)")
 
-    def step() -> None:
+    def step(_: Exception | None = None) -> None:
         raise error
 
+    broken = Ends(papers, handshakes, step if end_fails else None)
+    sound = Ends(papers, handshakes)
     monkeypatch.setattr(broken.server, "do_handshake", step)
-    if end_fails:
-        monkeypatch.setattr(broken.handshakes[0], "_failed", lambda _error: step())
     await until(lambda: len(sound.done) == 2, "the others are done")
     assert stats.handshakes == {"client": 1, "broker": 1}
     assert broken.failed == ([] if end_fails else [error])

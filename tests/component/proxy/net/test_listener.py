@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
@@ -23,8 +23,16 @@ from tests.cluster.ports import free_ports
 from tests.component.proxy.net.rig import HOST, no_descriptor_left, until
 
 
+def settings(broker: int) -> ChannelSettings:
+    return ChannelSettings(broker=broker, address_map=None, frame_bytes_max=1000)
+
+
 class Port:
-    """One listener with a bootstrap port and the ports of the brokers 0 and 1, and nobody behind them."""
+    """One listener with a bootstrap port and the ports of the brokers 0 and 1, and no broker behind them.
+
+    Attributes:
+        settings: returns the settings of a new channel; a test may replace it.
+    """
 
     def __init__(self, limits: LimitOptions | None = None, *, reuse_port: bool = False) -> None:
         first = free_ports(3)[0]
@@ -39,6 +47,7 @@ class Port:
         self.stats = Stats()
         self.connections = Connections()
         self.asked: list[int] = []
+        self.settings: Callable[[int], ChannelSettings] = settings
         engine = Engine(EngineOptions(), Definitions())
         self.shared = Shared(asyncio.get_running_loop(), engine, limits or LimitOptions(), self.stats)
         self.listener = self.another()
@@ -69,7 +78,7 @@ class Port:
         self.shared.close()
 
     def _settings(self, broker: int) -> ChannelSettings:
-        return ChannelSettings(broker=broker, address_map=None, frame_bytes_max=1000)
+        return self.settings(broker)
 
 
 @contextmanager
@@ -135,9 +144,8 @@ async def test_addresses_have_a_limit_of_their_own_where_one_is_set() -> None:
             assert second.recv(1) == b""
 
 
-async def test_connection_that_can_not_be_let_in_harms_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_that_can_not_be_let_in_harms_no_other() -> None:
     with opened() as port:
-        settings = port._settings
         asked = iter([True, False])
 
         def failing_once(broker: int) -> ChannelSettings:
@@ -145,7 +153,7 @@ async def test_connection_that_can_not_be_let_in_harms_no_other(monkeypatch: pyt
                 raise RuntimeError("a bug")
             return settings(broker)
 
-        monkeypatch.setattr(port.listener, "_settings", failing_once)
+        port.settings = failing_once
         with closing(port.client()) as first, closing(port.client()):
             await until(lambda: len(port.connections) == 1, "the second one is let in")
             assert first.recv(1) == b""

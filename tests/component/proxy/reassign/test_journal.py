@@ -53,7 +53,7 @@ def test_moves_that_are_over_are_counted_until_new_ones_begin(tmp_path: Path) ->
 def test_count_of_ended_moves_survives_a_rewritten_journal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_COMPACT_BYTES_MIN", 0)
+    monkeypatch.setattr(module, "COMPACT_BYTES_MIN", 0)
     journal = Journal(tmp_path)
     journal.append([Term(4, "me"), FIRST, SECOND])
     for _ in range(20):
@@ -190,9 +190,9 @@ def test_only_one_process_sets_it_aside(tmp_path: Path) -> None:
     assert (list(known.entries.values()), aside) == ([FIRST], "")
 
 
-def test_history_is_dropped_when_there_is_much_of_it(tmp_path: Path) -> None:
+def test_history_is_dropped_when_there_is_much_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COMPACT_BYTES_MIN", 2000)
     journal = Journal(tmp_path)
-    journal._compact_bytes_min = 2000
     other = Journal(tmp_path)
     journal.append([Term(4, "me"), FIRST])
     for _ in range(40):
@@ -216,7 +216,7 @@ def test_order_is_that_in_which_moves_were_asked_for(tmp_path: Path) -> None:
 def test_writer_that_stands_still_does_not_stop_others_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LOCK_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(module, "LOCK_SECONDS_MAX", 0.05)
     Journal(tmp_path).append([FIRST])
     with (tmp_path / "journal.lock").open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -265,8 +265,8 @@ def test_refused_write_leaves_nothing_on_a_full_disk(
 
 
 def test_history_that_cannot_be_dropped_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COMPACT_BYTES_MIN", 2000)
     journal = Journal(tmp_path)
-    journal._compact_bytes_min = 2000
     for number in range(200):
         with monkeypatch.context() as patch:
             patch.setattr(os, "pwrite", FullDisk(len(write_line(number + 1, SECOND))))
@@ -275,16 +275,19 @@ def test_history_that_cannot_be_dropped_is_no_error(tmp_path: Path, monkeypatch:
     assert not (tmp_path / ".journal.new").exists(), "it would take the room that others need"
 
 
-def test_reader_that_lost_its_place_finds_it_again(tmp_path: Path) -> None:
-    """Nobody sets a journal aside that only this reader takes for damaged; so it must not believe that for ever."""
-    journal = Journal(tmp_path)
-    journal.append([FIRST])
+def test_reader_whose_position_is_within_a_line_reads_from_the_start_again(tmp_path: Path) -> None:
+    """Other processes find no damage and set no journal aside; so this reader must not find it for ever."""
+    Journal(tmp_path).append([FIRST])
     reader = Journal(tmp_path)
     reader.read()
-    reader._offset -= 5
+    # The file was written over in place, and its second line begins elsewhere.
+    (tmp_path / "journal").write_bytes(
+        write_line(1, replace(SECOND, target=tuple(range(9)))) + write_line(2, FIRST)
+    )
     with pytest.raises(DamagedError):
         reader.read()
-    assert entries(reader) == [FIRST]
+    assert entries(reader) == entries(Journal(tmp_path))
+    assert len(entries(reader)) == 2
 
 
 def test_move_that_is_too_large_is_refused_and_nothing_is_written(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """What is sent for a recorded request; kafka-python judges the bytes."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -14,10 +16,17 @@ from tests.unit.offline.replay.rows import recorded
 from tests.unit.protocol.kafka_frames import REQUESTS, decoded
 
 
-def encoder(version: int = 12) -> Encoder:
+def encoder(version: int = 12, ranges: Mapping[int, tuple[int, int]] = MappingProxyType({})) -> Encoder:
+    """Make an encoder for a target with two topics.
+
+    Args:
+        version: the target's Produce.
+        ranges: the versions of the other APIs that it takes.
+    """
     brokers = {1: Broker("h1", 1), 2: Broker("h2", 2), -1: Broker("h1", 1)}
     topics = {"a": Topic(0, {0: 11, 1: 12, 2: 11}), "b": Topic(0, {0: 12})}
-    placement = Placement(brokers, {1: 11, 2: 12, -1: 11}, topics, {("a", 0): 40}, produce_version=version)
+    nodes = {1: 11, 2: 12, -1: 11}
+    placement = Placement(brokers, nodes, topics, {("a", 0): 40}, ranges, produce_version=version)
     return Encoder(placement, -1, 1_800_000_000_000)
 
 

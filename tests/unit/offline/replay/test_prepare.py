@@ -22,8 +22,8 @@ ALL = {key: (0, version + 1) for key, version in (messages.VERSIONS | topics.VER
 
 
 def test_highest_produce_that_names_topics_is_sent() -> None:
-    assert prepare._versions(HERE, ALL) == 10
-    assert prepare._versions(HERE, ALL | {PRODUCE: (3, 13)}) == 12
+    assert prepare.agreed_produce_version(HERE, ALL) == 10
+    assert prepare.agreed_produce_version(HERE, ALL | {PRODUCE: (3, 13)}) == 12
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_highest_produce_that_names_topics_is_sent() -> None:
 )
 def test_refused_api_is_named(offered: dict[int, tuple[int, int]], problem: str) -> None:
     with pytest.raises(TargetError) as raised:
-        prepare._versions(HERE, offered)
+        prepare.agreed_produce_version(HERE, offered)
     assert str(raised.value) == problem
 
 
@@ -59,7 +59,7 @@ ONE, TWO, THREE = (Broker(f"h{number}", 9092) for number in (1, 2, 3))
 def test_broker_is_itself_where_the_target_has_it(
     recorded: set[int], there: dict[int, Broker], expected: dict[int, int]
 ) -> None:
-    assert prepare._nodes(recorded, there, TWO) == expected
+    assert prepare.stand_ins(recorded, there, TWO) == expected
 
 
 def test_name_that_is_none_is_one_clear_line() -> None:
@@ -100,16 +100,16 @@ class Scripted:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(prepare, "AGAIN_SECONDS", 0)
 
 
 @pytest.mark.usefixtures("at_once")
 def test_broker_that_has_not_heard_of_its_topic_is_asked_again() -> None:
     peer = Scripted(3, 5, 6)
-    assert asyncio.run(prepare._locate(peer, "t", [3])) == {3: 40}
+    assert asyncio.run(prepare.locate(peer, "t", [3])) == {3: 40}
     assert len(peer.asked) == 4
     peer = Scripted(6)
-    asyncio.run(prepare._fill(peer, "t", 3, 10))
+    asyncio.run(prepare.fill(peer, "t", 3, 10))
     assert len(peer.asked) == 2
 
 
@@ -118,11 +118,11 @@ def test_broker_that_has_not_heard_of_its_topic_is_asked_again() -> None:
 def test_missing_first_offset_is_an_error(
     errors: tuple[int, ...], shown: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prepare, "_LEADER_SECONDS_MAX", 0.05)
+    monkeypatch.setattr(prepare, "LEADER_SECONDS_MAX", 0.05)
     with pytest.raises(
         TargetError, match=f"topic t: the first offset of partition 3 cannot be read: error {shown}"
     ):
-        asyncio.run(prepare._locate(Scripted(*errors), "t", [3]))
+        asyncio.run(prepare.locate(Scripted(*errors), "t", [3]))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_missing_first_offset_is_an_error(
 )
 def test_partition_is_filled_from_a_small_batch_on(size: int, rest: list[int]) -> None:
     peer = Scripted()
-    asyncio.run(prepare._fill(peer, "t", 3, size))
+    asyncio.run(prepare.fill(peer, "t", 3, size))
     sizes = [len(asked.topic_data[0].partition_data[0].records) for asked in peer.asked]
     assert sizes == [BATCH_BYTES_MIN, *rest]
     assert sum(sizes) >= size

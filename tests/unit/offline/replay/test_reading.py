@@ -142,7 +142,7 @@ def with_frames(path: Path, frames: list[bytes | None]) -> Path:
 
 
 def test_frames_are_read_with_their_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "_FRAMES_AT_ONCE", 2)
+    monkeypatch.setattr(reading, "FRAMES_AT_ONCE", 2)
     path = with_frames(tmp_path / "x.parquet", [b"a", b"", b"c"])
     assert [row.frame for row in read([path])] == [b"a", b"", b"c"]
     with pytest.raises(CaptureError, match="row 1 is not of the layout: frame is not bytes"):

@@ -93,8 +93,7 @@ def test_kept_records_are_not_added_up_but_counted() -> None:
 
 
 def test_request_that_only_asks_is_sent_as_it_was() -> None:
-    made = encoder()
-    made._placement.ranges = {FIND_COORDINATOR: (0, 6), METADATA: (0, 13)}
+    made = encoder(ranges={FIND_COORDINATOR: (0, 6), METADATA: (0, 13)})
     frame = frames.request(FIND_COORDINATOR, 4, b"whatever")
     row = recorded(api_key=FIND_COORDINATOR, api_version=4, frame=frame)
     found = made.encode(row, 1234)
@@ -110,8 +109,7 @@ def metadata(version: int, **fields: Any) -> bytes:
 
 @pytest.mark.parametrize("version", range(4, 14))
 def test_kept_metadata_creates_no_topics(version: int) -> None:
-    made = encoder()
-    made._placement.ranges = {METADATA: (0, 13)}
+    made = encoder(ranges={METADATA: (0, 13)})
     frame = metadata(version)
     found = made.encode(recorded(api_key=METADATA, api_version=version, frame=frame), 5)
     assert found is not None
@@ -135,8 +133,7 @@ def test_kept_metadata_creates_no_topics(version: int) -> None:
     ],
 )
 def test_metadata_without_a_flag_for_auto_creation_is_a_ping(version: int, frame: bytes) -> None:
-    made = encoder()
-    made._placement.ranges = {METADATA: (0, 13)}
+    made = encoder(ranges={METADATA: (0, 13)})
     found = made.encode(recorded(api_key=METADATA, api_version=version, frame=frame, response_bytes=60), 5)
     assert found is not None
     assert (found.version, body(found).topics) == (9, [])
@@ -147,8 +144,7 @@ def test_metadata_without_a_flag_for_auto_creation_is_a_ping(version: int, frame
     [(HEARTBEAT, 4), (FIND_COORDINATOR, 7), (LIST_OFFSETS, 6), (OFFSET_FETCH, 10), (EPOCHS, 4)],
 )
 def test_others_become_pings(key: int, version: int) -> None:
-    made = encoder()
-    made._placement.ranges = {key: (0, 10), FIND_COORDINATOR: (0, 6)}
+    made = encoder(ranges={key: (0, 10), FIND_COORDINATOR: (0, 6)})
     found = made.encode(recorded(api_key=key, api_version=version, frame=frames.request(key, version)), 5)
     assert found is not None
     assert found.api_key == METADATA

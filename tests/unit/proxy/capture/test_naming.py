@@ -10,7 +10,7 @@ from proxy.capture.recorder import Batch
 from quotas.throttles.topic_names import ASKED_AT_ONCE_MAX
 from tests.unit.proxy.capture.rows import row
 
-STEP = module._STEP_SECONDS
+STEP = module.STEP_SECONDS
 
 
 class World:
@@ -69,8 +69,8 @@ def test_answer_ends_the_wait(world: World) -> None:
 
 
 def test_id_without_a_name_is_asked_for_with_every_batch_and_waited_for_once(world: World) -> None:
-    assert world.find(1) == pytest.approx(module._SECONDS_MAX, abs=STEP)
-    world.now += module._VAIN_SECONDS
+    assert world.find(1) == pytest.approx(module.SECONDS_MAX, abs=STEP)
+    world.now += module.VAIN_SECONDS
     assert [world.find(1), world.find(1)] == [0, 0]
     assert world.asked == [{topic_id(1)}] * 3
 
@@ -81,7 +81,7 @@ def test_unknown_ids_delay_few_batches(world: World) -> None:
         waited += world.find(number)
         world.now += 0.5
     # 100 batches in 50 s and what was waited: at its begin, and once more 30 s later.
-    assert waited == pytest.approx(2 * module._SECONDS_MAX, abs=2 * STEP)
+    assert waited == pytest.approx(2 * module.SECONDS_MAX, abs=2 * STEP)
     assert len(world.asked) == 100
 
 
@@ -90,16 +90,21 @@ def test_rows_that_pile_up_end_the_wait(world: World) -> None:
         world.waiting += 1
 
     world.later = arrive
-    assert world.find(1) == pytest.approx(STEP * (module._BACKLOG_MAX + 1))
-    world.now += module._VAIN_SECONDS
+    assert world.find(1) == pytest.approx(STEP * (module.BACKLOG_MAX + 1))
+    world.now += module.VAIN_SECONDS
     assert world.find(2) == 0
     assert world.asked[-1] == {topic_id(2)}
 
 
-def test_ids_that_were_waited_for_are_removed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_WAITED_MAX", 2)
-    world.find(1, 2, 3)
-    assert len(world.naming._waited) == 2
+def test_oldest_id_that_was_waited_for_is_waited_for_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WAITED_MAX", 2)
+    for topic in (1, 2, 3):
+        world.find(topic)
+        world.now += module.VAIN_SECONDS
+    assert [world.find(3), world.find(2)] == [0, 0]
+    assert world.find(1) == pytest.approx(module.SECONDS_MAX, abs=STEP)
 
 
 def test_question_has_no_more_ids_than_are_asked_for_at_once(world: World) -> None:

@@ -23,7 +23,7 @@ GIVEN = '[[quota]]\nclient_id = "b"\nproducer_byte_rate = 7\n'
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not wait for a file to come to rest."""
-    monkeypatch.setattr(module, "_REST_SECONDS", 0.0)
+    monkeypatch.setattr(module, "REST_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_file_that_is_being_written_is_waited_for_but_not_for_ever(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = store(path)
-    monkeypatch.setattr(module, "_REST_SECONDS_MAX", 0.0)
+    monkeypatch.setattr(module, "REST_SECONDS_MAX", 0.0)
     seen = iter(range(1, 100))
     monkeypatch.setattr(module, "signature", lambda _: (next(seen),))
     with pytest.raises(StoreError, match="is being written by another process"):
