@@ -10,7 +10,7 @@ from typing import Final
 from kafka_client.request import MIB, Request
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS
 from protocol.messages import alter_reassignments, reassignments
-from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Target
+from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Target
 from protocol.messages.reassignments import Reassignments, Stepping
 
 __all__ = ["alter", "batches", "ongoing"]
@@ -29,7 +29,7 @@ def ongoing() -> Request[Reassignments]:
         LIST_PARTITION_REASSIGNMENTS,
         version,
         reassignments.EVERYTHING,
-        reassignments.read_answer,
+        reassignments.read_response,
         _LIST_BYTES_MAX,
     )
 
@@ -46,8 +46,8 @@ def batches() -> Request[tuple[Reassignments, Mapping[Partition, Stepping]]]:
     )
 
 
-def alter(targets: Mapping[Partition, Target], timeout_ms: int) -> Request[AlterAnswer]:
+def alter(targets: Mapping[Partition, Target], timeout_ms: int) -> Request[AlterResponse]:
     """Return the request that reassigns partitions, or cancels their reassignments (None)."""
     body = alter_reassignments.request_body(AlterRequest(timeout_ms, True, list(targets.items())), _ALTER)
-    read = partial(alter_reassignments.read_answer, version=_ALTER)
+    read = partial(alter_reassignments.read_response, version=_ALTER)
     return Request(ALTER_PARTITION_REASSIGNMENTS, _ALTER, body, read, _ALTER_BYTES_MAX)

@@ -52,7 +52,9 @@ class Column(NamedTuple):
 # The fields of one entry of `partitions`.
 PARTITION_FIELDS: Final = (
     Column("topic", "string", "name; its id as 32 hexadecimal digits where no name is known"),
-    Column("partition", "int32", "-1: what was not told apart, of all that the request or its answer holds"),
+    Column(
+        "partition", "int32", "-1: what was not told apart, of all that the request or its response holds"
+    ),
     Column("bytes", "int64", "of the record batches"),
     Column("records", "int32", "how many; -1 where not known"),
 )
@@ -75,9 +77,11 @@ COLUMNS: Final = (
     Column(
         "response_bytes",
         "int64",
-        "of the answer, as Kafka charges a Fetch: without prefix and header tags; -1: none",
+        "of the response, as Kafka charges a Fetch: without prefix and header tags; -1: none",
     ),
-    Column("upstream_us", "int64", "from its last byte passed on to the answer's first; -1: answered here"),
+    Column(
+        "upstream_us", "int64", "from its last forwarded byte to the response's first; -1: local response"
+    ),
     Column("throttle_ms", "int32", "throttle time that was decided"),
     Column("delay_ms", "int32", "how long it was kept from the broker: held, and muted before it"),
     Column("quota", "string", "which one decided: one of QUOTAS"),

@@ -69,7 +69,7 @@ def locate(frame: Buffer, api_key: int, version: int) -> int:
         if api_key == PRODUCE:
             pos = skip_produce_responses(frame, pos, end, version)
         elif api_key == API_VERSIONS:
-            # A version the broker does not speak is answered in version 0, which has no such field (KIP-511).
+            # A version the broker does not support gets a response of version 0, which has no such field (KIP-511).
             if int16(frame, pos, end) == _UNSUPPORTED_VERSION:
                 return NONE
             pos = _skip_api_keys(frame, pos + 2, end, version)

@@ -42,7 +42,7 @@ from proxy.leases import LeaseSharing
 from proxy.logs import event
 from proxy.metrics.exposition import Metrics
 from proxy.metrics.replication import ReplicationMetrics
-from proxy.net import Answered, Connections, Listener, Shared, Withdraw, end_owner, now_ms
+from proxy.net import Connections, Listener, OutcomeCallback, Shared, Withdraw, end_owner, now_ms
 from proxy.quota_api import QuotaService, QuotaStore
 from proxy.reassign import Reassignments
 from proxy.reload import Reloader
@@ -261,7 +261,7 @@ class App:
                 frame_bytes_max=self._config.limits.frame_bytes_max,
                 response_bytes_max=self._config.limits.response_bytes_max,
                 oauth_claim=options.oauth_claim,
-                answers_quotas=self._mirror is None,
+                serves_quota_api=self._mirror is None,
                 sasl=bool(self._config.cluster.sasl_mechanism),
                 trusted=self._config.trusts(options),
                 reassignments=None if self._reassignments is None else self._reassignments.shown,
@@ -288,7 +288,7 @@ class App:
             self.stats,
         )
 
-    def _ask(self, question: Question, answered: Answered) -> Withdraw:
+    def _ask(self, question: Question, answered: OutcomeCallback) -> Withdraw:
         """Hand a question to the API that it is for."""
         if question.api_key == ALTER_PARTITION_REASSIGNMENTS:
             assert self._reassignments is not None, "else they pass as they are"

@@ -29,16 +29,16 @@ from protocol.primitives import (
 __all__ = [
     "ALTER_PARTITION_REASSIGNMENTS",
     "VERSION",
-    "AlterAnswer",
     "AlterRequest",
+    "AlterResponse",
     "Outcome",
     "Target",
-    "read_answer",
     "read_head",
     "read_request",
+    "read_response",
     "request_body",
     "request_frame",
-    "write_answer",
+    "write_response",
 ]
 
 # The version of Sluice's own requests: brokers before 4.1 support no other.
@@ -64,7 +64,7 @@ class Outcome(NamedTuple):
     error_message: str | None = None
 
 
-class AlterAnswer(NamedTuple):
+class AlterResponse(NamedTuple):
     """The result of a request: its error, and the outcome of each partition in the response's order."""
 
     throttle_time_ms: int
@@ -113,7 +113,7 @@ def request_frame(asked: AlterRequest, version: int, correlation_id: int, client
     return len(body).to_bytes(4, "big") + body
 
 
-def read_answer(frame: Buffer, version: int) -> AlterAnswer:
+def read_response(frame: Buffer, version: int) -> AlterResponse:
     """Decode a whole response.
 
     Raises:
@@ -127,20 +127,20 @@ def read_answer(frame: Buffer, version: int) -> AlterAnswer:
     whole, pos = _outcome(frame, pos, end)
     found, pos = read_partitions(frame, pos, end, _outcome)
     check_ended(skip_tags(frame, pos, end), end)
-    return AlterAnswer(throttle_time_ms, allow, whole, found)
+    return AlterResponse(throttle_time_ms, allow, whole, found)
 
 
-def write_answer(answer: AlterAnswer, version: int, correlation_id: int) -> bytes:
+def write_response(response: AlterResponse, version: int, correlation_id: int) -> bytes:
     """Encode a whole response; consecutive partitions of one topic share an entry."""
     _check(version)
-    flag = bytes((answer.allow_factor_change,)) if version >= _ALLOW_SINCE else b""
+    flag = bytes((response.allow_factor_change,)) if version >= _ALLOW_SINCE else b""
     body = (
         RESPONSE_HEAD.pack(0, correlation_id)[4:]
         + b"\0"
-        + answer.throttle_time_ms.to_bytes(4, "big", signed=True)
+        + response.throttle_time_ms.to_bytes(4, "big", signed=True)
         + flag
-        + _outcome_bytes(answer.outcome)
-        + _topics((key, _outcome_bytes(outcome) + b"\0") for key, outcome in answer.partitions)
+        + _outcome_bytes(response.outcome)
+        + _topics((key, _outcome_bytes(outcome) + b"\0") for key, outcome in response.partitions)
     )
     return len(body).to_bytes(4, "big") + body
 

@@ -21,9 +21,9 @@ __all__ = [
     "Alteration",
     "Component",
     "Parts",
-    "alter_answer",
-    "describe_answer",
+    "alter_response",
     "describe_error",
+    "describe_response",
     "read_describe",
     "read_parts",
 ]
@@ -44,7 +44,7 @@ ENTRIES_MAX: Final = 10_000
 _FLOAT64: Final = Struct(">d")
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
-# What stands before an answer's first entity: length, correlation id, tags, throttle time, error, no message, count.
+# The bytes before a response's first entity: length, correlation id, tags, throttle time, error, no message, count.
 _HEAD_ROOM: Final = 32
 
 
@@ -122,7 +122,7 @@ def read_parts(buf: Buffer, pos: int, end: int, compact: bool) -> tuple[Parts, i
     return tuple(parts), pos
 
 
-def describe_answer(
+def describe_response(
     version: int, correlation_id: int, entries: Iterable[tuple[Parts, Mapping[str, float]]]
 ) -> bytearray:
     """Encode a response with entities and their limits."""
@@ -150,7 +150,7 @@ def describe_error(version: int, correlation_id: int, error_code: int, message: 
     return _frame(correlation_id, compact, head, bytearray(_HEAD_ROOM))
 
 
-def alter_answer(
+def alter_response(
     version: int, correlation_id: int, results: Iterable[tuple[Parts, int, str | None]]
 ) -> bytearray:
     """Encode a response with an error code and message for each entity; 0 and None if it succeeded."""

@@ -173,7 +173,7 @@ class SessionTable:
         """Whether requests of this session have to go through `forward`."""
         return (broker, session_id) in self._sessions
 
-    def answer_locally(
+    def respond_locally(
         self,
         broker: Hashable,
         fields: FetchFields,

@@ -52,7 +52,7 @@ def _single(frame: bytes, pos: int, end: int, version: int, address_map: Address
     host, after = string(frame, node_pos + 4, end, compact)
     port = int32(frame, after, end)
     after += 4
-    error, node = _answer(error, node_id, host, port, compact, address_map)
+    error, node = _mapped(error, node_id, host, port, compact, address_map)
     return _INT16.pack(error) + frame[message_pos:node_pos] + node, after
 
 
@@ -65,11 +65,11 @@ def _coordinator(frame: bytes, pos: int, end: int, address_map: AddressMap) -> t
     error = int16(frame, port_pos + 4, end)
     message_pos = port_pos + 6
     after = skip_tags(frame, skip_string(frame, message_pos, end, True), end)
-    error, node = _answer(error, node_id, host, port, True, address_map)
+    error, node = _mapped(error, node_id, host, port, True, address_map)
     return frame[pos:node_pos] + node + _INT16.pack(error) + frame[message_pos:after], after
 
 
-def _answer(
+def _mapped(
     error: int, node_id: int, host: str | None, port: int, compact: bool, address_map: AddressMap
 ) -> tuple[int, bytes]:
     """The error code, and node id, host and port as bytes."""

@@ -71,5 +71,7 @@ def with_throttle_time(frame: bytes, throttle_at: int, throttle_ms: int) -> byte
 
 def rewrite_response(frame: bytes, version: int, address_map: AddressMap | None, throttle_ms: int) -> bytes:
     """Return the response with rewritten addresses and the larger of both throttle times."""
-    answer, throttle_at = read_response(frame, version, address_map)
-    return answer if throttle_at == throttle.NONE else with_throttle_time(answer, throttle_at, throttle_ms)
+    response, throttle_at = read_response(frame, version, address_map)
+    return (
+        response if throttle_at == throttle.NONE else with_throttle_time(response, throttle_at, throttle_ms)
+    )

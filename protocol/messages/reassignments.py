@@ -38,10 +38,10 @@ __all__ = [
     "Reassignments",
     "Stepping",
     "Wanted",
-    "read_answer",
     "read_batch",
     "read_request",
-    "write_answer",
+    "read_response",
+    "write_response",
 ]
 
 VERSION: Final = 0
@@ -104,7 +104,7 @@ def read_request(frame: Buffer, body: int) -> Wanted:
     return Wanted(None if topics < 0 else frozenset(wanted))
 
 
-def read_answer(frame: Buffer) -> Reassignments:
+def read_response(frame: Buffer) -> Reassignments:
     """Decode a whole response of version 0, or the same fields of version 1.
 
     Raises:
@@ -114,7 +114,7 @@ def read_answer(frame: Buffer) -> Reassignments:
 
 
 def read_batch(frame: Buffer) -> tuple[Reassignments, dict[Partition, Stepping]]:
-    """Read a whole answer of version 1.
+    """Read a whole response of version 1.
 
     Raises:
         WireError: it is none.
@@ -126,10 +126,10 @@ def read_batch(frame: Buffer) -> tuple[Reassignments, dict[Partition, Stepping]]
     return found, dict(batch)
 
 
-def write_answer(
+def write_response(
     found: Reassignments, correlation_id: int, batch: Mapping[Partition, Stepping] | None = None
 ) -> bytes:
-    """A whole answer: of version 1 where there is a batch, empty or not."""
+    """A whole response: of version 1 where there is a batch, empty or not."""
     body = (
         RESPONSE_HEAD.pack(0, correlation_id)[4:]
         + b"\0"

@@ -60,8 +60,8 @@ _INT32 = Struct(">i")
 class ReplicaSession:
     """Both sessions of one connection between a follower and a leader.
 
-    For each request: `take` it; then either `answer_locally`, or `forward` and, when the response's head is here,
-    `answered`. A request of thousands of replicas is taken and forwarded in portions (`protocol.portions`); whatever
+    For each request: `take` it; then either `respond_locally`, or `forward` and, when the response's head is here,
+    `responded`. A request of thousands of replicas is taken and forwarded in portions (`protocol.portions`); whatever
     ends in the midst of one, the session ends with it.
 
     Attributes:
@@ -172,7 +172,7 @@ class ReplicaSession:
             _INT32.pack_into(scalars, body_pos + wait_at, max_wait_ms)
         return join_request(frame, scalars, body_pos, version, epoch, named, forgotten)
 
-    def answered(self, error_code: int, session_id: int) -> tuple[int, int]:
+    def responded(self, error_code: int, session_id: int) -> tuple[int, int]:
         """Take the head of the leader's response; gives the error and session id that the follower is to see."""
         if error_code:
             if self.full or error_code not in (UNKNOWN_SESSION, WRONG_EPOCH):
@@ -191,7 +191,7 @@ class ReplicaSession:
             self.session_id = (session_id or OWN_SESSION_ID) if self._asks_for_session else 0
         return 0, self.session_id
 
-    def answer_locally(self) -> int:
+    def respond_locally(self) -> int:
         """The leader is not to see this request; gives the session id of the empty response.
 
         What changed stays to be told.

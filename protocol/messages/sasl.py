@@ -1,7 +1,7 @@
 """SaslHandshake 0-1 and SaslAuthenticate 0-2: the mechanism, the position of the token, the broker's response (KIP-43,
 KIP-152, KIP-368).
 
-Requests are read for the mechanism's name and the place of the token; answers for the error code, the place of
+Requests are read for the mechanism's name and the place of the token; responses for the error code, the place of
 the broker's own token and the session's lifetime. A token is never copied here: `sasl_tokens` reads the name
 out of it where it lies. Ignored: the broker's list of mechanisms, error messages; nothing is rewritten.
 

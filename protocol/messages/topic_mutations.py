@@ -2,7 +2,7 @@
 
 A request is walked to each topic's name or id, the number of partitions it names, and where its bytes begin
 and end; so topics can be taken out of it while every other byte stays as the client wrote it. The responses are
-in `topic_mutation_answers`. Nothing here judges: what a topic counts is up to the caller.
+in `topic_mutation_responses`. Nothing here judges: what a topic counts is up to the caller.
 
 Version notes: flexible since CreateTopics 5, CreatePartitions 2, DeleteTopics 4; validate_only since
 CreateTopics 1, always in CreatePartitions, never in DeleteTopics; num_partitions -1 (KIP-464) since

@@ -37,7 +37,7 @@ UNCOUNTED: Final = -1
 PARTITIONS_MAX: Final = 2000
 # So much of a frame is not at hand that its payload passes by `splice`, unless headers between are to be read.
 REST_BYTES_MIN: Final = 32 * 1024
-# Of one partition of a Fetch answer; a Produce has one.
+# Of one partition of a Fetch response; a Produce has one.
 _BATCHES_MAX: Final = 64
 
 Found = tuple[bytes, int, int, int]
@@ -58,7 +58,7 @@ def _records(buf: bytes | bytearray | memoryview, pos: int, stop: int, limit: in
     total = 0
     for _ in range(_BATCHES_MAX):
         if pos + _BATCH_HEADER > limit:
-            # A broker cuts the last batch of an answer wherever max_bytes ends.
+            # A broker cuts the last batch of a response wherever max_bytes ends.
             return _believed(total) if limit >= stop else UNCOUNTED
         length, magic = _BATCH(buf, pos + _BATCH_LENGTH_AT)
         if magic != _MAGIC or length < _BATCH_HEADER - _BATCH_PREFIX:

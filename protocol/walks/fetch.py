@@ -50,7 +50,7 @@ class FetchWalk(Walk):
     def __init__(
         self, version: int, frame_length: int, sizes: Sizes | None = None, sink: PartitionSink | None = None
     ) -> None:
-        """Take an answer by its request's version and the number in its length prefix."""
+        """Take a response by its request's version and the number in its length prefix."""
         if not 0 <= version <= VERSION_MAX:
             raise UnknownVersionError(f"the layout of Fetch version {version} is not known")
         super().__init__(frame_length, version >= FLEXIBLE, sizes, sink, by_id=version >= _TOPIC_IDS_SINCE)
@@ -76,7 +76,7 @@ class FetchWalk(Walk):
     def _plain_partitions(self, buf: bytearray | memoryview, pos: int, limit: int) -> int:
         """As many partitions as are at hand without aborted transactions and tags; `pos` itself for none.
 
-        Most of an answer's time is spent here, so the records' length is read inline, in up to three bytes (2
+        Most of a response's time is spent here, so the records' length is read inline, in up to three bytes (2
         MiB).
         """
         began = pos

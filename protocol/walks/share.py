@@ -110,12 +110,12 @@ def _acknowledges(buf: Buffer, pos: int, end: int) -> bool:
 
 
 class ShareWalk(Walk):
-    """One walk through one ShareFetch or ShareAcknowledge answer."""
+    """One walk through one ShareFetch or ShareAcknowledge response."""
 
     __slots__ = ("_acquired", "_api_key", "_head_size")
 
     def __init__(self, api_key: int, version: int, frame_length: int, sizes: Sizes | None = None) -> None:
-        """Take an answer by its request's key and version and the number in its length prefix."""
+        """Take a response by its request's key and version and the number in its length prefix."""
         if api_key not in _LOCK_TIMEOUT_SINCE or version not in _VERSIONS:
             raise UnknownVersionError(f"the layout of version {version} of API {api_key} is not known")
         super().__init__(frame_length, True, sizes, by_id=True)

@@ -31,7 +31,7 @@ from proxy.channel.capture_rows import BATCH_WEIGHT, Head, Place, Recorder, Row,
 from proxy.channel.channel import Channel
 from proxy.channel.contract import Direction, Machine
 from proxy.channel.errors import PeerError
-from proxy.channel.in_flight import Forward, Question, Shared
+from proxy.channel.in_flight import Forward, Question, SharedResponse
 from proxy.channel.kept_frames import KEEP, NOT_KEPT, whole
 from proxy.channel.kinds import channel_for
 from proxy.channel.parsing import AGAIN, Job
@@ -64,7 +64,7 @@ __all__ = [
     "Question",
     "Recorder",
     "Row",
-    "Shared",
+    "SharedResponse",
     "Shown",
     "Tap",
     "Verdict",

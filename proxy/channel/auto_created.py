@@ -9,7 +9,7 @@ Kafka does not charge the client for them. Here a client with a partition mutati
   with how many partitions. A topic that CreateTopics has created in between is no longer awaited.
 
 Limitations: a topic that is created without Sluice while a client awaits it is charged to that client. Responses of
-more than AUTO_CREATED_ANSWER_BYTES_MAX are not examined; clients then request each missing topic by itself. Switched
+more than AUTO_CREATED_RESPONSE_BYTES_MAX are not examined; clients then request each missing topic by itself. Switched
 off by `quotas.charge_auto_created`.
 """
 

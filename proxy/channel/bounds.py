@@ -15,14 +15,14 @@ from protocol import api
 from protocol.api import DESCRIBE_CONFIGS
 
 __all__ = [
-    "AUTO_CREATED_ANSWER_BYTES_MAX",
+    "AUTO_CREATED_RESPONSE_BYTES_MAX",
     "BROKERS_BYTES_MAX",
     "FRONT_BYTES_MAX",
     "KEPT_BYTES_MAX",
     "REPLICA_FETCH_BYTES_MAX",
     "REQUEST_BYTES_MAX",
     "RESPONSE_BYTES_MAX",
-    "SIZES_ANSWER_BYTES_MAX",
+    "SIZES_RESPONSE_BYTES_MAX",
 ]
 
 _KIB: Final = 1024
@@ -84,11 +84,14 @@ REPLICA_FETCH_BYTES_MAX: Final = 8 * _MIB
 # Of a Metadata response, the array of brokers before the topics: 1,000 brokers are 60 kB.
 BROKERS_BYTES_MAX: Final = _MIB
 # A Metadata response to a request that Sluice sent on a client's connection: 100,000 partitions are 4 MB.
-SIZES_ANSWER_BYTES_MAX: Final = 8 * _MIB
+SIZES_RESPONSE_BYTES_MAX: Final = 8 * _MIB
 # A Metadata response that is examined for created topics; a longer one passes unexamined.
-AUTO_CREATED_ANSWER_BYTES_MAX: Final = _MIB
+AUTO_CREATED_RESPONSE_BYTES_MAX: Final = _MIB
 
 # The largest of all bounds: the most that one direction of a connection keeps, in addition to one read.
 KEPT_BYTES_MAX: Final = max(
-    *REQUEST_BYTES_MAX.values(), *RESPONSE_BYTES_MAX.values(), REPLICA_FETCH_BYTES_MAX, SIZES_ANSWER_BYTES_MAX
+    *REQUEST_BYTES_MAX.values(),
+    *RESPONSE_BYTES_MAX.values(),
+    REPLICA_FETCH_BYTES_MAX,
+    SIZES_RESPONSE_BYTES_MAX,
 )

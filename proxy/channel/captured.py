@@ -4,9 +4,9 @@
                  │      ▲                       beside `in_flight`, which it leaves as it is
          handled │ owed │
                  ▼      │
-               Capture ─┴──► recorder         answered: the row is finished and given to the recorder
+               Capture ─┴──► recorder         response_begun: the row is finished and given to the recorder
                  ▲
-        answered │
+  response_begun │
     client ◄── ResponseDirection ◄── broker
 
 Capture is decided when a connection is made, so it costs other clients nothing. Every request and response of Produce
@@ -175,7 +175,7 @@ class Capture(Observer):
         key = head[1]
         if key == PRODUCE:
             row[_PARTITIONS] = self._walks.produced  # a list that may grow yet
-            if not direction.walk_answered:
+            if not direction.response_owed:
                 return self._silenced(direction, row)
         elif key in _MUTATING:
             row[Row.MUTATIONS] = mutations_asked(state.engine, buf, pos, end, body, head, now_ms)
@@ -216,7 +216,7 @@ class Capture(Observer):
             if self.keeper is None or not self.keeper.begun():
                 self._write_silent()
 
-    def answered(self, direction: ChannelDirection, entry: Entry) -> None:
+    def response_begun(self, direction: ChannelDirection, entry: Entry) -> None:
         """Complete the row of the request that this response belongs to, if there is one."""
         owed = self._owed
         if not owed or owed[0][Row.HEAD][Head.CORRELATION_ID] != entry[0]:
@@ -234,7 +234,7 @@ class Capture(Observer):
         else:
             self._write(row)
 
-    def answered_here(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
+    def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
         """Complete the row of a request that got a local response."""
         owed = self._owed
         if owed and owed[0][Row.HEAD][Head.CORRELATION_ID] == entry[0]:

@@ -24,7 +24,7 @@ from dataclasses import replace
 from typing import Final
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel.in_flight import ENTRY_BYTES, Forward, Made, Question, Shared
+from proxy.channel.in_flight import ENTRY_BYTES, Forward, Made, Question, SharedResponse
 from proxy.channel.intake import Intake
 from proxy.channel.request_header import RequestReader
 from proxy.channel.requests import RequestDirection
@@ -55,7 +55,7 @@ class Channel:
         """The rest of the channel's mute in ms; 0 if it is not muted."""
         return max(0, self.state.mute_until_ms - now_ms)
 
-    def has_local_answer(self) -> bool:
+    def has_local_response(self) -> bool:
         """Whether the next response is a local one and no broker's response is partly forwarded."""
         in_flight = self.state.in_flight
         return bool(in_flight) and isinstance(in_flight[0][2], Made) and not self.responses.mid_frame()
@@ -90,13 +90,13 @@ class Channel:
         return self.kept_bytes + owed * (ENTRY_BYTES if observer is None else observer.entry_bytes)
 
     def take_question(self) -> Question | None:
-        """Return a request that the shell responds to (`answered`), once."""
+        """Return a request that the shell responds to (`responded`), once."""
         question, self.state.question = self.state.question, None
         return question
 
-    def answered(self, answer: bytes | bytearray | Shared) -> None:
+    def responded(self, response: bytes | bytearray | SharedResponse) -> None:
         """Take the response to a question; it is then a local response."""
-        self.state.answered(answer)
+        self.state.responded(response)
 
     def ask_first(self, forward: Forward) -> None:
         """Send a request to the broker before the response to a question; the request direction inserts it."""
@@ -120,9 +120,9 @@ class Channel:
         """Whether the channel takes no further requests and owes no response."""
         return self.state.intake is Intake.ENDED and self.idle()
 
-    def all_answered(self) -> bool:
+    def all_responses_sent(self) -> bool:
         """Whether all possible responses were sent; the request under way, which is not forwarded further, has none."""
-        owed = len(self.state.in_flight) - (self.requests.mid_frame() and self.requests.walk_answered)
+        owed = len(self.state.in_flight) - (self.requests.mid_frame() and self.requests.response_owed)
         return owed <= 0 and not self.responses.mid_frame()
 
     def take_no_more(self) -> None:

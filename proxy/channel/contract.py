@@ -8,13 +8,13 @@
        `charged_ahead`, call `late` before.
     3. Call `moved` when pending output has been written, or the source is connected.
     4. Take each result once: `take_insert` with REPLACE, `take_job` with WAIT, `take_signal` at any time. After a
-       signal, check what is due at the channel (`take_question`, `has_local_answer`, `mute_left_ms`).
+       signal, check what is due at the channel (`take_question`, `has_local_response`, `mute_left_ms`).
 """
 
 from collections.abc import Iterator
 from typing import Protocol
 
-from proxy.channel.in_flight import Forward, Question, Shared
+from proxy.channel.in_flight import Forward, Question, SharedResponse
 from proxy.channel.parsing import Job
 from proxy.channel.verdict import Verdict
 
@@ -91,13 +91,13 @@ class Machine(Protocol):
     def mute_left_ms(self, now_ms: int) -> int:
         """The rest of the channel's mute in ms; 0 if it is not muted."""
 
-    def has_local_answer(self) -> bool:
+    def has_local_response(self) -> bool:
         """Whether the next response is a local one and no broker's response is partly forwarded."""
 
     def take_question(self) -> Question | None:
-        """Return a request that the shell responds to (`answered`), once."""
+        """Return a request that the shell responds to (`responded`), once."""
 
-    def answered(self, answer: bytes | bytearray | Shared) -> None:
+    def responded(self, response: bytes | bytearray | SharedResponse) -> None:
         """Take the response to a question."""
 
     def ask_first(self, forward: Forward) -> None:
@@ -118,7 +118,7 @@ class Machine(Protocol):
     def finished(self) -> bool:
         """Whether the channel takes no further requests and owes no response."""
 
-    def all_answered(self) -> bool:
+    def all_responses_sent(self) -> bool:
         """Whether all possible responses were sent; the request under way, which is not forwarded further, has none."""
 
     def close(self, now_ms: int) -> Iterator[None]:

@@ -49,7 +49,7 @@ class ChannelDirection(ABC):
             broker was connected: from then on the broker can be busy with the next request.
         frame_bytes: the size of the response being decided on, with its length prefix.
         walk: the walk through the frame under way; None if it is not walked.
-        walk_answered: whether the walked Produce, or the one whose bytes are still to come, is owed a response.
+        response_owed: whether the walked Produce, or the one whose bytes are still to come, is owed a response.
         job: with WAIT, the job for the shell to run first (`proxy.channel.parsing`), which takes it from here. In
             the response direction there is no other reason to wait.
     """
@@ -60,10 +60,10 @@ class ChannelDirection(ABC):
         "frame_bytes",
         "job",
         "moved_ns",
+        "response_owed",
         "state",
         "verdict",
         "walk",
-        "walk_answered",
     )
 
     def __init__(self, state: ChannelState) -> None:
@@ -72,7 +72,7 @@ class ChannelDirection(ABC):
         self.moved_ns = 0
         self.frame_bytes = 0
         self.walk: Walk | None = None
-        self.walk_answered = False
+        self.response_owed = False
         self._arriving: Flow | None = None
         self.job: Job | None = None
         self._parsing: Job | None = None  # the job whose result is awaited

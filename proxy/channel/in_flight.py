@@ -15,7 +15,7 @@ Non-obvious:
 
 - Local responses wait their turn. Clients match responses by order, so a response made in Sluice stands in the same
   queue as those that a broker owes.
-- A response may be owed later. The quota API is answered by another thread. Until the response is there, no further
+- A response may be owed later. Another thread responds to the quota API. Until the response is there, no further
   request of that connection is taken (its intake is `AWAIT_SHELL`), so it is the last response owed.
 """
 
@@ -37,7 +37,7 @@ __all__ = [
     "Made",
     "Owed",
     "Question",
-    "Shared",
+    "SharedResponse",
 ]
 
 Buffer = bytearray
@@ -129,7 +129,7 @@ class Question(NamedTuple):
     peer: str = ""
 
 
-class Shared(NamedTuple):
+class SharedResponse(NamedTuple):
     """A response whose rest may be shared with other responses, so that it is in memory once.
 
     Args:

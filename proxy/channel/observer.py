@@ -42,10 +42,10 @@ class Observer:
     def walked(self, direction: Any, walk: Walk, now_ms: int) -> None:
         """A part of a frame was walked; if it was the last one, the direction has no walk any more."""
 
-    def answered(self, direction: Any, entry: Entry) -> None:
+    def response_begun(self, direction: Any, entry: Entry) -> None:
         """A broker's response has begun to pass, and is no longer owed."""
 
-    def answered_here(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
+    def local_response_sent(self, entry: Entry, response: bytes | bytearray | memoryview) -> None:
         """A local response is sent to the client."""
 
     def joined(self, broker: int) -> None:

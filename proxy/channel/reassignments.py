@@ -50,7 +50,7 @@ def over_steps(
     Raises:
         WireError: the frame is not such a response.
     """
-    found = reassignments.read_answer(frame)
+    found = reassignments.read_response(frame)
     with_batch = version != reassignments.VERSION
     batch: dict[Partition, Stepping] = {}
     if not found.error_code:
@@ -63,4 +63,4 @@ def over_steps(
         found = found._replace(ongoing=ongoing)
     if found.error_code and not with_batch:
         return b""
-    return reassignments.write_answer(found, correlation_id, batch if with_batch else None)
+    return reassignments.write_response(found, correlation_id, batch if with_batch else None)

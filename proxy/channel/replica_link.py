@@ -172,7 +172,7 @@ class ReplicaLink:
                 # It was limited to less than a batch and was not the first partition: such a partition stays empty.
                 claim.least = min(2 * granted, replica.max_bytes)
 
-    def answered(self, now_ms: int) -> None:
+    def response_ended(self, now_ms: int) -> None:
         """Note the end of the response: partitions that it did not contain have returned no bytes."""
         self.under_way = False
         if self._claims is not None:
@@ -192,7 +192,7 @@ class ReplicaLink:
 
     def close(self, now_ms: int) -> Portions[None]:
         """End the link; iterate over the result to free its memory in portions."""
-        self.answered(now_ms)
+        self.response_ended(now_ms)
         self._quotas.links.discard(self)
         self._quotas.replicas -= self._counted
         self._counted = 0
@@ -246,11 +246,11 @@ class ReplicaLink:
         self, known: list[TopicPartition], new: list[tuple[TopicPartition, tuple[int, int]]]
     ) -> None:
         """Find the new replicas whose throttle is known by now."""
-        answered = self._quotas.told
+        news_at = self._quotas.told
         for key, (asked, since_ms) in new:
             # Only a request to the cluster that was sent after the replica appeared can have included it.
-            told = answered is not None and answered > asked and self._quotas.is_named(key[0])
-            if told or answered is None or self.now_ms - since_ms > _NEWS_MS_MAX:
+            told = news_at is not None and news_at > asked and self._quotas.is_named(key[0])
+            if told or news_at is None or self.now_ms - since_ms > _NEWS_MS_MAX:
                 known.append(key)
                 self._stats.replicas_passed_unasked += not told
 

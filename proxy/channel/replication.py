@@ -48,7 +48,7 @@ __all__ = ["ReplicaRequests", "ReplicationChannel"]
 _HEAD: Final = REQUEST_HEAD.unpack_from
 # Bytes of a response: length, correlation id and tag count before the throttle time; error and session id after it.
 _ERROR_AT: Final = 13
-_ANSWER_HEAD_BYTES: Final = 19
+_RESPONSE_HEAD_BYTES: Final = 19
 _ERROR_AND_SESSION: Final = Struct(">hi")
 
 
@@ -65,14 +65,14 @@ class _Fetched(Owed):
     ) -> int:
         """Read the response's head, set the follower's session id, and have the rest walked."""
         length = direction.frame_bytes - 4
-        if end - pos < _ANSWER_HEAD_BYTES:
+        if end - pos < _RESPONSE_HEAD_BYTES:
             return direction.more(end - pos, length)
         if buf[pos + 8]:
             raise PeerError(
                 "malformed", "a Fetch response with tagged fields in its header, which no broker sends"
             )
         error_code, session_id = _ERROR_AND_SESSION.unpack_from(buf, pos + _ERROR_AT)
-        told = self._link.session.answered(error_code, session_id)
+        told = self._link.session.responded(error_code, session_id)
         if told != (error_code, session_id):
             _ERROR_AND_SESSION.pack_into(buf, pos + _ERROR_AT, *told)
             direction.verdict.patches += 1
@@ -197,7 +197,7 @@ class ReplicaRequests(RequestReader):
         if not link.taken:
             error = yield from link.take(fields, frame, fields_at, version)
             if error:
-                return self._answer(head, fetch.empty_response(version, correlation_id, 0, 0, error))
+                return self._respond_locally(head, fetch.empty_response(version, correlation_id, 0, 0, error))
             if link.plain:
                 self.plain(key, version, correlation_id)
                 return 0
@@ -228,13 +228,13 @@ class ReplicaRequests(RequestReader):
         self.state.stats.replica_fetches_answered += 1
         link.taken = False
         self._asked = None
-        session_id = link.session.answer_locally()
-        return self._answer(head, fetch.empty_response(version, correlation_id, session_id, 0))
+        session_id = link.session.respond_locally()
+        return self._respond_locally(head, fetch.empty_response(version, correlation_id, session_id, 0))
 
-    def _answer(self, head: RequestHead, answer: bytes) -> int:
+    def _respond_locally(self, head: RequestHead, response: bytes) -> int:
         """Send a local response."""
         length, key, version, correlation_id, _ = head
-        self.state.answer_here(correlation_id, version, answer)
+        self.state.respond_locally(correlation_id, version, response)
         self.counts[key] += 1
         self.verdict.signal = True
         return self.replace(length + 4, b"")
@@ -256,7 +256,7 @@ class _Onlooker(Observer):
             self._link.seen(walk.found, now_ms)
             walk.found.clear()
         if direction.walk is None:
-            self._link.answered(now_ms)
+            self._link.response_ended(now_ms)
             if direction.state.awaits_responses:  # a second Fetch waits
                 direction.make_room()
 

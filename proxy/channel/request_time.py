@@ -296,9 +296,9 @@ def _tell(
         return
     try:
         if order == REPLACE:
-            answer = bytearray(direction.verdict.insert)
-            throttle_time.patch(answer, key, version, told_ms)
-            direction.verdict.insert = answer
+            response = bytearray(direction.verdict.insert)
+            throttle_time.patch(response, key, version, told_ms)
+            direction.verdict.insert = response
             return
         with memoryview(buf)[pos : min(end, pos + direction.frame_bytes)] as frame:
             throttle_time.patch(frame, key, version, told_ms)

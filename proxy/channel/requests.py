@@ -194,9 +194,9 @@ class RequestDirection(RequestReader):
         verdict.order = PASS
         if walk.done:
             self.walk = None
-            produced(self.state, walk, now_ms, answered=self.walk_answered)
+            produced(self.state, walk, now_ms, response_owed=self.response_owed)
         elif walk.full:
-            produced(self.state, walk, now_ms, answered=self.walk_answered)
+            produced(self.state, walk, now_ms, response_owed=self.response_owed)
             self.next_turn()
         elif walk.resting:
             self.next_turn()

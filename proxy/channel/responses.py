@@ -49,7 +49,7 @@ class ResponseDirection(ChannelDirection):
             entry = in_flight[0]
             owed = entry[2]
             if owed is not None and owed.made:
-                self._answer_here()
+                self._insert_local()
                 break
             if end - pos < _HEAD_BYTES:
                 if pos == end:  # the usual end of a read
@@ -63,7 +63,7 @@ class ResponseDirection(ChannelDirection):
             length, correlation_id = _HEAD(buf, pos)
             if (
                 correlation_id != entry[0] or not _LENGTH_MIN <= length <= self._length_max
-            ) and self._unanswered(length, correlation_id):
+            ) and self._token_missing(length, correlation_id):
                 continue
             self.frame_bytes = length + 4
             if owed is None:
@@ -77,7 +77,7 @@ class ResponseDirection(ChannelDirection):
             if state.awaits_responses:
                 self.make_room()
             if state.observer is not None:
-                state.observer.answered(self, entry)
+                state.observer.response_begun(self, entry)
             if order == REPLACE:
                 break
             if order == WALK:
@@ -106,7 +106,7 @@ class ResponseDirection(ChannelDirection):
         self.verdict.need = _HEAD_BYTES
         self.verdict.order = MORE
 
-    def _answer_here(self) -> None:
+    def _insert_local(self) -> None:
         """Insert the local response."""
         state = self.state
         entry = state.in_flight.popleft()
@@ -116,7 +116,7 @@ class ResponseDirection(ChannelDirection):
         self.replace(0, made.response)
         self.make_room()
         if state.observer is not None:
-            state.observer.answered_here(entry, made.response)
+            state.observer.local_response_sent(entry, made.response)
 
     def _cut_head(self, buf: Buffer, pos: int, end: int, now_ms: int) -> int:
         """Handle fewer bytes than a response's head has.
@@ -147,7 +147,7 @@ class ResponseDirection(ChannelDirection):
         self.make_room()
         return self.frame_bytes
 
-    def _unanswered(self, length: int, correlation_id: int) -> bool:
+    def _token_missing(self, length: int, correlation_id: int) -> bool:
         """Whether an owed SASL token without a header is missing, so that this is the response to the next request.
 
         A response with another correlation id than expected is a token if one is owed. The last token of an unreadable

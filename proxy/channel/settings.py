@@ -35,7 +35,7 @@ class ChannelSettings:
         address: the client's address without its port; kept bytes are counted by it.
         user: the principal's name before any SASL exchange; ANONYMOUS without a client certificate.
         oauth_claim: the claim of an OAUTHBEARER token that names the principal.
-        answers_quotas: whether Sluice, not the broker, responds to the quota API, with its own quotas.
+        serves_quota_api: whether Sluice, not the broker, responds to the quota API, with its own quotas.
         sasl: whether brokers require SASL, so that a client has no user before its exchange.
         trusted: whether unauthenticated clients of this listener may alter quotas (`Config.trusts`).
         replication: the quotas of leaders and followers, at a listener for brokers.
@@ -49,7 +49,7 @@ class ChannelSettings:
     address: str = ""
     user: str = ANONYMOUS
     oauth_claim: str = "sub"
-    answers_quotas: bool = False
+    serves_quota_api: bool = False
     sasl: bool = False
     trusted: bool = False
     replication: ReplicationQuotas | None = None

@@ -12,7 +12,7 @@ from typing import Final, Protocol, TypeAlias
 
 from protocol.messages.fetch_session import SessionTable
 from proxy.channel.identity import Identity
-from proxy.channel.in_flight import REST, Forward, InFlight, Later, Made, Owed, Question, Shared
+from proxy.channel.in_flight import REST, Forward, InFlight, Later, Made, Owed, Question, SharedResponse
 from proxy.channel.intake import IN_FLIGHT_MAX, Intake
 from proxy.channel.mute_limits import MuteLimits
 from proxy.channel.observer import Muting, Observer
@@ -257,12 +257,14 @@ class ChannelState:
             self.intake = intake
             self.in_flight_max = IN_FLIGHT_MAX if intake is Intake.OPEN else 0
 
-    def answer_here(self, correlation_id: int, version: int, answer: bytes | bytearray | memoryview) -> None:
+    def respond_locally(
+        self, correlation_id: int, version: int, response: bytes | bytearray | memoryview
+    ) -> None:
         """Owe a local response; it is sent in its turn."""
-        self.kept_bytes += len(answer)
-        self.in_flight.append((correlation_id, version, Made(answer)))
+        self.kept_bytes += len(response)
+        self.in_flight.append((correlation_id, version, Made(response)))
 
-    def answer_later(self, question: Question, forwarded: Callable[[Forward], Owed] | None = None) -> None:
+    def respond_later(self, question: Question, forwarded: Callable[[Forward], Owed] | None = None) -> None:
         """Owe a response of the shell; no further request is taken before it.
 
         Args:
@@ -274,15 +276,15 @@ class ChannelState:
         self.in_flight.append((question.correlation_id, question.version, Later(forwarded)))
         self.enter(Intake.AWAIT_SHELL)
 
-    def answered(self, answer: bytes | bytearray | Shared) -> None:
+    def responded(self, response: bytes | bytearray | SharedResponse) -> None:
         """Take the response of the shell; it is sent in its turn."""
         correlation_id, version, owed = self.in_flight.pop()
         assert isinstance(owed, Later), "nothing follows a response that is owed later"
-        if isinstance(answer, Shared):
-            self.answer_here(correlation_id, version, answer.head)
-            self.answer_here(REST, version, answer.rest)
+        if isinstance(response, SharedResponse):
+            self.respond_locally(correlation_id, version, response.head)
+            self.respond_locally(REST, version, response.rest)
         else:
-            self.answer_here(correlation_id, version, answer)
+            self.respond_locally(correlation_id, version, response)
         self.kept_bytes -= self._asked_bytes
         self._asked_bytes = 0
         self.enter(Intake.OPEN)

@@ -29,14 +29,14 @@ __all__ = ["fetched", "produced"]
 _NAME_BYTES: Final = (string.ascii_letters + string.digits + "._-").encode()
 
 
-def produced(state: ChannelState, walk: Walk, now_ms: int, *, answered: bool) -> None:
+def produced(state: ChannelState, walk: Walk, now_ms: int, *, response_owed: bool) -> None:
     """Charge the topics of a walked Produce.
 
     Args:
-        answered: whether a response is owed to it; that is then the last one, since requests pass one after the other.
+        response_owed: whether it has a response; that is then the last one owed, since requests pass one by one.
     """
     until_ms = _charge(state, PRODUCE, walk, now_ms)
-    if until_ms and answered and state.in_flight:
+    if until_ms and response_owed and state.in_flight:
         correlation_id, version, owed = state.in_flight[-1]
         assert owed is not None, "a Produce that is walked owes what tells its throttle time"
         state.in_flight[-1] = (correlation_id, version, owed.muted(until_ms))

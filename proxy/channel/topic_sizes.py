@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from protocol.header import REQUEST_HEAD
 from protocol.messages import metadata_topics
 from protocol.messages.topic_mutations import TOPICS_MAX, TopicMutation
-from proxy.channel.bounds import SIZES_ANSWER_BYTES_MAX
+from proxy.channel.bounds import SIZES_RESPONSE_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, copied
 from proxy.channel.in_flight import Buffer, Entry, InFlight, Owed
 from proxy.channel.topic_lookup import TopicLookup
@@ -89,7 +89,7 @@ class _Sizes(Owed):
     ) -> int:
         """Take the sizes; nothing is forwarded to the client."""
         length = direction.frame_bytes - 4
-        if not direction.whole(end - pos, length, SIZES_ANSWER_BYTES_MAX):
+        if not direction.whole(end - pos, length, SIZES_RESPONSE_BYTES_MAX):
             return direction.verdict.order
         read, frame = metadata_topics.read_sizes, copied(buf, pos, pos + 4 + length)
         sizes = direction.parse(read, frame, entry[1], TOPICS_MAX)

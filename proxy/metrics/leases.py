@@ -86,7 +86,7 @@ class LeaseMetrics:
         yield Family(
             "sluice_lease_holder_reachable",
             "gauge",
-            "Whether the lease holder has answered the last request",
+            "Whether the lease holder has responded to the last request",
             (),
             [((), float(self._stats.lease_holder_reachable))],
         )

@@ -58,7 +58,7 @@ def of_proxy(stats: Stats) -> Iterator[Metric]:
     yield _authentications(stats)
     yield _counter(
         "sluice_quota_requests",
-        "Requests of the quota API that Sluice answered",
+        "Requests of the quota API that Sluice responded to",
         stats.quota_requests,
         "result",
     )
@@ -101,7 +101,7 @@ def of_proxy(stats: Stats) -> Iterator[Metric]:
         ("sluice_clients_closed_muted", "Clients that closed while muted", stats.client_closed_muted),
         (
             "sluice_fetches_answered",
-            "Fetches above the quota that Sluice answered itself",
+            "Fetches above the quota with a local response of Sluice",
             stats.fetches_answered,
         ),
         (

@@ -139,7 +139,7 @@ class ReplicationMetrics:
             ),
             (
                 "sluice_replica_fetches_answered",
-                "Fetches of followers that Sluice answered because nothing was left to ask for",
+                "Fetches of followers with an empty response of Sluice, because nothing was left to ask for",
                 stats.replica_fetches_answered,
             ),
             (

@@ -3,6 +3,15 @@
 from proxy.net.connection import Connection
 from proxy.net.connections import Connections, end_owner
 from proxy.net.listener import Listener
-from proxy.net.shared import Answered, Shared, Withdraw, now_ms
+from proxy.net.shared import OutcomeCallback, Shared, Withdraw, now_ms
 
-__all__ = ["Answered", "Connection", "Connections", "Listener", "Shared", "Withdraw", "end_owner", "now_ms"]
+__all__ = [
+    "Connection",
+    "Connections",
+    "Listener",
+    "OutcomeCallback",
+    "Shared",
+    "Withdraw",
+    "end_owner",
+    "now_ms",
+]

@@ -11,15 +11,25 @@ from functools import partial
 from typing import Final
 
 from protocol.errors import WireError
-from proxy.channel import AGAIN, KEEP, REFUSE, ChannelSettings, Forward, Job, PeerError, Tap, channel_for
-from proxy.channel import Shared as SharedAnswer
+from proxy.channel import (
+    AGAIN,
+    KEEP,
+    REFUSE,
+    ChannelSettings,
+    Forward,
+    Job,
+    PeerError,
+    SharedResponse,
+    Tap,
+    channel_for,
+)
 from proxy.logs import event
 from proxy.net.ends import QUIET_CAUSES, cause_of, free, unread_bytes
 from proxy.net.kept import CAUSE as KEPT_BYTES
 from proxy.net.linger import BRIEF_SECONDS, LINGER_SECONDS, close_softly
 from proxy.net.progress import Progress
 from proxy.net.pump import Pump
-from proxy.net.shared import Answer, Shared, Withdraw, now_ms
+from proxy.net.shared import Outcome, Shared, Withdraw, now_ms
 from proxy.net.stream import Stream
 from proxy.net.tls_socket import TlsSocket
 from proxy.net.upstream import AnotherWay, Dial, Way
@@ -117,7 +127,9 @@ class Connection:
             return
         question = self.channel.take_question()
         if question is not None:
-            self._withdraw[self.channel] = self._shared.ask(question._replace(peer=self.peer), self._answered)
+            self._withdraw[self.channel] = self._shared.ask(
+                question._replace(peer=self.peer), self._question_done
+            )
         self._act(pump, now)
         if self.channel.kept_bytes > self._counted + _COUNTED_STEP_BYTES:
             self._count_channel()
@@ -125,7 +137,7 @@ class Connection:
     def _act(self, pump: object, now: int) -> None:
         """Send local responses that are due, and begin a mute that has been ordered."""
         if pump is self.requests:
-            if self.channel.has_local_answer() and not self.responses.blocked:
+            if self.channel.has_local_response() and not self.responses.blocked:
                 self.responses.show_kept()
             return
         if self._wait.kind:
@@ -162,7 +174,7 @@ class Connection:
 
     def _end_refused(self) -> None:
         """Close softly when all owed responses have been sent."""
-        if self.channel.all_answered() and not self.responses.blocked:
+        if self.channel.all_responses_sent() and not self.responses.blocked:
             self.close("produce_refused", "no slot within the longest hold", softly=True)
 
     def next_turn(self, pump: object) -> None:
@@ -247,29 +259,29 @@ class Connection:
         else:
             self.close(cause_of("broker", error), str(error))
 
-    def _answered(self, answer: Answer) -> None:
+    def _question_done(self, outcome: Outcome) -> None:
         """Take the result of a question that ran outside of the loop; the connection may be closed by now."""
         if self.closed:
             return
         self._withdraw.pop(self.channel, None)
         try:
-            if isinstance(answer, Exception):
-                raise answer
-            self._take(answer)
+            if isinstance(outcome, Exception):
+                raise outcome
+            self._apply(outcome)
         except Exception as error:  # noqa: BLE001 - the edge of a callback: it ends only this connection
             self.failed(self.requests, error)
 
-    def _take(self, answer: bytes | bytearray | SharedAnswer | Forward) -> None:
+    def _apply(self, outcome: bytes | bytearray | SharedResponse | Forward) -> None:
         """Pass the result to the channel, and let it continue."""
-        if isinstance(answer, Forward):
-            self.channel.ask_first(answer)
+        if isinstance(outcome, Forward):
+            self.channel.ask_first(outcome)
             if self._wait.kind == FULL:
                 self._resume()
             elif not self._wait.kind:
                 self.requests.show_kept()
             return
-        self.channel.answered(answer)
-        if self.channel.has_local_answer() and not self.responses.blocked:
+        self.channel.responded(outcome)
+        if self.channel.has_local_response() and not self.responses.blocked:
             self.responses.show_kept()
         self._count_channel()
 

@@ -6,8 +6,7 @@ from time import monotonic_ns
 from typing import Final, Protocol
 
 from protocol.messages.fetch_session import SessionTable
-from proxy.channel import Forward, Question, Tap
-from proxy.channel import Shared as SharedAnswer
+from proxy.channel import Forward, Question, SharedResponse, Tap
 from proxy.config import LimitOptions
 from proxy.net.handshakes import Handshakes
 from proxy.net.holdings import Holdings
@@ -21,7 +20,7 @@ from proxy.worker import Worker
 from quotas.engine import Engine
 from quotas.throttles.connections import ConnectionRates
 
-__all__ = ["READ_BYTES_MAX", "Answer", "Answered", "Ask", "Shared", "Withdraw", "now_ms"]
+__all__ = ["READ_BYTES_MAX", "Ask", "Outcome", "OutcomeCallback", "Shared", "Withdraw", "now_ms"]
 
 # The most bytes of one read. Larger reads would save system calls only for frames that are not spliced anyway.
 READ_BYTES_MAX: Final = 64 * 1024
@@ -36,18 +35,18 @@ def now_ms() -> int:
     return monotonic_ns() // 1_000_000
 
 
-Answer = bytes | bytearray | SharedAnswer | Forward | Exception
-Answered = Callable[[Answer], None]
+Outcome = bytes | bytearray | SharedResponse | Forward | Exception
+OutcomeCallback = Callable[[Outcome], None]
 Withdraw = Callable[[], None]
 """Withdraws a request that has not begun; no effect later."""
-Ask = Callable[[Question, Answered], Withdraw]
-"""Has a question answered: the callable is called later, on the loop, with the response's frame, a request to send to
+Ask = Callable[[Question, OutcomeCallback], Withdraw]
+"""Starts work on a question: the callback is called later, on the loop, with the response's frame, a request to send to
 the broker first, or the reason why there is neither."""
 
 
-def nobody_answers(_question: Question, _answered: Callable[[Answer], None]) -> Withdraw:
+def no_api(_question: Question, _done: OutcomeCallback) -> Withdraw:
     """The default of `Shared.ask`, until the application replaces it."""
-    raise AssertionError("a listener answers quota requests, and nobody was told how")
+    raise AssertionError("a listener has an API of its own, and the application has not set it")
 
 
 class Arriving(Protocol):
@@ -71,7 +70,7 @@ class Shared:
     """One object per process. The read buffer is used within one callback and never kept.
 
     Attributes:
-        ask: runs the questions that a channel cannot answer at once.
+        ask: runs the questions that a channel cannot respond to at once.
         broker_tls: TLS towards brokers; None for plaintext.
         kept: the ledger of kept bytes.
         recorder: takes captured rows; None without capture.
@@ -96,7 +95,7 @@ class Shared:
         stats.kept_bytes = lambda: self.kept.total
         self.pipes = Pipes(limits.pipes_max, stats)
         self.hangups = Hangups(loop)
-        self.ask: Ask = nobody_answers
+        self.ask: Ask = no_api
         self.handshakes = Handshakes(loop, stats)
         self.worker = Worker(loop)
         self.broker_tls: BrokerTls | None = None

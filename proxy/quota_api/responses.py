@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from protocol.messages import client_quotas
-from proxy.channel import Question, Shared
+from proxy.channel import Question, SharedResponse
 from proxy.logs import event
 from proxy.quota_api.advice import not_named
 from proxy.quota_api.audit import audit
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 class Response(NamedTuple):
     """A response frame, and the name for its counter; `altered`: whether quotas have changed."""
 
-    frame: bytearray | Shared
+    frame: bytearray | SharedResponse
     result: str
     altered: bool = False
 
@@ -95,9 +95,9 @@ def _describe(store: QuotaStore, permissions: Permissions, question: Question, u
     if frame is None:
         found = matching(store.definitions, wanted, paced(store.definitions.entries()))
         entries = ((parts_of(entity), values) for entity, values in found)
-        frame = unread[key] = Described(client_quotas.describe_answer(version, correlation_id, entries))
+        frame = unread[key] = Described(client_quotas.describe_response(version, correlation_id, entries))
     head = bytes(frame[:4]) + correlation_id.to_bytes(4, "big", signed=True)
-    return Response(Shared(head, memoryview(frame).toreadonly()[len(head) :]), "described")
+    return Response(SharedResponse(head, memoryview(frame).toreadonly()[len(head) :]), "described")
 
 
 def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> Response:
@@ -155,7 +155,7 @@ def _results(
     cut: Iterator[tuple[client_quotas.Parts, int, str | None]] = (
         (parts, code, None if problem is None else _cut(problem)) for parts, code, problem in results
     )
-    frame = client_quotas.alter_answer(question.version, question.correlation_id, cut)
+    frame = client_quotas.alter_response(question.version, question.correlation_id, cut)
     return Response(frame, result, altered)
 
 

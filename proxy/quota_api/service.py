@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from protocol.errors import WireError
 from proxy.address_queue import AddressQueue
-from proxy.channel import PeerError, Question, Shared
+from proxy.channel import PeerError, Question, SharedResponse
 from proxy.config import QuotaSettings, unenforced
 from proxy.files import Signature
 from proxy.quota_api.cooperative import paced
@@ -36,7 +36,7 @@ REQUESTS_MAX: Final = 1000
 BYTES_MAX: Final = 64 * 1024**2
 ADDRESS_BYTES_MAX: Final = BYTES_MAX // 8  # 125 small requests, or the two largest
 
-Respond = Callable[[bytes | bytearray | Shared | Exception], None]
+Respond = Callable[[bytes | bytearray | SharedResponse | Exception], None]
 
 logger = logging.getLogger(__name__)
 

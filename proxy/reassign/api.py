@@ -26,7 +26,7 @@ from protocol.api import ALTER_PARTITION_REASSIGNMENTS
 from protocol.errors import WireError
 from protocol.header import REQUEST_HEAD
 from protocol.messages import alter_reassignments
-from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome
+from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome
 from proxy.channel import Forward, PeerError, Question
 from proxy.config import ReassignmentSettings
 from proxy.logs import event
@@ -147,7 +147,7 @@ class ReassignmentApi:
         """Handle the broker's response on the caller's permission: if granted, validate and journal the request."""
         first = asked.question
         address, size = first.address, len(first.frame)
-        response = await decoded(alter_reassignments.read_answer, question.frame, question.version)
+        response = await decoded(alter_reassignments.read_response, question.frame, question.version)
         if response.outcome.error_code:
             told = await self._read(address, size, _refusal, first, question, response)
             self._stats.reassignment_requests["refused"] += 1
@@ -199,13 +199,13 @@ class ReassignmentApi:
         """Handle the broker's response to the first steps."""
         plan = question.plan
         assert isinstance(plan, Plan), "the plan of the request that was sent"
-        response = await decoded(alter_reassignments.read_answer, question.frame, question.version)
+        response = await decoded(alter_reassignments.read_response, question.frame, question.version)
         try:
             return await self._settled(question, plan, response)
         except JournalError as error:
             return await self._failed(question, plan.asked, error)
 
-    async def _settled(self, question: Question, plan: Plan, response: AlterAnswer) -> bytes:
+    async def _settled(self, question: Question, plan: Plan, response: AlterResponse) -> bytes:
         """Accept or remove the entries, and return the response.
 
         Raises:
@@ -233,7 +233,7 @@ class ReassignmentApi:
         outcome = Outcome(code, f"Sluice cannot {where}: {error}")
         event(logger, logging.ERROR, "reassignment not accepted", principal=question.user, problem=str(error))
         self._stats.reassignment_requests["failed"] += 1
-        response = AlterAnswer(0, True, outcome, _all(asked, outcome))
+        response = AlterResponse(0, True, outcome, _all(asked, outcome))
         return await beside(_response_to, question, asked, response)
 
     def _count(self, plan: Plan, told: Mapping[TopicPartition, Outcome]) -> None:
@@ -259,7 +259,7 @@ def _request_of(question: Question) -> AlterRequest:
     return alter_reassignments.read_request(question.frame, question.body_at, question.version)
 
 
-def _refusal(asked: Question, question: Question, response: AlterAnswer) -> bytes:
+def _refusal(asked: Question, question: Question, response: AlterResponse) -> bytes:
     """Return the broker's refusal of the empty request, for every partition of the caller's."""
     request = _request_of(asked)
     return _response_to(question, request, response._replace(partitions=_all(request, response.outcome)))
@@ -270,7 +270,7 @@ def _all(asked: AlterRequest, outcome: Outcome) -> list[tuple[TopicPartition, Ou
 
 
 def _settled_response(
-    question: Question, plan: Plan, told: Mapping[TopicPartition, Outcome], response: AlterAnswer
+    question: Question, plan: Plan, told: Mapping[TopicPartition, Outcome], response: AlterResponse
 ) -> bytes:
     failed = response.outcome.error_code
     partitions = [
@@ -282,14 +282,14 @@ def _settled_response(
     return _response_to(question, plan.asked, response._replace(outcome=outcome, partitions=partitions))
 
 
-def _response_to(question: Question, asked: AlterRequest, response: AlterAnswer) -> bytes:
+def _response_to(question: Question, asked: AlterRequest, response: AlterResponse) -> bytes:
     """Return the response for the caller; the broker's own if both are equal."""
     told = response._replace(allow_factor_change=asked.allow_factor_change)
-    if question.plan is not None and told == alter_reassignments.read_answer(
+    if question.plan is not None and told == alter_reassignments.read_response(
         question.frame, question.version
     ):
         return question.frame
-    return alter_reassignments.write_answer(told, question.version, question.correlation_id)
+    return alter_reassignments.write_response(told, question.version, question.correlation_id)
 
 
 def _forward(question: Question, request: AlterRequest, plan: object) -> Forward:

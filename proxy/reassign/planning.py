@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome, Target
+from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome, Target
 from proxy.config import ReassignmentSettings
 from proxy.reassign.cluster import Seen
 from proxy.reassign.entries import Ended, Entry, Record
@@ -141,7 +141,7 @@ def _with_step(verdict: Verdict, steps: Mapping[TopicPartition, Step]) -> Entry:
     return replace(entry, asked=replace(entry.asked, step=steps.get(verdict.key)))
 
 
-def outcomes_of(plan: Plan, response: AlterAnswer) -> dict[TopicPartition, Outcome]:
+def outcomes_of(plan: Plan, response: AlterResponse) -> dict[TopicPartition, Outcome]:
     """Return the outcome of each partition: the broker's, or that of the validation here."""
     said = dict(response.partitions)
     told = {}

@@ -24,7 +24,7 @@ import uvloop
 
 from protocol.header import body_start
 from protocol.messages.client_quotas import Alteration, Component
-from proxy.channel import Question, Shared
+from proxy.channel import Question, SharedResponse
 from proxy.config import QuotaSettings
 from proxy.quota_api import QuotaService, QuotaStore
 from proxy.stats import Stats
@@ -171,7 +171,7 @@ class Bench:
     async def _ask(self, asked: Question) -> int:
         answered: asyncio.Future[bytes] = self._loop.create_future()
 
-        def take(answer: bytes | bytearray | Shared | Exception) -> None:
+        def take(answer: bytes | bytearray | SharedResponse | Exception) -> None:
             assert not isinstance(answer, Exception), f"no answer: {answer!r}"
             answered.set_result(bytes(answer))
 

@@ -30,7 +30,7 @@ from protocol.messages import (
     produce,
     reassignments,
     sasl,
-    topic_mutation_answers,
+    topic_mutation_responses,
     topic_mutations,
 )
 from proxy.worker import AT_ONCE_BYTES_MAX
@@ -54,8 +54,8 @@ def _mutation_answer(frame: bytes, version: int) -> object:
     key, version = _MUTATIONS[version % 3], version // 3
     if version > api.MAX_VERSION[key]:
         return None
-    found = topic_mutation_answers.read_answer(frame, key, version)
-    return topic_mutation_answers.merged_answer(
+    found = topic_mutation_responses.read_response(frame, key, version)
+    return topic_mutation_responses.merged_response(
         frame, found, reversed(found.topics), compact=api.flexible(key, version)
     )
 
@@ -125,9 +125,9 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ("describe_configs.read_answer", _own(configs.describe_topics([], []))),
     ("elect_leaders.read_answer", _own(replicas.elect_preferred([], 1))),
     ("alter_reassignments.read_request", lambda frame, v: alter_reassignments.read_request(frame, _BODY, v)),
-    ("alter_reassignments.read_answer", alter_reassignments.read_answer),
+    ("alter_reassignments.read_response", alter_reassignments.read_response),
     ("reassignments.read_request", lambda frame, _: reassignments.read_request(frame, _BODY)),
-    ("reassignments.read_answer", lambda frame, _: reassignments.read_answer(frame)),
+    ("reassignments.read_response", lambda frame, _: reassignments.read_response(frame)),
     ("reassignments.read_batch", lambda frame, _: reassignments.read_batch(frame)),
     (
         "client_quotas.read_describe",
@@ -143,7 +143,7 @@ READERS: Final[tuple[tuple[str, Reader], ...]] = (
     ),
     ("client_quotas_calls.read_alter_answer", _own(own_quotas.alter([], validate_only=True))),
     ("topic_mutations.read_request", _mutation),
-    ("topic_mutation_answers.read_answer", _mutation_answer),
+    ("topic_mutation_responses.read_response", _mutation_answer),
     ("throttle.patch", _throttle),
     ("header.body_start", _body_start),
     ("sasl", _sasl),

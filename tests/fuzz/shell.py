@@ -132,7 +132,7 @@ class Shell:
 
     def answered(self, answer: bytes) -> None:
         """The shell has found the answer to a question."""
-        self.channel.answered(answer)
+        self.channel.responded(answer)
         self._go_on()
 
     def _go_on(self) -> None:
@@ -145,7 +145,7 @@ class Shell:
                 requests.show(self.now_ms)
             requests.read(self.now_ms)
             self._ask()
-            if self.channel.has_local_answer():
+            if self.channel.has_local_response():
                 responses.show(self.now_ms)
             responses.read(self.now_ms)
             self._ask()

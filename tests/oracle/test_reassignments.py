@@ -28,9 +28,9 @@ def test_alter_request_is_written_as_kafka_does(judge: Judge, version: int) -> N
 def test_alter_answer_is_written_as_kafka_does(judge: Judge, version: int) -> None:
     for seed in SEEDS:
         frame = judge.response(ALTER, version, seed)
-        answer = alter_reassignments.read_answer(frame, version)
+        answer = alter_reassignments.read_response(frame, version)
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-        ours = alter_reassignments.write_answer(answer, version, correlation_id)
+        ours = alter_reassignments.write_response(answer, version, correlation_id)
         told = answer.throttle_time_ms
         assert judge.frame("set", "response", ALTER, version, "throttleTimeMs", told, ours) == ours
 
@@ -38,9 +38,9 @@ def test_alter_answer_is_written_as_kafka_does(judge: Judge, version: int) -> No
 def test_list_answer_is_written_as_kafka_does(judge: Judge) -> None:
     for seed in SEEDS:
         frame = judge.response(LIST, 0, seed)
-        found = reassignments.read_answer(frame)
+        found = reassignments.read_response(frame)
         correlation_id = int.from_bytes(frame[4:8], "big", signed=True)
-        ours = reassignments.write_answer(found, correlation_id)
+        ours = reassignments.write_response(found, correlation_id)
         told = found.throttle_time_ms
         assert judge.frame("set", "response", LIST, 0, "throttleTimeMs", told, ours) == ours
         asked, body = judge.request(LIST, 0, seed)

@@ -4,7 +4,7 @@ import pytest
 
 from protocol import api
 from protocol.messages import metadata_topics
-from protocol.messages import topic_mutation_answers as answers
+from protocol.messages import topic_mutation_responses as answers
 from protocol.messages import topic_mutations as requests
 from tests.oracle.judge import Judge
 
@@ -38,15 +38,15 @@ def test_answers_made_here_are_kafkas(judge: Judge, api_key: int, version: int) 
     for seed in SEEDS:
         frame, body = judge.request(api_key, version, seed)
         topics = requests.read_request(frame, body, api_key, version).topics
-        local = answers.local_answer(topics, api_key, version, 7, 77)
+        local = answers.local_response(topics, api_key, version, 7, 77)
         assert again(judge, "response", api_key, version, "throttleTimeMs", 77, local) == local
         answered = judge.response(api_key, version, seed)
-        found = answers.read_answer(answered, api_key, version)
+        found = answers.read_response(answered, api_key, version)
         told = int.from_bytes(answered[found.throttle_at : found.throttle_at + 4], "big", signed=True)
         assert told == judge.number("response", api_key, version, "throttleTimeMs", answered)
-        entries: list[answers.TopicAnswer | bytes | None] = [*found.topics]
+        entries: list[answers.TopicResult | bytes | None] = [*found.topics]
         entries += (answers.rejection(topic, api_key, version) for topic in topics)
-        merged = answers.merged_answer(answered, found, entries, compact=api.flexible(api_key, version))
+        merged = answers.merged_response(answered, found, entries, compact=api.flexible(api_key, version))
         assert again(judge, "response", api_key, version, "throttleTimeMs", told, merged) == merged
 
 

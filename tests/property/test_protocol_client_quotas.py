@@ -80,7 +80,7 @@ def test_alter_request_of_kafka_python_is_read(version: int, data: st.DataObject
 def test_describe_answer_is_read_by_kafka_python_and_by_us(
     version: int, entries: list[tuple[tuple[tuple[str, str | None], ...], dict[str, float]]]
 ) -> None:
-    frame = client_quotas.describe_answer(version, 7, iter(entries))
+    frame = client_quotas.describe_response(version, 7, iter(entries))
     message = decoded(RESPONSES[DESCRIBE_CLIENT_QUOTAS], version, frame)
     assert (message.throttle_time_ms, message.error_code, message.error_message) == (0, 0, None)
     assert [
@@ -111,7 +111,7 @@ def test_describe_error_has_no_entries(version: int) -> None:
 def test_alter_answer_is_read_by_kafka_python_and_by_us(
     version: int, results: list[tuple[tuple[tuple[str, str | None], ...], int, str | None]]
 ) -> None:
-    frame = client_quotas.alter_answer(version, 7, iter(results))
+    frame = client_quotas.alter_response(version, 7, iter(results))
     message = decoded(RESPONSES[ALTER_CLIENT_QUOTAS], version, frame)
     found = [(parts_of(entry.entity), entry.error_code, entry.error_message) for entry in message.entries]
     assert found == results

@@ -41,7 +41,7 @@ def framed(noise: bytes) -> bytes:
 def session(noise: bytes, version: int) -> Any:
     fields = fetch.FetchFields(-1, 0, 0, 0, 9, 5, 0, 0, 0)
     table = SessionTable(1)
-    table.answer_locally("b", fields, noise, 0, version, 0)
+    table.respond_locally("b", fields, noise, 0, version, 0)
     return table.forward("b", fields, noise, 0, version, 0)
 
 

@@ -10,7 +10,7 @@ from protocol import header
 from protocol.api import API_NAMES
 from protocol.errors import WireError
 from protocol.messages import alter_reassignments, reassignments
-from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome
+from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome
 from protocol.messages.reassignments import Ongoing, Reassignments, Stepping
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
 
@@ -85,11 +85,11 @@ def test_alter_request_is_read_by_kafka_python_and_by_us(version: int, asked: Al
 @FEW
 @given(
     answer=st.builds(
-        AlterAnswer, INT32, st.booleans(), OUTCOMES, st.lists(st.tuples(PARTITIONS, OUTCOMES), max_size=4)
+        AlterResponse, INT32, st.booleans(), OUTCOMES, st.lists(st.tuples(PARTITIONS, OUTCOMES), max_size=4)
     )
 )
-def test_alter_answer_is_read_by_kafka_python_and_by_us(version: int, answer: AlterAnswer) -> None:
-    frame = alter_reassignments.write_answer(answer, version, 7)
+def test_alter_answer_is_read_by_kafka_python_and_by_us(version: int, answer: AlterResponse) -> None:
+    frame = alter_reassignments.write_response(answer, version, 7)
     if known(ALTER, version):
         message = decoded(RESPONSES[ALTER], version, frame)
         assert (message.error_code, message.error_message) == answer.outcome
@@ -98,12 +98,12 @@ def test_alter_answer_is_read_by_kafka_python_and_by_us(version: int, answer: Al
             for topic in message.responses
             for one in topic.partitions
         ]
-    again = alter_reassignments.read_answer(frame, version)
+    again = alter_reassignments.read_response(frame, version)
     allowed = answer.allow_factor_change or version == 0
     assert again == answer._replace(allow_factor_change=allowed)
     for end in range(len(frame)):
         with pytest.raises(WireError):
-            alter_reassignments.read_answer(frame[:end], version)
+            alter_reassignments.read_response(frame[:end], version)
 
 
 @FEW
@@ -133,7 +133,7 @@ FOUND = st.builds(
 @FEW
 @given(found=FOUND)
 def test_list_answer_is_read_by_kafka_python_and_by_us(found: Reassignments) -> None:
-    frame = reassignments.write_answer(found, 7)
+    frame = reassignments.write_response(found, 7)
     message = decoded(RESPONSES[LIST], 0, frame)
     assert (message.error_code, message.error_message) == (found.error_code, found.error_message)
     assert found.ongoing == {
@@ -145,10 +145,10 @@ def test_list_answer_is_read_by_kafka_python_and_by_us(found: Reassignments) -> 
         for topic in message.topics
         for one in topic.partitions
     }
-    assert reassignments.read_answer(frame) == found
+    assert reassignments.read_response(frame) == found
     for end in range(len(frame)):
         with pytest.raises(WireError):
-            reassignments.read_answer(frame[:end])
+            reassignments.read_response(frame[:end])
 
 
 @FEW
@@ -159,9 +159,9 @@ def test_list_answer_is_read_by_kafka_python_and_by_us(found: Reassignments) -> 
 def test_batch_of_version_1_follows_what_version_0_has(
     found: Reassignments, batch: dict[tuple[str, int], Stepping]
 ) -> None:
-    frame = reassignments.write_answer(found, 7, batch)
+    frame = reassignments.write_response(found, 7, batch)
     assert reassignments.read_batch(frame) == (found, batch)
-    assert reassignments.read_answer(frame) == found
+    assert reassignments.read_response(frame) == found
     for end in range(len(frame)):
         with pytest.raises(WireError):
             reassignments.read_batch(frame[:end])
@@ -172,7 +172,7 @@ def test_list_answer_may_name_many_brokers(size: int) -> None:
     """From 127 on a length needs two bytes."""
     many = tuple(range(size))
     found = Reassignments(0, 0, None, {("t", 1): Ongoing(many, (1,), ()), ("t", 2): Ongoing((1,), (), many)})
-    assert reassignments.read_answer(reassignments.write_answer(found, 1)) == found
+    assert reassignments.read_response(reassignments.write_response(found, 1)) == found
 
 
 @FEW
@@ -181,7 +181,7 @@ def test_garbage_is_read_or_refused(garbage: bytes) -> None:
     for read in (
         lambda: alter_reassignments.read_request(garbage, 0, 1),
         lambda: alter_reassignments.read_head(garbage, 0, 1),
-        lambda: alter_reassignments.read_answer(garbage, 1),
+        lambda: alter_reassignments.read_response(garbage, 1),
         lambda: reassignments.read_request(garbage, 0),
         lambda: reassignments.read_batch(garbage),
     ):

@@ -117,7 +117,7 @@ def test_broker_and_client_never_disagree(
         for partition in forgotten:
             client.pop(partition, None)
         if local:
-            assert table.answer_locally("b", fields, frame, body, version, 0) == SESSION
+            assert table.respond_locally("b", fields, frame, body, version, 0) == SESSION
         else:
             known = table.knows("b", SESSION)
             sent = table.forward("b", fields, frame, body, version, 0)

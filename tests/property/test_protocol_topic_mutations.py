@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from protocol import header
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, METADATA
 from protocol.errors import WireError
-from protocol.messages import metadata_topics, topic_mutation_answers, topic_mutations
+from protocol.messages import metadata_topics, topic_mutation_responses, topic_mutations
 from tests.unit.protocol.kafka_frames import REQUESTS, RESPONSES, decoded, framed, messages
 
 FEW = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
@@ -95,7 +95,7 @@ def answered(message: Any, api_key: int) -> Any:
 def test_answer_is_what_kafka_python_wrote(api_key: int, version: int, data: st.DataObject) -> None:
     message = data.draw(messages(RESPONSES[api_key], version))
     frame = framed(message)
-    found = topic_mutation_answers.read_answer(frame, api_key, version)
+    found = topic_mutation_responses.read_response(frame, api_key, version)
     theirs = answered(message, api_key)
     assert [(topic.name, topic.error_code) for topic in found.topics] == [
         (topic.name, topic.error_code) for topic in theirs
@@ -114,7 +114,7 @@ def test_local_answer_says_error_89_for_every_topic(
     api_key: int, version: int, data: st.DataObject, throttle_ms: int
 ) -> None:
     topics = read(framed(data.draw(messages(REQUESTS[api_key], version))), api_key, version).topics
-    frame = topic_mutation_answers.local_answer(topics, api_key, version, 77, throttle_ms)
+    frame = topic_mutation_responses.local_response(topics, api_key, version, 77, throttle_ms)
     message = decoded(RESPONSES[api_key], version, frame)
     assert framed(message, correlation_id=77) == frame
     assert [(topic.name, topic.error_code) for topic in answered(message, api_key)] == [
@@ -158,13 +158,13 @@ def test_merged_answer_is_in_the_requests_order(api_key: int, version: int, data
     field = {CREATE_TOPICS: "topics", CREATE_PARTITIONS: "results", DELETE_TOPICS: "responses"}[api_key]
     setattr(answer, field, [entry for _, entry in shuffled])
     frame = framed(answer)
-    found = topic_mutation_answers.read_answer(frame, api_key, version)
-    became = topic_mutation_answers.matched(found, topics)
+    found = topic_mutation_responses.read_response(frame, api_key, version)
+    became = topic_mutation_responses.matched(found, topics)
     ordered = [
-        topic_mutation_answers.rejection(topic, api_key, version) if index in rejected else became[index]
+        topic_mutation_responses.rejection(topic, api_key, version) if index in rejected else became[index]
         for index, topic in enumerate(topics)
     ]
-    merged = topic_mutation_answers.merged_answer(frame, found, ordered, compact=True)
+    merged = topic_mutation_responses.merged_response(frame, found, ordered, compact=True)
     message = decoded(RESPONSES[api_key], version, merged)
     assert framed(message) == merged
     expected = sorted([index for index, _ in entries] + list(rejected))

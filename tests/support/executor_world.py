@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 
 from protocol.api import ALTER_PARTITION_REASSIGNMENTS as KEY
 from protocol.messages import alter_reassignments
-from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome, Target
+from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome, Target
 from protocol.messages.reassignments import Ongoing
 from proxy.channel import Forward, Question
 from proxy.config import ReassignmentSettings
@@ -119,11 +119,11 @@ class World:
     def request(
         self,
         *wanted: tuple[TopicPartition, Target],
-        refusal: AlterAnswer | None = None,
+        refusal: AlterResponse | None = None,
         denial: Outcome | None = None,
         version: int = 1,
         lost: bool = False,
-    ) -> AlterAnswer:
+    ) -> AlterResponse:
         """Have a request answered by the desk, with the simulated cluster as the broker behind the connection.
 
         Args:
@@ -133,7 +133,7 @@ class World:
         """
         return asyncio.run(self._request(AlterRequest(60_000, True, wanted), refusal, denial, version, lost))
 
-    async def request_while(self, *wanted: tuple[TopicPartition, Target]) -> AlterAnswer:
+    async def request_while(self, *wanted: tuple[TopicPartition, Target]) -> AlterResponse:
         """A request, while something else goes on."""
         return await self._request(AlterRequest(60_000, True, wanted), None, None, 1, False)
 
@@ -145,11 +145,11 @@ class World:
     async def _request(
         self,
         asked: AlterRequest,
-        refusal: AlterAnswer | None,
+        refusal: AlterResponse | None,
         denial: Outcome | None,
         version: int,
         lost: bool,
-    ) -> AlterAnswer:
+    ) -> AlterResponse:
         loop = asyncio.get_running_loop()
         started: list[asyncio.Task[None]] = []
         desk = ReassignmentApi(
@@ -169,26 +169,26 @@ class World:
         assert isinstance(first, Forward), "a broker is asked before anything else"
         assert first.frame[14:18] == b"tool", "the caller's own client id"
         assert not alter_reassignments.read_request(first.frame, body, version).wanted
-        allowed = AlterAnswer(0, True, denial or Outcome(0, ""), [])
-        told = alter_reassignments.write_answer(allowed, version, 7)
+        allowed = AlterResponse(0, True, denial or Outcome(0, ""), [])
+        told = alter_reassignments.write_response(allowed, version, 7)
         found = await self._asked(desk, Question(KEY, version, 7, told, 0, "bob", False, first.plan), started)
         if not isinstance(found, Forward):
-            return alter_reassignments.read_answer(found, version)
+            return alter_reassignments.read_response(found, version)
         sent = alter_reassignments.read_request(found.frame, body, version)
         self.sent = dict(sent.wanted)
         for _ in range(self.late_rounds):
             await self._round()
             self.now_ms += _ROUND_MS
         self.place()
-        said = refusal or AlterAnswer(0, True, Outcome(), list(self.carried_out(self.sent).items()))
+        said = refusal or AlterResponse(0, True, Outcome(), list(self.carried_out(self.sent).items()))
         self.place()
         if lost:
             return said
-        told = alter_reassignments.write_answer(said, version, 7)
+        told = alter_reassignments.write_response(said, version, 7)
         question = Question(KEY, version, 7, told, 0, "bob", False, found.plan)
         answer = await self._asked(desk, question, started)
         assert not isinstance(answer, Forward), "a broker is asked twice at most"
-        return alter_reassignments.read_answer(answer, version)
+        return alter_reassignments.read_response(answer, version)
 
     async def _asked(
         self, desk: ReassignmentApi, question: Question, started: list[asyncio.Task[None]]

@@ -104,7 +104,7 @@ class MemoryShell:
                 self._answer()
             elif self.responses.source:
                 self.responses.read(next(self._sizes), self.now_ms)
-            elif self.channel.has_local_answer():
+            elif self.channel.has_local_response():
                 self.responses.show(b"", self.now_ms)
             elif self.requests.refused:
                 return self

@@ -28,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # theirs
 
 from kafka_client import Connection, Login, Request, reassignments
 from protocol.messages import alter_reassignments
-from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest
+from protocol.messages.alter_reassignments import AlterRequest, AlterResponse
 from protocol.messages.reassignments import Ongoing
 from tests.cluster import Listener, tools
 from tests.cluster.sasl import password
@@ -203,11 +203,13 @@ class ReassignmentRig(ReplicationRig):
 
         return asyncio.run(question())
 
-    def alter(self, bootstrap: str, asked: AlterRequest, version: int = 1, user: str = "bob") -> AlterAnswer:
+    def alter(
+        self, bootstrap: str, asked: AlterRequest, version: int = 1, user: str = "bob"
+    ) -> AlterResponse:
         """Send an AlterPartitionReassignments; give what is answered."""
         body = alter_reassignments.request_body(asked, version)
         key = alter_reassignments.ALTER_PARTITION_REASSIGNMENTS
-        return alter_reassignments.read_answer(self.asked(bootstrap, key, version, body, user), version)
+        return alter_reassignments.read_response(self.asked(bootstrap, key, version, body, user), version)
 
     def until_moved(self, topic: str, wanted: Replicas, seconds: float = 60.0) -> None:
         """Wait until the replicas are these, in this order, and nothing is under way."""

@@ -31,7 +31,7 @@ from protocol.messages import (
     reassignments,
 )
 from proxy.channel import auto_created
-from proxy.channel.bounds import AUTO_CREATED_ANSWER_BYTES_MAX, BROKERS_BYTES_MAX
+from proxy.channel.bounds import AUTO_CREATED_RESPONSE_BYTES_MAX, BROKERS_BYTES_MAX
 from proxy.channel.direction import ChannelDirection, copied
 from proxy.channel.errors import PeerError
 from proxy.channel.in_flight import Buffer, Entry, Owed
@@ -90,8 +90,8 @@ class _Created(_Brokers):
         """Find created topics; then handle the response like any other."""
         length = direction.frame_bytes - 4
         awaiting = self._awaiting
-        if length <= AUTO_CREATED_ANSWER_BYTES_MAX:
-            if not direction.whole(end - pos, length, AUTO_CREATED_ANSWER_BYTES_MAX):
+        if length <= AUTO_CREATED_RESPONSE_BYTES_MAX:
+            if not direction.whole(end - pos, length, AUTO_CREATED_RESPONSE_BYTES_MAX):
                 return direction.verdict.order
             if awaiting.seen is None:
                 frame = copied(buf, pos, pos + 4 + length)

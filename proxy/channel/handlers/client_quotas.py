@@ -27,7 +27,7 @@ def request(
     length, key, version, correlation_id, _ = head
     state = direction.state
     settings = state.settings
-    if not settings.answers_quotas or (settings.sasl and state.user == ANONYMOUS):
+    if not settings.serves_quota_api or (settings.sasl and state.user == ANONYMOUS):
         state.in_flight.append((correlation_id, version, None))
         return 0
     if not 0 <= version <= MAX_VERSION[key]:
@@ -42,7 +42,7 @@ def request(
     trusted = settings.trusted and user == ANONYMOUS
     frame = copied(buf, pos, frame_end)
     address = settings.address
-    state.answer_later(
+    state.respond_later(
         Question(key, version, correlation_id, frame, fields_at - pos, user, trusted, address=address)
     )
     state.stats.requests[key] += 1

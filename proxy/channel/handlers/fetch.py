@@ -38,7 +38,7 @@ _THROTTLE_SINCE: Final = 1
 _SESSION_SINCE: Final = 7
 _FLEXIBLE_SINCE: Final = 12
 _NODE_ENDPOINTS_SINCE: Final = 16
-_ANSWER_HEAD_BYTES: Final = (
+_RESPONSE_HEAD_BYTES: Final = (
     19  # length, correlation id, a tag section's count, throttle time, error, session id
 )
 
@@ -63,7 +63,7 @@ class Fetched(Owed):
     ) -> int:
         """Charge the response, set its throttle time, and walk it if addresses may be at its end."""
         length = direction.frame_bytes - 4
-        if end - pos < _ANSWER_HEAD_BYTES and end - pos < length + 4:
+        if end - pos < _RESPONSE_HEAD_BYTES and end - pos < length + 4:
             return direction.more(end - pos, length)
         version = entry[1]
         identity, session_id = self.identity, self.session_id
@@ -84,8 +84,8 @@ class Fetched(Owed):
                 pack_into(">i", buf, throttle_at, max(told_ms, broker_ms))
                 direction.verdict.patches += 1
         if session_id and version >= _SESSION_SINCE and throttle_at + 10 <= end:
-            error_code, answered_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
-            if error_code or answered_id != session_id:
+            error_code, response_id = _ERROR_AND_SESSION(buf, throttle_at + 4)
+            if error_code or response_id != session_id:
                 state.sessions.broker_error(state.settings.broker, session_id)
         if state.charges.charges_fetched_topics:
             direction.walk = state.walks.fetch(version, length)
@@ -146,12 +146,12 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         frame = read or bytes(buf[pos:frame_end])
         if must_forward(fields):
             return _end_session(direction, frame, fields_at - pos, head, fields)
-        session_id = state.sessions.answer_locally(
+        session_id = state.sessions.respond_locally(
             state.settings.broker, fields, frame, fields_at - pos, version, now_ms, state.settings.address
         )
         told_ms = state.mute(throttle, decision.throttle_ms, now_ms)
-        answer = fetch.empty_response(version, correlation_id, session_id, told_ms)
-        state.answer_here(correlation_id, version, answer)
+        response = fetch.empty_response(version, correlation_id, session_id, told_ms)
+        state.respond_locally(correlation_id, version, response)
         state.stats.requests[FETCH] += 1
         state.stats.fetches_answered += 1
         direction.verdict.signal = True

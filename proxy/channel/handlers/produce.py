@@ -81,12 +81,12 @@ class _Produced(Owed):
         read = direction.parse(produce.read_response, frame, entry[1], direction.state.settings.address_map)
         if read is None:
             return direction.verdict.order
-        answer, throttle_at = read
+        response, throttle_at = read
         # A raised quota may have ended the mute early.
         throttle_ms = max(0, min(self._until_ms, direction.state.mute_until_ms) - now_ms)
         if throttle_at >= 0:
-            answer = produce.with_throttle_time(answer, throttle_at, throttle_ms)
-        return 0 if answer is frame else direction.replace(direction.frame_bytes, answer)
+            response = produce.with_throttle_time(response, throttle_at, throttle_ms)
+        return 0 if response is frame else direction.replace(direction.frame_bytes, response)
 
 
 _NOT_MUTED: Final = _Produced(0)
@@ -126,9 +126,9 @@ def request(  # noqa: C901, PLR0912 - a call a frame costs 5 %
         mute_until_ms = now_ms + state.mute(throttle, decision.throttle_ms, now_ms)
     if missing > 0 and throttle.announce(turn, missing, now_ms):
         direction.charge_ahead(turn)
-        direction.walk_answered = bool(acks)
+        direction.response_owed = bool(acks)
     if state.charges.charges_produced_topics:
-        direction.walk_answered = bool(acks)
+        direction.response_owed = bool(acks)
         direction.walk = state.walks.produce(buf, pos, end, body, head)
         if direction.walk is not None:
             return _walked(state, head, acks, mute_until_ms)

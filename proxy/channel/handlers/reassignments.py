@@ -110,7 +110,7 @@ def alter_request(
     question = Question(
         key, version, correlation_id, frame, fields_at - pos, state.user, False, address=settings.address
     )
-    state.answer_later(question, _Altered)
+    state.respond_later(question, _Altered)
     state.stats.requests[key] += 1
     direction.verdict.signal = True
     return direction.replace(length + 4, b"")

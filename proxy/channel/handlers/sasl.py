@@ -46,9 +46,9 @@ OVER: Final = -1  # in place of a bare token's size: the exchange is over and a 
 
 # Requests from clients that are not authenticated yet.
 _TOKEN_BYTES_MAX: Final = REQUEST_BYTES_MAX[SASL_AUTHENTICATE]
-_ANSWER_BYTES_MAX: Final = RESPONSE_BYTES_MAX[SASL_AUTHENTICATE]
+_RESPONSE_BYTES_MAX: Final = RESPONSE_BYTES_MAX[SASL_AUTHENTICATE]
 _FLEXIBLE_SINCE: Final = 2
-_HANDSHAKE_ANSWER_BYTES: Final = 10  # length, correlation id, error code
+_HANDSHAKE_RESPONSE_BYTES: Final = 10  # length, correlation id, error code
 _RAW_VERSION: Final = 0
 
 
@@ -70,7 +70,7 @@ class _Welcome(_Step):
         self, direction: ChannelDirection, buf: Buffer, pos: int, end: int, entry: Entry, _now_ms: int
     ) -> int:
         """Begin the exchange, or end it if the broker does not support the mechanism."""
-        if end - pos < _HANDSHAKE_ANSWER_BYTES:
+        if end - pos < _HANDSHAKE_RESPONSE_BYTES:
             return direction.more(end - pos, direction.frame_bytes - 4)
         if sasl.handshake_error(buf, pos, end):
             _end(direction, self.conversation, "failed")
@@ -89,7 +89,7 @@ class _Authenticated(_Step):
     ) -> int:
         """Apply the broker's response to a token."""
         length = direction.frame_bytes - 4
-        if not direction.whole(end - pos, length, _ANSWER_BYTES_MAX):
+        if not direction.whole(end - pos, length, _RESPONSE_BYTES_MAX):
             return direction.verdict.order
         verdict = sasl.verdict(buf, pos, pos + 4 + length, entry[1])
         conversation = self.conversation
@@ -117,7 +117,7 @@ class _RawToken(_Step):
     ) -> int:
         """Apply the broker's bare token; a broker that refuses closes the connection instead."""
         length = direction.frame_bytes - 4
-        if not direction.whole(end - pos, length, _ANSWER_BYTES_MAX):
+        if not direction.whole(end - pos, length, _RESPONSE_BYTES_MAX):
             return direction.verdict.order
         conversation = self.conversation
         if not conversation.readable:

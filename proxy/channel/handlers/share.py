@@ -17,9 +17,9 @@ acknowledged records. Version 0 (4.0's preview) has no max_records and is not su
 
 Non-obvious:
 
-- Sluice never answers a ShareFetch; it may bring no records. With max_records 0 a broker acquires no record,
-  responds at once, and does everything else that the request says; so acknowledgements pass mutes, and made-up ones
-  bring no records.
+- Sluice never responds to a ShareFetch itself; it may limit it to no records. With max_records 0 a broker acquires
+  no record, responds at once, and does everything else that the request says; so acknowledgements pass mutes, and
+  made-up ones bring no records.
 - A muted connection of a share consumer is read on. Only the next request tells whether it is an acknowledgement;
   everything else then waits with its header read.
 """

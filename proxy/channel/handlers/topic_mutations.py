@@ -24,7 +24,7 @@ from typing import Final
 
 from protocol.api import API_NAMES, CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, MAX_VERSION, flexible
 from protocol.header import RequestHead
-from protocol.messages import topic_mutation_answers as answers
+from protocol.messages import topic_mutation_responses as responses
 from protocol.messages import topic_mutations as requests
 from protocol.messages.topic_mutations import MutationRequest, TopicMutation
 from proxy.channel.bounds import REQUEST_BYTES_MAX, RESPONSE_BYTES_MAX
@@ -71,7 +71,7 @@ class _Charged(Owed):
     refused: frozenset[int]
     rejected: frozenset[int]
     strict: bool
-    read: tuple[int, Sequence[answers.TopicAnswer | None], bytes] | None = None
+    read: tuple[int, Sequence[responses.TopicResult | None], bytes] | None = None
     settled: int = 0
     kept_bytes: int = 0
 
@@ -86,7 +86,7 @@ class _Charged(Owed):
             return direction.verdict.order
         if self.read is None:
             whole = copied(buf, pos, pos + 4 + length)
-            self.read = direction.parse(answers.read_merged, whole, key, version, asked.topics, rejected)
+            self.read = direction.parse(responses.read_merged, whole, key, version, asked.topics, rejected)
             if self.read is None:
                 return direction.verdict.order
         throttle_at, became, merged = self.read
@@ -229,8 +229,8 @@ def _forward(
     key, throttle, asked, rejected = charged.key, charged.throttle, charged.asked, charged.rejected
     if rejected and len(rejected) == len(asked.topics):
         told_ms = _mute(state, throttle, throttle.throttle_ms(now_ms), now_ms)
-        answer = answers.local_answer(asked.topics, key, version, correlation_id, told_ms)
-        state.answer_here(correlation_id, version, answer)
+        response = responses.local_response(asked.topics, key, version, correlation_id, told_ms)
+        state.respond_locally(correlation_id, version, response)
         state.stats.requests[key] += 1
         direction.verdict.signal = True
         return direction.replace(len(frame), b"")
@@ -259,7 +259,7 @@ def _mute(state: ChannelState, throttle: MutationThrottle, throttle_ms: int, now
 
 
 def _settle(
-    state: ChannelState, charged: _Charged, became: Sequence[answers.TopicAnswer | None], now_ms: int
+    state: ChannelState, charged: _Charged, became: Sequence[responses.TopicResult | None], now_ms: int
 ) -> bool:
     """Compare the charges with the broker's results; returns whether all are compared, in this turn or before."""
     key, throttle, asked = charged.key, charged.throttle, charged.asked
@@ -285,7 +285,7 @@ def _settle(
 
 
 def _remember(
-    state: ChannelState, key: int, topic: TopicMutation, found: answers.TopicAnswer, made: int, now_ms: int
+    state: ChannelState, key: int, topic: TopicMutation, found: responses.TopicResult, made: int, now_ms: int
 ) -> None:
     """Store a topic's new size before brokers know it."""
     quotas = state.engine.mutations

@@ -57,7 +57,7 @@ def mirror(*bootstrap: Address) -> tuple[QuotaMirror, Keeper]:
 
 
 def described() -> bytes:
-    return bytes(client_quotas.describe_answer(0, 1, [(USER, {"producer_byte_rate": 5.0})]))
+    return bytes(client_quotas.describe_response(0, 1, [(USER, {"producer_byte_rate": 5.0})]))
 
 
 async def test_everything_is_asked_for_and_taken() -> None:

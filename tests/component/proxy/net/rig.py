@@ -118,7 +118,7 @@ class Rig:
         send_buffer: int = 0,
         another: AnotherWay | None = None,
         from_address: str = "192.0.2.1",
-        answers_quotas: bool = False,
+        serves_quota_api: bool = False,
         reassignments: OngoingMoves | None = None,
     ) -> End:
         """Connect one client; `send_buffer` narrows what the proxy can send it at once."""
@@ -132,7 +132,7 @@ class Rig:
             address_map=gateway_address if gateway else None,
             frame_bytes_max=FRAME_BYTES_MAX,
             address=from_address,
-            answers_quotas=answers_quotas,
+            serves_quota_api=serves_quota_api,
             reassignments=reassignments,
         )
         target = self.back.getsockname()[:2] if upstream == KNOWN else upstream

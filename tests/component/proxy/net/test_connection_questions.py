@@ -35,7 +35,7 @@ def connected(rig: Rig, moves: OngoingMoves | None = None) -> tuple[End, Clerk]:
     """A client whose quota requests are answered by a clerk."""
     clerk = Clerk()
     rig.shared.ask = clerk.ask
-    return rig.connect(answers_quotas=True, reassignments=moves), clerk
+    return rig.connect(serves_quota_api=True, reassignments=moves), clerk
 
 
 async def asked(clerk: Clerk, count: int = 1) -> None:

@@ -6,11 +6,10 @@ import pytest
 
 from protocol.api import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from protocol.primitives import count_bytes
-from proxy.channel import Question
-from proxy.channel import Shared as SharedAnswer
+from proxy.channel import Question, SharedResponse
 from proxy.channel.in_flight import ENTRY_BYTES
 from proxy.net import now_ms
-from proxy.net.shared import Answer, Withdraw
+from proxy.net.shared import Outcome, Withdraw
 from tests.component.proxy.net.rig import End, Rig, until
 from tests.support.frames import LIST_OFFSETS, fetch, filler, request
 
@@ -27,9 +26,9 @@ class Clerk:
     """Takes questions; the test answers them."""
 
     def __init__(self) -> None:
-        self.give: list[Callable[[Answer], None]] = []
+        self.give: list[Callable[[Outcome], None]] = []
 
-    def ask(self, _question: Question, answered: Callable[[Answer], None]) -> Withdraw:
+    def ask(self, _question: Question, answered: Callable[[Outcome], None]) -> Withdraw:
         self.give.append(answered)
         return lambda: None
 
@@ -41,7 +40,7 @@ class Clerk:
 async def half_sent(rig: Rig, count: int = HALF, from_address: str = "192.0.2.1") -> End:
     """A client that sends a part of a request; what is kept of it is counted, or has ended it."""
     ended, kept = len(rig.ended), rig.shared.kept.bytes
-    client = rig.connect(from_address=from_address, answers_quotas=True)
+    client = rig.connect(from_address=from_address, serves_quota_api=True)
     await client.send(WHOLE[:count])
     await until(
         lambda: rig.shared.kept.bytes >= kept + count or len(rig.ended) > ended,
@@ -108,10 +107,10 @@ async def test_unread_answers_stay_within_the_budget(rig: Rig) -> None:
     rig.shared.ask = clerk.ask
     rest = memoryview(bytearray(filler(6 * MIB)))
     for number in range(1, 17):
-        client = rig.connect(answers_quotas=True, send_buffer=4096)
+        client = rig.connect(serves_quota_api=True, send_buffer=4096)
         await client.send(DESCRIBE)
         await clerk.asked(number)
-        clerk.give[-1](SharedAnswer((len(rest) + 4).to_bytes(4, "big") + DESCRIBE[8:12], rest))
+        clerk.give[-1](SharedResponse((len(rest) + 4).to_bytes(4, "big") + DESCRIBE[8:12], rest))
         assert rig.shared.kept.bytes <= 24 * MIB
     assert rig.stats.errors == {"kept_bytes": 13}
     assert len(rig.connections) == 3
@@ -120,13 +119,13 @@ async def test_unread_answers_stay_within_the_budget(rig: Rig) -> None:
 async def test_unread_answer_is_not_copied_and_comes_whole(rig: Rig) -> None:
     clerk = Clerk()
     rig.shared.ask = clerk.ask
-    client = rig.connect(answers_quotas=True, send_buffer=4096)
+    client = rig.connect(serves_quota_api=True, send_buffer=4096)
     await client.send(DESCRIBE)
     await clerk.asked(1)
     content = filler(MIB)
     shared = bytearray(content)
     head = (len(content) + 4).to_bytes(4, "big") + DESCRIBE[8:12]
-    clerk.give[0](SharedAnswer(head, memoryview(shared)))
+    clerk.give[0](SharedResponse(head, memoryview(shared)))
     with pytest.raises(BufferError):  # a view of it is still there, and no copy
         shared.clear()
     assert await client.receive(len(head) + len(content)) == head + content
@@ -137,7 +136,7 @@ async def test_unread_answer_is_not_copied_and_comes_whole(rig: Rig) -> None:
 async def test_client_that_reads_nothing_is_asked_for_nothing_more(rig: Rig) -> None:
     clerk = Clerk()
     rig.shared.ask = clerk.ask
-    client = rig.connect(answers_quotas=True, send_buffer=4096)
+    client = rig.connect(serves_quota_api=True, send_buffer=4096)
     answers = [(MIB + 4).to_bytes(4, "big") + bytes([number] * (MIB + 4)) for number in range(4)]
     await client.send(4 * DESCRIBE)
     for number in (0, 1):

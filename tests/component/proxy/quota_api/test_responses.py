@@ -11,7 +11,7 @@ from protocol.api import DESCRIBE_CLIENT_QUOTAS
 from protocol.errors import WireError
 from protocol.header import body_start
 from protocol.messages.client_quotas import Alteration, Component
-from proxy.channel import ANONYMOUS, Question, Shared
+from proxy.channel import ANONYMOUS, Question, SharedResponse
 from proxy.config import QuotaSettings
 from proxy.quota_api import QuotaStore
 from proxy.quota_api.permissions import Permissions
@@ -73,7 +73,7 @@ def test_description(store: QuotaStore, version: int) -> None:
 
 def rest_of(made: Response) -> object:
     """The object that responses may share."""
-    assert isinstance(made.frame, Shared)
+    assert isinstance(made.frame, SharedResponse)
     return made.frame.rest.obj
 
 

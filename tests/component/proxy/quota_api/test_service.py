@@ -11,7 +11,7 @@ from kafka_client import quotas
 from protocol.api import ALTER_CLIENT_QUOTAS
 from protocol.errors import WireError
 from protocol.header import body_start
-from proxy.channel import PeerError, Question, Shared
+from proxy.channel import PeerError, Question, SharedResponse
 from proxy.channel.bounds import REQUEST_BYTES_MAX
 from proxy.config import QuotaSettings
 from proxy.errors import ConfigError
@@ -46,13 +46,13 @@ class Office:
             lambda: self.events.append("altered"),
         )
 
-    async def ask(self, question: Question) -> bytes | bytearray | Shared | Exception:
+    async def ask(self, question: Question) -> bytes | bytearray | SharedResponse | Exception:
         """Ask, and wait for the response."""
-        future: asyncio.Future[bytes | bytearray | Shared | Exception] = (
+        future: asyncio.Future[bytes | bytearray | SharedResponse | Exception] = (
             asyncio.get_running_loop().create_future()
         )
 
-        def take(response: bytes | bytearray | Shared | Exception) -> None:
+        def take(response: bytes | bytearray | SharedResponse | Exception) -> None:
             self.events.append("responded")
             future.set_result(response)
 
@@ -80,7 +80,7 @@ def alteration(rate: float | None, *, user: str = "ANONYMOUS", trusted: bool = T
     return Question(49, 0, 1, frame, start, user, trusted)
 
 
-def code(response: bytes | bytearray | Shared | Exception) -> int:
+def code(response: bytes | bytearray | SharedResponse | Exception) -> int:
     assert not isinstance(response, Exception), repr(response)
     ((_, found, _),) = quotas.alter([], validate_only=False).read(bytes(response))
     return found
@@ -167,7 +167,7 @@ class Busy:
         """Ask; `name` is in the place of the user."""
         self._asked += 1
 
-        def take(response: bytes | bytearray | Shared | Exception) -> None:
+        def take(response: bytes | bytearray | SharedResponse | Exception) -> None:
             if isinstance(response, PeerError):
                 assert response.cause == "quota_requests_max"
                 self.dropped.append(name)

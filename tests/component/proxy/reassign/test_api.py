@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from protocol.messages.alter_reassignments import AlterAnswer, Outcome
+from protocol.messages.alter_reassignments import AlterResponse, Outcome
 from proxy.config import ReassignmentSettings
 from proxy.reassign.cluster import Cluster, ClusterError, Seen
 from tests.support.executor_world import Killed, SimulatedAnswers, World
@@ -28,7 +28,7 @@ def moves(world: World) -> dict[tuple[str, int], tuple[int, ...] | None]:
     return {key: entry.target for key, entry in known.items()}
 
 
-def told(answer: AlterAnswer) -> list[int]:
+def told(answer: AlterResponse) -> list[int]:
     return [outcome.error_code for _, outcome in answer.partitions]
 
 
@@ -45,17 +45,17 @@ def test_first_steps_go_over_the_callers_connection_and_the_rest_waits(world: Wo
 
 def test_unauthorized_reassignment_is_refused_without_effect(world: World) -> None:
     answer = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), denial=DENIED)
-    assert answer == AlterAnswer(0, True, DENIED, [(ONE, DENIED), (("nowhere", 0), DENIED)])
+    assert answer == AlterResponse(0, True, DENIED, [(ONE, DENIED), (("nowhere", 0), DENIED)])
     assert not list(world.directory.iterdir()), "nothing is journaled"
     assert world.stats.reassignment_requests == {"refused": 1}
 
 
 def test_empty_request_is_answered_by_the_broker_alone(world: World) -> None:
-    assert world.request() == AlterAnswer(0, True, Outcome(0, ""), [])
+    assert world.request() == AlterResponse(0, True, Outcome(0, ""), [])
 
 
 def test_refusal_of_all_comes_back_for_every_partition_and_nothing_stays(world: World) -> None:
-    refusal = AlterAnswer(0, True, DENIED, [(ONE, DENIED)])
+    refusal = AlterResponse(0, True, DENIED, [(ONE, DENIED)])
     answer = world.request((ONE, (2, 3)), (("nowhere", 0), (1,)), refusal=refusal)
     assert answer == refusal._replace(partitions=[(ONE, DENIED), (("nowhere", 0), DENIED)])
     assert moves(world) == {}
@@ -72,7 +72,7 @@ def test_request_that_can_start_nothing_is_judged_all_the_same(world: World) -> 
 
 def test_refusal_of_one_partition_is_told_and_the_others_go_on(world: World) -> None:
     refused = Outcome(39, "no")
-    refusal = AlterAnswer(0, True, Outcome(), [(ONE, refused), (TWO, Outcome())])
+    refusal = AlterResponse(0, True, Outcome(), [(ONE, refused), (TWO, Outcome())])
     answer = world.request((ONE, (2, 3)), (TWO, (2, 3)), refusal=refusal)
     assert answer == refusal
     assert moves(world) == {TWO: (2, 3)}
@@ -81,7 +81,7 @@ def test_refusal_of_one_partition_is_told_and_the_others_go_on(world: World) -> 
 @pytest.mark.parametrize("code", [7, 41])
 def test_request_with_unknown_outcome_is_kept(world: World, code: int) -> None:
     outcome = Outcome(code, "who knows")
-    world.request((ONE, (2, 3)), refusal=AlterAnswer(0, True, outcome, [(ONE, outcome)]))
+    world.request((ONE, (2, 3)), refusal=AlterResponse(0, True, outcome, [(ONE, outcome)]))
     assert moves(world) == {ONE: None}
     for _ in range(40):
         world.round()
@@ -124,7 +124,7 @@ def test_request_waits_for_one_that_is_not_judged_yet(world: World) -> None:
     world.request((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (2, 3)), lost=True)
     world.turn_seconds_max = 30.0
 
-    async def both() -> AlterAnswer:
+    async def both() -> AlterResponse:
         again = asyncio.create_task(world.request_while((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (4, 5))))
         while not again.done():
             await world.round_while()
@@ -142,7 +142,7 @@ def test_topic_that_brokers_do_not_know_yet_is_looked_for_again(world: World) ->
     world.turn_seconds_max = 30.0
     new = ("new", 0)
 
-    async def both() -> AlterAnswer:
+    async def both() -> AlterResponse:
         asked = asyncio.create_task(world.request_while((new, (2, 3)), (ONE, (2, 3))))
         await asyncio.sleep(0.1)
         world.cluster.create(new, (0, 1))

@@ -10,7 +10,7 @@ import pytest
 from kafka_client import Connection
 from protocol.api import DESCRIBE_CLUSTER, ELECT_LEADERS, METADATA
 from protocol.messages import alter_reassignments, reassignments
-from protocol.messages.alter_reassignments import AlterAnswer, Outcome
+from protocol.messages.alter_reassignments import AlterResponse, Outcome
 from protocol.messages.reassignments import Ongoing, Reassignments
 from proxy.cluster import BrokerClient, BrokerMap
 from proxy.cluster.client import Target
@@ -35,7 +35,7 @@ class Broker:
         self.answers: dict[int, Callable[[], bytes | None]] = {
             METADATA: metadata,
             DESCRIBE_CONFIGS: lambda: configs("2"),
-            LIST: lambda: reassignments.write_answer(Reassignments(0, 0, None, {}), 1),
+            LIST: lambda: reassignments.write_response(Reassignments(0, 0, None, {}), 1),
             DESCRIBE_CLUSTER: lambda: None,
         }
         self.asked: list[int] = []
@@ -172,7 +172,7 @@ def asking_by(broker: Broker, work: Callable[[Cluster, Remembering], Any]) -> An
 def test_partitions_are_read_with_their_moves() -> None:
     broker = Broker()
     ongoing = {T0: Ongoing((2, 1, 3), (2,), (3,))}
-    broker.answers[LIST] = lambda: reassignments.write_answer(Reassignments(0, 0, None, ongoing), 1)
+    broker.answers[LIST] = lambda: reassignments.write_response(Reassignments(0, 0, None, ongoing), 1)
     seen = asking(broker, lambda cluster: cluster.look(["t"]))
     assert seen.now == {
         T0: PartitionNow((2, 1, 3), (1,), 1, (2,), (3,), 2),
@@ -211,7 +211,7 @@ def test_topic_that_is_not_there_has_no_partitions(error_code: int) -> None:
         (DESCRIBE_CONFIGS, lambda: configs("", 29), "DescribeConfigs of topic t: error 29"),
         (
             LIST,
-            lambda: reassignments.write_answer(Reassignments(0, 31, "no", {}), 1),
+            lambda: reassignments.write_response(Reassignments(0, 31, "no", {}), 1),
             "ListPartitionReassignments: error 31 no",
         ),
         (METADATA, lambda: None, "closed the connection without a response"),
@@ -253,8 +253,8 @@ def test_brokers_are_not_taken_for_ever_for_such_that_can_not_tell(monkeypatch: 
 
 def test_submission_returns_the_result_of_each_partition() -> None:
     broker = Broker()
-    said = AlterAnswer(0, True, Outcome(), [(T0, Outcome(39, "no"))])
-    broker.answers[ALTER] = lambda: alter_reassignments.write_answer(said, 0, 1)
+    said = AlterResponse(0, True, Outcome(), [(T0, Outcome(39, "no"))])
+    broker.answers[ALTER] = lambda: alter_reassignments.write_response(said, 0, 1)
     outcomes = asking(broker, lambda cluster: cluster.submit({T0: (1, 2), T1: None}))
     assert outcomes[T0] == Outcome(39, "no")
     assert outcomes[T1].error_code == -1
@@ -262,8 +262,8 @@ def test_submission_returns_the_result_of_each_partition() -> None:
 
 def test_refusal_of_all_is_that_of_each() -> None:
     broker = Broker()
-    said = AlterAnswer(0, True, Outcome(31, "no"), [])
-    broker.answers[ALTER] = lambda: alter_reassignments.write_answer(said, 0, 1)
+    said = AlterResponse(0, True, Outcome(31, "no"), [])
+    broker.answers[ALTER] = lambda: alter_reassignments.write_response(said, 0, 1)
     assert asking(broker, lambda cluster: cluster.submit({T0: (1, 2)})) == {T0: Outcome(31, "no")}
 
 
@@ -287,8 +287,8 @@ def test_reading_goes_on_with_the_next_broker() -> None:
 def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
     """Brokers close after connections.max.idle.ms, and between two reassignments lie days."""
     broker = Broker()
-    said = AlterAnswer(0, True, Outcome(), [(T0, Outcome())])
-    broker.answers[ALTER] = lambda: alter_reassignments.write_answer(said, 0, 1)
+    said = AlterResponse(0, True, Outcome(), [(T0, Outcome())])
+    broker.answers[ALTER] = lambda: alter_reassignments.write_response(said, 0, 1)
 
     async def submit_late(cluster: Cluster, client: Remembering) -> Any:
         await cluster.look(["t"])

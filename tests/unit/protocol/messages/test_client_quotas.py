@@ -37,7 +37,7 @@ def test_other_versions_are_not_known(version: int) -> None:
 def test_answers_are_whole_frames() -> None:
     entity = bytes.fromhex("000000010004") + b"user" + b"\xff\xff"
     result = b"\0\0\xff\xff" + entity
-    assert client_quotas.alter_answer(0, 9, [([("user", None)], 0, None)]) == (
+    assert client_quotas.alter_response(0, 9, [([("user", None)], 0, None)]) == (
         (12 + len(result)).to_bytes(4, "big") + bytes.fromhex("000000090000000000000001") + result
     )
 

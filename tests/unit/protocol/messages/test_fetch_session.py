@@ -56,7 +56,7 @@ def worst(shape: str) -> tuple[str, str]:
 def answered(table: SessionTable, frame: bytes, broker: str = "b", now_ms: int = 0, address: str = "") -> int:
     fields = fetch.read_request(frame, BODY, len(frame), VERSION)
     assert fields is not None
-    return table.answer_locally(broker, fields, frame, BODY, VERSION, now_ms, address)
+    return table.respond_locally(broker, fields, frame, BODY, VERSION, now_ms, address)
 
 
 def forwarded(table: SessionTable, frame: bytes, broker: str = "b", version: int = VERSION) -> bytes | None:
@@ -246,7 +246,7 @@ def test_tags_that_no_consumer_sends_end_the_session() -> None:
         frame, body = tagged(size)
         fields = fetch.read_request(frame, body, len(frame), 12)
         assert fields is not None
-        assert table.answer_locally("b", fields, frame, body, 12, 0) == kept
+        assert table.respond_locally("b", fields, frame, body, 12, 0) == kept
 
 
 def test_topic_that_can_not_be_ends_the_session() -> None:

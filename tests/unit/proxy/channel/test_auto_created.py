@@ -3,7 +3,7 @@
 import pytest
 
 from protocol.api import CREATE_TOPICS, METADATA
-from proxy.channel.bounds import AUTO_CREATED_ANSWER_BYTES_MAX
+from proxy.channel.bounds import AUTO_CREATED_RESPONSE_BYTES_MAX
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
 from quotas.engine import Engine, EngineOptions
@@ -126,7 +126,7 @@ def test_gateway_still_rewrites_addresses() -> None:
 def test_answer_that_is_too_large_is_not_looked_through() -> None:
     talk = dialogue()
     talk.client(0, ask(["t"]), Pass(ask(["t"])))
-    large = framed_bytes(b"\0\0\0\1" + bytes(AUTO_CREATED_ANSWER_BYTES_MAX))
+    large = framed_bytes(b"\0\0\0\1" + bytes(AUTO_CREATED_RESPONSE_BYTES_MAX))
     talk.broker(0, large, Pass(large))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from protocol.api import CREATE_TOPICS, DESCRIBE_CLIENT_QUOTAS
 from protocol.walks.walk import TOPIC_SIZE_BYTES
-from proxy.channel import Shared
+from proxy.channel import SharedResponse
 from proxy.channel.parsing import AT_ONCE_BYTES_MAX
 from quotas.definitions.definitions import Definitions
 from quotas.definitions.entities import DEFAULT, Entity
@@ -22,10 +22,10 @@ def dialogue(entity: Entity | None = None, **limits: float) -> Playbook:
 
 
 def test_answer_made_here_counts_until_it_is_given() -> None:
-    talk = Playbook(channel_machine(answers_quotas=True))
+    talk = Playbook(channel_machine(serves_quota_api=True))
     for answered in (b"answer", b"another"):
         talk.orders("client", 0, request(DESCRIBE_CLIENT_QUOTAS, 1))
-        talk.channel.answered(answered)
+        talk.channel.responded(answered)
     assert talk.channel.kept_bytes == 6 + 7
     talk.orders("broker", 0, b"")
     assert talk.channel.kept_bytes == 0
@@ -33,11 +33,13 @@ def test_answer_made_here_counts_until_it_is_given() -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_question_counts_until_its_answer_does(shared: bool) -> None:
-    talk = Playbook(channel_machine(answers_quotas=True))
+    talk = Playbook(channel_machine(serves_quota_api=True))
     asked = request(DESCRIBE_CLIENT_QUOTAS, 1, size=200)
     talk.orders("client", 0, asked)
     assert talk.channel.kept_bytes == len(asked)
-    talk.channel.answered(Shared(b"12345678", memoryview(b"the rest")) if shared else b"12345678the rest")
+    talk.channel.responded(
+        SharedResponse(b"12345678", memoryview(b"the rest")) if shared else b"12345678the rest"
+    )
     assert talk.channel.kept_bytes == 16
     talk.orders("broker", 0, b"")
     assert (talk.channel.kept_bytes, talk.channel.owed) == (0, 0)

@@ -20,11 +20,11 @@ def asked_two() -> Playbook:
 
 def answered_second() -> Playbook:
     """A dialogue in which the broker owes response 1, and response 2 is made here."""
-    talk = Playbook(channel_machine(answers_quotas=True))
+    talk = Playbook(channel_machine(serves_quota_api=True))
     first, second = request(LIST_OFFSETS, 7, correlation_id=1), request(DESCRIBE_CLIENT_QUOTAS, 1)
     talk.client(0, first, Pass(first))
     talk.client(0, second, Drop(len(second)), Wait(0))
-    talk.channel.answered(b"made here")
+    talk.channel.responded(b"made here")
     return talk
 
 
@@ -105,7 +105,7 @@ def test_what_a_broker_adds_behind_a_walked_answer_passes_with_it() -> None:
 
 
 def test_local_answer_waits_for_the_answers_before_it() -> None:
-    assert not answered_second().channel.has_local_answer()
+    assert not answered_second().channel.has_local_response()
 
 
 def test_local_answer_is_put_in_when_its_turn_comes() -> None:
@@ -117,5 +117,5 @@ def test_local_answer_does_not_cut_into_a_brokers() -> None:
     talk = answered_second()
     answered = answer(100, correlation_id=1)
     talk.broker(0, answered[:50], Pass(answered[:50]), Unseen(54))
-    assert not talk.channel.has_local_answer()
+    assert not talk.channel.has_local_response()
     talk.broker(0, answered[50:], Pass(answered[50:]), Insert(b"made here"))

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import WireError
 from protocol.messages import alter_reassignments
-from protocol.messages.alter_reassignments import AlterAnswer, AlterRequest, Outcome
+from protocol.messages.alter_reassignments import AlterRequest, AlterResponse, Outcome
 from proxy.channel import Forward, PeerError, Question
 from proxy.config import ReassignmentSettings
 from proxy.reassign.api import ADDRESS_REQUESTS_MAX, REQUESTS_MAX, ReassignmentApi
@@ -71,7 +71,7 @@ class Callers:
 
     def said(self, forward: Forward, outcome: Outcome, address: str = "192.0.2.1") -> asyncio.Future[Told]:
         """Hand over what the broker said to that."""
-        told = alter_reassignments.write_answer(AlterAnswer(0, True, outcome, []), 1, 7)
+        told = alter_reassignments.write_response(AlterResponse(0, True, outcome, []), 1, 7)
         return self.ask(Question(KEY, 1, 7, told, 0, "bob", False, forward.plan, address))
 
 
@@ -85,7 +85,7 @@ async def test_nothing_but_the_head_is_read_before_the_broker_has_said_yes(tmp_p
     callers.may_read.set()
     answer = await callers.said(forward, DENIED)
     assert isinstance(answer, bytes)
-    assert alter_reassignments.read_answer(answer, 1).partitions == [(ONE, DENIED)]
+    assert alter_reassignments.read_response(answer, 1).partitions == [(ONE, DENIED)]
     assert callers.read == [("192.0.2.1", len(callers.frame))]
 
 

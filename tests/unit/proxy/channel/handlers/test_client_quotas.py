@@ -34,7 +34,7 @@ def talking(
 ) -> Playbook:
     return Playbook(
         channel_machine(
-            answers_quotas=True, user=user, trusted=trusted, sasl=sasl, frame_bytes_max=frame_bytes_max
+            serves_quota_api=True, user=user, trusted=trusted, sasl=sasl, frame_bytes_max=frame_bytes_max
         )
     )
 
@@ -77,8 +77,8 @@ def test_both_apis_and_versions_are_answered_here(key: int, version: int) -> Non
 def test_answer_is_given_and_requests_are_taken_again() -> None:
     talk = talking()
     talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
-    talk.channel.answered(ANSWER)
-    assert talk.channel.has_local_answer()
+    talk.channel.responded(ANSWER)
+    assert talk.channel.has_local_response()
     talk.broker(1, b"", Insert(ANSWER))
     assert talk.signalled  # the waiting direction is to go on
     assert talk.channel.idle()
@@ -89,7 +89,7 @@ def test_nothing_is_taken_before_the_answer_is_there() -> None:
     talk = talking()
     talk.client(0, DESCRIBE + LATER, Drop(len(DESCRIBE)), FULL)
     talk.client(1, b"", FULL)
-    talk.channel.answered(ANSWER)
+    talk.channel.responded(ANSWER)
     talk.broker(2, b"", Insert(ANSWER))
     talk.client(3, b"", Pass(LATER))
 
@@ -97,8 +97,8 @@ def test_nothing_is_taken_before_the_answer_is_there() -> None:
 def test_answers_that_were_owed_before_come_first() -> None:
     talk = talking()
     talk.client(0, PLAIN + DESCRIBE, Pass(PLAIN), Drop(len(DESCRIBE)), FULL)
-    talk.channel.answered(ANSWER)
-    assert not talk.channel.has_local_answer()
+    talk.channel.responded(ANSWER)
+    assert not talk.channel.has_local_response()
     first = frame(b"\0\0\0\1first")
     talk.broker(1, first, Pass(first), Insert(ANSWER))
 
@@ -109,7 +109,7 @@ def test_answer_that_comes_first_waits_for_the_brokers() -> None:
     first = frame(b"\0\0\0\1first")
     talk.broker(1, first, Pass(first))
     talk.broker(2, b"")
-    talk.channel.answered(ANSWER)
+    talk.channel.responded(ANSWER)
     talk.broker(3, b"", Insert(ANSWER))
 
 
@@ -125,7 +125,7 @@ def test_channel_that_is_to_end_gives_the_answer_first() -> None:
     talk.client(0, DESCRIBE, Drop(len(DESCRIBE)), FULL)
     talk.channel.take_no_more()
     assert not talk.channel.finished()
-    talk.channel.answered(ANSWER)
+    talk.channel.responded(ANSWER)
     talk.broker(1, b"", Insert(ANSWER))
     assert talk.channel.finished()
     talk.client(2, LATER, FULL)

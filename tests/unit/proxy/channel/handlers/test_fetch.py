@@ -95,7 +95,7 @@ def test_channel_knows_that_a_local_answer_is_due() -> None:
     talk = muted(11)
     asked = fetch(11, correlation_id=2)
     talk.client(2000, asked, Drop(len(asked)), Wait(11_000))
-    assert talk.channel.has_local_answer()
+    assert talk.channel.has_local_response()
 
 
 def test_local_answer_waits_for_the_answers_before_it() -> None:

@@ -85,7 +85,7 @@ def test_request_is_judged_by_the_shell_then_by_the_broker() -> None:
         2,
     )
     talk.client(3, b"", FULL)
-    talk.channel.answered(ANSWER)
+    talk.channel.responded(ANSWER)
     talk.broker(4, b"", Insert(ANSWER))
     talk.client(5, b"", Pass(LATER))
 
@@ -122,7 +122,7 @@ def test_channel_that_is_to_end_asks_the_broker_first() -> None:
     talk.broker(2, SAID, Drop(len(SAID)))
     question(talk)
     assert not talk.channel.finished()
-    talk.channel.answered(ANSWER)
+    talk.channel.responded(ANSWER)
     talk.broker(3, b"", Insert(ANSWER))
     assert talk.channel.finished()
 
@@ -131,7 +131,7 @@ def test_answer_without_a_broker_is_given_too() -> None:
     talk = talking()
     talk.client(0, ALTER, Drop(len(ALTER)), FULL)
     question(talk)
-    talk.channel.answered(ANSWER)
+    talk.channel.responded(ANSWER)
     talk.broker(1, b"", Insert(ANSWER))
     assert talk.channel.idle()
 
@@ -164,7 +164,7 @@ def test_malformed_list_ends_the_connection() -> None:
 
 def listed(**ongoing: Ongoing) -> bytes:
     found = {(name, 0): one for name, one in ongoing.items()}
-    return reassignments.write_answer(Reassignments(0, 0, None, found), 5)
+    return reassignments.write_response(Reassignments(0, 0, None, found), 5)
 
 
 def test_list_shows_the_move_in_place_of_its_step() -> None:
@@ -180,7 +180,7 @@ def test_list_of_version_1_has_the_batch_behind() -> None:
     talk.client(0, LIST[1], Insert(LIST[0]), Drop(len(LIST[1])))
     answer = listed(t=STEP)
     found = Reassignments(0, 0, None, {("t", 0): MOVE.ongoing})
-    told = reassignments.write_answer(found, 5, {("t", 0): Stepping((1, 2), (3, 1))})
+    told = reassignments.write_response(found, 5, {("t", 0): Stepping((1, 2), (3, 1))})
     talk.broker(1, answer, Insert(told), Drop(len(answer)))
 
 
@@ -190,7 +190,7 @@ def test_list_shows_no_more_than_was_asked_for() -> None:
     asked = request(LIST_PARTITION_REASSIGNMENTS, 0, bytes(4) + b"\2" + topic + b"\0", correlation_id=5)
     talk.client(0, asked, Pass(asked))
     answer = listed()
-    told = reassignments.write_answer(Reassignments(0, 0, None, {("t", 1): MOVE.ongoing}), 5)
+    told = reassignments.write_response(Reassignments(0, 0, None, {("t", 1): MOVE.ongoing}), 5)
     talk.broker(1, answer, Insert(told), Drop(len(answer)))
 
 
@@ -205,10 +205,10 @@ def test_list_without_moves_passes() -> None:
 def test_who_may_not_list_is_told_so_and_nothing_else(version: int) -> None:
     talk = talking(shown=showing(("t", 0)))
     refused = Reassignments(0, 31, "Cluster authorization failed.", {})
-    answer = reassignments.write_answer(refused, 5)
+    answer = reassignments.write_response(refused, 5)
     if version:
         talk.client(0, LIST[1], Insert(LIST[0]), Drop(len(LIST[1])))
-        told = reassignments.write_answer(refused, 5, {})
+        told = reassignments.write_response(refused, 5, {})
         talk.broker(1, answer, Insert(told), Drop(len(answer)))
     else:
         talk.client(0, LIST[0], Pass(LIST[0]))
@@ -239,6 +239,6 @@ def test_shell_may_ask_the_broker_more_than_once() -> None:
         talk.client(1, b"", Insert(SENT), FULL)
         talk.broker(2, SAID, Drop(len(SAID)))
     assert question(talk).plan == "the first step"
-    talk.channel.answered(ANSWER)
+    talk.channel.responded(ANSWER)
     talk.broker(3, b"", Insert(ANSWER))
     talk.client(4, b"", Pass(LATER))

@@ -1,11 +1,11 @@
 """Answers to requests that create, grow and delete topics, by their bytes (KIP-599)."""
 
 from protocol.api import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS
-from protocol.messages.topic_mutation_answers import (
-    local_answer,
+from protocol.messages.topic_mutation_responses import (
+    local_response,
     matched,
-    merged_answer,
-    read_answer,
+    merged_response,
+    read_response,
     rejection,
 )
 from protocol.messages.topic_mutations import NO_TOPIC_ID, TopicMutation
@@ -27,31 +27,31 @@ DELETED_1 = answered("00000009 00000005 00000002 0001 62 0000 0001 61 0003")
 
 
 def test_entries_and_throttle_time() -> None:
-    found = read_answer(DELETED_1, DELETE_TOPICS, 1)
+    found = read_response(DELETED_1, DELETE_TOPICS, 1)
     assert [(entry.name, entry.error_code) for entry in found.topics] == [("b", 0), ("a", 3)]
     assert found.throttle_at == 8
 
 
 def test_version_without_a_throttle_time_says_so() -> None:
-    assert read_answer(answered("00000009 00000000"), DELETE_TOPICS, 0).throttle_at == -1
+    assert read_response(answered("00000009 00000000"), DELETE_TOPICS, 0).throttle_at == -1
 
 
 def test_entries_are_put_into_the_requests_order() -> None:
-    found = read_answer(DELETED_1, DELETE_TOPICS, 1)
+    found = read_response(DELETED_1, DELETE_TOPICS, 1)
     became = matched(found, [topic("a"), topic("b")])
-    merged = merged_answer(DELETED_1, found, became, compact=False)
+    merged = merged_response(DELETED_1, found, became, compact=False)
     assert merged == answered("00000009 00000005 00000002 0001 61 0003 0001 62 0000")
 
 
 def test_unrequested_topic_comes_last_and_is_not_lost() -> None:
-    found = read_answer(DELETED_1, DELETE_TOPICS, 1)
+    found = read_response(DELETED_1, DELETE_TOPICS, 1)
     made = rejection(topic("x"), DELETE_TOPICS, 1)
-    merged = merged_answer(DELETED_1, found, [made, None], compact=False)
+    merged = merged_response(DELETED_1, found, [made, None], compact=False)
     assert merged == answered("00000009 00000005 00000003 0001 78 0059 0001 62 0000 0001 61 0003")
 
 
 def test_topic_named_twice_is_answered_once() -> None:
-    found = read_answer(DELETED_1, DELETE_TOPICS, 1)
+    found = read_response(DELETED_1, DELETE_TOPICS, 1)
     became = matched(found, [topic("a"), topic("a"), topic("c")])
     assert [None if entry is None else entry.name for entry in became] == ["a", None, None]
 
@@ -59,7 +59,7 @@ def test_topic_named_twice_is_answered_once() -> None:
 def test_topic_is_found_by_its_id_though_the_broker_names_it() -> None:
     topic_id = b"\x11" * 16
     frame = answered(f"00000009 00 00000000 02 02 61 {topic_id.hex()} 0000 00 00 00")
-    (became,) = matched(read_answer(frame, DELETE_TOPICS, 6), [topic(None, topic_id)])
+    (became,) = matched(read_response(frame, DELETE_TOPICS, 6), [topic(None, topic_id)])
     assert became is not None
     assert (became.name, became.topic_id) == ("a", topic_id)
 
@@ -68,7 +68,7 @@ def test_created_topics_tell_their_size() -> None:
     # CreateTopics 5: "a", no error, no message, 12 partitions, 1 replica, one config, no tags.
     config = "02 6b 02 76 00 05 00 00"
     frame = answered(f"00000009 00 00000000 02 02 61 0000 00 0000000c 0001 02 {config} 00 00")
-    (entry,) = read_answer(frame, CREATE_TOPICS, 5).topics
+    (entry,) = read_response(frame, CREATE_TOPICS, 5).topics
     assert (entry.name, entry.partitions, entry.end) == ("a", 12, len(frame) - 1)
 
 
@@ -90,5 +90,5 @@ def test_rejected_creation_as_kafka_says_it() -> None:
 def test_answer_made_here() -> None:
     entry = b"\0\1a" + b"\0\x59" + b"\0\x27" + MESSAGE
     body = b"\0\0\0\x09" + b"\0\0\x13\x88" + b"\0\0\0\1" + entry
-    made = local_answer([topic("a")], CREATE_PARTITIONS, 1, 9, 5000)
+    made = local_response([topic("a")], CREATE_PARTITIONS, 1, 9, 5000)
     assert made == len(body).to_bytes(4, "big") + body

@@ -1,7 +1,7 @@
 """The responses of CreateTopics 0-7, CreatePartitions 0-3 and DeleteTopics 0-6: read topic by topic, and made
 for topics that were never forwarded (KIP-599).
 
-A rejected topic gets error 89 and Kafka's own message where the version has one. Answers are matched to the
+A rejected topic gets error 89 and Kafka's own message where the version has one. Responses are matched to the
 request's topics by name or id, since a broker may choose another order (it shuffles those of DeleteTopics).
 Configs and all else in an entry pass as bytes.
 """
@@ -30,13 +30,13 @@ from protocol.primitives import (
 
 __all__ = [
     "THROTTLING_QUOTA_EXCEEDED",
-    "MutationAnswer",
-    "TopicAnswer",
-    "local_answer",
+    "MutationResponse",
+    "TopicResult",
+    "local_response",
     "matched",
-    "merged_answer",
-    "read_answer",
+    "merged_response",
     "read_merged",
+    "read_response",
     "rejection",
 ]
 
@@ -52,7 +52,7 @@ _INT32: Final = Struct(">i")
 _NOT_CREATED: Final = Struct(">ih").pack(-1, -1)  # partitions and replication factor of a topic that failed
 
 
-class TopicAnswer(NamedTuple):
+class TopicResult(NamedTuple):
     """What became of one topic.
 
     Attributes:
@@ -69,16 +69,16 @@ class TopicAnswer(NamedTuple):
     end: int
 
 
-class MutationAnswer(NamedTuple):
+class MutationResponse(NamedTuple):
     """A whole response; `throttle_at` is -1 where the version has no throttle time."""
 
     throttle_at: int
-    topics: tuple[TopicAnswer, ...]
+    topics: tuple[TopicResult, ...]
     topics_at: int
     topics_end: int
 
 
-def read_answer(frame: Buffer, api_key: int, version: int) -> MutationAnswer:
+def read_response(frame: Buffer, api_key: int, version: int) -> MutationResponse:
     """Read a whole response.
 
     Raises:
@@ -99,7 +99,7 @@ def read_answer(frame: Buffer, api_key: int, version: int) -> MutationAnswer:
         pos = topic.end
     if compact:
         skip_tags(frame, pos, end)
-    return MutationAnswer(throttle_at, tuple(topics), topics_at, pos)
+    return MutationResponse(throttle_at, tuple(topics), topics_at, pos)
 
 
 def rejection(topic: TopicMutation, api_key: int, version: int) -> bytes:
@@ -122,7 +122,7 @@ def _rejected(api_key: int, version: int) -> bytes:
     return b"".join(parts)
 
 
-def local_answer(
+def local_response(
     topics: Iterable[TopicMutation], api_key: int, version: int, correlation_id: int, throttle_ms: int
 ) -> bytes:
     """The whole response to a request none of whose topics was forwarded."""
@@ -139,14 +139,14 @@ def local_answer(
     return _INT32.pack(len(body)) + body
 
 
-def matched(answer: MutationAnswer, topics: Sequence[TopicMutation]) -> list[TopicAnswer | None]:
+def matched(response: MutationResponse, topics: Sequence[TopicMutation]) -> list[TopicResult | None]:
     """What became of each of these topics; None for one that the broker says nothing about.
 
-    A topic that is named twice is answered once, and the first of them gets the response.
+    A topic that is named twice has one result, which goes to the first of them.
     """
-    by_name: defaultdict[str, deque[TopicAnswer]] = defaultdict(deque)
-    by_id: defaultdict[bytes, deque[TopicAnswer]] = defaultdict(deque)
-    for found in answer.topics:
+    by_name: defaultdict[str, deque[TopicResult]] = defaultdict(deque)
+    by_id: defaultdict[bytes, deque[TopicResult]] = defaultdict(deque)
+    for found in response.topics:
         if found.name is not None:
             by_name[found.name].append(found)
         by_id[found.topic_id].append(found)  # a broker tells the id of a topic that was named, too
@@ -156,27 +156,27 @@ def matched(answer: MutationAnswer, topics: Sequence[TopicMutation]) -> list[Top
 
 def read_merged(
     frame: bytes, api_key: int, version: int, topics: Sequence[TopicMutation], rejected: frozenset[int]
-) -> tuple[int, list[TopicAnswer | None], bytes]:
+) -> tuple[int, list[TopicResult | None], bytes]:
     """Where a whole response's throttle time lies, -1 for nowhere; what became of each of these topics, as `matched`
     says it; and the response with what it does not know, those at the places `rejected`.
 
     Raises:
         WireError: it is none.
     """
-    answer = read_answer(frame, api_key, version)
-    became = matched(answer, topics)
+    response = read_response(frame, api_key, version)
+    became = matched(response, topics)
     if not rejected:
-        return answer.throttle_at, became, frame
+        return response.throttle_at, became, frame
     entries = (
         rejection(topic, api_key, version) if index in rejected else became[index]
         for index, topic in enumerate(topics)
     )
-    merged = merged_answer(frame, answer, entries, compact=flexible(api_key, version))
-    return answer.throttle_at, became, merged
+    merged = merged_response(frame, response, entries, compact=flexible(api_key, version))
+    return response.throttle_at, became, merged
 
 
-def merged_answer(
-    frame: Buffer, answer: MutationAnswer, entries: Iterable[TopicAnswer | bytes | None], *, compact: bool
+def merged_response(
+    frame: Buffer, response: MutationResponse, entries: Iterable[TopicResult | bytes | None], *, compact: bool
 ) -> bytes:
     """A broker's response with other entries: its own, and bytes made here, in the order given.
 
@@ -190,13 +190,13 @@ def merged_answer(
         elif entry is not None:
             placed.add(entry.start)
             made.append(bytes(frame[entry.start : entry.end]))
-    made += (bytes(frame[found.start : found.end]) for found in answer.topics if found.start not in placed)
-    body = bytes(frame[4 : answer.topics_at]) + count_bytes(len(made), compact)
-    body += b"".join(made) + bytes(frame[answer.topics_end :])
+    made += (bytes(frame[found.start : found.end]) for found in response.topics if found.start not in placed)
+    body = bytes(frame[4 : response.topics_at]) + count_bytes(len(made), compact)
+    body += b"".join(made) + bytes(frame[response.topics_end :])
     return _INT32.pack(len(body)) + body
 
 
-def _read_topic(frame: Buffer, start: int, end: int, api_key: int, version: int) -> TopicAnswer:
+def _read_topic(frame: Buffer, start: int, end: int, api_key: int, version: int) -> TopicResult:
     compact = flexible(api_key, version)
     name, pos = string(frame, start, end, compact)
     topic_id = NO_TOPIC_ID
@@ -217,4 +217,4 @@ def _read_topic(frame: Buffer, start: int, end: int, api_key: int, version: int)
             pos = skip_tags(frame, pos, end)
     if compact:
         pos = skip_tags(frame, pos, end)
-    return TopicAnswer(name, topic_id, error_code, partitions, start, pos)
+    return TopicResult(name, topic_id, error_code, partitions, start, pos)
