@@ -132,10 +132,12 @@ class App:
         page = None if moves is None else moves.page
         site = Site(metrics, self.engine, self.not_ready, now_ms, page)
         self._admin = AdminServer(site.handlers(), config.admin.hosts)
-        self._desk = QuotaService(loop, store, config.quotas, self.stats, self.quotas_altered)
+        self._quota_service = QuotaService(loop, store, config.quotas, self.stats, self.quotas_altered)
         self.shared.ask = self._ask
-        self._mirror = QuotaMirror(client, self._desk.mirror) if config.quotas.source == "cluster" else None
-        self._reloader = Reloader(config, self._desk, self.stats, self.apply)
+        self._mirror = (
+            QuotaMirror(client, self._quota_service.mirror) if config.quotas.source == "cluster" else None
+        )
+        self._reloader = Reloader(config, self._quota_service, self.stats, self.apply)
         self._stopping = asyncio.Event()
         self._signals = 0
         self._switched_on = True
@@ -207,7 +209,7 @@ class App:
         await self._supervisor.end()
         await self._leases.close()
         await self._admin.close()
-        self._desk.close()
+        self._quota_service.close()
         self.shared.close()
 
     def not_ready(self) -> str:
@@ -294,7 +296,7 @@ class App:
             assert self._reassignments is not None, "else they pass as they are"
             self._reassignments.ask(question, answered)
             return _goes_on
-        return self._desk.ask(question, answered)
+        return self._quota_service.ask(question, answered)
 
     def _handle_signals(self) -> None:
         handlers: dict[int, Callable[[], None]] = {

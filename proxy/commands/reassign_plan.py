@@ -27,7 +27,7 @@ from quotas.reassignment.step import Move, Step, TopicPartition
 
 if TYPE_CHECKING:
     from proxy.commands.command_config import Security
-    from proxy.reassign.cluster import Seen
+    from proxy.reassign.cluster import ClusterState
 
 __all__ = ["add_arguments", "describe", "table"]
 
@@ -46,10 +46,10 @@ _LIMITS: Final = (
 Sizes = Mapping[TopicPartition, int]
 
 
-class ClusterState(NamedTuple):
+class ClusterWithSizes(NamedTuple):
     """The cluster's state, and the bytes of the partitions that are to move."""
 
-    seen: "Seen"
+    state: "ClusterState"
     sizes: Sizes
 
 
@@ -81,10 +81,10 @@ def run(options: argparse.Namespace) -> int:
     targets = read_reassignment(options.reassignment_json_file)
     security = read_command_config(options.command_config) if options.command_config else Security()
     servers = addresses("--bootstrap-server", options.bootstrap_server)
-    seen, sizes = asyncio.run(read_cluster(servers, security, targets))
-    refuse(targets, seen)
-    moves = [Move(*key, seen.now[key].replicas, target) for key, target in targets.items()]
-    plan = plan_moves(moves, seen.now, seen.live, limits)
+    state, sizes = asyncio.run(read_cluster(servers, security, targets))
+    refuse(targets, state)
+    moves = [Move(*key, state.partitions[key].replicas, target) for key, target in targets.items()]
+    plan = plan_moves(moves, state.partitions, state.live, limits)
     if options.format == "json":
         print(json.dumps(describe(plan, limits, sizes), indent=2))
     else:
@@ -104,7 +104,7 @@ def _limits(options: argparse.Namespace) -> BatchLimits:
 
 async def read_cluster(
     servers: Sequence[Address], security: "Security", targets: Mapping[TopicPartition, object]
-) -> ClusterState:
+) -> ClusterWithSizes:
     """Read the cluster's state.
 
     Raises:
@@ -123,38 +123,40 @@ async def read_cluster(
         raise ServerError(poller.problem)
     cluster = Cluster(client)
     try:
-        seen = await cluster.look([topic for topic, _ in targets], registered=True)
-        leaders = {key: seen.now[key].leader for key in targets if key in seen.now}
+        state = await cluster.read_state([topic for topic, _ in targets], registered=True)
+        leaders = {key: state.partitions[key].leader for key in targets if key in state.partitions}
         held = await cluster.sizes(sorted({leader for leader in leaders.values() if leader >= 0}))
     except ClusterError as error:
         raise ServerError(str(error)) from error
     finally:
         cluster.close()
     sizes = {key: held.get(leader, {}).get(key, 0) for key, leader in leaders.items()}
-    return ClusterState(seen, sizes)
+    return ClusterWithSizes(state, sizes)
 
 
-def refuse(targets: Mapping[TopicPartition, tuple[int, ...]], seen: "Seen") -> None:
+def refuse(targets: Mapping[TopicPartition, tuple[int, ...]], state: "ClusterState") -> None:
     """Refuse what Kafka's tool, its controller or Sluice would refuse.
 
     Raises:
         SluiceError: in their words, and in the order in which they look.
     """
     from protocol.messages.alter_reassignments import AlterRequest
-    from proxy.reassign.validation import Kind, judge
+    from proxy.reassign.validation import Handling, validate
 
-    unknown = sorted({broker for target in targets.values() for broker in target} - seen.registered)
+    unknown = sorted({broker for target in targets.values() for broker in target} - state.registered)
     if unknown:
         raise SluiceError(f"Unknown broker id {unknown[0]}")
-    missing = [f"{topic}-{number}" for topic, number in sorted(targets) if (topic, number) not in seen.now]
+    missing = [
+        f"{topic}-{number}" for topic, number in sorted(targets) if (topic, number) not in state.partitions
+    ]
     if missing:
         raise SluiceError(f"Unable to find partition: {', '.join(missing[:_SHOWN_MAX])}")
-    verdicts = judge(AlterRequest(0, True, list(targets.items())), {}, seen, len(targets), "")
+    verdicts = validate(AlterRequest(0, True, list(targets.items())), {}, state, len(targets), "")
     refused = [
         f"{topic}-{number}: {verdict.outcome.error_message}"
         for verdict in verdicts
         for topic, number in [verdict.key]
-        if verdict.kind is Kind.REFUSED
+        if verdict.kind is Handling.REFUSED
     ]
     if refused:
         raise SluiceError(f"Error reassigning partition(s): {'; '.join(refused[:_SHOWN_MAX])}")

@@ -33,8 +33,15 @@ from proxy.logs import event
 from proxy.reassign.async_journal import AsyncJournal
 from proxy.reassign.cluster import Cluster, ClusterError
 from proxy.reassign.journal import ConflictError, JournalError
-from proxy.reassign.planning import OF_ITS_OWN, REQUEST_TIMED_OUT, Plan, outcomes_of, plan_request, records_of
-from proxy.reassign.validation import Kind
+from proxy.reassign.planning import (
+    PER_OCCURRENCE,
+    REQUEST_TIMED_OUT,
+    Plan,
+    outcomes_of,
+    plan_request,
+    records_of,
+)
+from proxy.reassign.validation import Handling
 from proxy.stats import Stats
 from proxy.worker import OverloadError, beside, decoded
 from quotas.reassignment.step import TopicPartition
@@ -47,8 +54,8 @@ REQUESTS_MAX: Final = 100
 ADDRESS_REQUESTS_MAX: Final = REQUESTS_MAX // 4
 _CONFLICTS_MAX: Final = 20
 # How long a request waits for another one. Two seconds without a response, and the executor relies on the cluster.
-_TURN_SECONDS_MAX: Final = 5.0
-_NEWS_SECONDS_MAX: Final = 1.0  # until a new topic is known to every broker
+_CONFLICT_WAIT_SECONDS_MAX: Final = 5.0
+_NEW_TOPIC_SECONDS_MAX: Final = 1.0  # until a new topic is known to every broker
 _PAUSE_SECONDS: Final = 0.4
 _TIMEOUT_MS_MAX: Final = 20_000  # below the executor's wait for a response (`reconcile.ASKED_MS_MAX`)
 _KAFKA_STORAGE_ERROR: Final = 56
@@ -61,7 +68,7 @@ logger = logging.getLogger(__name__)
 class ReadFrame(Protocol):
     """Calls a function of a frame in a thread: `proxy.worker.Worker.call`."""
 
-    async def __call__(self, whose: str, size: int, function: Callable[..., T], /, *arguments: Any) -> T:
+    async def __call__(self, address: str, size: int, function: Callable[..., T], /, *arguments: Any) -> T:
         """Return the function's result.
 
         Raises:
@@ -69,7 +76,7 @@ class ReadFrame(Protocol):
         """
 
 
-class _Asked(NamedTuple):
+class _PermissionCheck(NamedTuple):
     """A request whose caller's permission is being checked by the broker."""
 
     question: Question
@@ -83,40 +90,41 @@ class ReassignmentApi:
         settings: returns the settings in force.
         wake: called when there are new moves.
         read: has callers' frames parsed.
-        turn_seconds_max: how long a request waits for another one to be decided; for a new topic, a second at most.
+        conflict_wait_seconds_max: how long a request waits for the decision on another one; for a new
+            topic a second at most.
     """
 
     def __init__(
         self,
-        keeper: AsyncJournal,
+        journal: AsyncJournal,
         cluster: Cluster,
         settings: Callable[[], ReassignmentSettings],
         run: Callable[[Coroutine[object, object, None]], object],
         wake: Callable[[], None],
         read: ReadFrame,
         stats: Stats,
-        turn_seconds_max: float = _TURN_SECONDS_MAX,
+        conflict_wait_seconds_max: float = _CONFLICT_WAIT_SECONDS_MAX,
     ) -> None:
-        self._keeper = keeper
+        self._journal = journal
         self._cluster = cluster
         self._settings = settings
         self._run = run
         self._wake = wake
         self._read = read
         self._stats = stats
-        self._turn_seconds_max = turn_seconds_max
-        self._news_seconds_max = min(turn_seconds_max, _NEWS_SECONDS_MAX)
-        self._numbers = count(1)
+        self._conflict_wait_seconds_max = conflict_wait_seconds_max
+        self._new_topic_seconds_max = min(conflict_wait_seconds_max, _NEW_TOPIC_SECONDS_MAX)
+        self._request_numbers = count(1)
         self._requests: Counter[str] = Counter()  # the number of requests under way, by address
 
     def ask(self, question: Question, respond: Respond) -> None:
         """Handle a request, or a broker's response to one."""
-        mine, all_of_them = self._requests[question.address], self._requests.total()
+        of_address, total = self._requests[question.address], self._requests.total()
         # A forwarded request is always journaled; before that nothing is lost with the connection.
         if not isinstance(question.plan, Plan) and (
-            mine >= ADDRESS_REQUESTS_MAX or all_of_them >= REQUESTS_MAX
+            of_address >= ADDRESS_REQUESTS_MAX or total >= REQUESTS_MAX
         ):
-            problem = f"{all_of_them} requests are already waiting, {mine} of the address"
+            problem = f"{total} requests are already waiting, {of_address} of them of this address"
             asyncio.get_running_loop().call_soon(respond, PeerError("reassignment_requests_max", problem))
             return
         self._requests[question.address] += 1
@@ -125,11 +133,11 @@ class ReassignmentApi:
     async def _handle(self, question: Question, respond: Respond) -> None:
         try:
             if question.plan is None:
-                respond(_begin(question))
-            elif isinstance(question.plan, _Asked):
-                respond(await self._go_on(question, question.plan))
+                respond(_permission_request(question))
+            elif isinstance(question.plan, _PermissionCheck):
+                respond(await self._permission_checked(question, question.plan))
             else:
-                respond(await self._end(question))
+                respond(await self._first_steps_sent(question))
         except WireError as error:
             self._stats.reassignment_requests["malformed"] += 1
             respond(error)
@@ -143,101 +151,103 @@ class ReassignmentApi:
             self._requests[question.address] -= 1
             self._requests += Counter()  # removes addresses without requests
 
-    async def _go_on(self, question: Question, asked: _Asked) -> bytes | Forward:
+    async def _permission_checked(self, question: Question, check: _PermissionCheck) -> bytes | Forward:
         """Handle the broker's response on the caller's permission: if granted, validate and journal the request."""
-        first = asked.question
+        first = check.question
         address, size = first.address, len(first.frame)
         response = await decoded(alter_reassignments.read_response, question.frame, question.version)
         if response.outcome.error_code:
-            told = await self._read(address, size, _refusal, first, question, response)
+            refused = await self._read(address, size, _refusal_response, first, question, response)
             self._stats.reassignment_requests["refused"] += 1
-            return told
-        request = await self._read(address, size, _request_of, first)
+            return refused
+        request = await self._read(address, size, _read_request, first)
         if not request.wanted:
             return question.frame
         try:
-            plan = await self._planned(request)
+            plan = await self._plan(request)
             if plan.sent:
                 sent = AlterRequest(min(request.timeout_ms, _TIMEOUT_MS_MAX), True, list(plan.sent.items()))
                 if not plan.entries:
                     # No partition is in the journal: the caller's own flag on the replication factor applies.
                     sent = sent._replace(allow_factor_change=request.allow_factor_change)
                 return await beside(_forward, first, sent, plan)
-            return await self._settled(question, plan, response)
+            return await self._conclude(question, plan, response)
         except (ClusterError, JournalError) as error:
-            return await self._failed(question, request, error)
+            return await self._failure_response(question, request, error)
 
-    async def _planned(self, request: AlterRequest) -> Plan:
+    async def _plan(self, request: AlterRequest) -> Plan:
         """Read the cluster, validate, choose first steps and journal; again if another process was faster.
 
         A controller handles requests one after the other. So a request that conflicts with an undecided one waits for a
         while: the caller may be the same, after a lost connection. A controller also knows a topic before the brokers:
         an unknown topic is looked up again, since it may just have been created.
         """
-        by = f"{self._keeper.process}/{next(self._numbers)}"
+        by = f"{self._journal.process}/{next(self._request_numbers)}"
         loop = asyncio.get_running_loop()
         began = loop.time()
         for _ in range(_CONFLICTS_MAX):
-            async with self._keeper.planning:
-                known = await self._keeper.read()
-                topics = {topic for topic, _ in (*known.entries, *(key for key, _ in request.wanted))}
-                seen = await self._cluster.look(sorted(topics), registered=True)
-                plan = await beside(plan_request, request, known, seen, self._settings(), by)
-                patience = self._turn_seconds_max if plan.meets_another else 0.0
-                if plan.misses_some:
-                    patience = max(patience, self._news_seconds_max)
+            async with self._journal.planning_lock:
+                state = await self._journal.read()
+                topics = {topic for topic, _ in (*state.entries, *(key for key, _ in request.wanted))}
+                cluster = await self._cluster.read_state(sorted(topics), registered=True)
+                plan = await beside(plan_request, request, state, cluster, self._settings(), by)
+                patience = self._conflict_wait_seconds_max if plan.has_conflict else 0.0
+                if plan.has_unknown_partition:
+                    patience = max(patience, self._new_topic_seconds_max)
                 if loop.time() - began >= patience:
                     try:
-                        await self._keeper.append(list(plan.entries.values()), expected=known.sequence)
+                        await self._journal.append(list(plan.entries.values()), expected=state.sequence)
                     except ConflictError:
                         continue
                     return plan
             await asyncio.sleep(_PAUSE_SECONDS)
         raise JournalError("other processes keep writing to it")
 
-    async def _end(self, question: Question) -> bytes:
+    async def _first_steps_sent(self, question: Question) -> bytes:
         """Handle the broker's response to the first steps."""
         plan = question.plan
         assert isinstance(plan, Plan), "the plan of the request that was sent"
         response = await decoded(alter_reassignments.read_response, question.frame, question.version)
         try:
-            return await self._settled(question, plan, response)
+            return await self._conclude(question, plan, response)
         except JournalError as error:
-            return await self._failed(question, plan.asked, error)
+            return await self._failure_response(question, plan.request, error)
 
-    async def _settled(self, question: Question, plan: Plan, response: AlterResponse) -> bytes:
+    async def _conclude(self, question: Question, plan: Plan, response: AlterResponse) -> bytes:
         """Accept or remove the entries, and return the response.
 
         Raises:
             JournalError: the result cannot be written; the executor finds out what has happened.
         """
-        told = outcomes_of(plan, response)
+        outcomes = outcomes_of(plan, response)
         for _ in range(_CONFLICTS_MAX):
-            known = await self._keeper.read()
-            records = await beside(records_of, plan, told, known)
+            state = await self._journal.read()
+            records = await beside(records_of, plan, outcomes, state)
             try:
-                await self._keeper.append(records, expected=known.sequence)
+                await self._journal.append(records, expected=state.sequence)
             except ConflictError:
                 continue
             break
         else:
             raise JournalError("other processes keep writing to it")
-        self._count(plan, told)
+        self._count_outcomes(plan, outcomes)
         self._wake()
-        return await beside(_settled_response, question, plan, told, response)
+        return await beside(_outcome_response, question, plan, outcomes, response)
 
-    async def _failed(self, question: Question, asked: AlterRequest, error: Exception) -> bytes:
+    async def _failure_response(self, question: Question, request: AlterRequest, error: Exception) -> bytes:
         """Return the response to a request that could not be accepted or journaled; a retry may succeed."""
         code = _KAFKA_STORAGE_ERROR if isinstance(error, JournalError) else REQUEST_TIMED_OUT
         where = "use its journal" if isinstance(error, JournalError) else "ask the cluster"
         outcome = Outcome(code, f"Sluice cannot {where}: {error}")
         event(logger, logging.ERROR, "reassignment not accepted", principal=question.user, problem=str(error))
         self._stats.reassignment_requests["failed"] += 1
-        response = AlterResponse(0, True, outcome, _all(asked, outcome))
-        return await beside(_response_to, question, asked, response)
+        response = AlterResponse(0, True, outcome, _same_outcome(request, outcome))
+        return await beside(_encode, question, request, response)
 
-    def _count(self, plan: Plan, told: Mapping[TopicPartition, Outcome]) -> None:
-        refused = sum(one.kind is Kind.REFUSED or told[one.key].error_code != 0 for one in plan.verdicts)
+    def _count_outcomes(self, plan: Plan, outcomes: Mapping[TopicPartition, Outcome]) -> None:
+        refused = sum(
+            one.kind is Handling.REFUSED or outcomes[one.key].error_code != 0 for one in plan.verdicts
+        )
         self._stats.reassignment_requests["refused" if refused else "taken"] += 1
         event(
             logger,
@@ -245,51 +255,51 @@ class ReassignmentApi:
             "reassignment requested",
             partitions=len(plan.verdicts),
             refused=refused,
-            taken=sum(1 for one in plan.verdicts if one.entry and not told[one.key].error_code),
+            taken=sum(1 for one in plan.verdicts if one.entry and not outcomes[one.key].error_code),
         )
 
 
-def _begin(question: Question) -> Forward:
+def _permission_request(question: Question) -> Forward:
     """Return the empty request by which the broker checks the caller's permission."""
     head = alter_reassignments.read_head(question.frame, question.body_at, question.version)
-    return _forward(question, head, _Asked(question))
+    return _forward(question, head, _PermissionCheck(question))
 
 
-def _request_of(question: Question) -> AlterRequest:
+def _read_request(question: Question) -> AlterRequest:
     return alter_reassignments.read_request(question.frame, question.body_at, question.version)
 
 
-def _refusal(asked: Question, question: Question, response: AlterResponse) -> bytes:
+def _refusal_response(first: Question, question: Question, response: AlterResponse) -> bytes:
     """Return the broker's refusal of the empty request, for every partition of the caller's."""
-    request = _request_of(asked)
-    return _response_to(question, request, response._replace(partitions=_all(request, response.outcome)))
+    request = _read_request(first)
+    return _encode(question, request, response._replace(partitions=_same_outcome(request, response.outcome)))
 
 
-def _all(asked: AlterRequest, outcome: Outcome) -> list[tuple[TopicPartition, Outcome]]:
-    return [(key, outcome) for key, _ in asked.wanted]
+def _same_outcome(request: AlterRequest, outcome: Outcome) -> list[tuple[TopicPartition, Outcome]]:
+    return [(key, outcome) for key, _ in request.wanted]
 
 
-def _settled_response(
-    question: Question, plan: Plan, told: Mapping[TopicPartition, Outcome], response: AlterResponse
+def _outcome_response(
+    question: Question, plan: Plan, outcomes: Mapping[TopicPartition, Outcome], response: AlterResponse
 ) -> bytes:
     failed = response.outcome.error_code
     partitions = [
-        (one.key, told[one.key] if failed or one.kind not in OF_ITS_OWN else one.outcome)
+        (one.key, outcomes[one.key] if failed or one.kind not in PER_OCCURRENCE else one.outcome)
         for one in plan.verdicts
     ]
     # For an empty request a broker sends the message "", for others null.
     outcome = response.outcome if failed else Outcome()
-    return _response_to(question, plan.asked, response._replace(outcome=outcome, partitions=partitions))
+    return _encode(question, plan.request, response._replace(outcome=outcome, partitions=partitions))
 
 
-def _response_to(question: Question, asked: AlterRequest, response: AlterResponse) -> bytes:
+def _encode(question: Question, request: AlterRequest, response: AlterResponse) -> bytes:
     """Return the response for the caller; the broker's own if both are equal."""
-    told = response._replace(allow_factor_change=asked.allow_factor_change)
-    if question.plan is not None and told == alter_reassignments.read_response(
+    encoded = response._replace(allow_factor_change=request.allow_factor_change)
+    if question.plan is not None and encoded == alter_reassignments.read_response(
         question.frame, question.version
     ):
         return question.frame
-    return alter_reassignments.write_response(told, question.version, question.correlation_id)
+    return alter_reassignments.write_response(encoded, question.version, question.correlation_id)
 
 
 def _forward(question: Question, request: AlterRequest, plan: object) -> Forward:

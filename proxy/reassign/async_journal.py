@@ -15,12 +15,12 @@ from protocol.messages.reassignments import Ongoing, Stepping
 from proxy.channel import OngoingMoves, Shown
 from proxy.logs import event
 from proxy.reassign.entries import Entry, Record, Term
-from proxy.reassign.journal import DamagedError, Journal, JournalError, Known
-from quotas.reassignment.step import PartitionNow, TopicPartition
+from proxy.reassign.journal import DamagedError, Journal, JournalError, JournalState
+from quotas.reassignment.step import PartitionState, TopicPartition
 
 __all__ = ["AsyncJournal"]
 
-_NOTHING: Final = Known({}, Term(0, ""), 0)
+_NO_STATE: Final = JournalState({}, Term(0, ""), 0)
 
 logger = logging.getLogger(__name__)
 
@@ -33,8 +33,8 @@ class AsyncJournal:
         process: this process's name in the journal.
 
     Attributes:
-        known: the journal's contents.
-        now: the last known state of partitions in the cluster.
+        state: the journal's contents.
+        partitions: the last known state of partitions in the cluster.
         shown: the reassignments that clients see.
         planning: held during a decision.
         problem: why the journal cannot be used; "" if it can.
@@ -42,15 +42,15 @@ class AsyncJournal:
 
     def __init__(self, directory: Path, process: str) -> None:
         self._journal = Journal(directory)
-        self._one = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self.process = process
-        self.known = _NOTHING
-        self.now: Mapping[TopicPartition, PartitionNow] = {}
+        self.state = _NO_STATE
+        self.partitions: Mapping[TopicPartition, PartitionState] = {}
         self.shown = OngoingMoves()
-        self.planning = asyncio.Lock()
+        self.planning_lock = asyncio.Lock()
         self.problem = ""
 
-    async def read(self) -> Known:
+    async def read(self) -> JournalState:
         """Read the records that other processes have appended.
 
         Raises:
@@ -60,11 +60,11 @@ class AsyncJournal:
 
     async def append(
         self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
-    ) -> Known:
+    ) -> JournalState:
         """Append records; they are on disk when this returns.
 
         Raises:
-            ConflictError, MovedOnError, JournalError: see `Journal.append`.
+            ConflictError, FencedError, JournalError: see `Journal.append`.
         """
         return await self._call(lambda: self._journal.append(records, expected=expected, term=term))
 
@@ -76,32 +76,32 @@ class AsyncJournal:
         """
         aside = ""
 
-        def work() -> Known:
+        def work() -> JournalState:
             nonlocal aside
-            known, aside = self._journal.recover()
-            return known
+            state, aside = self._journal.recover()
+            return state
 
-        known = await self._call(work)
+        state = await self._call(work)
         if aside:
             event(
                 logger,
                 logging.ERROR,
                 "the reassignment journal was damaged and is set aside; asking the cluster which moves are valid",
                 path=aside,
-                moves=len(known.entries),
+                moves=len(state.entries),
                 problem=self.problem,
             )
         self.problem = ""
 
-    async def show(self) -> None:
+    async def publish(self) -> None:
         """Update the reassignments that clients see; for thousands of moves in a thread."""
-        moves = await asyncio.to_thread(_all_shown, self.known, self.now)
+        moves = await asyncio.to_thread(_visible_moves, self.state, self.partitions)
         self.shown.moves = MappingProxyType(moves)
 
-    async def _call(self, work: Callable[[], Known]) -> Known:
-        async with self._one:
+    async def _call(self, work: Callable[[], JournalState]) -> JournalState:
+        async with self._lock:
             try:
-                known = await asyncio.to_thread(work)
+                state = await asyncio.to_thread(work)
             except DamagedError as error:
                 self.problem = str(error)
                 raise
@@ -111,17 +111,19 @@ class AsyncJournal:
                 self.problem = str(error)
                 raise
             self.problem = ""
-            if known is not self.known:
-                self.known = known
-                await self.show()
-            return known
+            if state is not self.state:
+                self.state = state
+                await self.publish()
+            return state
 
 
-def _all_shown(known: Known, now: Mapping[TopicPartition, PartitionNow]) -> dict[TopicPartition, Shown]:
-    return {key: _shown(entry, now.get(key)) for key, entry in known.entries.items()}
+def _visible_moves(
+    state: JournalState, now: Mapping[TopicPartition, PartitionState]
+) -> dict[TopicPartition, Shown]:
+    return {key: _visible_move(entry, now.get(key)) for key, entry in state.entries.items()}
 
 
-def _shown(entry: Entry, now: PartitionNow | None) -> Shown:
+def _visible_move(entry: Entry, now: PartitionState | None) -> Shown:
     """Return a move as Kafka lists a reassignment: the target replicas, then those to remove."""
     wanted = entry.wanted
     before = entry.original

@@ -26,9 +26,9 @@ from proxy.cluster.client import Target as Address
 from proxy.cluster.client import first_response
 from proxy.errors import reason
 from proxy.worker import decoded
-from quotas.reassignment.step import PartitionNow, TopicPartition
+from quotas.reassignment.step import PartitionState, TopicPartition
 
-__all__ = ["Cluster", "ClusterError", "Seen"]
+__all__ = ["Cluster", "ClusterError", "ClusterState"]
 
 MIN_ISR: Final = "min.insync.replicas"
 _MIN_ISR_SECONDS: Final = 15.0  # how long a topic's config is kept
@@ -50,20 +50,20 @@ class ClusterError(Exception):
     """The brokers cannot be reached, or refuse."""
 
 
-class Seen(NamedTuple):
+class ClusterState(NamedTuple):
     """The cluster's state of some topics.
 
     Attributes:
         live: the ids of the brokers that are alive.
         registered: those, and registered brokers that are not alive.
-        now: every partition of the topics.
+        partitions: every partition of the topics.
         topic_ids: the ids of existing topics, in hex.
         ongoing: every reassignment under way, of any topic.
     """
 
     live: frozenset[int]
     registered: frozenset[int]
-    now: Mapping[TopicPartition, PartitionNow]
+    partitions: Mapping[TopicPartition, PartitionState]
     topic_ids: Mapping[str, str]
     ongoing: Mapping[TopicPartition, Ongoing]
 
@@ -79,12 +79,12 @@ class Cluster:
         self._client = client
         self._brokers = client.brokers
         self._connection: Connection | None = None
-        self._one = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._min_isr: dict[str, tuple[float, int]] = {}
-        self._fenced_from = 0.0
-        self._turn = 0
+        self._registered_retry_at = 0.0
+        self._next_target = 0
 
-    async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
+    async def read_state(self, topics: Sequence[str], *, registered: bool = False) -> ClusterState:
         """Read the state of these topics.
 
         Args:
@@ -107,12 +107,12 @@ class Cluster:
         min_isr = await self._min_isrs(sorted(there))
         # Last: a step that is no longer listed is complete, and the earlier responses may be older.
         ongoing = await self._ongoing()
-        now = await asyncio.to_thread(_now, there, ongoing, min_isr)
+        now = await asyncio.to_thread(_partition_states, there, ongoing, min_isr)
         known = live.union(*(one.replicas for topic in there.values() for one in topic.partitions.values()))
         if registered:
             known |= await self._registered()
         ids = {name: topic.topic_id.hex() for name, topic in there.items()}
-        return Seen(live, known, now, ids, ongoing)
+        return ClusterState(live, known, now, ids, ongoing)
 
     async def submit(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, Outcome]:
         """Have partitions reassigned, or their reassignments cancelled (None); returns the outcome of each.
@@ -181,7 +181,7 @@ class Cluster:
     async def _registered(self) -> frozenset[int]:
         """Return every registered broker; brokers before 4.0 close on this request and only list those alive."""
         loop = asyncio.get_running_loop()
-        if loop.time() < self._fenced_from:
+        if loop.time() < self._registered_retry_at:
             return frozenset()
         try:
             error_code, brokers = await self._read(metadata.registered_brokers())
@@ -189,7 +189,7 @@ class Cluster:
             await self._ongoing()  # raises if the request was not the cause
             error_code, brokers = 1, frozenset[int]()
         if error_code:  # only for a while: brokers may be restarting, or be replaced by later versions
-            self._fenced_from = loop.time() + FENCED_SECONDS
+            self._registered_retry_at = loop.time() + FENCED_SECONDS
         return brokers
 
     async def _read(self, request: Request[T]) -> T:
@@ -207,7 +207,7 @@ class Cluster:
 
     async def _ask(self, request: Request[T]) -> bytes:
         seconds = _RESPONSE_SECONDS_MAX if request.api_key in _CHANGES else _READ_SECONDS_MAX
-        async with self._one:
+        async with self._lock:
             try:
                 if self._connection is not None and self._connection.closed:
                     self.close()  # usually the broker has closed it as idle (connections.max.idle.ms)
@@ -217,7 +217,7 @@ class Cluster:
                     return await self._connection.send(request)
             except BaseException as error:
                 self.close()
-                self._turn += 1
+                self._next_target += 1
                 if isinstance(error, ASKING_FAILS):
                     raise ClusterError(reason(error, seconds)) from error
                 raise
@@ -225,27 +225,27 @@ class Cluster:
     async def _connect(self) -> Connection:
         """Connect to the next reachable broker; a dead one must not be the first each time."""
         targets = self._brokers.targets()
-        turn = self._turn % len(targets) if targets else 0
+        turn = self._next_target % len(targets) if targets else 0
 
         async def reach(target: Address) -> Connection:
-            self._turn = targets.index(target)
+            self._next_target = targets.index(target)
             async with asyncio.timeout(_CONNECT_SECONDS_MAX):
                 return await self._client.connect(target)
 
         return await first_response(targets[turn:] + targets[:turn], reach, _CONNECT_SECONDS_MAX)
 
 
-def _now(
+def _partition_states(
     topics: Mapping[str, TopicPartitions],
     ongoing: Mapping[TopicPartition, Ongoing],
     min_isr: Mapping[str, int],
-) -> dict[TopicPartition, PartitionNow]:
+) -> dict[TopicPartition, PartitionState]:
     """Combine the responses to the state of each partition."""
     now = {}
     for name, topic in topics.items():
         for index, one in topic.partitions.items():
             move = ongoing.get((name, index))
-            now[name, index] = PartitionNow(
+            now[name, index] = PartitionState(
                 replicas=one.replicas if move is None else move.replicas,
                 isr=one.isr,
                 leader=one.leader,

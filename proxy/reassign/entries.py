@@ -17,11 +17,11 @@ from typing import Final, NamedTuple, TypeAlias
 from quotas.reassignment.step import Move, Step, TopicPartition
 
 __all__ = [
-    "Asked",
     "Ended",
+    "EndedTotals",
     "Entry",
     "LineError",
-    "Over",
+    "PendingRequest",
     "Record",
     "Term",
     "read_line",
@@ -37,7 +37,7 @@ class LineError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PendingRequest:
     """A request that a broker has not decided on yet.
 
     Attributes:
@@ -73,7 +73,7 @@ class Entry:
     original: tuple[int, ...]
     target: tuple[int, ...] | None = None
     cancelled: bool = False
-    asked: Asked | None = None
+    asked: PendingRequest | None = None
     step: Step | None = None
     unsure: bool = False
 
@@ -97,7 +97,7 @@ class Entry:
         return self.target
 
     @property
-    def coming(self) -> tuple[int, ...]:
+    def added_brokers(self) -> tuple[int, ...]:
         """The brokers that the move adds."""
         return tuple(broker for broker in self.wanted if broker not in self.original)
 
@@ -113,12 +113,12 @@ class Entry:
             step=self.step if asked.step is None else asked.step,
         )
 
-    def struck(self) -> "Entry | None":
+    def rejected(self) -> "Entry | None":
         """Return the entry after the broker has refused the request: as it was before; None if there was none."""
         return None if self.target is None else replace(self, asked=None)
 
 
-class Over(NamedTuple):
+class EndedTotals(NamedTuple):
     """The totals of ended moves since there were last no moves, so that totals do not shrink while moves end.
 
     Attributes:
@@ -132,13 +132,15 @@ class Over(NamedTuple):
     replicas: int = 0
     size: int = 0
 
-    def with_end(self, ended: "Ended", entry: "Entry | None") -> "Over":
+    def with_end(self, ended: "Ended", entry: "Entry | None") -> "EndedTotals":
         """Add one ended move."""
         if ended.how == "refused" or entry is None:
             return self
         if ended.how != "done":
             return self._replace(not_done=self.not_done + 1)
-        return Over(self.done + 1, self.not_done, self.replicas + len(entry.coming), self.size + ended.size)
+        return EndedTotals(
+            self.done + 1, self.not_done, self.replicas + len(entry.added_brokers), self.size + ended.size
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +168,7 @@ class Term:
 
     number: int
     executor: str
-    over: Over | None = None
+    over: EndedTotals | None = None
 
 
 Record: TypeAlias = Entry | Ended | Term
@@ -179,11 +181,11 @@ def write_line(sequence: int, record: Record) -> bytes:
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _fields(value: Record | Asked | Step) -> dict[str, object]:
+def _fields(value: Record | PendingRequest | Step) -> dict[str, object]:
     """Like `dataclasses.asdict`, which makes needless copies and takes five times as long."""
     found = {name: getattr(value, name) for name in value.__slots__}
     for name in ("asked", "step"):
-        if isinstance(found.get(name), Asked | Step):
+        if isinstance(found.get(name), PendingRequest | Step):
             found[name] = _fields(found[name])
     return found
 
@@ -223,11 +225,11 @@ def _entry(fields: Mapping[str, object]) -> Entry:
     )
 
 
-def _asked(fields: object) -> Asked:
+def _asked(fields: object) -> PendingRequest:
     if not isinstance(fields, dict):
         raise LineError("asked is not a table")
     step = fields["step"]
-    return Asked(
+    return PendingRequest(
         _numbers(fields["target"]),
         fields["cancels"] is True,
         None if step is None else _step(step),
@@ -278,7 +280,9 @@ def _ended(fields: Mapping[str, object]) -> Ended:
 def _term(fields: Mapping[str, object]) -> Term:
     over = fields.get("over")
     return Term(
-        _number(fields["number"]), _text(fields["executor"]), None if over is None else Over(*_numbers(over))
+        _number(fields["number"]),
+        _text(fields["executor"]),
+        None if over is None else EndedTotals(*_numbers(over)),
     )
 
 

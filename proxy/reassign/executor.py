@@ -19,11 +19,11 @@ from typing import Final
 from proxy.config import ReassignmentSettings
 from proxy.logs import event
 from proxy.reassign.async_journal import AsyncJournal
-from proxy.reassign.cluster import Cluster, ClusterError, Seen
+from proxy.reassign.cluster import Cluster, ClusterError, ClusterState
 from proxy.reassign.entries import Ended, Entry, Record, Term
-from proxy.reassign.journal import ConflictError, DamagedError, JournalError, Known, MovedOnError
+from proxy.reassign.journal import ConflictError, DamagedError, FencedError, JournalError, JournalState
 from proxy.reassign.leader_lock import LeaderLock
-from proxy.reassign.reconcile import Decision, Memory, decide
+from proxy.reassign.reconcile import Decision, Memory, reconcile
 from proxy.reassign.sizes import Sizes
 from proxy.stats import Stats
 from quotas.reassignment.step import Step, TopicPartition
@@ -34,7 +34,7 @@ _PAUSE_SECONDS: Final = 0.25  # between two rounds while moves are under way
 _IDLE_SECONDS: Final = 0.5  # between two reads of the journal otherwise
 _RETRY_SECONDS_MAX: Final = 10.0
 # Each round is followed by a pause of this many times its duration: clients' traffic has priority.
-_REST: Final = 4.0
+_PAUSE_FACTOR: Final = 4.0
 _SIZES_SECONDS: Final = 5.0
 # A process that has failed for so long lets another one try, and waits.
 _FAILING_MS_MAX: Final = 30_000
@@ -59,30 +59,30 @@ class Executor:
 
     def __init__(
         self,
-        keeper: AsyncJournal,
+        journal: AsyncJournal,
         cluster: Cluster,
         directory: Path,
         settings: Callable[[], ReassignmentSettings],
         now_ms: Callable[[], int],
         stats: Stats,
     ) -> None:
-        self._keeper = keeper
+        self._journal = journal
         self._cluster = cluster
         self._settings = settings
         self._now_ms = now_ms
         self._stats = stats
-        self._lease = LeaderLock(directory, keeper.process)
+        self._lock = LeaderLock(directory, journal.process)
         self._term = 0
         self._failing_ms: int | None = None  # since when rounds have failed
         self._standby_until_ms = 0
         self._memory = Memory()
         self._woken = asyncio.Event()
         self._pause_seconds = _PAUSE_SECONDS
-        self._sized_at = 0.0
-        self._sizing: asyncio.Task[None] | None = None
+        self._sizes_read_at = 0.0
+        self._size_task: asyncio.Task[None] | None = None
         self.decision = Decision()
         self.sizes = Sizes()
-        self.sized_ms = 0
+        self.sizes_ms = 0
         self.problem = ""
 
     @property
@@ -92,7 +92,7 @@ class Executor:
 
     def holder(self) -> str:
         """The executing process, as far as known."""
-        return self._lease.holder()
+        return self._lock.holder()
 
     def wake(self) -> None:
         """Start the next round at once."""
@@ -105,92 +105,100 @@ class Executor:
             while True:
                 began = loop.time()
                 try:
-                    pause = await self.round()
+                    pause = await self.run_round()
                 except Exception as error:
                     self._stats.task_failures["reassignments"] += 1
                     problem = f"internal error: {error!r}"
                     if problem != self.problem:
                         logger.error("internal error: a round of reassignments failed", exc_info=error)
                     self.problem, pause = problem, _RETRY_SECONDS_MAX
-                    self._failed()
-                rest = min(_REST * (loop.time() - began), _RETRY_SECONDS_MAX)
+                    self._round_failed()
+                rest = min(_PAUSE_FACTOR * (loop.time() - began), _RETRY_SECONDS_MAX)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), max(pause, rest))
                 self._woken.clear()
         finally:
-            if self._sizing is not None:
-                self._sizing.cancel()
+            if self._size_task is not None:
+                self._size_task.cancel()
             self._cluster.close()
-            self._let_go()
+            self._release_leadership()
 
-    async def round(self) -> float:
+    async def run_round(self) -> float:
         """Run one round; returns the pause until the next one, in seconds."""
         try:
-            known = await self._lead()
-            if not known.entries:
+            state = await self._read_journal()
+            if not state.entries:
                 self.decision, self.sizes = Decision(), Sizes()
-                self._told("")
+                self._set_problem("")
                 self._failing_ms = None
                 return _IDLE_SECONDS
-            seen = await self._look(known)
+            cluster = await self._read_cluster(state)
             if self.leads:
-                await self._step(known, seen)
-            self._measure(seen)
+                await self._execute(state, cluster)
+            self._refresh_sizes(cluster)
         except ConflictError:
             return 0.0  # another process has appended a request: read again
-        except MovedOnError as error:
+        except FencedError as error:
             self._stand_down(str(error))
         except DamagedError as error:
-            self._told(str(error))
+            self._set_problem(str(error))
             await self._recover()
         except (JournalError, ClusterError, OSError) as error:
-            self._told(str(error))
-            self._failed()
+            self._set_problem(str(error))
+            self._round_failed()
             self._pause_seconds = min(2 * self._pause_seconds, _RETRY_SECONDS_MAX)
             return self._pause_seconds
         else:
-            self._told("")
+            self._set_problem("")
             self._failing_ms = None
             self._pause_seconds = _PAUSE_SECONDS
         return _PAUSE_SECONDS if self.leads else _IDLE_SECONDS
 
-    async def _lead(self) -> Known:
+    async def _read_journal(self) -> JournalState:
         """Return the journal's contents, and take the lock if it is free."""
-        known = await self._keeper.read()
+        state = await self._journal.read()
         if self.leads:
-            if known.term.number != self._term:
-                raise MovedOnError(known.term.executor)
-            return known
-        if self._now_ms() < self._standby_until_ms or not await asyncio.to_thread(self._lease.take):
-            return known
-        term = Term(known.term.number + 1, self._keeper.process)
-        known = await self._keeper.append([term], expected=known.sequence)
+            if state.term.number != self._term:
+                raise FencedError(state.term.executor)
+            return state
+        if self._now_ms() < self._standby_until_ms or not await asyncio.to_thread(self._lock.take):
+            return state
+        term = Term(state.term.number + 1, self._journal.process)
+        state = await self._journal.append([term], expected=state.sequence)
         self._term, self._memory = term.number, Memory()
-        event(logger, logging.INFO, "this process carries out reassignments", moves=len(known.entries))
-        return known
+        event(logger, logging.INFO, "this process carries out reassignments", moves=len(state.entries))
+        return state
 
-    async def _look(self, known: Known) -> Seen:
+    async def _read_cluster(self, state: JournalState) -> ClusterState:
         # Callers' requests do not wait for this: an unresponsive broker takes seconds, and the journal's sequence shows
         # whether a request was added meanwhile.
-        seen = await self._cluster.look(sorted({topic for topic, _ in known.entries}))
-        self._keeper.now = {key: seen.now[key] for key in known.entries if key in seen.now}
-        await self._keeper.show()
-        return seen
+        cluster = await self._cluster.read_state(sorted({topic for topic, _ in state.entries}))
+        self._journal.partitions = {
+            key: cluster.partitions[key] for key in state.entries if key in cluster.partitions
+        }
+        await self._journal.publish()
+        return cluster
 
-    async def _step(self, known: Known, seen: Seen) -> None:
+    async def _execute(self, state: JournalState, cluster: ClusterState) -> None:
         """Decide, journal, submit and elect, in this order."""
-        keeper, settings = self._keeper, self._settings()
+        journal, settings = self._journal, self._settings()
         dead_target_ms = int(settings.dead_target_seconds * 1000)
-        async with keeper.planning:
+        async with journal.planning_lock:
             # In a thread: thousands of moves would block the loop.
             found = await asyncio.to_thread(
-                decide, known.entries, seen, settings.limits, self._memory, dead_target_ms, self._now_ms()
+                reconcile,
+                state.entries,
+                cluster,
+                settings.limits,
+                self._memory,
+                dead_target_ms,
+                self._now_ms(),
             )
             self.decision = found
             if found.records or found.cancels or found.elections:
-                records = [self._with_size(record, known.entries) for record in found.records]
-                await keeper.append(records, expected=known.sequence, term=self._term)
-                self._report(records, known.entries)
+                records = [self._with_size(record, state.entries) for record in found.records]
+                await journal.append(records, expected=state.sequence, term=self._term)
+                self._log_ended(records, state.entries)
         await self._submit(found.steps, found.cancels)
         if found.elections:
             await self._elect(found.elections)
@@ -199,7 +207,7 @@ class Executor:
         """Add the moved bytes to the end of a move, if its sizes are known: the status keeps the total."""
         if not isinstance(record, Ended) or record.how != "done":
             return record
-        return replace(record, size=self.sizes.partition(record.key) * len(entries[record.key].coming))
+        return replace(record, size=self.sizes.partition(record.key) * len(entries[record.key].added_brokers))
 
     async def _submit(self, steps: list[Step], cancels: list[TopicPartition]) -> None:
         targets = {step.key: step.replicas for step in steps} | dict.fromkeys(cancels)
@@ -217,7 +225,7 @@ class Executor:
             if outcome.error_code:
                 counts["refused"] += 1
                 problem = f"error {outcome.error_code} {outcome.error_message or ''}".strip()
-                self._memory.failed(key, problem, self._now_ms())
+                self._memory.record_failure(key, problem, self._now_ms())
                 event(
                     logger,
                     logging.WARNING,
@@ -238,9 +246,11 @@ class Executor:
                 self._stats.reassignment_steps["elected"] += 1
                 continue
             self._memory.elections[key] += 1
-            self._memory.failed(key, f"no election: error {error_code} {message}".strip(), self._now_ms())
+            self._memory.record_failure(
+                key, f"no election: error {error_code} {message}".strip(), self._now_ms()
+            )
 
-    def _report(self, records: list[Record], before: Mapping[TopicPartition, Entry]) -> None:
+    def _log_ended(self, records: list[Record], before: Mapping[TopicPartition, Entry]) -> None:
         for record in records:
             if not isinstance(record, Ended):
                 continue
@@ -258,45 +268,45 @@ class Executor:
                 target=str(entry.wanted),
             )
 
-    def _measure(self, seen: Seen) -> None:
+    def _refresh_sizes(self, cluster: ClusterState) -> None:
         """Have replica sizes read now and then, for the status; no decision or step depends on them."""
         loop = asyncio.get_running_loop()
-        is_under_way = self._sizing is not None and not self._sizing.done()
-        if not self.leads or is_under_way or loop.time() - self._sized_at < _SIZES_SECONDS:
+        is_under_way = self._size_task is not None and not self._size_task.done()
+        if not self.leads or is_under_way or loop.time() - self._sizes_read_at < _SIZES_SECONDS:
             return
-        self._sized_at = loop.time()
-        entries = self._keeper.known.entries
+        self._sizes_read_at = loop.time()
+        entries = self._journal.state.entries
         concerned = {broker for entry in entries.values() for broker in (*entry.original, *entry.wanted)}
-        self._sizing = loop.create_task(self._read_sizes(sorted(concerned & seen.live), list(entries)))
+        self._size_task = loop.create_task(self._read_sizes(sorted(concerned & cluster.live), list(entries)))
 
     async def _read_sizes(self, brokers: list[int], moved: list[TopicPartition]) -> None:
         try:
             found = await self._cluster.sizes(brokers)
-            self.sizes = await asyncio.to_thread(self.sizes.with_read, found, moved)
+            self.sizes = await asyncio.to_thread(self.sizes.updated, found, moved)
         except Exception as error:
             logger.error("internal error: no sizes for the status", exc_info=error)
         else:
-            self.sized_ms = self._now_ms()
+            self.sizes_ms = self._now_ms()
 
     async def _recover(self) -> None:
         """Set a damaged journal aside if this process holds the lock; other processes wait for that."""
         try:
-            if await asyncio.to_thread(self._lease.take):
-                await self._keeper.recover()
+            if await asyncio.to_thread(self._lock.take):
+                await self._journal.recover()
                 self._term = 0  # a new journal needs a new term
         except (JournalError, OSError) as error:
-            self._told(str(error))
+            self._set_problem(str(error))
 
     def _stand_down(self, other: str) -> None:
         event(logger, logging.WARNING, "another process carries out reassignments now", process=other)
-        self._let_go()
+        self._release_leadership()
 
-    def _failed(self) -> None:
+    def _round_failed(self) -> None:
         """Handle a failed round: perhaps only this process cannot reach the brokers."""
         now_ms = self._now_ms()
         if self._failing_ms is None:
             self._failing_ms = now_ms
-        if self._lease.held and now_ms - self._failing_ms >= _FAILING_MS_MAX:
+        if self._lock.held and now_ms - self._failing_ms >= _FAILING_MS_MAX:
             event(
                 logger,
                 logging.WARNING,
@@ -305,14 +315,14 @@ class Executor:
             )
             self._failing_ms = None
             self._standby_until_ms = now_ms + _STANDBY_MS
-            self._let_go()
+            self._release_leadership()
 
-    def _let_go(self) -> None:
+    def _release_leadership(self) -> None:
         self._term = 0
         self.decision, self.sizes = Decision(), Sizes()  # those of the executing process are unknown here
-        self._lease.give_back()
+        self._lock.release()
 
-    def _told(self, problem: str) -> None:
+    def _set_problem(self, problem: str) -> None:
         if problem != self.problem:
             level = logging.WARNING if problem else logging.INFO
             event(logger, level, "carrying out reassignments", problem=problem or "none: continuing")

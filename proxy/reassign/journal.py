@@ -27,9 +27,9 @@ from proxy.files import open_file
 from proxy.reassign.entries import (
     LINE_BYTES_MAX,
     Ended,
+    EndedTotals,
     Entry,
     LineError,
-    Over,
     Record,
     Term,
     read_line,
@@ -37,7 +37,7 @@ from proxy.reassign.entries import (
 )
 from quotas.reassignment.step import TopicPartition
 
-__all__ = ["ConflictError", "DamagedError", "Journal", "JournalError", "Known", "MovedOnError"]
+__all__ = ["ConflictError", "DamagedError", "FencedError", "Journal", "JournalError", "JournalState"]
 
 _NAME: Final = "journal"
 _LOCK: Final = "journal.lock"
@@ -45,8 +45,8 @@ _NEW: Final = ".journal.new"
 _BYTES_MAX: Final = 1024**3
 # The size at which the file is rewritten if most of it is history.
 COMPACT_BYTES_MIN: Final = 1024**2
-_LINES_A_MOVE: Final = 8
-_SET_ASIDE_MAX: Final = 1000
+_LINES_PER_MOVE: Final = 8
+_DAMAGED_FILES_MAX: Final = 1000
 LOCK_SECONDS_MAX: Final = 5.0
 
 
@@ -62,20 +62,20 @@ class ConflictError(Exception):
     """Another process has appended since the last read: read again."""
 
 
-class MovedOnError(Exception):
+class FencedError(Exception):
     """Another process executes now."""
 
 
-class Known(NamedTuple):
+class JournalState(NamedTuple):
     """The journal's contents; immutable."""
 
     entries: Mapping[TopicPartition, Entry]
     term: Term
     sequence: int
-    over: Over = Over()
+    ended_totals: EndedTotals = EndedTotals()
 
 
-_NOBODY: Final = Term(0, "")
+_NO_TERM: Final = Term(0, "")
 
 
 class Journal:
@@ -90,10 +90,10 @@ class Journal:
         self._path = directory / _NAME
         self._compact_bytes_min = COMPACT_BYTES_MIN
         self._sequence = 0
-        self._told: Known | None = None
-        self._forget()
+        self._state: JournalState | None = None
+        self._reset()
 
-    def read(self) -> Known:
+    def read(self) -> JournalState:
         """Read the records that any process has appended.
 
         Raises:
@@ -104,11 +104,11 @@ class Journal:
             self._catch_up()
         except OSError as error:
             raise JournalError(f"{self._path}: cannot be read: {error.strerror or error}") from None
-        return self._known()
+        return self._current_state()
 
     def append(
         self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
-    ) -> Known:
+    ) -> JournalState:
         """Write records; when this returns they are on disk.
 
         Args:
@@ -117,7 +117,7 @@ class Journal:
 
         Raises:
             ConflictError: other records were appended since then.
-            MovedOnError: another process executes.
+            FencedError: another process executes.
             DamagedError, JournalError: the journal cannot be written; no record was.
         """
         try:
@@ -126,16 +126,16 @@ class Journal:
                 if expected is not None and self._sequence != expected:
                     raise ConflictError
                 if term is not None and self._term.number != term:
-                    raise MovedOnError(self._term.executor)
+                    raise FencedError(self._term.executor)
                 self._write(records)
-                if self._is_history():
-                    self._shorten()
+                if self._needs_compaction():
+                    self._compact()
         except OSError as error:
-            self._forget()
+            self._reset()
             raise JournalError(f"{self._path}: cannot be written: {error.strerror or error}") from None
-        return self._known()
+        return self._current_state()
 
-    def recover(self) -> tuple[Known, str]:
+    def recover(self) -> tuple[JournalState, str]:
         """Set a damaged journal aside; returns its readable entries, as unsure, and its new path.
 
         Raises:
@@ -144,16 +144,16 @@ class Journal:
         try:
             with self._locked():
                 try:
-                    self._forget()
+                    self._reset()
                     self._catch_up()
                 except DamagedError:
                     pass
                 else:
-                    return self._known(), ""  # another process was faster
+                    return self._current_state(), ""  # another process was faster
                 with open_file(self._path) as file:
                     content = file.read(_BYTES_MAX)
-                aside = self._aside()
-                self._forget()
+                aside = self._damaged_path()
+                self._reset()
                 for line in content.split(b"\n"):
                     try:
                         sequence, record = read_line(line)
@@ -163,26 +163,26 @@ class Journal:
                     # The new file continues the old one's sequence, so that no number is used twice.
                     self._sequence = max(self._sequence, sequence)
                 self._rewrite([replace(entry, unsure=True) for entry in self._entries.values()], aside)
-                return self._known(), str(aside)
+                return self._current_state(), str(aside)
         except OSError as error:
-            self._forget()
+            self._reset()
             raise JournalError(f"{self._path}: cannot be set aside: {error.strerror or error}") from None
 
-    def _known(self) -> Known:
+    def _current_state(self) -> JournalState:
         """Return the contents; the same object as before if nothing has changed."""
-        if self._told is None or self._told.sequence != self._sequence:
-            self._told = Known(dict(self._entries), self._term, self._sequence, self._over)
-        return self._told
+        if self._state is None or self._state.sequence != self._sequence:
+            self._state = JournalState(dict(self._entries), self._term, self._sequence, self._ended_totals)
+        return self._state
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._entries: dict[TopicPartition, Entry] = {}
-        self._term = _NOBODY
-        self._over = Over()
+        self._term = _NO_TERM
+        self._ended_totals = EndedTotals()
         self._sequence = 0
         self._lines = 0
         self._inode = 0
         self._offset = 0
-        self._told = None
+        self._state = None
 
     def _catch_up(self) -> None:
         """Read on from the last position, or from the start if the file was replaced."""
@@ -190,7 +190,7 @@ class Journal:
             with open_file(self._path) as file:
                 found = os.fstat(file.fileno())
                 if found.st_ino != self._inode or found.st_size < self._offset:
-                    self._forget()
+                    self._reset()
                     self._inode = found.st_ino
                 if found.st_size == self._offset:
                     return
@@ -199,16 +199,16 @@ class Journal:
                 file.seek(self._offset)
                 content = file.read()
         except FileNotFoundError:
-            self._forget()
+            self._reset()
             return
         try:
             for line in content[: content.rfind(b"\n") + 1].splitlines(keepends=True):
-                self._take(line)
+                self._read_line(line)
         except DamagedError:
-            self._forget()  # another process may set it aside; then everything is read again
+            self._reset()  # another process may set it aside; then everything is read again
             raise
 
-    def _take(self, line: bytes) -> None:
+    def _read_line(self, line: bytes) -> None:
         where = f"{self._path}: line {self._lines + 1}, byte {self._offset}"
         if len(line) > LINE_BYTES_MAX:
             raise DamagedError(f"{where}: has {len(line)} bytes, more than {LINE_BYTES_MAX}")
@@ -226,14 +226,14 @@ class Journal:
     def _apply(self, record: Record) -> None:
         if isinstance(record, Entry):
             if not self._entries:
-                self._over = Over()
+                self._ended_totals = EndedTotals()
             self._entries[record.key] = record
         elif isinstance(record, Ended):
-            self._over = self._over.with_end(record, self._entries.pop(record.key, None))
+            self._ended_totals = self._ended_totals.with_end(record, self._entries.pop(record.key, None))
         else:
             self._term = replace(record, over=None)
             if record.over is not None:
-                self._over = record.over
+                self._ended_totals = record.over
 
     def _write(self, records: Sequence[Record]) -> None:
         if not records:
@@ -264,11 +264,11 @@ class Journal:
             self._lines += 1
             self._offset += len(line)
 
-    def _is_history(self) -> bool:
-        few = self._lines < _LINES_A_MOVE * (len(self._entries) + 1)
+    def _needs_compaction(self) -> bool:
+        few = self._lines < _LINES_PER_MOVE * (len(self._entries) + 1)
         return self._offset >= self._compact_bytes_min and not few
 
-    def _shorten(self) -> None:
+    def _compact(self) -> None:
         """Drop history; the append is already on disk, so a full disk causes no error here."""
         try:
             self._rewrite(self._entries.values())
@@ -280,7 +280,7 @@ class Journal:
         """Replace the file by one with the current moves only; the old one may be kept as `aside`."""
         sequence = self._sequence + 1
         # The term comes last: the first entry resets the totals.
-        records: list[Record] = [*entries, replace(self._term, over=self._over)]
+        records: list[Record] = [*entries, replace(self._term, over=self._ended_totals)]
         lines = [write_line(sequence + index, record) for index, record in enumerate(records)]
         new = self._directory / _NEW
         new.unlink(missing_ok=True)
@@ -294,15 +294,15 @@ class Journal:
             os.link(self._path, aside)  # there is a journal at every moment
         new.replace(self._path)
         self._sync_directory()
-        self._forget()
+        self._reset()
         self._catch_up()
 
-    def _aside(self) -> Path:
-        for number in range(1, _SET_ASIDE_MAX):
+    def _damaged_path(self) -> Path:
+        for number in range(1, _DAMAGED_FILES_MAX):
             path = self._directory / f"journal.damaged-{number}"
             if not path.exists():
                 return path
-        raise OSError(f"there are {_SET_ASIDE_MAX} damaged journals already")
+        raise OSError(f"there are {_DAMAGED_FILES_MAX} damaged journals already")
 
     def _sync_directory(self) -> None:
         descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)

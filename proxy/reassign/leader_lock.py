@@ -69,7 +69,7 @@ class LeaderLock:
             return file.read(_HOLDER_BYTES_MAX).decode("utf-8", "replace")
         return ""
 
-    def give_back(self) -> None:
+    def release(self) -> None:
         """Release the lock for another process."""
         if self._descriptor >= 0:
             os.close(self._descriptor)

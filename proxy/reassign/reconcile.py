@@ -23,12 +23,12 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
-from proxy.reassign.cluster import Seen
-from proxy.reassign.entries import Asked, Ended, Entry, Record
+from proxy.reassign.cluster import ClusterState
+from proxy.reassign.entries import Ended, Entry, PendingRequest, Record
 from quotas.reassignment.batch import BatchLimits, choose_batch
-from quotas.reassignment.step import Finished, PartitionNow, Step, TopicPartition, Waiting, next_step
+from quotas.reassignment.step import Finished, PartitionState, Step, TopicPartition, Waiting, next_step
 
-__all__ = ["ASKED_MS_MAX", "Decision", "Memory", "decide"]
+__all__ = ["ASKED_MS_MAX", "Decision", "Memory", "reconcile"]
 
 # A request with a lost connection has reported no result; brokers give it up before this time.
 ASKED_MS_MAX: Final = 30_000
@@ -40,7 +40,7 @@ _ELECTIONS_MAX: Final = 5
 _RETRY_MS: Final = (1_000, 2_000, 5_000, 10_000, 30_000, 60_000)
 
 
-_Verdict: TypeAlias = Step | Finished | Waiting
+_NextStep: TypeAlias = Step | Finished | Waiting
 
 
 @dataclass(slots=True)
@@ -65,25 +65,25 @@ class Memory:
     unsettled_ms: dict[TopicPartition, int] = field(default_factory=dict)
     elections: Counter[TopicPartition] = field(default_factory=Counter)
     waited: Mapping[TopicPartition, int] = field(default_factory=dict)
-    _verdicts: dict[TopicPartition, tuple[Entry, PartitionNow, _Verdict]] = field(default_factory=dict)
+    _next_steps: dict[TopicPartition, tuple[Entry, PartitionState, _NextStep]] = field(default_factory=dict)
     _basis: tuple[frozenset[int], int, frozenset[int]] | None = None
 
-    def verdicts(
-        self, entries: Sequence[Entry], seen: Seen, replica_count: int, lost: frozenset[int]
-    ) -> dict[TopicPartition, _Verdict]:
+    def next_steps(
+        self, entries: Sequence[Entry], cluster: ClusterState, replica_count: int, lost: frozenset[int]
+    ) -> dict[TopicPartition, _NextStep]:
         """Return the planner's verdicts; those of waiting moves that have not changed are reused."""
-        basis = (seen.live, replica_count, lost)
-        known = self._verdicts if basis == self._basis else {}
-        self._basis, self._verdicts = basis, {}
+        basis = (cluster.live, replica_count, lost)
+        known = self._next_steps if basis == self._basis else {}
+        self._basis, self._next_steps = basis, {}
         for entry in entries:
-            key, now = entry.key, seen.now[entry.key]
+            key, now = entry.key, cluster.partitions[entry.key]
             before = known.get(key)
             if before is None or before[0] is not entry or before[1] != now:
-                before = (entry, now, next_step(entry.move, now, seen.live, replica_count, lost))
-            self._verdicts[key] = before
-        return {key: verdict for key, (_, _, verdict) in self._verdicts.items()}
+                before = (entry, now, next_step(entry.move, now, cluster.live, replica_count, lost))
+            self._next_steps[key] = before
+        return {key: verdict for key, (_, _, verdict) in self._next_steps.items()}
 
-    def failed(self, key: TopicPartition, problem: str, now_ms: int) -> None:
+    def record_failure(self, key: TopicPartition, problem: str, now_ms: int) -> None:
         """Note a refused submission: retry later, with growing pauses."""
         count = self.failures.get(key, (0, 0, ""))[0] + 1
         pause_ms = _RETRY_MS[min(count, len(_RETRY_MS)) - 1]
@@ -129,7 +129,7 @@ class Decision:
     lost: frozenset[int] = frozenset()
 
 
-class _State(Enum):
+class _StepState(Enum):
     """The state of a step."""
 
     NONE = "none"
@@ -138,9 +138,9 @@ class _State(Enum):
     DONE = "done"
 
 
-def decide(
+def reconcile(
     entries: Mapping[TopicPartition, Entry],
-    seen: Seen,
+    cluster: ClusterState,
     limits: BatchLimits,
     memory: Memory,
     dead_target_ms: int,
@@ -148,60 +148,68 @@ def decide(
 ) -> Decision:
     """Decide on the next actions."""
     memory.forget(entries)
-    found = Decision(lost=_lost(entries, seen, memory, dead_target_ms, now_ms))
+    decision = Decision(lost=_lost_brokers(entries, cluster, memory, dead_target_ms, now_ms))
     open_entries = []
-    seen_of = _seen_of(entries, seen, memory, now_ms)
+    executed = _executed_requests(entries, cluster, memory, now_ms)
     for key, entry in entries.items():
-        now = seen.now.get(key)
-        if now is None or seen.topic_ids.get(entry.topic) != entry.topic_id:
-            _gone(found, entry, seen, memory, now_ms)
+        now = cluster.partitions.get(key)
+        if now is None or cluster.topic_ids.get(entry.topic) != entry.topic_id:
+            _handle_missing(decision, entry, cluster, memory, now_ms)
             continue
         memory.gone_ms.pop(key, None)
         if entry.unsure:
-            _confirm(found, entry, now)
+            _confirm(decision, entry, now)
         elif entry.asked is not None:
-            _judged(found, entry, now, memory, seen_of, now_ms)
-        elif _goes_on(found, entry, now, memory, now_ms):
+            _handle_pending(decision, entry, now, memory, executed, now_ms)
+        elif _needs_next_step(decision, entry, now, memory, now_ms):
             open_entries.append(entry)
-    verdicts = memory.verdicts(open_entries, seen, limits.replica_count, found.lost)
+    next_steps = memory.next_steps(open_entries, cluster, limits.replica_count, decision.lost)
     # A step that waits for a lost broker and cannot be cancelled copies nothing: other moves need not wait.
     moving = {
-        key: step for key, step in found.in_flight.items() if not step.blocked_by(seen.now[key], found.lost)
+        key: step
+        for key, step in decision.in_flight.items()
+        if not step.blocked_by(cluster.partitions[key], decision.lost)
     }
-    batch = choose_batch(verdicts, limits, moving, memory.waited)
+    batch = choose_batch(next_steps, limits, moving, memory.waited)
     memory.waited = batch.waited
-    found.waiting.update(batch.waiting)
+    decision.waiting.update(batch.waiting)
     for key in batch.finished:
-        found.records.append(_end(entries[key]))
+        decision.records.append(_ended(entries[key]))
     for step in batch.steps:
-        _begin(found, entries[step.key], step, memory)
-    return found
+        _begin_step(decision, entries[step.key], step, memory)
+    return decision
 
 
-def _lost(
-    entries: Mapping[TopicPartition, Entry], seen: Seen, memory: Memory, dead_target_ms: int, now_ms: int
+def _lost_brokers(
+    entries: Mapping[TopicPartition, Entry],
+    cluster: ClusterState,
+    memory: Memory,
+    dead_target_ms: int,
+    now_ms: int,
 ) -> frozenset[int]:
     """Return the brokers that have been dead for too long."""
     concerned = {broker for entry in entries.values() for broker in (*entry.original, *entry.wanted)}
-    dead = concerned - seen.live
+    dead = concerned - cluster.live
     memory.dead_ms = {broker: memory.dead_ms.get(broker, now_ms) for broker in dead}
     return frozenset(
         broker for broker, since_ms in memory.dead_ms.items() if now_ms - since_ms >= dead_target_ms
     )
 
 
-def _gone(found: Decision, entry: Entry, seen: Seen, memory: Memory, now_ms: int) -> None:
+def _handle_missing(
+    decision: Decision, entry: Entry, cluster: ClusterState, memory: Memory, now_ms: int
+) -> None:
     """Handle a missing partition: another topic of that name ends it at once, a missing topic after a while."""
     key = entry.key
     since_ms = memory.gone_ms.setdefault(key, now_ms)
-    is_another = seen.topic_ids.get(entry.topic, entry.topic_id) != entry.topic_id
+    is_another = cluster.topic_ids.get(entry.topic, entry.topic_id) != entry.topic_id
     if is_another or now_ms - since_ms >= _GONE_MS:
-        found.records.append(Ended(*key, "gone"))
+        decision.records.append(Ended(*key, "gone"))
     else:
-        found.waiting[key] = Waiting("no broker knows the partition")
+        decision.waiting[key] = Waiting("no broker knows the partition")
 
 
-def _confirm(found: Decision, entry: Entry, now: PartitionNow) -> None:
+def _confirm(decision: Decision, entry: Entry, now: PartitionState) -> None:
     """Confirm an entry of a damaged journal if the cluster's state agrees with it."""
     step = entry.step
     if step is None:
@@ -212,28 +220,28 @@ def _confirm(found: Decision, entry: Entry, now: PartitionNow) -> None:
         )
     sure = replace(entry, unsure=False, asked=None)
     if is_so and entry.target is not None:
-        found.records.append(sure)
-        found.waiting[entry.key] = Waiting("was found in a damaged journal, and the cluster confirms it")
+        decision.records.append(sure)
+        decision.waiting[entry.key] = Waiting("was found in a damaged journal, and the cluster confirms it")
     else:
-        found.records.append(Ended(*entry.key, "lost"))
+        decision.records.append(Ended(*entry.key, "lost"))
 
 
-def _seen_of(
-    entries: Mapping[TopicPartition, Entry], seen: Seen, memory: Memory, now_ms: int
+def _executed_requests(
+    entries: Mapping[TopicPartition, Entry], cluster: ClusterState, memory: Memory, now_ms: int
 ) -> frozenset[str]:
     """Return the requests that a broker has executed without a response to Sluice, as the cluster shows."""
-    found = set()
+    decision = set()
     for key, entry in entries.items():
-        now = seen.now.get(key)
+        now = cluster.partitions.get(key)
         if entry.asked is None or now is None or entry.unsure:
             continue
         since_ms = memory.asked_ms.setdefault((key, entry.asked.by), now_ms)
-        if now_ms - since_ms >= _ASKED_MS_MIN and _is_carried_out(entry, entry.asked, now):
-            found.add(entry.asked.by)
-    return frozenset(found)
+        if now_ms - since_ms >= _ASKED_MS_MIN and _is_executed(entry, entry.asked, now):
+            decision.add(entry.asked.by)
+    return frozenset(decision)
 
 
-def _is_carried_out(entry: Entry, asked: Asked, now: PartitionNow) -> bool:
+def _is_executed(entry: Entry, asked: PendingRequest, now: PartitionState) -> bool:
     """Whether the cluster's state is that after the request for this partition."""
     if asked.step is not None:
         return asked.step.is_under_way(now) or asked.step.is_done(now)
@@ -242,8 +250,13 @@ def _is_carried_out(entry: Entry, asked: Asked, now: PartitionNow) -> bool:
     return asked.cancels and step is not None and not now.is_reassigned and now.replicas == step.current
 
 
-def _judged(
-    found: Decision, entry: Entry, now: PartitionNow, memory: Memory, seen_of: frozenset[str], now_ms: int
+def _handle_pending(
+    decision: Decision,
+    entry: Entry,
+    now: PartitionState,
+    memory: Memory,
+    executed: frozenset[str],
+    now_ms: int,
 ) -> None:
     """Handle an undecided request; the caller's connection reports the decision, unless it is lost.
 
@@ -254,74 +267,76 @@ def _judged(
     since_ms = memory.asked_ms.setdefault((key, asked.by), now_ms)
     step = asked.step
     if step is not None:
-        found.in_flight[key] = step
+        decision.in_flight[key] = step
     elif entry.step is not None and entry.step.is_under_way(now):
-        found.in_flight[key] = entry.step
-    found.waiting[key] = Waiting("the broker has not responded to the request yet")
-    if asked.by in seen_of and (step is None or _is_carried_out(entry, asked, now)):
+        decision.in_flight[key] = entry.step
+    decision.waiting[key] = Waiting("the broker has not responded to the request yet")
+    if asked.by in executed and (step is None or _is_executed(entry, asked, now)):
         # Waiting ones first: after a kill during the write, the visible ones are found again.
-        found.records.insert(0 if step is None else len(found.records), entry.accepted())
+        decision.records.insert(0 if step is None else len(decision.records), entry.accepted())
     elif now_ms - since_ms >= ASKED_MS_MAX:
-        found.records.append(entry.struck() or Ended(*key, "refused"))
+        decision.records.append(entry.rejected() or Ended(*key, "refused"))
 
 
-def _goes_on(found: Decision, entry: Entry, now: PartitionNow, memory: Memory, now_ms: int) -> bool:
+def _needs_next_step(
+    decision: Decision, entry: Entry, now: PartitionState, memory: Memory, now_ms: int
+) -> bool:
     """Whether the planner is to choose the next step."""
     key, step = entry.key, entry.step
-    state = _State.NONE if step is None else _state(step, now, memory, now_ms)
+    state = _StepState.NONE if step is None else _step_state(step, now, memory, now_ms)
     _, due_ms, problem = memory.failures.get(key, (0, 0, ""))
-    if step is not None and state in (_State.UNDER_WAY, _State.HELD):
-        found.in_flight[key] = step
-        if state is _State.UNDER_WAY and due_ms <= now_ms and _is_to_be_cancelled(entry, step, now, found):
-            found.cancels.append(key)
-        elif state is _State.UNDER_WAY and (dead := step.blocked_by(now, found.lost)):
-            found.waiting[key] = Waiting(
+    if step is not None and state in (_StepState.UNDER_WAY, _StepState.HELD):
+        decision.in_flight[key] = step
+        if state is _StepState.UNDER_WAY and due_ms <= now_ms and _must_cancel(entry, step, now, decision):
+            decision.cancels.append(key)
+        elif state is _StepState.UNDER_WAY and (dead := step.blocked_by(now, decision.lost)):
+            decision.waiting[key] = Waiting(
                 f"its step waits for brokers {list(dead)}, which are not alive, and taken back it would leave fewer "
                 f"in sync than min.insync.replicas {now.min_isr}",
                 dead,
             )
         return False
     if now_ms < due_ms:
-        found.waiting[key] = Waiting(f"will be retried: {problem}")
+        decision.waiting[key] = Waiting(f"will be retried: {problem}")
         return False
-    if step is not None and state is _State.DONE and _needs_leader(step, now, memory):
-        found.in_flight[key] = step
-        found.elections.append(key)
+    if step is not None and state is _StepState.DONE and _needs_leader(step, now, memory):
+        decision.in_flight[key] = step
+        decision.elections.append(key)
         return False
     return True
 
 
-def _state(step: Step, now: PartitionNow, memory: Memory, now_ms: int) -> _State:
+def _step_state(step: Step, now: PartitionState, memory: Memory, now_ms: int) -> _StepState:
     key = step.key
     submitted, since_ms = memory.submitted_ms.get(key, (None, now_ms))
     if submitted != step:
         memory.submitted_ms[key] = (step, since_ms := now_ms)
     if step.is_under_way(now):
         memory.unsettled_ms.pop(key, None)
-        return _State.UNDER_WAY
+        return _StepState.UNDER_WAY
     if now.is_reassigned:
-        return _State.NONE  # of another tool; the planner waits for its end
+        return _StepState.NONE  # of another tool; the planner waits for its end
     if now.replicas == step.replicas:
         if step.is_done(now) or step.replicas == step.current:
             memory.unsettled_ms.pop(key, None)
-            return _State.DONE
+            return _StepState.DONE
         # A picture of just before; or what was added is out of sync again, perhaps for good: the planner minds that.
         unsettled_ms = memory.unsettled_ms.setdefault(key, now_ms)
-        return _State.HELD if now_ms - unsettled_ms < _UNSETTLED_MS else _State.DONE
+        return _StepState.HELD if now_ms - unsettled_ms < _UNSETTLED_MS else _StepState.DONE
     if now.replicas == step.current:
         memory.unsettled_ms.pop(key, None)
-        return _State.HELD if now_ms - since_ms < _VISIBLE_MS else _State.NONE
+        return _StepState.HELD if now_ms - since_ms < _VISIBLE_MS else _StepState.NONE
     # A broker's metadata during a change, or another tool's change.
     unsettled_ms = memory.unsettled_ms.setdefault(key, now_ms)
-    return _State.HELD if now_ms - unsettled_ms < _UNSETTLED_MS else _State.NONE
+    return _StepState.HELD if now_ms - unsettled_ms < _UNSETTLED_MS else _StepState.NONE
 
 
-def _is_to_be_cancelled(entry: Entry, step: Step, now: PartitionNow, found: Decision) -> bool:
+def _must_cancel(entry: Entry, step: Step, now: PartitionState, decision: Decision) -> bool:
     leads_away = entry.cancelled and not set(step.adds) <= set(entry.original)
-    return (leads_away or bool(step.blocked_by(now, found.lost))) and step.may_be_cancelled(now)
+    return (leads_away or bool(step.blocked_by(now, decision.lost))) and step.may_be_cancelled(now)
 
 
-def _needs_leader(step: Step, now: PartitionNow, memory: Memory) -> bool:
+def _needs_leader(step: Step, now: PartitionState, memory: Memory) -> bool:
     return (
         step.elects is not None
         and now.leader != step.elects
@@ -330,17 +345,17 @@ def _needs_leader(step: Step, now: PartitionNow, memory: Memory) -> bool:
     )
 
 
-def _end(entry: Entry) -> Ended:
+def _ended(entry: Entry) -> Ended:
     return Ended(*entry.key, "cancelled" if entry.cancelled else "done")
 
 
-def _begin(found: Decision, entry: Entry, step: Step, memory: Memory) -> None:
+def _begin_step(decision: Decision, entry: Entry, step: Step, memory: Memory) -> None:
     """Begin a new step; one that only elects a leader is not submitted, and has a limited number of tries."""
     if step.submits:
-        found.steps.append(step)
-        found.records.append(replace(entry, step=step))
+        decision.steps.append(step)
+        decision.records.append(replace(entry, step=step))
         memory.elections.pop(step.key, None)
     elif memory.elections[step.key] < _ELECTIONS_MAX:
-        found.elections.append(step.key)
+        decision.elections.append(step.key)
     else:
-        found.records.append(_end(entry))  # the replicas are in place; the leader is not worth a wait
+        decision.records.append(_ended(entry))  # the replicas are in place; the leader is not worth a wait

@@ -48,11 +48,11 @@ class Reassignments:
         self._settings = settings
         self._stats = stats
         name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(_NAME_BYTES)}"
-        self._keeper = AsyncJournal(directory, name)
-        self._executor = Executor(self._keeper, Cluster(client), directory, self.settings, now_ms, stats)
+        self._journal = AsyncJournal(directory, name)
+        self._executor = Executor(self._journal, Cluster(client), directory, self.settings, now_ms, stats)
         # A separate connection, so that callers do not wait for a round.
-        self._desk = ReassignmentApi(
-            self._keeper,
+        self._api = ReassignmentApi(
+            self._journal,
             Cluster(client),
             self.settings,
             start,
@@ -66,7 +66,7 @@ class Reassignments:
     @property
     def shown(self) -> OngoingMoves:
         """The reassignments that clients see."""
-        return self._keeper.shown
+        return self._journal.shown
 
     def settings(self) -> ReassignmentSettings:
         """The settings in force."""
@@ -79,7 +79,7 @@ class Reassignments:
 
     def ask(self, question: Question, respond: Respond) -> None:
         """Handle a request."""
-        self._desk.ask(question, respond)
+        self._api.ask(question, respond)
 
     async def run(self) -> None:
         """Execute moves until cancelled by the application."""
@@ -89,14 +89,14 @@ class Reassignments:
         """Return the admin port's page."""
         moves = await self._look()
         told = await asyncio.to_thread(
-            status.describe, moves, self._settings, self._rate.per_second(), self._keeper.known.over
+            status.describe, moves, self._settings, self._rate.per_second(), self._journal.state.ended_totals
         )
         return {
             "mode": self._settings.mode,
-            "process": self._keeper.process,
+            "process": self._journal.process,
             "leads": self._executor.leads,
             "holder": await asyncio.to_thread(self._executor.holder),
-            "problem": self._keeper.problem or self._executor.problem,
+            "problem": self._journal.problem or self._executor.problem,
             **told,
         }
 
@@ -113,12 +113,12 @@ class Reassignments:
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def _look(self) -> list[status.Progress]:
-        executor, keeper = self._executor, self._keeper
+        executor, journal = self._executor, self._journal
         moves = await asyncio.to_thread(
-            status.progress, keeper.known.entries, keeper.now, executor.decision, executor.sizes
+            status.progress, journal.state.entries, journal.partitions, executor.decision, executor.sizes
         )
         if executor.sizes.by_broker:
-            self._rate.sample(executor.sized_ms, moves)
+            self._rate.sample(executor.sizes_ms, moves)
         else:
             self._rate.forget()
         return moves

@@ -24,7 +24,7 @@ class Sizes(NamedTuple):
     by_broker: Mapping[int, Mapping[TopicPartition, int]] = {}
     largest: Mapping[TopicPartition, int] = {}
 
-    def with_read(
+    def updated(
         self, found: Mapping[int, Mapping[TopicPartition, int]], moved: Collection[TopicPartition]
     ) -> "Sizes":
         """Return the sizes after another reading; partitions that are no longer moved are removed."""

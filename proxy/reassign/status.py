@@ -13,11 +13,11 @@ from typing import Final, NamedTuple
 
 from proxy.config import ReassignmentSettings
 from proxy.metrics.replication import Family
-from proxy.reassign.entries import Entry, Over
+from proxy.reassign.entries import EndedTotals, Entry
 from proxy.reassign.reconcile import Decision
 from proxy.reassign.sizes import Sizes
 from proxy.stats import Stats
-from quotas.reassignment.step import PartitionNow, Step, TopicPartition
+from quotas.reassignment.step import PartitionState, Step, TopicPartition
 
 __all__ = ["Progress", "Rate", "counters", "describe", "gauges", "progress"]
 
@@ -30,7 +30,7 @@ class Progress(NamedTuple):
     """The progress of one move."""
 
     entry: Entry
-    now: PartitionNow | None
+    now: PartitionState | None
     step: Step | None  # under way
     reason: str
     replicas_total: int
@@ -76,7 +76,7 @@ class Rate:
 
 def progress(
     entries: Mapping[TopicPartition, Entry],
-    now: Mapping[TopicPartition, PartitionNow],
+    now: Mapping[TopicPartition, PartitionState],
     decision: Decision,
     sizes: Sizes,
 ) -> list[Progress]:
@@ -84,7 +84,7 @@ def progress(
     return [_progress(entry, now.get(key), decision, sizes) for key, entry in entries.items()]
 
 
-def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes: Sizes) -> Progress:
+def _progress(entry: Entry, now: PartitionState | None, decision: Decision, sizes: Sizes) -> Progress:
     key = entry.key
     step = entry.step
     if step is not None and (now is None or not step.is_under_way(now)):
@@ -92,7 +92,7 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
     settled: set[int] = set()
     if now is not None:
         settled = set(now.replicas) - set(now.adding)
-    coming: Sequence[int] = entry.coming
+    coming: Sequence[int] = entry.added_brokers
     if entry.cancelled:
         coming = [broker for broker in entry.wanted if broker not in settled]
     size = 0 if now is None else sizes.partition(key)
@@ -112,7 +112,7 @@ def _progress(entry: Entry, now: PartitionNow | None, decision: Decision, sizes:
 
 
 def describe(
-    moves: Sequence[Progress], settings: ReassignmentSettings, rate: float | None, over: Over
+    moves: Sequence[Progress], settings: ReassignmentSettings, rate: float | None, over: EndedTotals
 ) -> dict[str, object]:
     """Return the moves' JSON document for the admin port; `over`: the totals of ended moves."""
     total, done = sum(one.bytes_total for one in moves), sum(one.bytes_done for one in moves)

@@ -15,11 +15,11 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from protocol.messages.alter_reassignments import AlterRequest, Outcome, Target
-from proxy.reassign.cluster import Seen
-from proxy.reassign.entries import Asked, Entry
-from quotas.reassignment.step import PartitionNow, TopicPartition
+from proxy.reassign.cluster import ClusterState
+from proxy.reassign.entries import Entry, PendingRequest
+from quotas.reassignment.step import PartitionState, TopicPartition
 
-__all__ = ["Kind", "Verdict", "judge"]
+__all__ = ["Handling", "Verdict", "validate"]
 
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 INVALID_REPLICATION_FACTOR: Final = 38
@@ -29,12 +29,12 @@ POLICY_VIOLATION: Final = 44
 NO_REASSIGNMENT_IN_PROGRESS: Final = 85
 
 
-class Kind(Enum):
+class Handling(Enum):
     """The handling of one partition of a request."""
 
     REFUSED = "refused"
-    PASSED = "passed"  # unchanged: the request changes nothing, or it is no move of Sluice's
-    TAKEN = "taken"  # a new move
+    UNCHANGED = "unchanged"  # the request changes nothing, or it is no move of Sluice's
+    NEW = "new"  # a new move
     CHANGED = "changed"  # a move gets another target
     CANCELLED = "cancelled"  # a move goes back
     REPLACED = "replaced"  # the same request names it again later
@@ -45,15 +45,15 @@ class Verdict(NamedTuple):
 
     key: TopicPartition
     target: Target
-    kind: Kind
+    kind: Handling
     outcome: Outcome = Outcome()
     entry: Entry | None = None
 
 
-def judge(
-    asked: AlterRequest,
+def validate(
+    request: AlterRequest,
     entries: Mapping[TopicPartition, Entry],
-    seen: Seen,
+    cluster: ClusterState,
     moves_max: int,
     by: str,
 ) -> list[Verdict]:
@@ -63,70 +63,75 @@ def judge(
         by: the process and its request number.
     """
     verdicts: list[Verdict] = []
-    held: dict[TopicPartition, int] = {}
-    taken = 0
-    for key, target in asked.wanted:
-        verdict = _judge(key, target, asked.allow_factor_change, entries.get(key), seen, by)
-        if verdict.kind is Kind.TAKEN and key not in held:
-            taken += 1
-            if len(entries) + taken > moves_max:
+    valid: dict[TopicPartition, int] = {}
+    added = 0
+    for key, target in request.wanted:
+        verdict = _validate_one(key, target, request.allow_factor_change, entries.get(key), cluster, by)
+        if verdict.kind is Handling.NEW and key not in valid:
+            added += 1
+            if len(entries) + added > moves_max:
                 message = f"Sluice already has {moves_max} partitions under way (reassignment.moves_max)."
                 verdict = _refused(key, target, POLICY_VIOLATION, message)
-        if key in held and _cancels_nothing(verdict, entries, seen):
-            verdict = Verdict(key, target, Kind.REFUSED, Outcome(NO_REASSIGNMENT_IN_PROGRESS))
-        if verdict.kind is not Kind.REFUSED:
-            if key in held:
-                verdicts[held[key]] = _replaced(verdicts[held[key]], entries, seen)
-            held[key] = len(verdicts)
+        if key in valid and _cancels_nothing(verdict, entries, cluster):
+            verdict = Verdict(key, target, Handling.REFUSED, Outcome(NO_REASSIGNMENT_IN_PROGRESS))
+        if verdict.kind is not Handling.REFUSED:
+            if key in valid:
+                verdicts[valid[key]] = _replaced(verdicts[valid[key]], entries, cluster)
+            valid[key] = len(verdicts)
         verdicts.append(verdict)
     return verdicts
 
 
-def _judge(
-    key: TopicPartition, target: Target, may_change_factor: bool, entry: Entry | None, seen: Seen, by: str
+def _validate_one(
+    key: TopicPartition,
+    target: Target,
+    may_change_factor: bool,
+    entry: Entry | None,
+    cluster: ClusterState,
+    by: str,
 ) -> Verdict:
     topic, partition = key
-    now = seen.now.get(key)
-    if topic not in seen.topic_ids:
+    now = cluster.partitions.get(key)
+    if topic not in cluster.topic_ids:
         return _refused(key, target, UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {topic}.")
     if now is None:
         message = f"Unable to find partition {topic}:{partition}."
         return _refused(key, target, UNKNOWN_TOPIC_OR_PARTITION, message)
-    if entry is not None and entry.topic_id != seen.topic_ids[topic]:
+    if entry is not None and entry.topic_id != cluster.topic_ids[topic]:
         entry = None  # of a deleted topic with the same name
     if target is not None:
-        refused = _refusal(key, target, may_change_factor, entry, now, seen)
+        refused = _check_target(key, target, may_change_factor, entry, now, cluster)
         if refused is not None:
             return refused
     if entry is None:
-        return _without_entry(key, target, now, seen, by)
+        return _without_entry(key, target, now, cluster, by)
     if entry.asked is not None:
         message = "Another request to reassign the partition has no response yet."
         return _refused(key, target, REASSIGNMENT_IN_PROGRESS, message)
     goal = entry.original if target is None else target
     cancels = goal == entry.original
-    asked = Asked(goal, cancels, None, by)
-    kind = Kind.CANCELLED if cancels else Kind.CHANGED
+    asked = PendingRequest(goal, cancels, None, by)
+    kind = Handling.CANCELLED if cancels else Handling.CHANGED
     return Verdict(key, target, kind, entry=replace(entry, asked=asked))
 
 
-def _refusal(
+def _check_target(
     key: TopicPartition,
     target: tuple[int, ...],
     may_change_factor: bool,
     entry: Entry | None,
-    now: PartitionNow,
-    seen: Seen,
+    now: PartitionState,
+    cluster: ClusterState,
 ) -> Verdict | None:
     """Refuse an invalid target."""
-    message = _problem(target, seen)
+    message = _replicas_problem(target, cluster)
     if message:
         return _refused(key, target, INVALID_REPLICA_ASSIGNMENT, message)
-    factor = len(_wanted(now)) if entry is None else len(entry.wanted)
+    factor = len(_replicas_after(now)) if entry is None else len(entry.wanted)
     if not may_change_factor and len(target) != factor:
         message = f"The replication factor is changed from {factor} to {len(target)}"
         return _refused(key, target, INVALID_REPLICATION_FACTOR, message)
-    before = _settled(now) if entry is None else entry.original
+    before = _replicas_before(now) if entry is None else entry.original
     if len(target) < min(now.min_isr, len(before)):
         message = (
             f"The manual partition assignment has {len(target)} replicas, fewer than min.insync.replicas "
@@ -136,13 +141,13 @@ def _refusal(
     return None
 
 
-def _problem(target: tuple[int, ...], seen: Seen) -> str:
+def _replicas_problem(target: tuple[int, ...], cluster: ClusterState) -> str:
     """Return the error of Kafka's controller for a list of replicas; empty if there is none."""
     if not target:
         return "The manual partition assignment includes an empty replica list."
     before = None
     for broker in sorted(target):
-        if broker not in seen.registered:
+        if broker not in cluster.registered:
             return (
                 f"The manual partition assignment includes broker {broker}, but no such broker is registered."
             )
@@ -152,36 +157,42 @@ def _problem(target: tuple[int, ...], seen: Seen) -> str:
     return ""
 
 
-def _without_entry(key: TopicPartition, target: Target, now: PartitionNow, seen: Seen, by: str) -> Verdict:
+def _without_entry(
+    key: TopicPartition, target: Target, now: PartitionState, cluster: ClusterState, by: str
+) -> Verdict:
     if target is None or (target == now.replicas and not now.is_reassigned):
-        return Verdict(key, target, Kind.PASSED)
+        return Verdict(key, target, Handling.UNCHANGED)
     topic, partition = key
-    entry = Entry(topic, partition, seen.topic_ids[topic], _settled(now))
-    return Verdict(key, target, Kind.TAKEN, entry=replace(entry, asked=Asked(target, False, None, by)))
+    entry = Entry(topic, partition, cluster.topic_ids[topic], _replicas_before(now))
+    return Verdict(
+        key, target, Handling.NEW, entry=replace(entry, asked=PendingRequest(target, False, None, by))
+    )
 
 
-def _replaced(verdict: Verdict, entries: Mapping[TopicPartition, Entry], seen: Seen) -> Verdict:
+def _replaced(verdict: Verdict, entries: Mapping[TopicPartition, Entry], cluster: ClusterState) -> Verdict:
     """Return the result of a valid occurrence that a later one replaces: as if it were the only one."""
-    code = NO_REASSIGNMENT_IN_PROGRESS if _cancels_nothing(verdict, entries, seen) else 0
-    return Verdict(verdict.key, verdict.target, Kind.REPLACED, Outcome(code))
+    code = NO_REASSIGNMENT_IN_PROGRESS if _cancels_nothing(verdict, entries, cluster) else 0
+    return Verdict(verdict.key, verdict.target, Handling.REPLACED, Outcome(code))
 
 
-def _cancels_nothing(verdict: Verdict, entries: Mapping[TopicPartition, Entry], seen: Seen) -> bool:
+def _cancels_nothing(
+    verdict: Verdict, entries: Mapping[TopicPartition, Entry], cluster: ClusterState
+) -> bool:
     """Whether the controller refuses a cancel, because the same request's target is not under way yet."""
     key, target, kind, _, _ = verdict
-    is_cancel = target is None and kind is not Kind.REFUSED
-    return is_cancel and key not in entries and not seen.now[key].is_reassigned
+    is_cancel = target is None and kind is not Handling.REFUSED
+    return is_cancel and key not in entries and not cluster.partitions[key].is_reassigned
 
 
-def _settled(now: PartitionNow) -> tuple[int, ...]:
+def _replicas_before(now: PartitionState) -> tuple[int, ...]:
     """The replicas without ongoing changes."""
     return tuple(broker for broker in now.replicas if broker not in now.adding)
 
 
-def _wanted(now: PartitionNow) -> tuple[int, ...]:
+def _replicas_after(now: PartitionState) -> tuple[int, ...]:
     """The replicas after ongoing changes."""
     return tuple(broker for broker in now.replicas if broker not in now.removing)
 
 
 def _refused(key: TopicPartition, target: Target, code: int, message: str) -> Verdict:
-    return Verdict(key, target, Kind.REFUSED, Outcome(code, message))
+    return Verdict(key, target, Handling.REFUSED, Outcome(code, message))

@@ -11,14 +11,14 @@ Steps are submitted and watched by `proxy.reassign`.
 from quotas.reassignment.batch import Batch, BatchLimits, next_batch
 from quotas.reassignment.estimate import Estimate
 from quotas.reassignment.plan import Plan, plan_moves
-from quotas.reassignment.step import Move, PartitionNow, Step, next_step
+from quotas.reassignment.step import Move, PartitionState, Step, next_step
 
 __all__ = [
     "Batch",
     "BatchLimits",
     "Estimate",
     "Move",
-    "PartitionNow",
+    "PartitionState",
     "Plan",
     "Step",
     "next_batch",

@@ -23,7 +23,7 @@ from quotas.reassignment.step import (
     NO_BROKERS,
     Finished,
     Move,
-    PartitionNow,
+    PartitionState,
     Step,
     TopicPartition,
     Waiting,
@@ -138,7 +138,7 @@ def _passes(used: int, more: int, limit: int | None) -> bool:
 
 def next_batch(
     moves: Sequence[Move],
-    now: Mapping[TopicPartition, PartitionNow],
+    now: Mapping[TopicPartition, PartitionState],
     live: frozenset[int],
     limits: BatchLimits,
     in_flight: Mapping[TopicPartition, Step],

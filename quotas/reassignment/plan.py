@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from quotas.reassignment.batch import BatchLimits, Turns
-from quotas.reassignment.step import Finished, Move, PartitionNow, Step, TopicPartition, Waiting, next_step
+from quotas.reassignment.step import Finished, Move, PartitionState, Step, TopicPartition, Waiting, next_step
 
 __all__ = ["Plan", "plan_moves", "succeeded"]
 
@@ -30,10 +30,10 @@ class Plan:
     waiting: Mapping[TopicPartition, Waiting]
 
 
-def succeeded(now: PartitionNow, step: Step) -> PartitionNow:
+def succeeded(now: PartitionState, step: Step) -> PartitionState:
     """Return a partition's state after a successful step.
 
-    >>> now = PartitionNow((0, 1), (0, 1), 0, (), (), 1)
+    >>> now = PartitionState((0, 1), (0, 1), 0, (), (), 1)
     >>> succeeded(now, Step("t", 0, (2, 0), (2,), (1,), 2, (0, 1), 0))
     PartitionNow(replicas=(2, 0), isr=(2, 0), leader=2, adding=(), removing=(), min_isr=1)
     """
@@ -46,7 +46,7 @@ def succeeded(now: PartitionNow, step: Step) -> PartitionNow:
 
 def plan_moves(
     moves: Sequence[Move],
-    now: Mapping[TopicPartition, PartitionNow],
+    now: Mapping[TopicPartition, PartitionState],
     live: frozenset[int],
     limits: BatchLimits,
 ) -> Plan:

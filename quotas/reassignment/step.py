@@ -27,7 +27,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-__all__ = ["NO_BROKERS", "Finished", "Move", "PartitionNow", "Step", "TopicPartition", "Waiting", "next_step"]
+__all__ = [
+    "NO_BROKERS",
+    "Finished",
+    "Move",
+    "PartitionState",
+    "Step",
+    "TopicPartition",
+    "Waiting",
+    "next_step",
+]
 
 TopicPartition = tuple[str, int]
 NO_BROKERS: Final[frozenset[int]] = frozenset()
@@ -53,7 +62,7 @@ class Move:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionNow:
+class PartitionState:
     """The current state of a partition in the cluster.
 
     Attributes:
@@ -112,17 +121,17 @@ class Step:
         """Whether the step counts against parallel.leader.movements."""
         return self.elects is not None or self.leader in self.drops
 
-    def is_under_way(self, now: PartitionNow) -> bool:
+    def is_under_way(self, now: PartitionState) -> bool:
         """Whether the reassignment under way in the cluster is this step."""
         return (
             set(now.adding) == set(self.adds) and set(now.removing) == set(self.drops) and now.is_reassigned
         )
 
-    def is_done(self, now: PartitionNow) -> bool:
+    def is_done(self, now: PartitionState) -> bool:
         """Whether the step is complete: nothing under way, TR in place, added replicas in sync."""
         return not now.is_reassigned and now.replicas == self.replicas and set(self.adds) <= set(now.isr)
 
-    def blocked_by(self, now: PartitionNow, lost: frozenset[int]) -> tuple[int, ...]:
+    def blocked_by(self, now: PartitionState, lost: frozenset[int]) -> tuple[int, ...]:
         """Return the lost brokers that block a step under way, under either of Kafka's rules."""
         behind = [replica for replica in self.adds if replica not in now.isr]
         waited_for: Sequence[int] = behind or [replica for replica in self.replicas if replica not in now.isr]
@@ -130,7 +139,7 @@ class Step:
             waited_for = now.isr
         return tuple(replica for replica in waited_for if replica in lost)
 
-    def may_be_cancelled(self, now: PartitionNow) -> bool:
+    def may_be_cancelled(self, now: PartitionState) -> bool:
         """Whether enough replicas are in sync after a cancel, which removes the added replicas from the ISR."""
         kept = [replica for replica in now.isr if replica not in self.adds]
         if len(kept) == len(now.isr):
@@ -167,7 +176,7 @@ class _Change(NamedTuple):
 
 def next_step(
     move: Move,
-    now: PartitionNow,
+    now: PartitionState,
     live: frozenset[int],
     replica_count: int,
     lost: frozenset[int] = NO_BROKERS,
@@ -182,7 +191,7 @@ def next_step(
         lost: brokers that have been dead for so long that steps leave their replicas out.
 
     >>> move = Move("t", 0, (0, 1, 2), (3, 4, 5))
-    >>> now = PartitionNow((0, 1, 2), (0, 1, 2), 0, (), (), 2)
+    >>> now = PartitionState((0, 1, 2), (0, 1, 2), 0, (), (), 2)
     >>> step = next_step(move, now, frozenset(range(6)), 1)
     >>> step.adds, step.drops, step.replicas, step.elects
     ((3,), (1,), (3, 0, 2), 3)
@@ -214,13 +223,13 @@ def next_step(
     return _step(move, now, in_sync, change)
 
 
-def _needed(move: Move, now: PartitionNow) -> int:
+def _needed(move: Move, now: PartitionState) -> int:
     return min(now.min_isr, len(move.target))
 
 
 def _change(
     move: Move,
-    now: PartitionNow,
+    now: PartitionState,
     live: frozenset[int],
     lost: frozenset[int],
     replica_count: int,
@@ -263,7 +272,7 @@ def _put_back(drops: list[int], size: int, adds: int, in_sync: Sequence[int], ne
         size += 1
 
 
-def _step(move: Move, now: PartitionNow, in_sync: Sequence[int], change: _Change) -> Step:
+def _step(move: Move, now: PartitionState, in_sync: Sequence[int], change: _Change) -> Step:
     replicas = {*now.replicas, *change.adds} - {*change.drops}
     wanted = tuple(replica for replica in move.target if replica in replicas)
     rest = tuple(replica for replica in now.replicas if replica in replicas and replica not in wanted)
@@ -282,7 +291,7 @@ def _step(move: Move, now: PartitionNow, in_sync: Sequence[int], change: _Change
     )
 
 
-def _ending(move: Move, now: PartitionNow, live: frozenset[int]) -> Step | Finished | Waiting:
+def _ending(move: Move, now: PartitionState, live: frozenset[int]) -> Step | Finished | Waiting:
     """The last step, when the replicas are the target's, in its order: the election of the preferred leader."""
     preferred = move.target[0]
     if now.leader == preferred or preferred not in live:
@@ -292,7 +301,7 @@ def _ending(move: Move, now: PartitionNow, live: frozenset[int]) -> Step | Finis
     return _step(move, now, (preferred,), _Change((), ()))
 
 
-def _standstill(move: Move, now: PartitionNow, live: frozenset[int], in_sync: Sequence[int]) -> Waiting:
+def _standstill(move: Move, now: PartitionState, live: frozenset[int], in_sync: Sequence[int]) -> Waiting:
     """Return why no replica can be added or dropped."""
     dead = tuple(replica for replica in move.target if replica not in live)
     if dead:

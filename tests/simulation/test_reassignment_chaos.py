@@ -58,7 +58,7 @@ def test_moves_end_where_they_should(
         world.take(*moves)
         for event, argument in events:
             happen(world, event, argument, cancels)
-        in_work = set(world.keeper.known.entries)
+        in_work = set(world.journal.state.entries)
         # Everything is well again, and then it ends.
         world.kill_at, world.mute = 0, False
         for broker in range(BROKERS):
@@ -122,12 +122,12 @@ def happen_to_brokers(cluster: SimulatedCluster, event: str, argument: int) -> N
 
 def cancel(world: World, key: tuple[str, int], cancelled: set[int]) -> None:
     """Ask for a cancel, if there is something to cancel."""
-    if key not in world.keeper.known.entries:
+    if key not in world.journal.state.entries:
         return
     try:
         answer = world.request((key, None))
     except RefusedError:
         return
-    entry = world.keeper.known.entries.get(key)
+    entry = world.journal.state.entries.get(key)
     if not answer.partitions[0][1].error_code and entry is not None and entry.cancelled:
         cancelled.add(key[1])

@@ -58,14 +58,14 @@ def test_total_of_the_status_stays_while_moves_end(tmp_path: Path) -> None:
     world.take(*MOVES)
     world.round()
     keys = [move.key for move in MOVES]
-    world.executor.sizes = Sizes().with_read({1: {FIRST.key: 100, SECOND.key: 10}}, keys)
+    world.executor.sizes = Sizes().updated({1: {FIRST.key: 100, SECOND.key: 10}}, keys)
     shown, ended = [], set()
-    while entries := world.keeper.known.entries:
-        known, executor = world.keeper.known, world.executor
-        moves = progress(entries, world.keeper.now, executor.decision, executor.sizes)
-        document = describe(moves, ReassignmentSettings(), None, known.over)
+    while entries := world.journal.state.entries:
+        known, executor = world.journal.state, world.executor
+        moves = progress(entries, world.journal.partitions, executor.decision, executor.sizes)
+        document = describe(moves, ReassignmentSettings(), None, known.ended_totals)
         shown.append((document["bytes_total"], document["replicas_total"]))
-        ended.add(known.over.done)
+        ended.add(known.ended_totals.done)
         world.round()
         world.cluster.catch_up_all()
         assert len(shown) < 100
@@ -138,7 +138,7 @@ def test_broker_that_tells_no_sizes_holds_no_step_up(tmp_path: Path, monkeypatch
 
     async def rounds() -> None:
         async with asyncio.timeout(30):
-            while world.keeper.known.entries or not world.executor.leads:
+            while world.journal.state.entries or not world.executor.leads:
                 await world.round_while()
                 world.cluster.catch_up_all()
 
@@ -157,13 +157,13 @@ def test_callers_do_not_wait_for_a_broker_that_hangs_in_a_round(
 
     world = World(tmp_path, cluster())
     world.take(*MOVES)
-    monkeypatch.setattr(SimulatedAnswers, "look", never)
+    monkeypatch.setattr(SimulatedAnswers, "read_state", never)
 
     async def request_meanwhile() -> None:
         round_ = asyncio.create_task(world.round_while())
         async with asyncio.timeout(30):
             await looks.wait()
-            async with world.keeper.planning:
+            async with world.journal.planning_lock:
                 round_.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await round_
@@ -252,7 +252,7 @@ def test_deleted_topic_is_dropped_after_a_while(tmp_path: Path) -> None:
     for _ in range(5):
         world.round()
         world.cluster.catch_up_all()
-    assert FIRST.key in world.keeper.known.entries
+    assert FIRST.key in world.journal.state.entries
     world.run()
     assert world.stats.reassignment_ends == {"gone": 1, "done": 1}
 

@@ -23,10 +23,10 @@ from proxy.channel import Forward, Question
 from proxy.config import ReassignmentSettings
 from proxy.reassign.api import ReassignmentApi
 from proxy.reassign.async_journal import AsyncJournal
-from proxy.reassign.cluster import Cluster, ClusterError, Seen
-from proxy.reassign.entries import Asked, Entry, Record
+from proxy.reassign.cluster import Cluster, ClusterError, ClusterState
+from proxy.reassign.entries import Entry, PendingRequest, Record
 from proxy.reassign.executor import Executor
-from proxy.reassign.journal import Known
+from proxy.reassign.journal import JournalState
 from proxy.stats import Stats
 from quotas.reassignment.step import Move, TopicPartition
 from tests.support.reassigned_cluster import RefusedError, SimulatedCluster
@@ -58,7 +58,7 @@ class World:
         sent: what the desk sent to the broker last.
         unreachable: no broker answers this process.
         late_rounds: rounds of the executor before a broker gets to see a request.
-        turn_seconds_max: how long a request waits for another one to be judged, in real seconds.
+        conflict_wait_seconds_max: how long a request waits for another one to be judged, in real seconds.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class World:
         self.kill_at = self.places = 0
         self.mute = self.unreachable = False
         self.late_rounds = 0
-        self.turn_seconds_max = 0.0
+        self.conflict_wait_seconds_max = 0.0
         self.now_ms = 1_000_000
         self.stats = Stats()
         self.topic_ids: dict[str, str] = {}
@@ -81,9 +81,9 @@ class World:
     def start(self) -> None:
         """Start the process, or another one after it was killed."""
         self.processes += 1
-        self.keeper = KilledKeeper(self)
+        self.journal = KilledJournal(self)
         self.executor = Executor(
-            self.keeper,
+            self.journal,
             SimulatedAnswers(self),
             self.directory,
             lambda: self.settings,
@@ -93,7 +93,7 @@ class World:
 
     def kill(self) -> None:
         """What the kernel does with a process: its locks are given back."""
-        self.executor._lease.give_back()
+        self.executor._lock.release()
 
     def place(self) -> None:
         """A place where a kill makes a difference."""
@@ -107,14 +107,14 @@ class World:
             Entry(move.topic, move.partition, self.topic_id(move.topic), move.original, move.target)
             for move in moves
         ]
-        asyncio.run(AsyncJournal.append(self.keeper, entries))
+        asyncio.run(AsyncJournal.append(self.journal, entries))
 
     def ask(self, move: Move, *, cancels: bool = False) -> None:
         """Put a request into the journal that is never validated."""
-        known = asyncio.run(self.keeper.read()).entries.get(move.key)
+        known = asyncio.run(self.journal.read()).entries.get(move.key)
         entry = known or Entry(move.topic, move.partition, self.topic_id(move.topic), move.original)
-        asked = Asked(move.original if cancels else move.target, cancels, None, "gone/1")
-        asyncio.run(AsyncJournal.append(self.keeper, [replace(entry, asked=asked)]))
+        asked = PendingRequest(move.original if cancels else move.target, cancels, None, "gone/1")
+        asyncio.run(AsyncJournal.append(self.journal, [replace(entry, asked=asked)]))
 
     def request(
         self,
@@ -153,14 +153,14 @@ class World:
         loop = asyncio.get_running_loop()
         started: list[asyncio.Task[None]] = []
         desk = ReassignmentApi(
-            self.keeper,
+            self.journal,
             SimulatedAnswers(self),
             lambda: self.settings,
             lambda work: started.append(loop.create_task(work)),
             self.wake,
             read_beside,
             self.stats,
-            self.turn_seconds_max,
+            self.conflict_wait_seconds_max,
         )
         frame = alter_reassignments.request_frame(asked, version, 7, b"tool")
         body = len(frame) - len(alter_reassignments.request_body(asked, version))
@@ -223,8 +223,10 @@ class World:
 
     def turn_back(self, key: TopicPartition) -> None:
         """A cancel was accepted."""
-        entry = asyncio.run(self.keeper.read()).entries[key]
-        asyncio.run(AsyncJournal.append(self.keeper, [replace(entry, target=entry.original, cancelled=True)]))
+        entry = asyncio.run(self.journal.read()).entries[key]
+        asyncio.run(
+            AsyncJournal.append(self.journal, [replace(entry, target=entry.original, cancelled=True)])
+        )
 
     def topic_id(self, topic: str) -> str:
         return self.topic_ids.setdefault(topic, TOPIC_ID)
@@ -235,7 +237,7 @@ class World:
         self.now_ms += _ROUND_MS
 
     async def _round(self) -> None:
-        await self.executor.round()
+        await self.executor.run_round()
 
     def run(self, rounds: int = ROUNDS_MAX, *, catches_up: bool = True) -> int:
         """Go on until nothing is left; give how many rounds it took. A killed process is followed by another."""
@@ -249,14 +251,14 @@ class World:
                 continue
             if catches_up:
                 self.cluster.catch_up_all()
-            if not self.keeper.known.entries and self.executor.leads:
+            if not self.journal.state.entries and self.executor.leads:
                 return number
         raise AssertionError(
             f"not done after {rounds} rounds: {self.executor.problem} {self.executor.decision.waiting}"
         )
 
 
-class KilledKeeper(AsyncJournal):
+class KilledJournal(AsyncJournal):
     """A journal whose writes are places to be killed at."""
 
     def __init__(self, world: World) -> None:
@@ -265,7 +267,7 @@ class KilledKeeper(AsyncJournal):
 
     async def append(
         self, records: Sequence[Record], *, expected: int | None = None, term: int | None = None
-    ) -> Known:
+    ) -> JournalState:
         self._world.place()
         known = await super().append(records, expected=expected, term=term)
         self._world.place()
@@ -278,7 +280,7 @@ class SimulatedAnswers(Cluster):
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def look(self, topics: Sequence[str], *, registered: bool = False) -> Seen:
+    async def read_state(self, topics: Sequence[str], *, registered: bool = False) -> ClusterState:
         world, cluster = self._world, self._world.cluster
         if world.unreachable:
             raise ClusterError("no broker answers")
@@ -289,7 +291,7 @@ class SimulatedAnswers(Cluster):
             if one.is_reassigned
         }
         ids = {topic: world.topic_id(topic) for topic, _ in now}
-        return Seen(cluster.live, cluster.brokers, now, ids, ongoing)
+        return ClusterState(cluster.live, cluster.brokers, now, ids, ongoing)
 
     async def submit(self, targets: Mapping[TopicPartition, Target]) -> dict[TopicPartition, Outcome]:
         world = self._world

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-from quotas.reassignment.step import PartitionNow, TopicPartition
+from quotas.reassignment.step import PartitionState, TopicPartition
 
 __all__ = ["Completion", "RefusedError", "SimulatedCluster", "SimulatedPartition"]
 
@@ -33,9 +33,9 @@ class SimulatedPartition:
     removing: list[int] = field(default_factory=list)
     holders: set[int] = field(default_factory=set)
 
-    def now(self) -> PartitionNow:
+    def now(self) -> PartitionState:
         """What the cluster says of it."""
-        return PartitionNow(
+        return PartitionState(
             replicas=tuple(self.replicas),
             isr=tuple(self.isr),
             leader=self.leader,
@@ -69,7 +69,7 @@ class SimulatedCluster:
         """Delete it."""
         del self.partitions[key]
 
-    def now(self) -> dict[TopicPartition, PartitionNow]:
+    def now(self) -> dict[TopicPartition, PartitionState]:
         """What the cluster says of every partition."""
         return {key: partition.now() for key, partition in self.partitions.items()}
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from quotas.reassignment.batch import Batch, BatchLimits, next_batch
-from quotas.reassignment.step import Move, PartitionNow, Step, TopicPartition
+from quotas.reassignment.step import Move, PartitionState, Step, TopicPartition
 from tests.support.reassigned_cluster import RefusedError, SimulatedCluster
 
 __all__ = ["Reassigner", "check_step"]
@@ -115,7 +115,7 @@ class Reassigner:
                 most = limits.max_movements_in_per_broker
                 assert most is None or into[broker] <= most, "I10: into a broker"
 
-    def _is_under_way(self, step: Step, now: PartitionNow) -> bool:
+    def _is_under_way(self, step: Step, now: PartitionState) -> bool:
         """Whether a step still holds its slots; gives up one that a lost broker keeps from ending."""
         if not step.is_under_way(now):
             self._elect(step)
@@ -136,7 +136,7 @@ class Reassigner:
 
 def check_step(
     step: Step,
-    now: PartitionNow,
+    now: PartitionState,
     live: frozenset[int],
     limits: BatchLimits,
     lost: frozenset[int],

@@ -10,20 +10,20 @@ from proxy.cli import main
 from proxy.commands import reassign_plan
 from proxy.commands.command_config import Security
 from proxy.config import Address
-from proxy.reassign.cluster import Seen
-from quotas.reassignment.step import PartitionNow, TopicPartition
+from proxy.reassign.cluster import ClusterState
+from quotas.reassignment.step import PartitionState, TopicPartition
 
 MB = 1_000_000
 
 
-def partition(*replicas: int, min_isr: int = 1) -> PartitionNow:
-    return PartitionNow(replicas, replicas, replicas[0], (), (), min_isr)
+def partition(*replicas: int, min_isr: int = 1) -> PartitionState:
+    return PartitionState(replicas, replicas, replicas[0], (), (), min_isr)
 
 
 CLUSTER = {
     ("t", 0): partition(1, 2, 3),
     ("t", 1): partition(2, 3, 1, min_isr=2),
-    ("t", 2): PartitionNow((4, 1, 2), (1, 2), 1, (4,), (), 1),
+    ("t", 2): PartitionState((4, 1, 2), (1, 2), 1, (4,), (), 1),
 }
 LIVE = frozenset({1, 2, 3, 4, 5})
 DEAD = 6
@@ -35,9 +35,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def ask(
         servers: Sequence[Address], security: Security, targets: Mapping[TopicPartition, object]
-    ) -> reassign_plan.ClusterState:
-        seen = Seen(LIVE, LIVE | {DEAD}, CLUSTER, {"t": "00"}, {})
-        return reassign_plan.ClusterState(seen, dict.fromkeys(CLUSTER, 24 * MB))
+    ) -> reassign_plan.ClusterWithSizes:
+        seen = ClusterState(LIVE, LIVE | {DEAD}, CLUSTER, {"t": "00"}, {})
+        return reassign_plan.ClusterWithSizes(seen, dict.fromkeys(CLUSTER, 24 * MB))
 
     monkeypatch.setattr(reassign_plan, "read_cluster", ask)
 

@@ -7,7 +7,7 @@ import pytest
 
 from protocol.messages.alter_reassignments import AlterResponse, Outcome
 from proxy.config import ReassignmentSettings
-from proxy.reassign.cluster import Cluster, ClusterError, Seen
+from proxy.reassign.cluster import Cluster, ClusterError, ClusterState
 from tests.support.executor_world import Killed, SimulatedAnswers, World
 from tests.support.reassigned_cluster import SimulatedCluster
 
@@ -24,7 +24,7 @@ def world(tmp_path: Path) -> World:
 
 
 def moves(world: World) -> dict[tuple[str, int], tuple[int, ...] | None]:
-    known = world.keeper.known.entries
+    known = world.journal.state.entries
     return {key: entry.target for key, entry in known.items()}
 
 
@@ -122,7 +122,7 @@ def test_request_beside_one_that_is_not_judged_is_refused_in_the_end(world: Worl
 def test_request_waits_for_one_that_is_not_judged_yet(world: World) -> None:
     """A client whose connection was lost asks again at once; brokers take one request after the other."""
     world.request((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (2, 3)), lost=True)
-    world.turn_seconds_max = 30.0
+    world.conflict_wait_seconds_max = 30.0
 
     async def both() -> AlterResponse:
         again = asyncio.create_task(world.request_while((ONE, (2, 3)), (TWO, (2, 3)), (THREE, (4, 5))))
@@ -139,7 +139,7 @@ def test_request_waits_for_one_that_is_not_judged_yet(world: World) -> None:
 
 def test_topic_that_brokers_do_not_know_yet_is_looked_for_again(world: World) -> None:
     """The controller has created it, and a broker's picture of the cluster is a moment older."""
-    world.turn_seconds_max = 30.0
+    world.conflict_wait_seconds_max = 30.0
     new = ("new", 0)
 
     async def both() -> AlterResponse:
@@ -211,10 +211,10 @@ def test_version_0_is_answered_in_version_0(world: World) -> None:
 def test_cluster_that_can_not_be_asked_is_an_answer_to_try_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unreachable(_self: Cluster, _topics: object, *, registered: bool = False) -> Seen:
+    async def unreachable(_self: Cluster, _topics: object, *, registered: bool = False) -> ClusterState:
         raise ClusterError("nobody is there")
 
-    monkeypatch.setattr(SimulatedAnswers, "look", unreachable)
+    monkeypatch.setattr(SimulatedAnswers, "read_state", unreachable)
     answer = world.request((ONE, (2, 3)))
     assert answer.outcome == Outcome(7, "Sluice cannot ask the cluster: nobody is there")
     assert told(answer) == [7]

@@ -18,7 +18,7 @@ from proxy.config import Address
 from proxy.reassign import cluster as module
 from proxy.reassign.cluster import Cluster, ClusterError
 from proxy.stats import Stats
-from quotas.reassignment.step import PartitionNow
+from quotas.reassignment.step import PartitionState
 from tests.unit.protocol.kafka_frames import RESPONSES, framed, struct
 
 DESCRIBE_CONFIGS = 32
@@ -173,10 +173,10 @@ def test_partitions_are_read_with_their_moves() -> None:
     broker = Broker()
     ongoing = {T0: Ongoing((2, 1, 3), (2,), (3,))}
     broker.answers[LIST] = lambda: reassignments.write_response(Reassignments(0, 0, None, ongoing), 1)
-    seen = asking(broker, lambda cluster: cluster.look(["t"]))
-    assert seen.now == {
-        T0: PartitionNow((2, 1, 3), (1,), 1, (2,), (3,), 2),
-        T1: PartitionNow((1, 3), (1,), 1, (), (), 2),
+    seen = asking(broker, lambda cluster: cluster.read_state(["t"]))
+    assert seen.partitions == {
+        T0: PartitionState((2, 1, 3), (1,), 1, (2,), (3,), 2),
+        T1: PartitionState((1, 3), (1,), 1, (), (), 2),
     }
     assert (seen.live, seen.registered) == ({1, 2}, {1, 2, 3})
     assert set(seen.topic_ids) == {"t"}
@@ -187,8 +187,8 @@ def test_min_isr_is_not_asked_for_every_time() -> None:
     broker = Broker()
 
     async def twice(cluster: Cluster) -> None:
-        await cluster.look(["t"])
-        await cluster.look(["t"])
+        await cluster.read_state(["t"])
+        await cluster.read_state(["t"])
 
     asking(broker, twice)
     assert broker.asked.count(DESCRIBE_CONFIGS) == 1
@@ -200,8 +200,8 @@ def test_topic_that_is_not_there_has_no_partitions(error_code: int) -> None:
     """Nor has one whose name can be none."""
     broker = Broker()
     broker.answers[METADATA] = lambda: metadata(error_code)
-    seen = asking(broker, lambda cluster: cluster.look(["t"]))
-    assert (dict(seen.now), dict(seen.topic_ids)) == ({}, {})
+    seen = asking(broker, lambda cluster: cluster.read_state(["t"]))
+    assert (dict(seen.partitions), dict(seen.topic_ids)) == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -223,15 +223,15 @@ def test_missing_describe_right_is_a_problem(
     broker = Broker()
     broker.answers[key] = answer
     with pytest.raises(ClusterError, match=problem):
-        asking(broker, lambda cluster: cluster.look(["t"]))
+        asking(broker, lambda cluster: cluster.read_state(["t"]))
 
 
 def test_brokers_that_can_not_tell_of_the_fenced_are_asked_by_one_look_alone() -> None:
     broker = Broker()
 
     async def twice(cluster: Cluster) -> Any:
-        await cluster.look(["t"], registered=True)
-        return await cluster.look(["t"], registered=True)
+        await cluster.read_state(["t"], registered=True)
+        return await cluster.read_state(["t"], registered=True)
 
     assert asking(broker, twice).registered == {1, 2, 3}
     assert broker.asked.count(DESCRIBE_CLUSTER) == 2, "the second time of the next broker"
@@ -245,8 +245,8 @@ def test_brokers_are_not_taken_for_ever_for_such_that_can_not_tell(monkeypatch: 
     broker.answers[DESCRIBE_CLUSTER] = lambda: next(answers)
 
     async def twice(cluster: Cluster) -> Any:
-        await cluster.look(["t"], registered=True)
-        return await cluster.look(["t"], registered=True)
+        await cluster.read_state(["t"], registered=True)
+        return await cluster.read_state(["t"], registered=True)
 
     assert asking(broker, twice).registered == {1, 2, 3, 7}
 
@@ -279,8 +279,8 @@ def test_reading_goes_on_with_the_next_broker() -> None:
     broker = Broker()
     answers = iter([None, metadata()])
     broker.answers[METADATA] = lambda: next(answers)
-    seen = asking(broker, lambda cluster: cluster.look(["t"]))
-    assert set(seen.now) == {T0, T1}
+    seen = asking(broker, lambda cluster: cluster.read_state(["t"]))
+    assert set(seen.partitions) == {T0, T1}
     assert broker.connections == 2
 
 
@@ -291,7 +291,7 @@ def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
     broker.answers[ALTER] = lambda: alter_reassignments.write_response(said, 0, 1)
 
     async def submit_late(cluster: Cluster, client: Remembering) -> Any:
-        await cluster.look(["t"])
+        await cluster.read_state(["t"])
         broker.close_idle()
         async with asyncio.timeout(20):
             while not client.last.closed:  # noqa: ASYNC110 - there is no event
@@ -304,7 +304,7 @@ def test_connection_that_was_closed_while_idle_fails_nothing() -> None:
 
 def test_no_reachable_broker_is_a_problem() -> None:
     with pytest.raises(ClusterError, match="no broker is known"):
-        asyncio.run(Cluster(BrokerClient(BrokerMap((), Stats()))).look(["t"]))
+        asyncio.run(Cluster(BrokerClient(BrokerMap((), Stats()))).read_state(["t"]))
 
 
 def test_election_tells_of_each() -> None:
@@ -336,9 +336,9 @@ def test_broker_that_fails_is_not_the_first_again() -> None:
                 return await super().connect(target)
 
         cluster = Cluster(Watched(brokers))
-        await cluster.look(["t"])
+        await cluster.read_state(["t"])
         cluster.close()
-        await cluster.look(["t"])
+        await cluster.read_state(["t"])
         assert [target[1] for target in dialled] == [1, port, port]
         cluster.close()
         server.close()

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from proxy.reassign import journal as module
-from proxy.reassign.entries import Ended, Entry, Over, Record, Term, read_line, write_line
-from proxy.reassign.journal import ConflictError, DamagedError, Journal, JournalError, MovedOnError
+from proxy.reassign.entries import Ended, EndedTotals, Entry, Record, Term, read_line, write_line
+from proxy.reassign.journal import ConflictError, DamagedError, FencedError, Journal, JournalError
 
 FIRST = Entry("t", 0, "id", (1, 2), (3, 4))
 SECOND = Entry("t", 1, "id", (2, 1), (4, 3))
@@ -42,12 +42,12 @@ def test_moves_that_are_over_are_counted_until_new_ones_begin(tmp_path: Path) ->
     journal.append([FIRST, SECOND, third, replace(FIRST, partition=3), replace(FIRST, partition=4)])
     journal.append([Ended("t", 0, "done", 700), Ended("t", 2, "done", 30)])
     journal.append([Ended("t", 1, "cancelled"), Ended("t", 3, "refused")])
-    over = Over(done=2, not_done=1, replicas=2 + 1, size=700 + 30)
-    assert Journal(tmp_path).read().over == journal.read().over == over
+    over = EndedTotals(done=2, not_done=1, replicas=2 + 1, size=700 + 30)
+    assert Journal(tmp_path).read().ended_totals == journal.read().ended_totals == over
     journal.append([Ended("t", 4, "gone")])
-    assert journal.read().over == over._replace(not_done=2), "all are over: their count stays"
+    assert journal.read().ended_totals == over._replace(not_done=2), "all are over: their count stays"
     journal.append([FIRST])
-    assert Journal(tmp_path).read().over == journal.read().over == Over()
+    assert Journal(tmp_path).read().ended_totals == journal.read().ended_totals == EndedTotals()
 
 
 def test_count_of_ended_moves_survives_a_rewritten_journal(
@@ -63,7 +63,7 @@ def test_count_of_ended_moves_survives_a_rewritten_journal(
         journal.append([FIRST])
     assert len((tmp_path / "journal").read_bytes().splitlines()) < 20, "history is dropped"
     known = Journal(tmp_path).read()
-    assert (known.term, known.over) == (Term(4, "me"), Over(1, 0, 2, 9))
+    assert (known.term, known.ended_totals) == (Term(4, "me"), EndedTotals(1, 0, 2, 9))
 
 
 def test_line_of_an_earlier_release_has_no_sizes() -> None:
@@ -124,7 +124,7 @@ def test_append_by_a_former_executor_is_refused(tmp_path: Path) -> None:
     one.append([Term(1, "one")])
     one.append([FIRST], term=1)
     other.append([Term(2, "other")])
-    with pytest.raises(MovedOnError, match="other"):
+    with pytest.raises(FencedError, match="other"):
         one.append([SECOND], term=1)
     assert entries(one) == [FIRST]
 

@@ -26,11 +26,11 @@ def test_one_holds_it_and_after_it_another(tmp_path: Path) -> None:
     assert one.take()
     assert not other.take()
     assert other.holder() == "one"
-    one.give_back()
+    one.release()
     assert not one.held
     assert other.take()
     assert one.holder() == "other"
-    other.give_back()
+    other.release()
 
 
 def test_full_disk_that_takes_no_name_gives_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,10 +44,10 @@ def test_full_disk_that_takes_no_name_gives_the_lock(tmp_path: Path, monkeypatch
         patch.setattr(os, "pwrite", full)
         assert lease.take()
     assert lease.take()
-    lease.give_back()
+    lease.release()
     other = LeaderLock(tmp_path, "other")
     assert other.take()
-    other.give_back()
+    other.release()
 
 
 def test_missing_lease_file_has_no_holder(tmp_path: Path) -> None:
@@ -65,4 +65,4 @@ def test_killed_process_gives_it_back(tmp_path: Path) -> None:
         child.kill()
         child.wait()
         assert lease.take()
-        lease.give_back()
+        lease.release()

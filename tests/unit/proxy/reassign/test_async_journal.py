@@ -9,23 +9,23 @@ import pytest
 from protocol.messages.reassignments import Ongoing, Stepping
 from proxy.channel import Shown
 from proxy.reassign.async_journal import AsyncJournal
-from proxy.reassign.entries import Asked, Entry, Record
+from proxy.reassign.entries import Entry, PendingRequest, Record
 from proxy.reassign.journal import DamagedError
-from quotas.reassignment.step import PartitionNow, Step
+from quotas.reassignment.step import PartitionState, Step
 
 KEY = ("t", 0)
 STEP = Step("t", 0, (3, 1), (3,), (2,), 3, (1, 2), 1)
 ENTRY = Entry("t", 0, "id", (1, 2), (3, 4), step=STEP)
-MOVING = PartitionNow((3, 1, 2), (1, 2), 1, (3,), (2,), 1)
-HALF = PartitionNow((3, 1), (1, 3), 3, (), (), 1)
+MOVING = PartitionState((3, 1, 2), (1, 2), 1, (3,), (2,), 1)
+HALF = PartitionState((3, 1), (1, 3), 3, (), (), 1)
 
 
-def shown(directory: Path, entry: Entry, now: PartitionNow | None) -> Shown:
+def shown(directory: Path, entry: Entry, now: PartitionState | None) -> Shown:
     async def run() -> Shown:
-        keeper = AsyncJournal(directory, "me")
-        keeper.now = {} if now is None else {KEY: now}
-        await keeper.append([entry])
-        return keeper.shown.moves[KEY]
+        journal = AsyncJournal(directory, "me")
+        journal.partitions = {} if now is None else {KEY: now}
+        await journal.append([entry])
+        return journal.shown.moves[KEY]
 
     return asyncio.run(run())
 
@@ -35,12 +35,12 @@ def test_move_is_shown_as_kafka_lists_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("now", [HALF, None])
-def test_step_is_shown_only_while_it_is_under_way(tmp_path: Path, now: PartitionNow | None) -> None:
+def test_step_is_shown_only_while_it_is_under_way(tmp_path: Path, now: PartitionState | None) -> None:
     assert shown(tmp_path, ENTRY, now).step is None
 
 
 def test_request_that_is_not_judged_is_shown_too(tmp_path: Path) -> None:
-    entry = Entry("t", 0, "id", (1, 2), asked=Asked((3, 4), False, STEP, "p/1"))
+    entry = Entry("t", 0, "id", (1, 2), asked=PendingRequest((3, 4), False, STEP, "p/1"))
     assert shown(tmp_path, entry, MOVING).ongoing == Ongoing((3, 4, 1, 2), (3, 4), (1, 2))
 
 
@@ -63,15 +63,15 @@ def test_others_moves_are_shown_when_they_are_read(tmp_path: Path) -> None:
 
 def test_damage_is_a_problem_until_it_is_set_aside(tmp_path: Path) -> None:
     async def run() -> None:
-        keeper = AsyncJournal(tmp_path, "me")
-        await keeper.append([ENTRY])
+        journal = AsyncJournal(tmp_path, "me")
+        await journal.append([ENTRY])
         path = tmp_path / "journal"
         path.write_bytes(path.read_bytes() + b"garbage\n")
         with pytest.raises(DamagedError):
-            await keeper.read()
-        assert "line 2" in keeper.problem
-        await keeper.recover()
-        assert keeper.problem == ""
-        assert keeper.known.entries[KEY].unsure
+            await journal.read()
+        assert "line 2" in journal.problem
+        await journal.recover()
+        assert journal.problem == ""
+        assert journal.state.entries[KEY].unsure
 
     asyncio.run(run())

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.reassign.entries import Asked, Ended, Entry, LineError, Record, Term, read_line, write_line
+from proxy.reassign.entries import (
+    Ended,
+    Entry,
+    LineError,
+    PendingRequest,
+    Record,
+    Term,
+    read_line,
+    write_line,
+)
 from quotas.reassignment.step import Step
 
 BROKERS = st.lists(st.integers(0, 2**31 - 1), max_size=5).map(tuple)
@@ -22,7 +31,7 @@ STEPS = st.builds(
     current=BROKERS,
     leader=st.integers(-1, 9),
 )
-ASKED = st.builds(Asked, BROKERS, st.booleans(), st.none() | STEPS, st.text(max_size=5))
+ASKED = st.builds(PendingRequest, BROKERS, st.booleans(), st.none() | STEPS, st.text(max_size=5))
 ENTRIES = st.builds(
     Entry,
     topic=st.text(max_size=5),
@@ -90,17 +99,17 @@ def test_right_checksum_over_something_else_is_refused(content: str) -> None:
 
 
 def test_accepted_request_is_the_move() -> None:
-    asked = Entry("t", 0, "id", (1, 2), asked=Asked((3, 4), False, STEP, "p/1"))
+    asked = Entry("t", 0, "id", (1, 2), asked=PendingRequest((3, 4), False, STEP, "p/1"))
     accepted = asked.accepted()
     assert (accepted.target, accepted.step, accepted.asked, accepted.cancelled) == ((3, 4), STEP, None, False)
     assert accepted.move.target == (3, 4)
 
 
 def test_refused_request_leaves_what_was_before() -> None:
-    assert Entry("t", 0, "id", (1, 2), asked=Asked((3, 4), False, STEP, "p/1")).struck() is None
+    assert Entry("t", 0, "id", (1, 2), asked=PendingRequest((3, 4), False, STEP, "p/1")).rejected() is None
     before = Entry("t", 0, "id", (1, 2), target=(3, 4), step=STEP)
-    asked = Entry("t", 0, "id", (1, 2), (3, 4), asked=Asked((1, 2), True, None, "p/1"), step=STEP)
-    assert asked.struck() == before
+    asked = Entry("t", 0, "id", (1, 2), (3, 4), asked=PendingRequest((1, 2), True, None, "p/1"), step=STEP)
+    assert asked.rejected() == before
     assert asked.wanted == (1, 2)
     assert asked.accepted().cancelled
     assert asked.accepted().step == STEP

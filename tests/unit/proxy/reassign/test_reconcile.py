@@ -4,26 +4,26 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.reassign.cluster import Seen
-from proxy.reassign.entries import Asked, Ended, Entry
-from proxy.reassign.reconcile import ASKED_MS_MAX, Decision, Memory, decide
+from proxy.reassign.cluster import ClusterState
+from proxy.reassign.entries import Ended, Entry, PendingRequest
+from proxy.reassign.reconcile import ASKED_MS_MAX, Decision, Memory, reconcile
 from quotas.reassignment.batch import BatchLimits
-from quotas.reassignment.step import PartitionNow, Step
+from quotas.reassignment.step import PartitionState, Step
 
 KEY = ("t", 0)
 # (1, 2) -> (3, 4), a replica at a time: 3 for 2, since 1 leads.
 FIRST = Step("t", 0, (3, 1), (3,), (2,), 3, (1, 2), 1)
 ENTRY = Entry("t", 0, "id", (1, 2), (3, 4))
 UNDER_WAY = replace(ENTRY, step=FIRST)
-BEFORE = PartitionNow((1, 2), (1, 2), 1, (), (), 1)
-MOVING = PartitionNow((3, 1, 2), (1, 2), 1, (3,), (2,), 1)
-AFTER = PartitionNow((3, 1), (1, 3), 3, (), (), 1)
+BEFORE = PartitionState((1, 2), (1, 2), 1, (), (), 1)
+MOVING = PartitionState((3, 1, 2), (1, 2), 1, (3,), (2,), 1)
+AFTER = PartitionState((3, 1), (1, 3), 3, (), (), 1)
 LIVE = frozenset((1, 2, 3, 4))
 
 
 def decided(
     entry: Entry,
-    now: PartitionNow | None,
+    now: PartitionState | None,
     memory: Memory | None = None,
     now_ms: int = 0,
     live: frozenset[int] = LIVE,
@@ -32,8 +32,8 @@ def decided(
 ) -> Decision:
     states = {} if now is None else {KEY: now}
     ids = {"t": topic_id} if now is not None else {}
-    seen = Seen(live, LIVE, states, ids, {})
-    return decide({KEY: entry}, seen, BatchLimits(), memory or Memory(), dead_ms, now_ms)
+    seen = ClusterState(live, LIVE, states, ids, {})
+    return reconcile({KEY: entry}, seen, BatchLimits(), memory or Memory(), dead_ms, now_ms)
 
 
 def test_first_step_is_journaled_with_its_entry() -> None:
@@ -88,7 +88,7 @@ def test_step_that_is_over_and_out_of_sync_again_is_not_waited_for_for_ever() ->
 
 
 def test_foreign_reassignment_is_waited_for() -> None:
-    foreign = PartitionNow((5, 1, 2), (1, 2), 1, (5,), (2,), 1)
+    foreign = PartitionState((5, 1, 2), (1, 2), 1, (5,), (2,), 1)
     found = decided(UNDER_WAY, foreign)
     assert (found.steps, found.cancels, found.in_flight) == ([], [], {})
     assert "another reassignment" in found.waiting[KEY].reason
@@ -96,10 +96,10 @@ def test_foreign_reassignment_is_waited_for() -> None:
 
 def test_refused_step_is_tried_again_later_and_later_still() -> None:
     memory = Memory()
-    memory.failed(KEY, "error 39", 0)
+    memory.record_failure(KEY, "error 39", 0)
     assert "will be retried: error 39" in decided(ENTRY, BEFORE, memory, 999).waiting[KEY].reason
     assert decided(ENTRY, BEFORE, memory, 1_000).steps == [FIRST]
-    memory.failed(KEY, "error 39", 1_000)
+    memory.record_failure(KEY, "error 39", 1_000)
     assert decided(ENTRY, BEFORE, memory, 2_999).steps == []
     assert decided(ENTRY, BEFORE, memory, 3_000).steps == [FIRST]
 
@@ -114,7 +114,7 @@ def test_cancelled_move_takes_back_the_step_that_leads_away() -> None:
 def test_step_that_leads_back_goes_on() -> None:
     step = Step("t", 0, (1, 3), (1,), (4,), 1, (3, 4), 3)
     back = replace(ENTRY, target=(1, 2), cancelled=True, step=step)
-    moving = PartitionNow((1, 3, 4), (3, 4), 3, (1,), (4,), 1)
+    moving = PartitionState((1, 3, 4), (3, 4), 3, (1,), (4,), 1)
     assert decided(back, moving).cancels == []
 
 
@@ -124,12 +124,12 @@ def test_cancelled_move_ends_as_cancelled() -> None:
 
 
 def test_move_that_is_there_is_done() -> None:
-    there = PartitionNow((3, 4), (3, 4), 3, (), (), 1)
+    there = PartitionState((3, 4), (3, 4), 3, (), (), 1)
     assert decided(ENTRY, there).records == [Ended("t", 0, "done")]
 
 
 def test_leader_that_can_not_be_had_does_not_keep_a_move_open() -> None:
-    there = PartitionNow((3, 4), (3, 4), 4, (), (), 1)
+    there = PartitionState((3, 4), (3, 4), 4, (), (), 1)
     memory = Memory()
     assert decided(ENTRY, there, memory).elections == [KEY]
     memory.elections[KEY] = 5
@@ -184,7 +184,7 @@ def test_topic_of_another_id_is_proof() -> None:
     assert decided(ENTRY, BEFORE, topic_id="other").records == [Ended("t", 0, "gone")]
 
 
-ASKED = Entry("t", 0, "id", (1, 2), asked=Asked((3, 4), False, FIRST, "p/1"))
+ASKED = Entry("t", 0, "id", (1, 2), asked=PendingRequest((3, 4), False, FIRST, "p/1"))
 
 
 def test_request_that_is_not_judged_holds_the_slot_of_its_step() -> None:
@@ -208,7 +208,7 @@ def test_request_without_a_trace_is_struck_out() -> None:
 def test_second_request_has_its_own_time() -> None:
     memory = Memory()
     decided(ASKED, BEFORE, memory, 0)
-    again = replace(ASKED, asked=Asked((3, 4), False, None, "p/2"))
+    again = replace(ASKED, asked=PendingRequest((3, 4), False, None, "p/2"))
     assert decided(again, BEFORE, memory, ASKED_MS_MAX).records == []
 
 
@@ -220,12 +220,12 @@ def test_second_request_has_its_own_time() -> None:
         (UNDER_WAY, MOVING, True),
         (UNDER_WAY, AFTER, True),
         (UNDER_WAY, BEFORE, True),
-        (UNDER_WAY, PartitionNow((3, 4), (3, 4), 3, (), (), 1), False),
+        (UNDER_WAY, PartitionState((3, 4), (3, 4), 3, (), (), 1), False),
         (ASKED, BEFORE, False),
     ],
 )
 def test_entry_of_a_damaged_journal_holds_where_the_cluster_confirms_it(
-    entry: Entry, now: PartitionNow, holds: bool
+    entry: Entry, now: PartitionState, holds: bool
 ) -> None:
     (record,) = decided(replace(entry, unsure=True), now).records
     assert record == (entry if holds else Ended("t", 0, "lost"))
@@ -233,7 +233,7 @@ def test_entry_of_a_damaged_journal_holds_where_the_cluster_confirms_it(
 
 def test_memory_of_what_is_over_is_forgotten() -> None:
     memory = Memory()
-    memory.failed(KEY, "x", 0)
+    memory.record_failure(KEY, "x", 0)
     memory.elections[KEY] = 1
     memory.asked_ms[KEY, "p/1"] = 0
     memory.forget({})

@@ -5,22 +5,22 @@ from math import inf
 
 from proxy.config import ReassignmentSettings
 from proxy.reassign import status
-from proxy.reassign.entries import Asked, Entry, Over
+from proxy.reassign.entries import EndedTotals, Entry, PendingRequest
 from proxy.reassign.reconcile import Decision
 from proxy.reassign.sizes import Sizes
 from proxy.stats import Stats
-from quotas.reassignment.step import PartitionNow, Step, Waiting
+from quotas.reassignment.step import PartitionState, Step, Waiting
 
 KEY = ("t", 0)
 STEP = Step("t", 0, (3, 1), (3,), (2,), 3, (1, 2), 1)
 ENTRY = Entry("t", 0, "id", (1, 2), (3, 4), step=STEP)
-UNDER_WAY = PartitionNow((3, 1, 2), (1, 2), 1, (3,), (2,), 1)
-HALF = PartitionNow((3, 1), (3, 1), 3, (), (), 1)
-SIZES = Sizes().with_read({1: {KEY: 100}, 3: {KEY: 40}}, [KEY])
+UNDER_WAY = PartitionState((3, 1, 2), (1, 2), 1, (3,), (2,), 1)
+HALF = PartitionState((3, 1), (3, 1), 3, (), (), 1)
+SIZES = Sizes().updated({1: {KEY: 100}, 3: {KEY: 40}}, [KEY])
 
 
 def one(
-    entry: Entry = ENTRY, now: PartitionNow = UNDER_WAY, decision: Decision | None = None
+    entry: Entry = ENTRY, now: PartitionState = UNDER_WAY, decision: Decision | None = None
 ) -> status.Progress:
     (found,) = status.progress({KEY: entry}, {KEY: now}, decision or Decision(), SIZES)
     return found
@@ -49,8 +49,8 @@ def test_reason_is_told_where_it_waits() -> None:
 
 def test_total_does_not_fall_while_a_move_is_under_way() -> None:
     """Its leader may be a new replica, or none for a moment, and retention may cut logs."""
-    read = SIZES.with_read({1: {KEY: 90}, 3: {KEY: 85}}, [KEY])
-    later = read.with_read({3: {KEY: 60}}, [KEY])
+    read = SIZES.updated({1: {KEY: 90}, 3: {KEY: 85}}, [KEY])
+    later = read.updated({3: {KEY: 60}}, [KEY])
     for sizes in (SIZES, read, later):
         for now in (UNDER_WAY, HALF, replace(HALF, leader=-1)):
             (found,) = status.progress({KEY: ENTRY}, {KEY: now}, Decision(), sizes)
@@ -58,14 +58,14 @@ def test_total_does_not_fall_while_a_move_is_under_way() -> None:
 
 
 def test_replica_that_is_in_place_counts_as_all_of_its_bytes() -> None:
-    whole = PartitionNow((3, 4), (3, 4), 3, (), (), 1)
+    whole = PartitionState((3, 4), (3, 4), 3, (), (), 1)
     (found,) = status.progress({KEY: ENTRY}, {KEY: whole}, Decision(), SIZES)
     assert (found.replicas_done, found.replicas_total) == (2, 2)
     assert (found.bytes_done, found.bytes_total) == (200, 200), "though 3 was last read with 40, and 4 never"
 
 
 def test_request_that_is_not_judged_is_asked() -> None:
-    assert one(replace(ENTRY, asked=Asked((1, 2), True, None, "p/1"))).state == "asked"
+    assert one(replace(ENTRY, asked=PendingRequest((1, 2), True, None, "p/1"))).state == "asked"
 
 
 def test_cancelled_move_counts_what_is_to_come_back() -> None:
@@ -104,7 +104,7 @@ def test_time_to_finish_is_a_metric() -> None:
 
 def test_document_adds_up() -> None:
     settings = ReassignmentSettings(parallel_replica_count=2)
-    document = status.describe([one(), one(now=HALF)], settings, 10.0, Over())
+    document = status.describe([one(), one(now=HALF)], settings, 10.0, EndedTotals())
     assert (document["moves"], document["steps"]) == (2, 1)
     # Of 2 x 100 bytes each: 40 are there in the first, and a whole replica in the second.
     assert (document["bytes_done"], document["bytes_total"]) == (140, 400)
@@ -131,7 +131,7 @@ def test_document_adds_up() -> None:
 
 
 def test_totals_keep_what_is_over() -> None:
-    over = Over(done=3, not_done=1, replicas=5, size=1000)
+    over = EndedTotals(done=3, not_done=1, replicas=5, size=1000)
     document = status.describe([one()], ReassignmentSettings(), 10.0, over)
     assert (document["moves"], document["moves_total"]) == (1, 5)  # 1 + 3 + 1
     assert (document["moves_done"], document["moves_not_done"]) == (3, 1)

@@ -5,29 +5,31 @@ from dataclasses import replace
 import pytest
 
 from protocol.messages.alter_reassignments import AlterRequest, Outcome, Target
-from proxy.reassign.cluster import Seen
-from proxy.reassign.entries import Asked, Entry
-from proxy.reassign.validation import Kind, Verdict, judge
-from quotas.reassignment.step import PartitionNow, TopicPartition
+from proxy.reassign.cluster import ClusterState
+from proxy.reassign.entries import Entry, PendingRequest
+from proxy.reassign.validation import Handling, Verdict, validate
+from quotas.reassignment.step import PartitionState, TopicPartition
 
 KEY = ("t", 0)
-NOW = PartitionNow((1, 2, 3), (1, 2, 3), 1, (), (), 2)
+NOW = PartitionState((1, 2, 3), (1, 2, 3), 1, (), (), 2)
 ENTRY = Entry("t", 0, "id", (1, 2, 3), (4, 5, 6))
 
 
-def seen(now: PartitionNow = NOW, **topic_ids: str) -> Seen:
-    return Seen(frozenset((1, 2, 3)), frozenset(range(1, 8)), {KEY: now}, topic_ids or {"t": "id"}, {})
+def seen(now: PartitionState = NOW, **topic_ids: str) -> ClusterState:
+    return ClusterState(
+        frozenset((1, 2, 3)), frozenset(range(1, 8)), {KEY: now}, topic_ids or {"t": "id"}, {}
+    )
 
 
 def judged(
     *wanted: tuple[TopicPartition, Target],
     entry: Entry | None = None,
-    now: PartitionNow = NOW,
+    now: PartitionState = NOW,
     may_change: bool = True,
     moves_max: int = 10,
 ) -> list[Verdict]:
     entries = {} if entry is None else {entry.key: entry}
-    return judge(AlterRequest(1, may_change, wanted), entries, seen(now), moves_max, "p/1")
+    return validate(AlterRequest(1, may_change, wanted), entries, seen(now), moves_max, "p/1")
 
 
 def one(target: Target, **words: object) -> Verdict:
@@ -58,31 +60,31 @@ def one(target: Target, **words: object) -> Verdict:
 )
 def test_refused_as_kafka_does(key: TopicPartition, target: Target, outcome: Outcome) -> None:
     (verdict,) = judged((key, target))
-    assert (verdict.kind, verdict.outcome, verdict.entry) == (Kind.REFUSED, outcome, None)
+    assert (verdict.kind, verdict.outcome, verdict.entry) == (Handling.REFUSED, outcome, None)
 
 
 def test_broker_that_is_down_is_no_unknown_one() -> None:
-    assert one((5, 6, 7)).kind is Kind.TAKEN
+    assert one((5, 6, 7)).kind is Handling.NEW
 
 
 def test_factor_may_not_change_where_the_caller_forbids_it() -> None:
     verdict = one((1, 2), may_change=False)
     assert verdict.outcome == Outcome(38, "The replication factor is changed from 3 to 2")
-    assert one((4, 5, 6), may_change=False).kind is Kind.TAKEN
+    assert one((4, 5, 6), may_change=False).kind is Handling.NEW
 
 
 def test_factor_is_that_after_whatever_is_under_way() -> None:
     """As ReplicationControlManager has it: replicas and adding, without removing."""
-    now = PartitionNow((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)
-    assert one((4, 5, 6), now=now, may_change=False).kind is Kind.TAKEN
+    now = PartitionState((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)
+    assert one((4, 5, 6), now=now, may_change=False).kind is Handling.NEW
     assert one((4, 5), entry=ENTRY, now=now, may_change=False).outcome.error_code == 38
-    growing = PartitionNow((4, 1, 2, 3), (1, 2, 3), 1, (4,), (), 2)
+    growing = PartitionState((4, 1, 2, 3), (1, 2, 3), 1, (4,), (), 2)
     verdict = one((4, 5, 6), now=growing, may_change=False)
     assert verdict.outcome == Outcome(38, "The replication factor is changed from 4 to 3")
     shrinking = replace(ENTRY, target=(4, 5))
     verdict = one((4, 5, 6), entry=shrinking, may_change=False)
     assert verdict.outcome == Outcome(38, "The replication factor is changed from 2 to 3")
-    assert one((6, 5), entry=shrinking, may_change=False).kind is Kind.CHANGED
+    assert one((6, 5), entry=shrinking, may_change=False).kind is Handling.CHANGED
 
 
 def test_target_below_min_isr_is_refused() -> None:
@@ -92,61 +94,61 @@ def test_target_below_min_isr_is_refused() -> None:
 
 
 def test_partition_that_is_below_it_already_may_move() -> None:
-    now = PartitionNow((1,), (1,), 1, (), (), 2)
-    assert one((4,), now=now).kind is Kind.TAKEN
+    now = PartitionState((1,), (1,), 1, (), (), 2)
+    assert one((4,), now=now).kind is Handling.NEW
 
 
 def test_new_move_is_taken() -> None:
-    asked = Asked((4, 5, 6), False, None, "p/1")
+    asked = PendingRequest((4, 5, 6), False, None, "p/1")
     assert one((4, 5, 6)) == Verdict(
-        KEY, (4, 5, 6), Kind.TAKEN, entry=Entry("t", 0, "id", (1, 2, 3), asked=asked)
+        KEY, (4, 5, 6), Handling.NEW, entry=Entry("t", 0, "id", (1, 2, 3), asked=asked)
     )
 
 
 def test_original_is_what_was_before_somebody_elses_reassignment() -> None:
-    now = PartitionNow((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)
+    now = PartitionState((4, 1, 2, 3), (1, 2, 3), 1, (4,), (1,), 2)
     entry = one((4, 5, 6), now=now).entry
     assert entry is not None
     assert entry.original == (1, 2, 3)
 
 
 def test_what_is_there_already_passes() -> None:
-    assert one((1, 2, 3)).kind is Kind.PASSED
-    assert one(None).kind is Kind.PASSED, "nothing of ours to cancel"
+    assert one((1, 2, 3)).kind is Handling.UNCHANGED
+    assert one(None).kind is Handling.UNCHANGED, "nothing of ours to cancel"
 
 
 def test_cancel_goes_back_to_the_original() -> None:
     verdict = one(None, entry=ENTRY)
-    assert verdict.kind is Kind.CANCELLED
-    assert verdict.entry == replace(ENTRY, asked=Asked((1, 2, 3), True, None, "p/1"))
+    assert verdict.kind is Handling.CANCELLED
+    assert verdict.entry == replace(ENTRY, asked=PendingRequest((1, 2, 3), True, None, "p/1"))
 
 
 def test_original_as_the_target_is_a_cancel() -> None:
-    assert one((1, 2, 3), entry=ENTRY).kind is Kind.CANCELLED
+    assert one((1, 2, 3), entry=ENTRY).kind is Handling.CANCELLED
 
 
 def test_another_target_changes_the_move_and_not_its_original() -> None:
     verdict = one((5, 6, 7), entry=ENTRY)
-    assert verdict.kind is Kind.CHANGED
-    assert verdict.entry == replace(ENTRY, asked=Asked((5, 6, 7), False, None, "p/1"))
+    assert verdict.kind is Handling.CHANGED
+    assert verdict.entry == replace(ENTRY, asked=PendingRequest((5, 6, 7), False, None, "p/1"))
 
 
 def test_request_beside_one_that_is_not_judged_is_refused() -> None:
-    entry = replace(ENTRY, asked=Asked((5, 6, 7), False, None, "other/1"))
+    entry = replace(ENTRY, asked=PendingRequest((5, 6, 7), False, None, "other/1"))
     assert one(None, entry=entry).outcome.error_code == 60
 
 
 def test_move_of_a_topic_that_was_created_again_is_none() -> None:
     entry = replace(ENTRY, topic_id="old")
     verdict = one((4, 5, 6), entry=entry)
-    assert verdict.kind is Kind.TAKEN
+    assert verdict.kind is Handling.NEW
     assert verdict.entry is not None
     assert verdict.entry.topic_id == "id"
 
 
 def test_of_one_partition_twice_the_last_holds() -> None:
     kinds = [verdict.kind for verdict in judged((KEY, (5, 6, 7)), (KEY, (4, 5, 6)), (KEY, (9,)))]
-    assert kinds == [Kind.REPLACED, Kind.TAKEN, Kind.REFUSED]
+    assert kinds == [Handling.REPLACED, Handling.NEW, Handling.REFUSED]
 
 
 def test_of_one_partition_twice_each_is_told_what_it_would_be_alone() -> None:
@@ -158,9 +160,9 @@ def test_of_one_partition_twice_each_is_told_what_it_would_be_alone() -> None:
 def test_of_one_partition_twice_a_cancel_of_nothing_undoes_nothing() -> None:
     """The controller looks at what was under way before the request."""
     taken, refused = judged((KEY, (4, 5, 6)), (KEY, None))
-    assert (taken.kind, refused.kind, refused.outcome) == (Kind.TAKEN, Kind.REFUSED, Outcome(85))
+    assert (taken.kind, refused.kind, refused.outcome) == (Handling.NEW, Handling.REFUSED, Outcome(85))
 
 
 def test_no_more_moves_than_may_be() -> None:
     assert one((4, 5, 6), moves_max=0).outcome.error_code == 44
-    assert one((5, 6, 7), moves_max=0, entry=ENTRY).kind is Kind.CHANGED
+    assert one((5, 6, 7), moves_max=0, entry=ENTRY).kind is Handling.CHANGED

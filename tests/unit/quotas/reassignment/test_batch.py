@@ -5,7 +5,7 @@ import pytest
 from quotas.errors import DefinitionError
 from quotas.reassignment.batch import PATIENCE_ROUNDS, Batch, BatchLimits, Room, next_batch
 from quotas.reassignment.plan import plan_moves
-from quotas.reassignment.step import Move, PartitionNow, Step, TopicPartition
+from quotas.reassignment.step import Move, PartitionState, Step, TopicPartition
 
 ALL = frozenset(range(20))
 Key = TopicPartition
@@ -15,21 +15,21 @@ def key(number: int) -> Key:
     return "t", number
 
 
-def settled(replicas: tuple[int, ...], min_isr: int = 1) -> PartitionNow:
-    return PartitionNow(replicas, replicas, replicas[0], (), (), min_isr)
+def settled(replicas: tuple[int, ...], min_isr: int = 1) -> PartitionState:
+    return PartitionState(replicas, replicas, replicas[0], (), (), min_isr)
 
 
-def follower_move(number: int, source: int = 1, to: int = 10) -> tuple[Move, PartitionNow]:
+def follower_move(number: int, source: int = 1, to: int = 10) -> tuple[Move, PartitionState]:
     """Two replicas, of which the follower moves: no leader movement, one replica added."""
     return Move("t", number, (source, 2), (source, to)), settled((source, 2))
 
 
-def leader_move(number: int, source: int = 1, to: int = 10) -> tuple[Move, PartitionNow]:
+def leader_move(number: int, source: int = 1, to: int = 10) -> tuple[Move, PartitionState]:
     return Move("t", number, (source, 2), (to, 2)), settled((source, 2))
 
 
 def batch_of(
-    pairs: list[tuple[Move, PartitionNow]],
+    pairs: list[tuple[Move, PartitionState]],
     limits: BatchLimits,
     in_flight: dict[Key, Step] | None = None,
     waited: dict[Key, int] | None = None,
@@ -111,7 +111,7 @@ def test_lowered_limits_hold_from_the_next_step_on() -> None:
 
 def test_repair_over_a_limit_passes_when_it_is_alone() -> None:
     # One of min ISR 3 is in sync: the step adds 2, M is 1.
-    hurt = Move("t", 0, (1, 2, 3), (10, 11, 12)), PartitionNow((1, 2, 3), (1,), 1, (), (), 3)
+    hurt = Move("t", 0, (1, 2, 3), (10, 11, 12)), PartitionState((1, 2, 3), (1,), 1, (), (), 3)
     limits = BatchLimits(max_concurrent_replica_movements=1, max_movements_out_per_broker=1)
     batch = batch_of([hurt], limits)
     assert [step.adds for step in batch.steps] == [(10, 11)]

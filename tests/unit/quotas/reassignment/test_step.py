@@ -3,7 +3,7 @@
 import pytest
 
 from quotas.reassignment.plan import succeeded
-from quotas.reassignment.step import Finished, Move, PartitionNow, Step, Waiting, next_step
+from quotas.reassignment.step import Finished, Move, PartitionState, Step, Waiting, next_step
 
 Replicas = tuple[int, ...]
 # What a table's row holds: CR, ER, DR, NR, TR, and the leader when the step is done.
@@ -15,9 +15,9 @@ ALL = frozenset(range(10))
 
 def partition(
     replicas: Replicas, *, isr: Replicas | None = None, leader: int | None = None, min_isr: int = 1
-) -> PartitionNow:
+) -> PartitionState:
     in_sync = replicas if isr is None else isr
-    return PartitionNow(replicas, in_sync, in_sync[0] if leader is None else leader, (), (), min_isr)
+    return PartitionState(replicas, in_sync, in_sync[0] if leader is None else leader, (), (), min_isr)
 
 
 def walk(move: Move, replica_count: int, min_isr: int = 1, live: frozenset[int] = ALL) -> list[Row]:
@@ -32,13 +32,17 @@ def walk(move: Move, replica_count: int, min_isr: int = 1, live: frozenset[int] 
     return rows
 
 
-def one_step(move: Move, now: PartitionNow, dead: Replicas = (), count: int = 1, lost: Replicas = ()) -> Step:
+def one_step(
+    move: Move, now: PartitionState, dead: Replicas = (), count: int = 1, lost: Replicas = ()
+) -> Step:
     step = next_step(move, now, ALL - {*dead, *lost}, count, frozenset(lost))
     assert isinstance(step, Step), step
     return step
 
 
-def waits(move: Move, now: PartitionNow, dead: Replicas = (), count: int = 1, lost: Replicas = ()) -> Waiting:
+def waits(
+    move: Move, now: PartitionState, dead: Replicas = (), count: int = 1, lost: Replicas = ()
+) -> Waiting:
     verdict = next_step(move, now, ALL - {*dead, *lost}, count, frozenset(lost))
     assert isinstance(verdict, Waiting), verdict
     return verdict
@@ -91,7 +95,7 @@ def test_defect_1_nothing_is_dropped_before_its_successor_is_in_sync(replica_cou
     now = partition((0, 1, 2), min_isr=2)
     step = one_step(Move("t", 0, (0, 1, 2), (5, 6, 7)), now, count=replica_count)
     assert len(step.adds) == len(step.drops) == replica_count
-    assert not step.is_done(PartitionNow((5, 6, 0), (0,), 0, (), (), 2))
+    assert not step.is_done(PartitionState((5, 6, 0), (0,), 0, (), (), 2))
 
 
 def test_defect_2_replication_factor_never_falls_below_both_ends() -> None:
@@ -132,10 +136,10 @@ def test_defect_4_repair_drops_no_replica_in_sync_and_adds_no_dead_one() -> None
 def test_defect_5_elects_the_new_leader_when_it_is_in_sync() -> None:
     # The example elects 5 while it is still being added. Here it is the last thing of a step.
     step = one_step(EXAMPLE, partition(EXAMPLE.original))
-    under_way = PartitionNow((5, 0, 2, 3, 4, 1), (0, 1, 2, 3, 4), 0, (5,), (1,), 1)
+    under_way = PartitionState((5, 0, 2, 3, 4, 1), (0, 1, 2, 3, 4), 0, (5,), (1,), 1)
     assert step.is_under_way(under_way)
     assert not step.is_done(under_way)
-    assert step.is_done(PartitionNow((5, 0, 2, 3, 4), (0, 2, 3, 4, 5), 0, (), (), 1))
+    assert step.is_done(PartitionState((5, 0, 2, 3, 4), (0, 2, 3, 4, 5), 0, (), (), 1))
 
 
 def test_defect_6_every_step_is_an_ordered_list_that_begins_with_the_targets_order() -> None:
@@ -185,7 +189,7 @@ def test_finished_is_the_targets_order_and_its_leader() -> None:
 
 
 def test_foreign_reassignment_is_respected() -> None:
-    now = PartitionNow((7, 0, 1), (0, 1), 0, (7,), (1,), 1)
+    now = PartitionState((7, 0, 1), (0, 1), 0, (7,), (1,), 1)
     reason = waits(Move("t", 0, (0, 1), (2, 3)), now).reason
     assert reason == "another reassignment of it is under way: adding [7], removing [1]"
 
@@ -277,20 +281,20 @@ def test_shrinking_drops_the_lost_first() -> None:
 
 def test_cancel_is_safe_while_enough_are_in_sync_without_the_added_replicas() -> None:
     step = one_step(Move("t", 0, (0, 1, 2), (3, 1, 2)), partition((0, 1, 2), min_isr=2))
-    assert step.may_be_cancelled(PartitionNow((3, 1, 2, 0), (0, 1, 3), 0, (3,), (0,), 2))
-    assert not step.may_be_cancelled(PartitionNow((3, 1, 2, 0), (0, 3), 0, (3,), (0,), 2))
+    assert step.may_be_cancelled(PartitionState((3, 1, 2, 0), (0, 1, 3), 0, (3,), (0,), 2))
+    assert not step.may_be_cancelled(PartitionState((3, 1, 2, 0), (0, 3), 0, (3,), (0,), 2))
 
 
 def test_step_is_blocked_by_lost_brokers_and_not_by_slow_ones() -> None:
     step = one_step(Move("t", 0, (0, 1, 2), (3, 1, 2)), partition((0, 1, 2)))
-    under_way = PartitionNow((3, 1, 2, 0), (0, 1, 2), 0, (3,), (0,), 1)
+    under_way = PartitionState((3, 1, 2, 0), (0, 1, 2), 0, (3,), (0,), 1)
     assert step.blocked_by(under_way, frozenset({3})) == (3,)
     assert step.blocked_by(under_way, frozenset({1})) == ()  # in sync when it was seen
-    behind = PartitionNow((3, 1, 2, 0), (0, 2), 0, (3,), (0,), 1)
+    behind = PartitionState((3, 1, 2, 0), (0, 2), 0, (3,), (0,), 1)
     assert step.blocked_by(behind, frozenset({1})) == ()  # 3 is still copied; older Kafkas do not wait for 1
-    caught_up = PartitionNow((3, 1, 2, 0), (0, 2, 3), 0, (3,), (0,), 1)
+    caught_up = PartitionState((3, 1, 2, 0), (0, 2, 3), 0, (3,), (0,), 1)
     assert step.blocked_by(caught_up, frozenset({1})) == (1,)
-    leaderless = PartitionNow((3, 1, 2, 0), (0,), -1, (3,), (0,), 1)
+    leaderless = PartitionState((3, 1, 2, 0), (0,), -1, (3,), (0,), 1)
     assert step.blocked_by(leaderless, frozenset({0})) == (0,)
 
 

@@ -38,7 +38,7 @@ class Callers:
         self.overloaded = False
         self._running: set[asyncio.Task[None]] = set()
         self.desk = ReassignmentApi(
-            self.world.keeper,
+            self.world.journal,
             SimulatedAnswers(self.world),
             lambda: self.world.settings,
             lambda work: self._running.add(asyncio.get_running_loop().create_task(work)),
