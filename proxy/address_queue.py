@@ -59,6 +59,11 @@ class AddressQueue(Generic[T]):
         """The number of items."""
         return len(self._address_of)
 
+    @property
+    def addresses(self) -> int:
+        """The number of addresses with items."""
+        return len(self._parties)
+
     def add(self, address: str, size: int, item: T) -> list[T]:
         """Add an item; returns the items that are dropped for it, which may be the item itself."""
         assert item not in self._address_of, "an item is taken once"

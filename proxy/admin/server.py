@@ -98,7 +98,7 @@ class AdminServer:
         self._hosts.add(bind.host.lower())
         try:
             self._server = await asyncio.start_server(
-                self._serve, bind.host, bind.port, limit=HEAD_BYTES_MAX, reuse_port=reuse_port or None
+                self.serve, bind.host, bind.port, limit=HEAD_BYTES_MAX, reuse_port=reuse_port or None
             )
         except OSError as error:
             raise StartError(f"admin.bind: {bind} cannot be bound: {system_reason(error)}") from None
@@ -112,7 +112,8 @@ class AdminServer:
         if self._server is not None:
             await self._server.wait_closed()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve one connection until it ends."""
         visit = Visit(writer)
         while len(self._visits) >= CONNECTIONS_MAX:
             self._give_way(self._visits.values())

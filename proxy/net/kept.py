@@ -105,7 +105,7 @@ class Ledger:
         self._connection_bytes_max = connection_bytes_max
         self._address_bytes_max = address_bytes_max
         self._shared = shared
-        self._parties: dict[str, _Party] = {}  # addresses with kept bytes
+        self._parties: dict[str, _Party] = {}  # addresses with connections
         self._sizes = _SizeClasses[_Party]()
         self.bytes = 0  # of all connections
 
@@ -113,6 +113,11 @@ class Ledger:
     def total(self) -> int:
         """All kept bytes, tables included."""
         return self.bytes + self._shared()
+
+    @property
+    def addresses(self) -> int:
+        """The number of addresses with connections."""
+        return len(self._parties)
 
     def open(self, address: str, close: Callable[[str], None]) -> Account:
         """Create the account of a new connection; `close` must lead to the account's `end`."""

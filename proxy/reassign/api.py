@@ -117,6 +117,11 @@ class ReassignmentApi:
         self._request_numbers = count(1)
         self._requests: Counter[str] = Counter()  # the number of requests under way, by address
 
+    @property
+    def addresses(self) -> int:
+        """The number of addresses with requests under way."""
+        return len(self._requests)
+
     def ask(self, question: Question, respond: Respond) -> None:
         """Handle a request, or a broker's response to one."""
         of_address, total = self._requests[question.address], self._requests.total()

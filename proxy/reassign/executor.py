@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from proxy.config import ReassignmentSettings
@@ -61,7 +60,7 @@ class Executor:
         self,
         journal: AsyncJournal,
         cluster: Cluster,
-        directory: Path,
+        lock: LeaderLock,
         settings: Callable[[], ReassignmentSettings],
         now_ms: Callable[[], int],
         stats: Stats,
@@ -71,7 +70,7 @@ class Executor:
         self._settings = settings
         self._now_ms = now_ms
         self._stats = stats
-        self._lock = LeaderLock(directory, journal.process)
+        self._lock = lock
         self._term = 0
         self._failing_ms: int | None = None  # since when rounds have failed
         self._standby_until_ms = 0

@@ -45,7 +45,7 @@ def kept(function: Callable[P, R]) -> Callable[P, R]:
     """Compile a function at its first call, or load it from the cache of an earlier process."""
     made: Any = _made(function, cache=True)
     # By default numba checks this function's file only, and would load code that was compiled from other rules.
-    made._cache._cache_file._source_stamp = _sources()
+    made._cache._cache_file._source_stamp = sources_digest()
     return made  # type: ignore[no-any-return]  # numba has no types
 
 
@@ -55,7 +55,7 @@ def _made(function: Callable[P, R], **options: bool) -> Callable[P, R]:
     return made
 
 
-def _sources() -> str:
+def sources_digest() -> str:
     """A digest of all source files of this package: any of their rules and constants may be compiled in."""
     digest = hashlib.sha256()
     folders = [resources.files("quotas")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import HOST, Cluster, free_port, processes
+from tests.cluster import HOST, Cluster, free_port
 from tests.conftest import CreateTopic
 from tests.support.numbered import NumberedProducer, lost
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
@@ -180,7 +180,7 @@ def test_proxy_killed_mid_traffic_loses_nothing(
     first = SluiceProcess.configured(settings, tmp_path).wait_ready()
     with NumberedProducer(first.bootstrap, name, partitions=3) as load:
         load.wait_for(300)
-        processes.kill(first._child)
+        first.kill()
         with SluiceProcess.configured(settings, tmp_path):
             load.wait_for(300)
             load.stop()

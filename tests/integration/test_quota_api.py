@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import Cluster, processes, tools
+from tests.cluster import Cluster, tools
 from tests.conftest import CreateTopic
 from tests.support.numbered import NumberedProducer
 from tests.support.proxy_process import SluiceProcess, SluiceSettings
@@ -146,7 +146,7 @@ def test_acknowledged_quotas_survive_a_kill(kafka: Cluster, tmp_path: Path) -> N
         while sluice.alive():
             time.sleep(0.01)
     finally:
-        processes.kill(sluice._child)
+        sluice.kill()
     again = SluiceProcess(["--config", str(path)], settings.ports, tmp_path)
     with again:
         printed = configs(again.bootstrap, "--describe", "--entity-type", "clients")

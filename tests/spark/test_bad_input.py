@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import Row, SparkSession, Window
+from pyspark.sql import SparkSession, Window
 from pyspark.sql import functions as F
 
 from offline.errors import InputError
@@ -15,6 +15,7 @@ from offline.jobs import ingest, topic
 from offline.options import IngestOptions
 from offline.store import Store
 from offline.synthetic import START_WALL_MS, Client, write_capture
+from offline.transforms.clocks import Clock, too_far_apart
 
 CLIENTS = [Client(name="a", shape="steady", rate=500_000), Client(name="b", shape="steady", rate=300_000)]
 Change = Callable[[pa.Table], pa.Table]
@@ -144,13 +145,12 @@ def test_a_file_that_is_taken_away_while_it_is_read_is_said(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = capture(tmp_path / "capture", lambda table: table)
-    judge = ingest._judge_clocks
 
-    def rotate(found: Sequence[Row]) -> None:
+    def rotate(clocks: Sequence[Clock]) -> str:
         file.unlink(missing_ok=True)
-        judge(found)
+        return too_far_apart(clocks)
 
-    monkeypatch.setattr(ingest, "_judge_clocks", rotate)
+    monkeypatch.setattr(ingest, "too_far_apart", rotate)  # called after the first of two readings
     with pytest.raises(InputError, match=r"capture-.*\.parquet was there when ingest began, and is gone"):
         ingested(spark, tmp_path / "capture")
 

@@ -27,6 +27,7 @@ from proxy.reassign.cluster import Cluster, ClusterError, ClusterState
 from proxy.reassign.entries import Entry, PendingRequest, Record
 from proxy.reassign.executor import Executor
 from proxy.reassign.journal import JournalState
+from proxy.reassign.leader_lock import LeaderLock
 from proxy.stats import Stats
 from quotas.reassignment.step import Move, TopicPartition
 from tests.support.reassigned_cluster import RefusedError, SimulatedCluster
@@ -82,10 +83,11 @@ class World:
         """Start the process, or another one after it was killed."""
         self.processes += 1
         self.journal = KilledJournal(self)
+        self.lock = LeaderLock(self.directory, self.journal.process)
         self.executor = Executor(
             self.journal,
             SimulatedAnswers(self),
-            self.directory,
+            self.lock,
             lambda: self.settings,
             lambda: self.now_ms,
             self.stats,
@@ -93,7 +95,7 @@ class World:
 
     def kill(self) -> None:
         """What the kernel does with a process: its locks are given back."""
-        self.executor._lock.release()
+        self.lock.release()
 
     def place(self) -> None:
         """A place where a kill makes a difference."""

@@ -154,7 +154,7 @@ class SluiceProcess:
         try:
             return self.wait_ready()
         except BaseException:
-            processes.kill(self._child)
+            self.kill()
             raise
 
     def __exit__(
@@ -212,6 +212,10 @@ class SluiceProcess:
 
     def alive(self) -> bool:
         return self._child.poll() is None
+
+    def kill(self) -> None:
+        """Kill it and wait for its end; harmless if it has ended."""
+        processes.kill(self._child)
 
     def stop(self, seconds: float = 40.0) -> int:
         """End it as an operator does, and return its exit code."""

@@ -183,6 +183,8 @@ class Follower:
     epoch: int = 0
     correlation_id: int = 0
     batch_bytes: int = 1000
+    leader_epoch: int = 5
+    sent_epoch: int = 5
     full: bool = True
     sent: set[Partition] = field(default_factory=set)
 
@@ -193,10 +195,16 @@ class Follower:
         if self.full:
             named, gone = dict(self.offsets), set()
         else:
-            named = {key: at for key, at in self.offsets.items() if self.session.get(key) != at}
+            same_epoch = self.leader_epoch == self.sent_epoch
+            named = {
+                key: at
+                for key, at in self.offsets.items()
+                if not (same_epoch and self.session.get(key) == at)
+            }
             gone = set(self.session) - set(self.offsets)
         self.session = dict(self.offsets)
         self.sent = set(self.offsets)
+        self.sent_epoch = self.leader_epoch
         topics = [
             struct(
                 REQUEST,
@@ -210,7 +218,7 @@ class Follower:
                         self.version,
                         "FetchPartition",
                         partition=partition,
-                        current_leader_epoch=5,
+                        current_leader_epoch=self.leader_epoch,
                         fetch_offset=named[topic, partition],
                         partition_max_bytes=self.max_bytes,
                     )

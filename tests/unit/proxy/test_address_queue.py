@@ -116,8 +116,7 @@ def test_nothing_is_kept_of_addresses_without_items() -> None:
     for number in range(1000):
         queue.add(f"address {number}", 1, f"{number}")
         queue.next() if number % 2 else queue.discard(f"{number}")
-    assert not queue._parties
-    assert not queue._address_of
+    assert (len(queue), queue.addresses, queue.bytes, queue.next()) == (0, 0, 0, None)
 
 
 def test_weights_equal_a_full_recount() -> None:

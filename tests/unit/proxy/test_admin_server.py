@@ -62,7 +62,9 @@ async def not_taken(_: asyncio.StreamWriter) -> None:
 
 
 def made(request_seconds_max: float = 5.0) -> AdminServer:
-    return AdminServer({"/": hello, "/broken": broken}, ["Admin.example"], request_seconds_max)
+    return AdminServer(
+        {"/": hello, "/broken": broken, "/slow": never}, ["Admin.example"], request_seconds_max
+    )
 
 
 async def serve(server: AdminServer, sent: bytes, *, eof: bool = True, pipe: Pipe | None = None) -> Pipe:
@@ -77,7 +79,7 @@ async def serve(server: AdminServer, sent: bytes, *, eof: bool = True, pipe: Pip
     reader.feed_data(sent)
     if eof:
         reader.feed_eof()
-    await server._serve(reader, writer)
+    await server.serve(reader, writer)
     protocol.connection_lost(None)
     return pipe
 
@@ -155,7 +157,7 @@ class Idle:
     """Connections that were opened and not used."""
 
     def __init__(self, server: AdminServer) -> None:
-        self._server = server
+        self.server = server
         self.pipes: list[Pipe] = []
         self._tasks: list[asyncio.Task[Pipe]] = []
 
@@ -163,7 +165,7 @@ class Idle:
         """Open one more."""
         pipe = Pipe(host)
         self.pipes.append(pipe)
-        self._tasks.append(asyncio.create_task(serve(self._server, sent, eof=False, pipe=pipe)))
+        self._tasks.append(asyncio.create_task(serve(self.server, sent, eof=False, pipe=pipe)))
         for _ in range(5):
             await asyncio.sleep(0)
         return pipe
@@ -186,7 +188,7 @@ async def idle() -> AsyncIterator[Idle]:
 async def test_newcomer_is_answered_though_all_connections_are_taken(idle: Idle) -> None:
     for _ in range(module.CONNECTIONS_MAX):
         await idle.open("10.0.0.1")
-    assert statuses(await serve(idle._server, b"GET / HTTP/1.1\r\n\r\n")) == [200]
+    assert statuses(await serve(idle.server, b"GET / HTTP/1.1\r\n\r\n")) == [200]
     assert [pipe.closed for pipe in idle.pipes] == [True] + [False] * (module.CONNECTIONS_MAX - 1)
 
 
@@ -201,7 +203,6 @@ async def test_idle_connection_is_closed_before_a_served_one(
     idle: Idle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "CONNECTIONS_MAX", 2)
-    idle._server._handlers = {"/slow": never}
     await idle.open("10.0.0.1", b"GET /slow HTTP/1.1\r\n\r\n")
     await idle.open("10.0.0.1")
     await idle.open("10.0.0.1")

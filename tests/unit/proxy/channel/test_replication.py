@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 
+from proxy.channel.replica_link import ReplicaLink
+from proxy.stats import Stats
 from quotas.replication.replication_quotas import BrokerLimits, ReplicationOptions, ReplicationQuotas
 from quotas.replication.throttled_replicas import EVERY_REPLICA, ThrottledReplicas, parse_replicas
 from tests.support.frames import answer, fetch, frame, request
@@ -145,16 +147,15 @@ def test_replica_of_unknown_standing_is_asked_for_a_byte() -> None:
 
 
 def test_new_leader_epoch_makes_the_standing_unknown() -> None:
-    link = linked(throttling())
-    link.round(0)
-    replica = next(
-        replica for replica in link.channel.link.session.replicas.values() if replica.fetch_offset != 10
-    )
-    entry = bytearray(replica.entry)
-    entry[7] = 6
-    replica.take(bytes(entry))
-    assert replica.high_watermark == -1
-    assert not replica.in_sync
+    quotas = throttling()
+    quotas.leader(LEADER, 0).record(100_000, 0)  # no room for seconds
+    link = linked(quotas)
+    link.round(1)
+    link.round(2)
+    assert asked_for(link) == {FREE}, "it is known to be behind"
+    link.follower.leader_epoch += 1
+    link.round(3)
+    assert link.leader.asked[MOVED] == 1
 
 
 @pytest.mark.parametrize("keeps_sessions", [True, False])
@@ -380,9 +381,7 @@ def test_new_replica_that_turns_out_to_be_throttled_has_had_one_batch() -> None:
 def test_partition_named_and_forgotten_at_once_is_not_waited_for() -> None:
     quotas = throttling(None, lists="")
     quotas.told = 0
-    link = linked(quotas)
-    link.round(0)
-    replica_link = link.channel.link
+    replica_link = ReplicaLink(quotas, LEADER, Stats())
     replica_link.session.added = [(b"x" * 16, 7)]
     replica_link.session.removed = [(b"x" * 16, 7)]
     replica_link.now_ms = 1

@@ -1,10 +1,12 @@
 """A Fetch of thousands of replicas: a portion of them in each turn of the loop, and never half of one in force."""
 
+import gc
 from collections.abc import Callable, Sequence
 
 import pytest
 
 from protocol import portions
+from protocol.messages.follower_request import Replica
 from protocol.portions import PORTION
 from protocol.walks.replica import FOUND_MAX, Standing
 from proxy.channel import AGAIN, PASS, REPLACE, WAIT
@@ -43,6 +45,10 @@ def followed(rate: float | None, count: int = COUNT) -> ReplicationChannel:
         pos += channel.responses.receive(answer, pos, len(answer), 0).passing
         channel.responses.take_job()
     return channel
+
+
+def replicas_in_memory() -> int:
+    return sum(type(found) is Replica for found in gc.get_objects())
 
 
 ALL_CHANGED = fetched(COUNT, epoch=1, offset=1)
@@ -132,10 +138,10 @@ def test_nothing_is_left_of_a_connection_that_ends_between_two_portions(asked: b
 
 def test_what_a_connection_knew_is_freed_in_portions() -> None:
     channel = followed(PLENTY)
-    replicas = channel.link.session.replicas
-    left = [len(replicas) for _ in channel.close(0)]
-    # The replicas, then their claims.
-    assert left == [COUNT - PORTION * (index + 1) for index in range(FULL)] + [0] * FULL
+    before = replicas_in_memory()
+    freed = [before - replicas_in_memory() for _ in channel.close(0)]
+    # The replicas, each portion with the turn after it, then their claims.
+    assert freed == [PORTION * index for index in range(FULL)] + [COUNT] * FULL
 
 
 def between_portions(

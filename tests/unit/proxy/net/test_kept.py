@@ -111,7 +111,9 @@ def test_closed_connections_leave_nothing() -> None:
             account.add(100 + round_number)
         for account in accounts:
             account.end()
-    assert (peers.ledger.bytes, len(peers.ledger._parties), len(peers.ledger._sizes._classes)) == (0, 0, 0)
+    assert (peers.ledger.bytes, peers.ledger.addresses) == (0, 0)
+    peers.open("new", "192.0.2.9").add(1001)
+    assert peers.closed == ["new"], "no closed connection is taken for the largest one"
 
 
 def test_cause_says_how_much_there_is() -> None:

@@ -9,7 +9,7 @@ from quotas.backtest import compiler
 
 def kept_under(stamp: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A function that is kept, its sources as they are or as they would be."""
-    monkeypatch.setattr(compiler, "_sources", lambda: stamp)
+    monkeypatch.setattr(compiler, "sources_digest", lambda: stamp)
 
     def twice(number: int) -> int:
         return 2 * number
@@ -29,5 +29,5 @@ def test_kept_code_is_taken_while_no_rule_has_changed(monkeypatch: pytest.Monkey
 
 
 def test_sources_are_all_rules() -> None:
-    assert len(compiler._sources()) == 64
-    assert compiler._sources() == compiler._sources()
+    assert len(compiler.sources_digest()) == 64
+    assert compiler.sources_digest() == compiler.sources_digest()
