@@ -39,18 +39,18 @@ class AddressQueue(Generic[T]):
     __slots__ = (
         "_address_bytes_max",
         "_address_of",
+        "_by_address",
         "_bytes_max",
-        "_parties",
-        "_place_bytes",
+        "_item_bytes_min",
         "_virtual",
         "bytes",
     )
 
     def __init__(self, bytes_max: int, count_max: int, address_bytes_max: int = 0) -> None:
         self._bytes_max = bytes_max
-        self._place_bytes = bytes_max // count_max
+        self._item_bytes_min = bytes_max // count_max
         self._address_bytes_max = address_bytes_max
-        self._parties: dict[str, _Party[T]] = {}  # addresses that have items
+        self._by_address: dict[str, _AddressItems[T]] = {}  # addresses that have items
         self._address_of: dict[T, str] = {}
         self._virtual = 0  # the tag of the item that was served last
         self.bytes = 0  # the weight of all items
@@ -62,30 +62,32 @@ class AddressQueue(Generic[T]):
     @property
     def addresses(self) -> int:
         """The number of addresses with items."""
-        return len(self._parties)
+        return len(self._by_address)
 
     def add(self, address: str, size: int, item: T) -> list[T]:
         """Add an item; returns the items that are dropped for it, which may be the item itself."""
         assert item not in self._address_of, "an item is taken once"
-        party = self._parties.get(address)
-        if party is None:
-            party = self._parties[address] = _Party()
-        weight = max(size, self._place_bytes)
-        party.add(item, weight, self._virtual)
+        items_of_address = self._by_address.get(address)
+        if items_of_address is None:
+            items_of_address = self._by_address[address] = _AddressItems()
+        weight = max(size, self._item_bytes_min)
+        items_of_address.add(item, weight, self._virtual)
         self._address_of[item] = address
         self.bytes += weight
         dropped = []
-        if self._address_bytes_max and party.bytes > self._address_bytes_max:
-            dropped.append(self._drop(party))
+        if self._address_bytes_max and items_of_address.bytes > self._address_bytes_max:
+            dropped.append(self._drop(items_of_address))
         while self.bytes > self._bytes_max:
-            dropped.append(self._drop(self._heaviest(party)))
+            dropped.append(self._drop(self._heaviest(items_of_address)))
         return dropped
 
     def next(self) -> T | None:
         """Remove and return the next item; None if the queue is empty."""
-        if not self._parties:
+        if not self._by_address:
             return None
-        item, tag = min((party.first() for party in self._parties.values()), key=_tag_of)
+        item, tag = min(
+            (items_of_address.first() for items_of_address in self._by_address.values()), key=_tag_of
+        )
         self._virtual = tag
         self.discard(item)
         return item
@@ -95,32 +97,32 @@ class AddressQueue(Generic[T]):
         address = self._address_of.pop(item, None)
         if address is None:
             return
-        party = self._parties[address]
-        self.bytes -= party.remove(item)
-        if not party.items:
-            del self._parties[address]
+        items_of_address = self._by_address[address]
+        self.bytes -= items_of_address.remove(item)
+        if not items_of_address.items:
+            del self._by_address[address]
 
     def clear(self) -> None:
         """Remove all items."""
-        self._parties.clear()
+        self._by_address.clear()
         self._address_of.clear()
         self.bytes = 0
 
-    def _drop(self, party: "_Party[T]") -> T:
-        item = party.last()
+    def _drop(self, items_of_address: "_AddressItems[T]") -> T:
+        item = items_of_address.last()
         self.discard(item)
         return item
 
-    def _heaviest(self, newcomer: "_Party[T]") -> "_Party[T]":
+    def _heaviest(self, newcomer: "_AddressItems[T]") -> "_AddressItems[T]":
         """Return the address with the most weight; of equal ones the newcomer's."""
         found = newcomer
-        for party in self._parties.values():
-            if party.bytes > found.bytes:
-                found = party
+        for items_of_address in self._by_address.values():
+            if items_of_address.bytes > found.bytes:
+                found = items_of_address
         return found
 
 
-class _Party(Generic[T]):
+class _AddressItems(Generic[T]):
     """The items of one address, in the order in which they came, each with its weight and its tag."""
 
     __slots__ = ("bytes", "items")

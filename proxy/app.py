@@ -111,13 +111,13 @@ class App:
             for replicates, routes in ((False, self.brokers), (True, self.leaders))
         ]
         self._topic_ids = TopicIds(client, self.engine.topics.names, now_ms)
-        self._source = (
+        self._replication_source = (
             ReplicationSource(client, self.replication, config.replication, self._reconsider, now_ms)
             if leaders
             else None
         )
         self._leases = LeaseSharing(config, self.replication, self.stats, now_ms, self._reconsider)
-        self._reassignments = self._batches(client)
+        self._reassignments = self._make_reassignments(client)
         self._listeners = [self._listener(options) for options in config.listeners]
         series_max = config.limits.metric_series_max
         view = ReplicationMetrics(self.replication, self.stats, series_max // 4) if leaders else None
@@ -140,7 +140,7 @@ class App:
         self._reloader = Reloader(config, self._quota_service, self.stats, self.apply)
         self._stopping = asyncio.Event()
         self._signals = 0
-        self._switched_on = True
+        self._enforcing = True
 
     async def serve(self) -> None:
         """Serve until a signal asks to stop, then drain.
@@ -159,10 +159,12 @@ class App:
             await supervisor.attempt("advertised", advertised.ask(), _FIRST_RESPONSE_SECONDS_MAX)
             if advertised.problem:
                 raise StartError(advertised.problem)
-        if self._source is not None:
-            self._source.configure(self._config.replication)
+        if self._replication_source is not None:
+            self._replication_source.configure(self._config.replication)
             # Or a follower's first fetches would pass unthrottled.
-            await supervisor.attempt("replication_source", self._source.poll(), _FIRST_RESPONSE_SECONDS_MAX)
+            await supervisor.attempt(
+                "replication_source", self._replication_source.poll(), _FIRST_RESPONSE_SECONDS_MAX
+            )
         await self._leases.start()
         for listener in self._listeners:
             listener.open()
@@ -176,33 +178,33 @@ class App:
             "serving",
             **summary(self._config, len(self.engine.definitions), self.poller.problem),
         )
-        self._keep_up()
+        self._start_background_tasks()
         await self._stopping.wait()
         await self._drain()
-        await self._end()
+        await self._shut_down()
 
-    def _keep_up(self) -> None:
+    def _start_background_tasks(self) -> None:
         """Begin all background work."""
-        keep = self._supervisor.keep
-        keep("poller", self.poller.run)
+        run_forever = self._supervisor.run_forever
+        run_forever("poller", self.poller.run)
         for advertised in self.advertised:
-            keep("advertised", advertised.run)
-        keep("topic_ids", self._topic_ids.run)
-        keep("reloader", self._reloader.run)
-        keep("certificates", self._certificates.run)
-        keep("leases", self._leases.run)
-        self._sweeping = keep("sweep", self._sweep)
+            run_forever("advertised", advertised.run)
+        run_forever("topic_ids", self._topic_ids.run)
+        run_forever("reloader", self._reloader.run)
+        run_forever("certificates", self._certificates.run)
+        run_forever("leases", self._leases.run)
+        self._sweep_task = run_forever("sweep", self._sweep)
         if self._mirror is not None:
-            keep("quota_mirror", self._mirror.run)
-        if self._source is not None:
-            keep("replication_source", self._source.run)
+            run_forever("quota_mirror", self._mirror.run)
+        if self._replication_source is not None:
+            run_forever("replication_source", self._replication_source.run)
         if self._reassignments is not None:
-            keep("reassignments", self._reassignments.run)
-            keep("reassignment_status", self._reassignments.watch)
+            run_forever("reassignments", self._reassignments.run)
+            run_forever("reassignment_status", self._reassignments.watch)
 
-    async def _end(self) -> None:
+    async def _shut_down(self) -> None:
         """Nobody is connected any more."""
-        self._sweeping.cancel()
+        self._sweep_task.cancel()
         if self._capture is not None:  # first: of the last rows' topics names may have to be asked for
             self._capture.close()
             await asyncio.to_thread(self._capture.wait, lambda: self._signals > 1)
@@ -221,8 +223,8 @@ class App:
     def apply(self, config: Config, definitions: Definitions) -> None:
         """Take what a reload changed: quotas, policy, mode. Connections stay; what waits is decided on again."""
         self.engine.update(engine_options(config), definitions, now_ms())
-        if self._source is not None:
-            self._source.configure(config.replication)
+        if self._replication_source is not None:
+            self._replication_source.configure(config.replication)
         self._leases.configure(config)
         if self._reassignments is not None:
             self._reassignments.configure(config.reassignment)
@@ -237,22 +239,22 @@ class App:
         self._signals += 1
         self._stopping.set()
 
-    def read_again(self) -> None:
+    def reload(self) -> None:
         """SIGHUP: the configuration, the quotas file and the certificates."""
         self._reloader.request()
         self._certificates.request()
 
     def toggle_enforcement(self) -> None:
         """SIGUSR1: plain relay, or quotas again."""
-        self._switched_on = not self._switched_on
-        self.engine.switch(self._switched_on)
-        self.replication.enforcing = self._switched_on
+        self._enforcing = not self._enforcing
+        self.engine.switch(self._enforcing)
+        self.replication.enforcing = self._enforcing
         event(logger, logging.WARNING, "enforcement switched", enforcing=self.engine.enforcing)
         self._reconsider()
 
     def _reconsider(self) -> None:
         """Ask whoever waits again, in the background: there may be thousands."""
-        self._supervisor.once("reconsider", self.connections.reconsider())
+        self._supervisor.run_once("reconsider", self.connections.reconsider())
 
     def _listener(self, options: ListenerOptions) -> Listener:
         def settings(broker: int) -> ChannelSettings:
@@ -273,13 +275,13 @@ class App:
         routes = self.leaders if options.replicates else self.brokers
         return Listener(options, settings, routes, self.shared, self.connections, tls)
 
-    def _batches(self, client: BrokerClient) -> Reassignments | None:
+    def _make_reassignments(self, client: BrokerClient) -> Reassignments | None:
         """Carry reassignments out, where they do not pass as they are."""
         settings = self._config.reassignment
         if not settings.batches:
             return None
         assert settings.journal is not None, "the configuration was checked"
-        start = partial(self._supervisor.once, "reassignment_request")
+        start = partial(self._supervisor.run_once, "reassignment_request")
         return Reassignments(
             settings,
             settings.journal,
@@ -290,19 +292,19 @@ class App:
             self.stats,
         )
 
-    def _ask(self, question: Question, answered: OutcomeCallback) -> Withdraw:
+    def _ask(self, question: Question, respond: OutcomeCallback) -> Withdraw:
         """Hand a question to the API that it is for."""
         if question.api_key == ALTER_PARTITION_REASSIGNMENTS:
             assert self._reassignments is not None, "else they pass as they are"
-            self._reassignments.ask(question, answered)
-            return _goes_on
-        return self._quota_service.ask(question, answered)
+            self._reassignments.ask(question, respond)
+            return _cannot_cancel
+        return self._quota_service.ask(question, respond)
 
     def _handle_signals(self) -> None:
         handlers: dict[int, Callable[[], None]] = {
             signal.SIGTERM: self.stop,
             signal.SIGINT: self.stop,
-            signal.SIGHUP: self.read_again,
+            signal.SIGHUP: self.reload,
             signal.SIGUSR1: self.toggle_enforcement,
         }
         for number, handler in handlers.items():
@@ -313,9 +315,9 @@ class App:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             await self.connections.sweep()
-            self._supervisor.run("expire", self._expire)
+            self._supervisor.call("expire", self._expire)
             if self._capture is not None:
-                self._supervisor.run("capture", self._capture.flush)
+                self._supervisor.call("capture", self._capture.flush)
 
     def _expire(self) -> None:
         """Forget what is old: clients, fetch sessions; and give back what was kept for them."""
@@ -358,7 +360,7 @@ def run(config: Config) -> int:
     return uvloop.run(main())
 
 
-def _goes_on() -> None:
+def _cannot_cancel() -> None:
     """A reassignment that was asked for is judged and written down, though its client has gone meanwhile."""
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from proxy.config import Config
 from proxy.errors import ConfigError
-from proxy.files import look
+from proxy.files import signatures
 from proxy.logs import event
 from proxy.net.tls import BrokerTls, ServerTls, TlsSide
 from proxy.reload import LOOK_SECONDS, SETTLE_SECONDS, Watch
@@ -50,14 +50,14 @@ class Certificates:
         if self.brokers is not None:
             found.append(self.brokers)
         self._sides: Sequence[TlsSide] = found
-        self._watches = [Watch(look(side.files)) for side in self._sides]
-        self._asked = False
+        self._watches = [Watch(signatures(side.files)) for side in self._sides]
+        self._requested = False
         for side in self._sides:
-            self._note_end(side)
+            self._record_expiry(side)
 
     def request(self) -> None:
         """Read everything again soon: for SIGHUP."""
-        self._asked = True
+        self._requested = True
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -68,9 +68,9 @@ class Certificates:
 
     async def step(self) -> None:
         """Look at the files once, and read again what changed."""
-        asked, self._asked = self._asked, False
+        asked, self._requested = self._requested, False
         for side, watch in zip(self._sides, self._watches, strict=True):
-            if watch.see(await asyncio.to_thread(look, side.files)) or asked:
+            if watch.observe(await asyncio.to_thread(signatures, side.files)) or asked:
                 await self._reload(side)
 
     async def _reload(self, side: TlsSide) -> None:
@@ -88,10 +88,10 @@ class Certificates:
             return
         side.use(context)
         self._stats.certificate_reloads["ok"] += 1
-        self._note_end(side)
+        self._record_expiry(side)
         event(LOG, logging.INFO, "certificates reloaded", key=side.path)
 
-    def _note_end(self, side: TlsSide) -> None:
+    def _record_expiry(self, side: TlsSide) -> None:
         ends = side.expires_at()
         if ends is not None:
             self._stats.certificate_ends[side.path] = ends

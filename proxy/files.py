@@ -20,7 +20,7 @@ from proxy.file_locks import lock
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-__all__ = ["Signature", "locked", "look", "open_file", "open_text", "read", "replace", "signature"]
+__all__ = ["Signature", "locked", "open_file", "open_text", "read", "replace", "signature", "signatures"]
 
 LOCK_SECONDS_MAX: Final = 5.0
 _WRITABLE: Final = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
@@ -122,7 +122,7 @@ def signature(path: Path) -> Signature:
         return Signature()
 
 
-def look(paths: Iterable[Path]) -> tuple[Signature, ...]:
+def signatures(paths: Iterable[Path]) -> tuple[Signature, ...]:
     """Look at several files."""
     return tuple(signature(path) for path in paths)
 

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from proxy import logs
 from proxy.config import Config, QuotaSettings, compare, merge_live, reload
 from proxy.errors import ConfigError
-from proxy.files import Signature, look
+from proxy.files import Signature, signatures
 from proxy.stats import Stats
 from quotas.definitions.definitions import Definitions
 
@@ -29,11 +29,11 @@ Apply = Callable[[Config, Definitions], None]
 """Called on the event loop with the configuration that now runs, and the quotas it defines."""
 
 
-class Quotas(Protocol):
+class QuotaFile(Protocol):
     """Who keeps the quotas file: `proxy.quota_api`."""
 
     @property
-    def seen(self) -> Signature:
+    def file_signature(self) -> Signature:
         """The file as it was last read or written there."""
 
     async def read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
@@ -52,14 +52,14 @@ class Watch:
         """True while the files differ from what was read."""
         return self._last != self._read
 
-    def known(self, now: tuple[Signature, ...], written: Signature) -> None:
+    def mark_read(self, now: tuple[Signature, ...], written: Signature) -> None:
         """A file that is as we have written it ourselves was read, so to speak."""
         if written != Signature():
             self._read = tuple(
                 sign if sign == written else read for sign, read in zip(now, self._read, strict=True)
             )
 
-    def see(self, now: tuple[Signature, ...]) -> bool:
+    def observe(self, now: tuple[Signature, ...]) -> bool:
         """Take a look into account; tell whether to read now: something changed, and has come to rest."""
         rested = now == self._last
         self._last = now
@@ -79,18 +79,18 @@ class Reloader:
         apply: takes what a reload changed. An exception from it is a bug, and ends `run`.
     """
 
-    def __init__(self, config: Config, quotas: Quotas, stats: Stats, apply: Apply) -> None:
+    def __init__(self, config: Config, quotas: QuotaFile, stats: Stats, apply: Apply) -> None:
         self.config = config
         self._quotas = quotas
         self._stats = stats
         self._apply = apply
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         # Looked at here and not in `run`, so that a change while the proxy starts is not missed.
-        self._watch = Watch(look(self._paths()))
+        self._watch = Watch(signatures(self._paths()))
 
     def request(self) -> None:
         """Read everything again soon: for SIGHUP. Several requests at once are one."""
-        self._asked.set()
+        self._requested.set()
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -100,15 +100,15 @@ class Reloader:
 
     async def step(self) -> None:
         """Look at the files once, and read them again if they changed or a signal asked for it."""
-        paths, asked = self._paths(), self._asked.is_set()
-        self._asked.clear()
-        now = await asyncio.to_thread(look, paths)
-        self._watch.known(now, self._quotas.seen)
-        if self._watch.see(now) or asked:
+        paths, asked = self._paths(), self._requested.is_set()
+        self._requested.clear()
+        now = await asyncio.to_thread(signatures, paths)
+        self._watch.mark_read(now, self._quotas.file_signature)
+        if self._watch.observe(now) or asked:
             await self.reload("signal" if asked else "file changed")
             # What was seen before the reading: a change since then will be noticed.
             self._watch = Watch(
-                now if paths == self._paths() else await asyncio.to_thread(look, self._paths())
+                now if paths == self._paths() else await asyncio.to_thread(signatures, self._paths())
             )
 
     async def reload(self, cause: str) -> bool:
@@ -152,4 +152,4 @@ class Reloader:
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._asked.wait(), seconds)
+            await asyncio.wait_for(self._requested.wait(), seconds)

@@ -1,10 +1,10 @@
 """Background tasks that survive their own failures: counted by task, logged once for each cause, restarted.
 
-    keep      a permanent task: after an exception it is restarted, after a pause that doubles from PAUSE_SECONDS_MIN
-              to PAUSE_SECONDS_MAX; a task that has run for STEADY_SECONDS since counts as recovered
-    once      one run in the background: an exception ends this run and nothing else
-    attempt   one run with a bounded wait: for work at the start that the process does not depend on
-    run       a callback of the event loop without a handler of exceptions around it
+    run_forever  a permanent task: after an exception it is restarted, after a pause that doubles from
+                 PAUSE_SECONDS_MIN to PAUSE_SECONDS_MAX; a task that has run for STEADY_SECONDS since has recovered
+    run_once     one run in the background: an exception ends this run and nothing else
+    attempt      one run with a bounded wait: for work at the start that the process does not depend on
+    call         a callback of the event loop without a handler of exceptions around it
 
 No failure of any of them ends the process: errors that prevent it from working are found before it serves
 (`StartError`), and from then on its ports are bound and only a signal ends it. A cause is the type of the exception and
@@ -57,30 +57,30 @@ class Supervisor:
         self._stats = stats
         self._tasks: set[asyncio.Task[object]] = set()
         self._causes: dict[str, set[str]] = {}  # of currently failing tasks
-        self._raised: Callable[[BaseException], object] = _end_nothing
+        self._raised: Callable[[BaseException], object] = _ignore
 
-    def keep(self, name: str, run: Callable[[], Work]) -> asyncio.Task[object]:
+    def run_forever(self, name: str, run: Callable[[], Work]) -> asyncio.Task[object]:
         """Run a permanent task until it is cancelled or returns."""
-        return self._start(self._keep(name, run))
+        return self._start(self._restart_forever(name, run))
 
-    def once(self, name: str, work: Work) -> asyncio.Task[object]:
+    def run_once(self, name: str, work: Work) -> asyncio.Task[object]:
         """Run a task once, in the background."""
-        return self._start(self._single(name, work))
+        return self._start(self._run_once(name, work))
 
     async def attempt(self, name: str, work: Work, seconds_max: float) -> None:
         """Run a task once and wait for it; it is cancelled after `seconds_max`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
-                await self._single(name, work)
+                await self._run_once(name, work)
 
-    def run(self, name: str, act: Callable[[], object]) -> bool:
+    def call(self, name: str, act: Callable[[], object]) -> bool:
         """Call a callback; returns False if it has failed."""
         try:
             act()
         except Exception as error:  # noqa: BLE001 - the edge of a callback
             self._failed(name, error)
             return False
-        self._works(name)
+        self._recovered(name)
         return True
 
     def watch_callbacks(self, raised: Callable[[BaseException], object]) -> None:
@@ -101,14 +101,14 @@ class Supervisor:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _keep(self, name: str, run: Callable[[], Work]) -> None:
+    async def _restart_forever(self, name: str, run: Callable[[], Work]) -> None:
         pause_seconds = PAUSE_SECONDS_MIN
         while True:
             began = self._loop.time()
-            steady = self._loop.call_later(STEADY_SECONDS, self._works, name)
+            steady = self._loop.call_later(STEADY_SECONDS, self._recovered, name)
             try:
-                if await self._caught(name, run()):
-                    self._works(name)
+                if await self._run_caught(name, run()):
+                    self._recovered(name)
                     return
             finally:
                 steady.cancel()
@@ -117,11 +117,11 @@ class Supervisor:
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
 
-    async def _single(self, name: str, work: Work) -> None:
-        if await self._caught(name, work):
-            self._works(name)
+    async def _run_once(self, name: str, work: Work) -> None:
+        if await self._run_caught(name, work):
+            self._recovered(name)
 
-    async def _caught(self, name: str, work: Work) -> bool:
+    async def _run_caught(self, name: str, work: Work) -> bool:
         """Run a task; returns False if it raised an exception."""
         try:
             await work
@@ -147,7 +147,7 @@ class Supervisor:
             "a background task failed", exc_info=error, extra={FIELDS: {"task": name, "cause": cause}}
         )
 
-    def _works(self, name: str) -> None:
+    def _recovered(self, name: str) -> None:
         if self._causes.pop(name, None) is not None:
             event(logger, logging.INFO, "a background task recovered", task=name)
 
@@ -164,7 +164,7 @@ class Supervisor:
         event(logger, logging.ERROR, "the event loop reports a problem", problem=str(context.get("message")))
 
 
-def _end_nothing(_: BaseException) -> None: ...
+def _ignore(_: BaseException) -> None: ...
 
 
 def _cause(error: BaseException) -> str:

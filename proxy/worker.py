@@ -39,8 +39,8 @@ __all__ = [
     "TURN_SECONDS",
     "OverloadError",
     "Worker",
-    "beside",
-    "decoded",
+    "parse_response",
+    "run_in_thread",
 ]
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ class OverloadError(Exception):
     """Too many jobs wait, and this one was given up."""
 
 
-class _Turns:
+class _SwitchInterval:
     """The switch interval, shortened while anything runs beside the loop; and no garbage is collected then."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class _Turns:
                         gc.enable()
 
 
-_TURNS: Final = _Turns()
+_SWITCH_INTERVAL: Final = _SwitchInterval()
 
 
 class _Task:
@@ -118,7 +118,7 @@ class Worker:
         self._thread: Thread | None = None
 
     def submit(
-        self, whose: str, size: int, run: Callable[[], None], done: Callable[[bool], None]
+        self, address: str, size: int, run: Callable[[], None], done: Callable[[bool], None]
     ) -> Callable[[], None]:
         """Have `run` called in the thread, then `done` on the loop: with True, or with False where it never will be.
 
@@ -126,12 +126,12 @@ class Worker:
 
         Args:
             run: raises nothing.
-            whose: the address that it is for.
+            address: the address that it is for.
             size: bytes that it keeps.
         """
         task = _Task(run, done)
         with self._changed:
-            dropped = self._waiting.add(whose, size, task)
+            dropped = self._waiting.add(address, size, task)
             self._changed.notify()
         for other in dropped:
             self._loop.call_soon(other.done, False)
@@ -139,9 +139,9 @@ class Worker:
             thread = Thread(target=self._work, name="worker", daemon=True)
             thread.start()  # or there is none, and the next job tries again
             self._thread = thread
-        return partial(self._withdraw, task)
+        return partial(self._cancel, task)
 
-    async def call(self, whose: str, size: int, function: Callable[..., T], *arguments: Any) -> T:
+    async def call(self, address: str, size: int, function: Callable[..., T], *arguments: Any) -> T:
         """What a function gives, called in the thread; the rest as in `submit`.
 
         Raises:
@@ -161,12 +161,12 @@ class Worker:
             if not done.done():
                 done.set_result(ran)
 
-        withdraw = self.submit(whose, size, run, tell)
+        cancel = self.submit(address, size, run, tell)
         try:
             if not await done:
                 raise OverloadError("too many large frames are waiting to be parsed")
         finally:
-            withdraw()
+            cancel()
         result = found.pop()
         if isinstance(result, Exception):
             raise result
@@ -179,7 +179,7 @@ class Worker:
             self._waiting.clear()
             self._changed.notify()
 
-    def _withdraw(self, task: _Task) -> None:
+    def _cancel(self, task: _Task) -> None:
         with self._changed:
             self._waiting.discard(task)
 
@@ -198,7 +198,7 @@ class Worker:
             began = thread_time()
             ran = True
             try:
-                with _TURNS.shortened():
+                with _SWITCH_INTERVAL.shortened():
                     task.run()
             except Exception:  # the edge of the thread: the next jobs are done all the same
                 logger.exception("internal error: a job failed")
@@ -212,7 +212,7 @@ class Worker:
             sleep(spent)
 
 
-async def decoded(function: Callable[..., T], frame: bytes, *arguments: Any) -> T:
+async def parse_response(function: Callable[..., T], frame: bytes, *arguments: Any) -> T:
     """Parse a response to one of Sluice's own requests: on the loop if it is small, else in a thread.
 
     Raises:
@@ -220,14 +220,14 @@ async def decoded(function: Callable[..., T], frame: bytes, *arguments: Any) -> 
     """
     if len(frame) <= AT_ONCE_BYTES_MAX:
         return function(frame, *arguments)
-    return await beside(function, frame, *arguments)
+    return await run_in_thread(function, frame, *arguments)
 
 
-async def beside(function: Callable[..., T], *arguments: Any) -> T:
+async def run_in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call a function in a thread while the switch interval is short: for Sluice's own work, of any size."""
-    return await to_thread(_quickly, function, *arguments)
+    return await to_thread(_with_short_interval, function, *arguments)
 
 
-def _quickly(function: Callable[..., T], *arguments: Any) -> T:
-    with _TURNS.shortened():
+def _with_short_interval(function: Callable[..., T], *arguments: Any) -> T:
+    with _SWITCH_INTERVAL.shortened():
         return function(*arguments)

@@ -15,7 +15,7 @@ from proxy.admin.http import Page
 from proxy.admin.pages import TEXT, html
 from quotas.engine import GATEWAY, QuotaView
 
-__all__ = ["ROWS_MAX", "TITLES", "TOPIC", "Clients"]
+__all__ = ["ROWS_MAX", "TITLES", "TOPIC", "ClientTable"]
 
 ROWS_MAX: Final = 200
 NAME_CHARACTERS_MAX: Final = 200
@@ -39,31 +39,31 @@ TITLES: Final = (
 _Identity = tuple[str, str, str]
 
 
-class Clients:
-    """One response: `look` at all clients, `add` up the chosen ones, then `page` or `text`."""
+class ClientTable:
+    """One response: `count` all clients, `add_rates` of the chosen ones, then `page` or `text`."""
 
     def __init__(self) -> None:
-        self._known = 0
-        self._over = 0
-        self._chosen: list[QuotaView] = []
+        self._count = 0
+        self._over_count = 0
+        self._rows: list[QuotaView] = []
         self._rates: dict[_Identity, float] = {}
 
     @property
     def at_several_brokers(self) -> bool:
-        """Whether chosen clients may be counted at other brokers too, so that `add` has to see all clients again."""
-        return any(view.broker != GATEWAY for view in self._chosen)
+        """Whether chosen clients may be counted at other brokers too: then `add_rates` needs all clients again."""
+        return any(view.broker != GATEWAY for view in self._rows)
 
-    def look(self, views: Iterable[QuotaView]) -> None:
+    def count(self, views: Iterable[QuotaView]) -> None:
         """Look through some of the clients for the rows to show."""
         found = list(views)
-        self._known += len(found)
-        self._over += sum(map(_over, found))
-        self._chosen = heapq.nlargest(ROWS_MAX, [*self._chosen, *found], key=_weight)
+        self._count += len(found)
+        self._over_count += sum(map(_is_over, found))
+        self._rows = heapq.nlargest(ROWS_MAX, [*self._rows, *found], key=_weight)
 
-    def add(self, views: Iterable[QuotaView]) -> None:
+    def add_rates(self, views: Iterable[QuotaView]) -> None:
         """Look through some of the clients again, and add up the rates of those that were chosen."""
         if not self._rates:
-            self._rates = dict.fromkeys(map(_identity, self._chosen), 0.0)
+            self._rates = dict.fromkeys(map(_identity, self._rows), 0.0)
         for view in views:
             identity = _identity(view)
             if identity in self._rates:
@@ -73,26 +73,24 @@ class Clients:
         """Write the page for a browser."""
         rows = "".join(
             "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in self._cells(view)) + "</tr>"
-            for view in self._chosen
+            for view in self._rows
         )
         head = "".join(f"<th>{title}</th>" for title in TITLES)
-        return html("Clients", f"<p>{self._said(enforcing)}</p><table><tr>{head}</tr>{rows}</table>")
+        return html("Clients", f"<p>{self._summary(enforcing)}</p><table><tr>{head}</tr>{rows}</table>")
 
     def text(self, enforcing: bool) -> Page:
         """Write the page for a terminal; a name cannot move its cursor."""
-        lines = [TITLES, *([*map(_plain, self._cells(view))] for view in self._chosen)]
+        lines = [TITLES, *([*map(_plain, self._cells(view))] for view in self._rows)]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         table = "".join(f"{'  '.join(map(str.ljust, line, widths)).rstrip()}\n" for line in lines)
-        return Page(200, TEXT, f"{self._said(enforcing)}\n\n{table}".encode("utf-8", "backslashreplace"))
+        return Page(200, TEXT, f"{self._summary(enforcing)}\n\n{table}".encode("utf-8", "backslashreplace"))
 
-    def _said(self, enforcing: bool) -> str:
+    def _summary(self, enforcing: bool) -> str:
         effect = "throttled" if enforcing else "not throttled, since nothing is enforced"
-        rows = str(len(self._chosen))
-        if self._known > len(self._chosen):
-            rows += f" of {self._known}; those over a quota come first, then those that move most"
-        return (
-            f"Over a quota now, and {effect}: {self._over}. Rates are over the quotas' windows. Rows: {rows}."
-        )
+        rows = str(len(self._rows))
+        if self._count > len(self._rows):
+            rows += f" of {self._count}; those over a quota come first, then those that move most"
+        return f"Over a quota now, and {effect}: {self._over_count}. Rates are over the quotas' windows. Rows: {rows}."
 
     def _cells(self, view: QuotaView) -> Sequence[str]:
         total = self._rates.get(_identity(view), view.byte_rate)
@@ -115,7 +113,7 @@ def _identity(view: QuotaView) -> _Identity:
     return view.type, view.user, view.client_id
 
 
-def _over(view: QuotaView) -> bool:
+def _is_over(view: QuotaView) -> bool:
     if view.quota is None:
         return False
     owes = view.debt_bytes > 0 or (view.tokens is not None and view.tokens < 0)
@@ -124,7 +122,7 @@ def _over(view: QuotaView) -> bool:
 
 def _weight(view: QuotaView) -> tuple[bool, float, float]:
     """Clients over a quota come first, by how far; then all others by bytes, since percents and tokens are no bytes."""
-    over = _over(view)
+    over = _is_over(view)
     return over, _share(view) if over else 0.0, 0.0 if view.type == _REQUEST else view.byte_rate
 
 

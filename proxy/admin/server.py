@@ -40,7 +40,7 @@ class Stage(IntEnum):
     WORKING = 2  # a page
 
 
-class Visit:
+class Connection:
     """One connection.
 
     Attributes:
@@ -56,9 +56,9 @@ class Visit:
         self.host = str(peer[0]) if peer else ""
         self.unsent = 0
         self.task: asyncio.Task[None] | None = None
-        self.enter(Stage.IDLE)
+        self.set_stage(Stage.IDLE)
 
-    def enter(self, stage: Stage) -> None:
+    def set_stage(self, stage: Stage) -> None:
         """Begin a stage."""
         self.stage = stage
         self.since = asyncio.get_running_loop().time()
@@ -82,7 +82,7 @@ class AdminServer:
         self._handlers = handlers
         self._hosts = {"localhost", *(host.lower() for host in hosts)}
         self._request_seconds_max = request_seconds_max
-        self._visits: dict[asyncio.StreamWriter, Visit] = {}
+        self._connections: dict[asyncio.StreamWriter, Connection] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self, bind: Address, *, reuse_port: bool = False) -> None:
@@ -107,70 +107,73 @@ class AdminServer:
         """Stop listening and close every connection."""
         if self._server is not None:
             self._server.close()
-        for writer in list(self._visits):
+        for writer in list(self._connections):
             writer.transport.abort()
         if self._server is not None:
             await self._server.wait_closed()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until it ends."""
-        visit = Visit(writer)
-        while len(self._visits) >= CONNECTIONS_MAX:
-            self._give_way(self._visits.values())
-        self._visits[writer] = visit
-        visit.task = asyncio.current_task()
+        connection = Connection(writer)
+        while len(self._connections) >= CONNECTIONS_MAX:
+            self._close_one(self._connections.values())
+        self._connections[writer] = connection
+        connection.task = asyncio.current_task()
         writer.transport.set_write_buffer_limits(high=0)  # a response is taken when all of it is
         try:
-            while await self._respond(reader, visit):
+            while await self._respond(reader, connection):
                 pass
         except asyncio.CancelledError:
-            if writer in self._visits:  # else it has given way
+            if writer in self._connections:  # else it has given way
                 raise
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
             pass  # the other side's business: nothing of ours depends on it
         except Exception:  # the edge of a connection: one bad page must not end the server
             LOG.exception("an admin connection failed")
         finally:
-            self._visits.pop(writer, None)
+            self._connections.pop(writer, None)
             writer.close()
 
-    def _give_way(self, visits: Collection[Visit]) -> None:
+    def _close_one(self, connections: Collection[Connection]) -> None:
         """End one of these: of the address that has most of all, the one that has waited longest for its client."""
-        having = Counter(visit.host for visit in self._visits.values())
-        last = min(visits, key=lambda visit: (-having[visit.host], visit.stage, visit.since))
-        del self._visits[last.writer]
+        count_by_host = Counter(connection.host for connection in self._connections.values())
+        last = min(
+            connections,
+            key=lambda connection: (-count_by_host[connection.host], connection.stage, connection.since),
+        )
+        del self._connections[last.writer]
         last.writer.transport.abort()
         if last.task is not None and last.task is not asyncio.current_task():
             last.task.cancel()  # no page is made for a visitor that is gone
 
-    async def _respond(self, reader: asyncio.StreamReader, visit: Visit) -> bool:
+    async def _respond(self, reader: asyncio.StreamReader, connection: Connection) -> bool:
         """Respond to one request; return whether another may follow on this connection."""
         head_only = False
-        visit.enter(Stage.IDLE)
+        connection.set_stage(Stage.IDLE)
         try:
             request = await self._request(reader)
             head_only, close = request.method == "HEAD", request.close
-            visit.enter(Stage.WORKING)
+            connection.set_stage(Stage.WORKING)
             page = await self._page(request)
         except RefusedError as error:
             page, close = pages.refusal(error.status, error.problem), True
-        await self._send(visit, write(page, head_only=head_only, close=close))
+        await self._send(connection, write(page, head_only=head_only, close=close))
         # Hundreds of requests may be here at once, and since Python 3.12 nothing else of this waits for the loop.
         await asyncio.sleep(0)
         return not close
 
-    async def _send(self, visit: Visit, response: bytes) -> None:
+    async def _send(self, connection: Connection, response: bytes) -> None:
         """Write, and wait until the client has read it."""
         while True:
-            sending = [other for other in self._visits.values() if other.stage is Stage.SENDING]
+            sending = [other for other in self._connections.values() if other.stage is Stage.SENDING]
             if not sending or sum(other.unsent for other in sending) + len(response) <= UNSENT_BYTES_MAX:
                 break
-            self._give_way(sending)
-        visit.enter(Stage.SENDING)
-        visit.unsent = len(response)
-        visit.writer.write(response)
-        await asyncio.wait_for(visit.writer.drain(), RESPONSE_SECONDS_MAX)
-        visit.unsent = 0
+            self._close_one(sending)
+        connection.set_stage(Stage.SENDING)
+        connection.unsent = len(response)
+        connection.writer.write(response)
+        await asyncio.wait_for(connection.writer.drain(), RESPONSE_SECONDS_MAX)
+        connection.unsent = 0
 
     async def _request(self, reader: asyncio.StreamReader) -> Request:
         try:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Final
 
 from proxy.admin import pages
-from proxy.admin.clients import TOPIC, Clients
+from proxy.admin.clients import TOPIC, ClientTable
 from proxy.admin.http import Page, Request
 from proxy.admin.server import Handler
 from proxy.metrics.exposition import Metrics, Quotas
@@ -68,15 +68,15 @@ class Site:
 
     async def _clients(self, request: Request) -> Page:
         async with self._scrape:
-            found = Clients()
+            table = ClientTable()
             for portion in portions(self._views(self._now_ms())):
-                found.look(portion)
+                table.count(portion)
                 await asyncio.sleep(0)  # traffic goes first
-            if found.at_several_brokers:
+            if table.at_several_brokers:
                 for portion in portions(self._views(self._now_ms())):
-                    found.add(portion)
+                    table.add_rates(portion)
                     await asyncio.sleep(0)
-            write = found.page if HTML_TYPE in request.accept else found.text
+            write = table.page if HTML_TYPE in request.accept else table.text
             return write(self._quotas.enforcing)
 
     def _views(self, now_ms: int) -> Iterator[QuotaView]:

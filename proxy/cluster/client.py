@@ -11,7 +11,7 @@ from kafka_client import ASKING_FAILS, Connection, Login, Request
 from proxy.channel.settings import ANY_BROKER
 from proxy.cluster.brokers import BrokerMap
 from proxy.errors import reason
-from proxy.worker import decoded
+from proxy.worker import parse_response
 
 __all__ = ["BrokerClient", "Target", "Tls", "ask", "first_response"]
 
@@ -73,7 +73,7 @@ async def ask(connection: Connection, request: Request[T]) -> T:
     Raises:
         OSError, WireError: as `Connection.send`.
     """
-    return await decoded(request.read, await connection.send(request))
+    return await parse_response(request.read, await connection.send(request))
 
 
 async def first_response(

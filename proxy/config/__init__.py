@@ -18,7 +18,13 @@ KIP-13's static settings are keys of `[quotas]`. The effect of a setting is impl
 
 from proxy.config.capture_options import CaptureOptions
 from proxy.config.changes import Changes, compare, merge_live
-from proxy.config.definitions import engine_options, given_quotas, read_definitions, static_quotas, unenforced
+from proxy.config.definitions import (
+    command_line_quotas,
+    engine_options,
+    read_definitions,
+    static_quotas,
+    unenforced,
+)
 from proxy.config.disk import unwritable
 from proxy.config.lease_options import LeaseOptions
 from proxy.config.loader import load, read_text, reload
@@ -58,9 +64,9 @@ __all__ = [
     "ReplicationSettings",
     "Source",
     "StateOptions",
+    "command_line_quotas",
     "compare",
     "engine_options",
-    "given_quotas",
     "load",
     "merge_live",
     "parse",

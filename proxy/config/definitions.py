@@ -59,7 +59,7 @@ def read_definitions(quotas: QuotaSettings, quota_text: str = "") -> Definitions
         found = _parse("quotas", "", static)
     else:
         found = _parse(str(quotas.file), read_quotas_text(quotas.file), static)
-    for entity, values in given_quotas(quota_text).entries():
+    for entity, values in command_line_quotas(quota_text).entries():
         found.put(entity, values)
     return found
 
@@ -74,7 +74,7 @@ def static_quotas(quotas: QuotaSettings) -> StaticQuotas:
     )
 
 
-def given_quotas(quota_text: str) -> Definitions:
+def command_line_quotas(quota_text: str) -> Definitions:
     """Parse the `[[quota]]` tables from the command line.
 
     Raises:

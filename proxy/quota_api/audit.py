@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy.channel import Question
 from proxy.logs import AUDIT, event
-from proxy.quota_api.cooperative import paced
+from proxy.quota_api.cooperative import with_pauses
 from quotas.definitions.alterations import Outcome, parts_of
 from quotas.definitions.entities import Entity
 from quotas.definitions.toml_file import render_value
@@ -34,7 +34,7 @@ def audit(question: Question, outcome: Outcome, entries: int) -> None:
         entries: the number of entities with quotas after it.
     """
     who = {"principal": question.user, "address": question.peer}
-    for entity, after in paced(islice(outcome.changes.items(), LINES_MAX)):
+    for entity, after in with_pauses(islice(outcome.changes.items(), LINES_MAX)):
         change = _change(outcome.before.get(entity, {}), after)
         event(logger, logging.INFO, "quota altered", entity=_entity(entity), change=change, **who)
     entities = len(outcome.changes)

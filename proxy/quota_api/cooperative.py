@@ -17,26 +17,26 @@ from collections.abc import Iterable, Iterator
 from time import monotonic_ns, sleep
 from typing import Final, TypeVar
 
-__all__ = ["paced", "spent"]
+__all__ = ["drain", "with_pauses"]
 
 T = TypeVar("T")
 
 _WORK_NS: Final = 1_000_000
 _PAUSE_SECONDS: Final = 0.001
-_ITEMS_A_LOOK: Final = 16
+_ITEMS_PER_CHECK: Final = 16
 
 
-def paced(items: Iterable[T]) -> Iterator[T]:
+def with_pauses(items: Iterable[T]) -> Iterator[T]:
     """Yield the items, with pauses."""
     until = monotonic_ns() + _WORK_NS
     for index, item in enumerate(items):
         yield item
-        if not index % _ITEMS_A_LOOK and monotonic_ns() > until:
+        if not index % _ITEMS_PER_CHECK and monotonic_ns() > until:
             sleep(_PAUSE_SECONDS)
             until = monotonic_ns() + _WORK_NS
 
 
-def spent(items: list[T]) -> Iterator[T]:
+def drain(items: list[T]) -> Iterator[T]:
     """Yield and remove the items, with pauses: freeing 10,000 at once would stop all threads."""
     items.reverse()
-    return (items.pop() for _ in paced(range(len(items))))
+    return (items.pop() for _ in with_pauses(range(len(items))))

@@ -24,7 +24,7 @@ from proxy.channel import Question, SharedResponse
 from proxy.logs import event
 from proxy.quota_api.advice import not_named
 from proxy.quota_api.audit import audit
-from proxy.quota_api.cooperative import paced, spent
+from proxy.quota_api.cooperative import drain, with_pauses
 from proxy.quota_api.permissions import Permissions
 from proxy.quota_api.store import QuotaStore, StoreError
 from quotas.definitions.alterations import parts_of
@@ -93,7 +93,7 @@ def _describe(store: QuotaStore, permissions: Permissions, question: Question, u
     key = (store.version, version, strict, tuple(components))
     frame = unread.get(key)
     if frame is None:
-        found = matching(store.definitions, wanted, paced(store.definitions.entries()))
+        found = matching(store.definitions, wanted, with_pauses(store.definitions.entries()))
         entries = ((parts_of(entity), values) for entity, values in found)
         frame = unread[key] = Described(client_quotas.describe_response(version, correlation_id, entries))
     head = bytes(frame[:4]) + correlation_id.to_bytes(4, "big", signed=True)
@@ -105,16 +105,18 @@ def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> R
         question.frame, question.body_at, len(question.frame), question.version
     )
     # All of it before anything is done: it may end before its fields do.
-    alterations = list(paced(request))
+    alterations = list(with_pauses(request))
     if not permissions.may_alter(question):
         problem, advice = _unauthorized(question, "alter_principals")
         # The message is only in the first entity's result: there may be a million in one request.
         texts = chain((f"{problem} {advice}",), repeat(problem))
         code = CLUSTER_AUTHORIZATION_FAILED
-        refusals = ((parts, code, text) for (parts, _), text in zip(paced(alterations), texts, strict=False))
+        refusals = (
+            (parts, code, text) for (parts, _), text in zip(with_pauses(alterations), texts, strict=False)
+        )
         return _results(question, refusals, "refused")
     try:
-        outcome = store.alter(paced(alterations), validate_only=request.validate_only)
+        outcome = store.alter(with_pauses(alterations), validate_only=request.validate_only)
     except StoreError as error:
         problem = str(error)
         event(
@@ -126,16 +128,18 @@ def _alter(store: QuotaStore, permissions: Permissions, question: Question) -> R
             problem=problem,
         )
         return _results(
-            question, ((parts, KAFKA_STORAGE_ERROR, problem) for parts, _ in paced(alterations)), "failed"
+            question,
+            ((parts, KAFKA_STORAGE_ERROR, problem) for parts, _ in with_pauses(alterations)),
+            "failed",
         )
-    deque(spent(alterations), 0)
+    deque(drain(alterations), 0)
     altered = bool(outcome.changes) and not request.validate_only
     if altered:
         audit(question, outcome, len(store.definitions))
     refused = any(problem for _, problem in outcome.results)
     results = (
         (parts, INVALID_REQUEST if problem else 0, problem or None)
-        for parts, problem in spent(outcome.results)
+        for parts, problem in drain(outcome.results)
     )
     return _results(question, results, "refused" if refused else "altered", altered)
 

@@ -22,7 +22,7 @@ from proxy.address_queue import AddressQueue
 from proxy.channel import PeerError, Question, SharedResponse
 from proxy.config import QuotaSettings, unenforced
 from proxy.files import Signature
-from proxy.quota_api.cooperative import paced
+from proxy.quota_api.cooperative import with_pauses
 from proxy.quota_api.permissions import Permissions
 from proxy.quota_api.responses import Response, Unread, handle_request
 from proxy.quota_api.store import QuotaStore
@@ -79,9 +79,9 @@ class QuotaService:
         self._unread: Unread = WeakValueDictionary()
 
     @property
-    def seen(self) -> Signature:
+    def file_signature(self) -> Signature:
         """The signature of the quotas file when it was last read or written here."""
-        return self._store.seen
+        return self._store.file_signature
 
     def ask(self, question: Question, respond: Respond) -> Callable[[], None]:
         """Queue a request; `respond` is called on the loop with its response.
@@ -124,7 +124,7 @@ class QuotaService:
     def _read(self, settings: QuotaSettings) -> tuple[Definitions, int, list[str]]:
         before = self._store.version
         definitions = self._store.read(settings)
-        return definitions, self._store.version - before, unenforced(paced(definitions.entries()))
+        return definitions, self._store.version - before, unenforced(with_pauses(definitions.entries()))
 
     def _begin(self) -> None:
         """Give the thread the next request, unless it has one."""

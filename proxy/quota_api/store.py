@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
-from proxy.config import QuotaSettings, given_quotas, static_quotas
-from proxy.config.loader import FILE_BYTES_MAX, begun
+from proxy.config import QuotaSettings, command_line_quotas, static_quotas
+from proxy.config.loader import FILE_BYTES_MAX, unfinished_hint
 from proxy.errors import ConfigError
 from proxy.files import Signature, locked, open_text, replace, signature
 from proxy.logs import event
 from proxy.quota_api.advice import no_quotas_file, not_writable
-from proxy.quota_api.cooperative import paced
+from proxy.quota_api.cooperative import with_pauses
 from quotas.definitions.alterations import Alteration, Outcome, Parts, alter, entity_of_parts
 from quotas.definitions.definitions import Definitions, keys_of
 from quotas.definitions.entities import Entity, code, entity_of
@@ -41,7 +41,9 @@ REST_SECONDS_MAX: Final = 2.0
 logger = logging.getLogger(__name__)
 
 
-_GIVEN: Final = "The entity was given on the command line (--quota), which takes precedence over the file."
+_SET_ON_COMMAND_LINE: Final = (
+    "The entity was given on the command line (--quota), which takes precedence over the file."
+)
 
 
 class StoreError(Exception):
@@ -70,21 +72,23 @@ class QuotaStore:
         self._config_path = config_path
         self._path: Path | None = None
         self._document: Document | None = Document()
-        self._form = ""  # why the text cannot be edited; "" if it can
-        self._given: Mapping[Entity, Mapping[str, float]] = dict(given_quotas(quota_text).entries())
+        self._not_editable = ""  # why the text cannot be edited; "" if it can
+        self._overrides: Mapping[Entity, Mapping[str, float]] = dict(
+            command_line_quotas(quota_text).entries()
+        )
         self.definitions = Definitions(static=static_quotas(settings))
-        self.seen = Signature()
-        for entity, values in self._given.items():
+        self.file_signature = Signature()
+        for entity, values in self._overrides.items():
             self.definitions.put(entity, values)
-        self._differ = 0  # the number of changes of entities so far
-        self._alone = True  # no event loop is running yet, so loops need no pauses
+        self._changes = 0  # the number of changes of entities so far
+        self._starting = True  # no event loop is running yet, so loops need no pauses
         self.read(settings)
-        self._alone = False
+        self._starting = False
 
     @property
     def version(self) -> int:
         """A number that grows with every changed entity."""
-        return self._differ
+        return self._changes
 
     def read(self, settings: QuotaSettings) -> Definitions:
         """Apply new settings, and read the file if it is another one or has changed.
@@ -114,7 +118,7 @@ class QuotaStore:
             with locked(self._path):
                 self._catch_up(self._path)
                 outcome = alter(self.definitions, alterations)
-                outcome = self._without_given(outcome)
+                outcome = self._refuse_overridden(outcome)
                 if outcome.changes and not validate_only:
                     self._write(self._path, outcome)
         except OSError as error:
@@ -128,7 +132,7 @@ class QuotaStore:
         """
         found = Definitions()
         left_out = 0
-        for parts, values in paced(entries):
+        for parts, values in with_pauses(entries):
             entity = entity_of_parts(parts)
             try:
                 if entity is not None:
@@ -139,29 +143,29 @@ class QuotaStore:
             left_out += entity is None
         if left_out:
             event(logger, logging.WARNING, "quotas of the brokers left out", entities=left_out)
-        gone = self._gone(found)
-        before = self._differ
+        gone = self._removed_entities(found)
+        before = self._changes
         self._apply(found.entries())
-        deque(self._pace(found.drain()), 0)
+        deque(self._with_pauses(found.drain()), 0)
         self._apply((entity_of(name), {}) for name in gone)
-        return self._differ != before
+        return self._changes != before
 
     def _write(self, path: Path, outcome: Outcome) -> None:
         document = self._document
         if document is None:
-            raise StoreError(f"{path} cannot be altered: {self._form}; write it as [[quota]] tables")
-        edit = document.edit(self._pace(outcome.changes.items()))
-        self.seen = replace(path, document.text(edit, self._pace), FILE_BYTES_MAX)
+            raise StoreError(f"{path} cannot be altered: {self._not_editable}; write it as [[quota]] tables")
+        edit = document.edit(self._with_pauses(outcome.changes.items()))
+        self.file_signature = replace(path, document.text(edit, self._with_pauses), FILE_BYTES_MAX)
         document.apply(edit)
         self._apply(outcome.changes.items())
 
-    def _without_given(self, outcome: Outcome) -> Outcome:
+    def _refuse_overridden(self, outcome: Outcome) -> Outcome:
         """Refuse entities with quotas on the command line: these would override the altered file."""
-        refused = {entity for entity in self._given if entity in outcome.changes}
+        refused = {entity for entity in self._overrides if entity in outcome.changes}
         if not refused:
             return outcome
         results = [
-            (parts, _GIVEN if not problem and entity_of_parts(parts) in refused else problem)
+            (parts, _SET_ON_COMMAND_LINE if not problem and entity_of_parts(parts) in refused else problem)
             for parts, problem in outcome.results
         ]
         changes = {entity: values for entity, values in outcome.changes.items() if entity not in refused}
@@ -170,7 +174,7 @@ class QuotaStore:
     def _catch_up(self, path: Path) -> None:
         """Read a file that others have changed, once it is complete."""
         now = signature(path)
-        if now == self.seen:
+        if now == self.file_signature:
             return
         deadline = time.monotonic() + REST_SECONDS_MAX
         while True:
@@ -187,52 +191,56 @@ class QuotaStore:
 
     def _read_file(self, path: Path) -> None:
         now = signature(path)
-        if path == self._path and now == self.seen:
+        if path == self._path and now == self.file_signature:
             return
         try:
-            document, changed, gone = self._parsed(path)
+            document, changed, gone = self._parse(path)
         except DefinitionError as error:
             where = f"{path}: {error.path}" if error.path else str(path)
             raise ConfigError(where, error.problem) from None
         except OSError as error:
-            raise ConfigError(str(path), f"cannot be read: {error.strerror or error}{begun(path)}") from None
+            raise ConfigError(
+                str(path), f"cannot be read: {error.strerror or error}{unfinished_hint(path)}"
+            ) from None
         except UnicodeDecodeError as error:
             raise ConfigError(str(path), f"is not UTF-8: byte {error.start}") from None
         old = self._document
-        self._path, self._document, self.seen = path, document, now
+        self._path, self._document, self.file_signature = path, document, now
         if old is not None:
-            old.empty(self._pace)
+            old.empty(self._with_pauses)
         self._apply(changed.entries())
         self._apply((entity_of(name), {}) for name in gone)
 
-    def _parsed(self, path: Path) -> tuple[Document | None, Definitions, list[str]]:
+    def _parse(self, path: Path) -> tuple[Document | None, Definitions, list[str]]:
         try:
             with open_text(path, FILE_BYTES_MAX) as file:
-                document, changed, gone = Document.read(self._pace(file), self._document, self._pace)
-                return document, changed, self._gone(changed) if self._document is None else gone
+                document, changed, gone = Document.read(
+                    self._with_pauses(file), self._document, self._with_pauses
+                )
+                return document, changed, self._removed_entities(changed) if self._document is None else gone
         except FormError as error:
-            self._form = str(error)
+            self._not_editable = str(error)
         # TOML in another form, which is not used for 100,000 entities: all entities are compared.
         with open_text(path, FILE_BYTES_MAX) as file:
             found = parse(file.read())
-        return None, found, self._gone(found)
+        return None, found, self._removed_entities(found)
 
-    def _gone(self, found: Definitions) -> list[str]:
+    def _removed_entities(self, found: Definitions) -> list[str]:
         """The removed entities, if there is no previous text to compare with."""
-        known = self._pace(self.definitions.entries())
+        known = self._with_pauses(self.definitions.entries())
         return [code(*entity) for entity, _ in known if entity not in found]
 
     def _forget_file(self) -> None:
         event(logger, logging.WARNING, "no quotas file any more", path=str(self._path))
-        self._path, self._document, self.seen = None, Document(), Signature()
-        self._apply([(entity, {}) for entity, _ in self._pace(self.definitions.entries())])
+        self._path, self._document, self.file_signature = None, Document(), Signature()
+        self._apply([(entity, {}) for entity, _ in self._with_pauses(self.definitions.entries())])
 
     def _apply(self, changes: Iterable[Change]) -> None:
         """Set the definitions to the file's, overridden by the command line's."""
-        for entity, values in self._pace(changes):
-            if entity not in self._given and values != self.definitions.values(entity):
+        for entity, values in self._with_pauses(changes):
+            if entity not in self._overrides and values != self.definitions.values(entity):
                 self.definitions.put(entity, values)
-                self._differ += 1
+                self._changes += 1
 
-    def _pace(self, items: Iterable[T]) -> Iterator[T]:
-        return iter(items) if self._alone else paced(items)
+    def _with_pauses(self, items: Iterable[T]) -> Iterator[T]:
+        return iter(items) if self._starting else with_pauses(items)

@@ -43,7 +43,7 @@ from proxy.reassign.planning import (
 )
 from proxy.reassign.validation import Handling
 from proxy.stats import Stats
-from proxy.worker import OverloadError, beside, decoded
+from proxy.worker import OverloadError, parse_response, run_in_thread
 from quotas.reassignment.step import TopicPartition
 
 __all__ = ["ReadFrame", "ReassignmentApi", "Respond"]
@@ -160,7 +160,7 @@ class ReassignmentApi:
         """Handle the broker's response on the caller's permission: if granted, validate and journal the request."""
         first = check.question
         address, size = first.address, len(first.frame)
-        response = await decoded(alter_reassignments.read_response, question.frame, question.version)
+        response = await parse_response(alter_reassignments.read_response, question.frame, question.version)
         if response.outcome.error_code:
             refused = await self._read(address, size, _refusal_response, first, question, response)
             self._stats.reassignment_requests["refused"] += 1
@@ -175,7 +175,7 @@ class ReassignmentApi:
                 if not plan.entries:
                     # No partition is in the journal: the caller's own flag on the replication factor applies.
                     sent = sent._replace(allow_factor_change=request.allow_factor_change)
-                return await beside(_forward, first, sent, plan)
+                return await run_in_thread(_forward, first, sent, plan)
             return await self._conclude(question, plan, response)
         except (ClusterError, JournalError) as error:
             return await self._failure_response(question, request, error)
@@ -195,7 +195,7 @@ class ReassignmentApi:
                 state = await self._journal.read()
                 topics = {topic for topic, _ in (*state.entries, *(key for key, _ in request.wanted))}
                 cluster = await self._cluster.read_state(sorted(topics), registered=True)
-                plan = await beside(plan_request, request, state, cluster, self._settings(), by)
+                plan = await run_in_thread(plan_request, request, state, cluster, self._settings(), by)
                 patience = self._conflict_wait_seconds_max if plan.has_conflict else 0.0
                 if plan.has_unknown_partition:
                     patience = max(patience, self._new_topic_seconds_max)
@@ -212,7 +212,7 @@ class ReassignmentApi:
         """Handle the broker's response to the first steps."""
         plan = question.plan
         assert isinstance(plan, Plan), "the plan of the request that was sent"
-        response = await decoded(alter_reassignments.read_response, question.frame, question.version)
+        response = await parse_response(alter_reassignments.read_response, question.frame, question.version)
         try:
             return await self._conclude(question, plan, response)
         except JournalError as error:
@@ -227,7 +227,7 @@ class ReassignmentApi:
         outcomes = outcomes_of(plan, response)
         for _ in range(_CONFLICTS_MAX):
             state = await self._journal.read()
-            records = await beside(records_of, plan, outcomes, state)
+            records = await run_in_thread(records_of, plan, outcomes, state)
             try:
                 await self._journal.append(records, expected=state.sequence)
             except ConflictError:
@@ -237,7 +237,7 @@ class ReassignmentApi:
             raise JournalError("other processes keep writing to it")
         self._count_outcomes(plan, outcomes)
         self._wake()
-        return await beside(_outcome_response, question, plan, outcomes, response)
+        return await run_in_thread(_outcome_response, question, plan, outcomes, response)
 
     async def _failure_response(self, question: Question, request: AlterRequest, error: Exception) -> bytes:
         """Return the response to a request that could not be accepted or journaled; a retry may succeed."""
@@ -247,7 +247,7 @@ class ReassignmentApi:
         event(logger, logging.ERROR, "reassignment not accepted", principal=question.user, problem=str(error))
         self._stats.reassignment_requests["failed"] += 1
         response = AlterResponse(0, True, outcome, _same_outcome(request, outcome))
-        return await beside(_encode, question, request, response)
+        return await run_in_thread(_encode, question, request, response)
 
     def _count_outcomes(self, plan: Plan, outcomes: Mapping[TopicPartition, Outcome]) -> None:
         refused = sum(

@@ -25,7 +25,7 @@ from proxy.cluster import BrokerClient
 from proxy.cluster.client import Target as Address
 from proxy.cluster.client import first_response
 from proxy.errors import reason
-from proxy.worker import decoded
+from proxy.worker import parse_response
 from quotas.reassignment.step import PartitionState, TopicPartition
 
 __all__ = ["Cluster", "ClusterError", "ClusterState"]
@@ -201,7 +201,7 @@ class Cluster:
                 raise
             frame = await self._ask(request)  # from the next broker
         try:
-            return await decoded(request.read, frame)
+            return await parse_response(request.read, frame)
         except WireError as error:
             raise ClusterError(f"a response that cannot be read: {error}") from error
 

@@ -75,7 +75,7 @@ def said(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 def test_task_that_fails_is_run_again_after_pauses_that_double(loop: Loop) -> None:
     task = Fails(loop, *[RuntimeError("a bug") for _ in range(5)])
-    stats = supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 10)
+    stats = supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 10)
     # 0.1, 0.2, 0.4, 0.8 and 1.6 s after each other.
     assert task.at == [0.0, 0.1, 0.3, 0.7, 1.5, 3.1]
     assert stats.task_failures == {"poller": 5}
@@ -83,7 +83,7 @@ def test_task_that_fails_is_run_again_after_pauses_that_double(loop: Loop) -> No
 
 def test_pauses_have_a_bound(loop: Loop) -> None:
     task = Fails(loop, *[RuntimeError("a bug") for _ in range(100)])
-    supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 300)
+    supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 300)
     # 0.1 x 2^8 is 25.6 s, and 0.1 x 2^9 would be 51.2 s.
     gaps = [round(after - before, 1) for before, after in zip(task.at, task.at[1:], strict=False)]
     assert gaps[7:] == [12.8, 25.6, *[30.0] * (len(gaps) - 9)]
@@ -97,7 +97,7 @@ def test_task_that_has_run_for_a_minute_begins_with_a_short_pause_again(loop: Lo
         await asyncio.sleep(60)
         raise RuntimeError("a bug")
 
-    supervised(loop, lambda supervisor: supervisor.keep("poller", fails_each_minute), 200)
+    supervised(loop, lambda supervisor: supervisor.run_forever("poller", fails_each_minute), 200)
     assert began == [0.0, 60.1, 120.2, 180.3]
 
 
@@ -106,21 +106,21 @@ def test_same_cause_is_logged_once_and_recovery_is_logged(
 ) -> None:
     task = Fails(loop, *[RuntimeError(f"number {n}") for n in range(3)])
     with caplog.at_level(logging.INFO):
-        stats = supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 100)
+        stats = supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 100)
     assert said(caplog) == ["a background task failed", "a background task recovered"]
     assert stats.task_failures == {"poller": 3}
 
 
 def test_another_cause_is_said_as_well(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     task = Fails(loop, RuntimeError("one"), ValueError("two"), RuntimeError("one again"))
-    supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 10)
+    supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 10)
     assert said(caplog) == ["a background task failed"] * 2
 
 
 def test_causes_that_are_said_are_bounded(loop: Loop, caplog: pytest.LogCaptureFixture) -> None:
     kinds = [type(f"Error{n}", (Exception,), {}) for n in range(CAUSES_MAX + 5)]
     task = Fails(loop, *[kind("new") for kind in kinds])
-    supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 1000)
+    supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 1000)
     assert len(said(caplog)) == CAUSES_MAX
 
 
@@ -130,19 +130,19 @@ def test_task_that_returns_is_not_run_again(loop: Loop) -> None:
     async def work() -> None:
         runs.append(1)
 
-    supervised(loop, lambda supervisor: supervisor.keep("leases", work), 10)
+    supervised(loop, lambda supervisor: supervisor.run_forever("leases", work), 10)
     assert runs == [1]
 
 
 def test_task_whose_own_future_was_cancelled_is_run_again(loop: Loop) -> None:
     task = Fails(loop, asyncio.CancelledError())
-    stats = supervised(loop, lambda supervisor: supervisor.keep("mirror", task.run), 1)
+    stats = supervised(loop, lambda supervisor: supervisor.run_forever("mirror", task.run), 1)
     assert (len(task.at), stats.task_failures) == (2, {"mirror": 1})
 
 
 def test_ended_supervisor_leaves_nothing_running(loop: Loop) -> None:
     task = Fails(loop)
-    stats = supervised(loop, lambda supervisor: supervisor.keep("poller", task.run), 1)
+    stats = supervised(loop, lambda supervisor: supervisor.run_forever("poller", task.run), 1)
     assert stats.task_failures == {}
     assert not asyncio.all_tasks(loop)
 
@@ -151,7 +151,7 @@ def test_single_work_that_fails_is_counted_and_not_run_again(
     loop: Loop, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = Fails(loop, RuntimeError("a bug"))
-    stats = supervised(loop, lambda supervisor: supervisor.once("reconsider", task.run()), 100)
+    stats = supervised(loop, lambda supervisor: supervisor.run_once("reconsider", task.run()), 100)
     assert (task.at, stats.task_failures) == ([0.0], {"reconsider": 1})
     assert said(caplog) == ["a background task failed"]
 
@@ -163,8 +163,8 @@ def test_single_work_that_succeeds_after_one_that_failed_is_said(
 
     def work(supervisor: Supervisor) -> None:
         for _ in range(2):
-            supervisor.once("reconsider", Fails(loop, RuntimeError("a bug")).run())
-        supervisor.once("reconsider", succeed())
+            supervisor.run_once("reconsider", Fails(loop, RuntimeError("a bug")).run())
+        supervisor.run_once("reconsider", succeed())
 
     with caplog.at_level(logging.INFO):
         supervised(loop, work, 1)
@@ -206,8 +206,8 @@ def test_callbacks_of_the_loop_that_raise_are_counted_and_said_once(
 def test_call_that_fails_says_so_and_raises_nothing(loop: Loop) -> None:
     stats = Stats()
     supervisor = Supervisor(loop, stats)
-    assert not supervisor.run("expire", lambda: 1 // 0)
-    assert supervisor.run("expire", lambda: None)
+    assert not supervisor.call("expire", lambda: 1 // 0)
+    assert supervisor.call("expire", lambda: None)
     assert stats.task_failures == {"expire": 1}
 
 
@@ -217,5 +217,5 @@ def test_cause_of_an_exception_group_is_its_first_exception(
     def fail() -> None:
         raise ExceptionGroup("several", [ValueError("one"), RuntimeError("two")])
 
-    Supervisor(loop, Stats()).run("expire", fail)
+    Supervisor(loop, Stats()).call("expire", fail)
     assert getattr(caplog.records[0], FIELDS) == {"task": "expire", "cause": "ValueError"}

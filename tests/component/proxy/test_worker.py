@@ -16,7 +16,7 @@ from proxy.worker import (
     TURN_SECONDS,
     OverloadError,
     Worker,
-    decoded,
+    parse_response,
 )
 
 
@@ -139,7 +139,7 @@ def test_no_garbage_is_collected_while_a_job_runs(loop: asyncio.AbstractEventLoo
     rig = Rig(loop)
     assert not gc.isenabled()
     # Beside it an answer to a question of Sluice's own, which ends first.
-    assert loop.run_until_complete(decoded(_collects, bytes(AT_ONCE_BYTES_MAX + 1))) is False
+    assert loop.run_until_complete(parse_response(_collects, bytes(AT_ONCE_BYTES_MAX + 1))) is False
     assert not gc.isenabled()
     rig.finish()
     until = time.monotonic() + 10  # a job that another test left behind is over by then
@@ -195,8 +195,8 @@ def _where(frame: bytes) -> tuple[int, int]:
 
 
 def test_only_large_answers_are_read_beside_the_loop(loop: asyncio.AbstractEventLoop) -> None:
-    small = loop.run_until_complete(decoded(_where, bytes(AT_ONCE_BYTES_MAX)))
-    large = loop.run_until_complete(decoded(_where, bytes(AT_ONCE_BYTES_MAX + 1)))
+    small = loop.run_until_complete(parse_response(_where, bytes(AT_ONCE_BYTES_MAX)))
+    large = loop.run_until_complete(parse_response(_where, bytes(AT_ONCE_BYTES_MAX + 1)))
     assert small == (AT_ONCE_BYTES_MAX, get_ident())
     assert large[0] == AT_ONCE_BYTES_MAX + 1
     assert large[1] != get_ident()

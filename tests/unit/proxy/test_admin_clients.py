@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from proxy.admin.clients import ROWS_MAX, TITLES, TOPIC, Clients
+from proxy.admin.clients import ROWS_MAX, TITLES, TOPIC, ClientTable
 from quotas.engine import QuotaView
 
 VIEW = QuotaView("", "a", "Produce", 3000.0, 2000.0, 5000, 2500, 3, 0, 0, 1234.0, broker=1)
@@ -14,10 +14,10 @@ REQUESTS = QuotaView("u", "r", "Request", 12.5, 10.0, 1_500_000, 7200, 4, 0, 0, 
 
 
 def body(*views: QuotaView, enforcing: bool = True, again: bool = True) -> str:
-    found = Clients()
-    found.look(views)
+    found = ClientTable()
+    found.count(views)
     if again and found.at_several_brokers:
-        found.add(views)
+        found.add_rates(views)
     return found.page(enforcing).body.decode()
 
 
@@ -85,11 +85,11 @@ def test_clients_over_a_quota_come_first_and_then_those_that_move_most() -> None
 
 def test_rows_are_bounded_and_the_same_in_portions() -> None:
     views = [VIEW._replace(client_id=str(n), byte_rate=2001.0 + n) for n in range(1000)]
-    found = Clients()
+    found = ClientTable()
     for start in range(0, 1000, 100):
-        found.look(views[start : start + 100])
+        found.count(views[start : start + 100])
     for start in range(0, 1000, 100):
-        found.add(views[start : start + 100])
+        found.add_rates(views[start : start + 100])
     page = found.page(True).body.decode()
     assert page == body(*views)
     assert [row[0] for row in rows(page)] == [str(n) for n in range(999, 999 - ROWS_MAX, -1)]
@@ -119,8 +119,8 @@ def test_names_are_escaped_and_bounded() -> None:
 
 
 def test_terminal_gets_a_table_without_escape_sequences() -> None:
-    found = Clients()
-    found.look(
+    found = ClientTable()
+    found.count(
         [VIEW._replace(client_id="\x1b[2Jevil\n", broker=-1), FREE._replace(client_id="café", broker=-1)]
     )
     page = found.text(True)
@@ -134,7 +134,7 @@ def test_terminal_gets_a_table_without_escape_sequences() -> None:
 
 
 def test_table_without_clients_has_its_titles() -> None:
-    assert Clients().text(True).body.decode().endswith("Rows: 0.\n\n" + "  ".join(TITLES) + "\n")
+    assert ClientTable().text(True).body.decode().endswith("Rows: 0.\n\n" + "  ".join(TITLES) + "\n")
 
 
 def test_page_of_the_longest_names_stays_small() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.files import Signature, locked, look, open_file, open_text, read, replace, signature
+from proxy.files import Signature, locked, open_file, open_text, read, replace, signature, signatures
 from tests.support.no_files import KINDS, put
 
 
@@ -82,12 +82,12 @@ def test_signature_changes_with_content_name_and_link(tmp_path: Path) -> None:
     other.write_text("two")
     link.symlink_to(path)
     assert signature(link) == signature(path) != signature(other)
-    before = look([path, link])
+    before = signatures([path, link])
     swapped = tmp_path / "swapped"
     swapped.symlink_to(other)
     swapped.replace(link)  # as Kubernetes swaps a ConfigMap
-    assert look([path, link])[0] == before[0]
-    assert look([path, link])[1] == signature(other)
+    assert signatures([path, link])[0] == before[0]
+    assert signatures([path, link])[1] == signature(other)
 
 
 def test_signature_sees_a_change_that_keeps_size_and_time(tmp_path: Path) -> None:

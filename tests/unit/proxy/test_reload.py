@@ -74,33 +74,39 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, dict[str, object]
 
 def test_watch_waits_until_a_change_has_come_to_rest() -> None:
     watch = Watch(OLD)
-    assert [watch.see(now) for now in (OLD, NEW, NEWER, NEWER, NEWER)] == [False, False, False, True, False]
+    assert [watch.observe(now) for now in (OLD, NEW, NEWER, NEWER, NEWER)] == [
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
 
 
 def test_watch_ignores_a_restored_file() -> None:
     watch = Watch(OLD)
-    assert [watch.see(now) for now in (NEW, OLD, OLD)] == [False, False, False]
+    assert [watch.observe(now) for now in (NEW, OLD, OLD)] == [False, False, False]
     assert not watch.settling
 
 
 def test_watch_tells_that_something_is_changing() -> None:
     watch = Watch(OLD)
-    watch.see(NEW)
+    watch.observe(NEW)
     assert watch.settling
 
 
 def test_watch_ignores_files_written_by_sluice() -> None:
     watch = Watch(OLD + OLD)
     for _ in range(3):
-        watch.known(OLD + NEW, NEW[0])
-        assert not watch.see(OLD + NEW)
-    assert [watch.see(now) for now in (OLD + NEWER, OLD + NEWER)] == [False, True]
+        watch.mark_read(OLD + NEW, NEW[0])
+        assert not watch.observe(OLD + NEW)
+    assert [watch.observe(now) for now in (OLD + NEWER, OLD + NEWER)] == [False, True]
 
 
 def test_watch_reports_files_that_are_missing() -> None:
     watch = Watch(NEW)
-    watch.known(OLD, Signature())
-    assert [watch.see(OLD), watch.see(OLD)] == [False, True]
+    watch.mark_read(OLD, Signature())
+    assert [watch.observe(OLD), watch.observe(OLD)] == [False, True]
 
 
 async def test_nothing_is_read_while_nothing_changes(site: Site) -> None:

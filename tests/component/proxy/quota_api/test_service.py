@@ -29,8 +29,8 @@ RATE = "producer_byte_rate"
 SECONDS_MAX = 20.0
 
 
-class Office:
-    """A desk, and what came of it."""
+class Harness:
+    """A service, and what came of it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,7 +38,7 @@ class Office:
         self.store = QuotaStore(self.settings)
         self.stats = Stats()
         self.events: list[str] = []
-        self.desk = QuotaService(
+        self.service = QuotaService(
             asyncio.get_running_loop(),
             self.store,
             self.settings,
@@ -56,19 +56,19 @@ class Office:
             self.events.append("responded")
             future.set_result(response)
 
-        self.desk.ask(question, take)
+        self.service.ask(question, take)
         assert not future.done(), "never at once"
         async with asyncio.timeout(SECONDS_MAX):
             return await future
 
 
 @pytest.fixture
-async def office(tmp_path: Path) -> AsyncIterator[Office]:
+async def harness(tmp_path: Path) -> AsyncIterator[Harness]:
     path = tmp_path / "quotas.toml"
     path.write_text("")
-    made = Office(path)
+    made = Harness(path)
     yield made
-    made.desk.close()
+    made.service.close()
 
 
 def alteration(rate: float | None, *, user: str = "ANONYMOUS", trusted: bool = True) -> Question:
@@ -86,73 +86,75 @@ def code(response: bytes | bytearray | SharedResponse | Exception) -> int:
     return found
 
 
-async def test_altered_quotas_are_in_force_before_the_response(office: Office) -> None:
-    assert code(await office.ask(alteration(5.0))) == 0
-    assert office.events == ["altered", "responded"]
-    assert office.store.definitions.values(ANN) == {RATE: 5}
-    assert office.desk.seen == signature(office.path)
-    assert office.stats.quota_requests == {"altered": 1}
+async def test_altered_quotas_are_in_force_before_the_response(harness: Harness) -> None:
+    assert code(await harness.ask(alteration(5.0))) == 0
+    assert harness.events == ["altered", "responded"]
+    assert harness.store.definitions.values(ANN) == {RATE: 5}
+    assert harness.service.file_signature == signature(harness.path)
+    assert harness.stats.quota_requests == {"altered": 1}
 
 
-async def test_unchanged_quotas_notify_no_listener(office: Office) -> None:
-    assert code(await office.ask(alteration(None))) == 0
-    assert code(await office.ask(alteration(-1.0))) == 42
-    assert office.events == ["responded", "responded"]
-    assert office.stats.quota_requests == {"altered": 1, "refused": 1}
+async def test_unchanged_quotas_notify_no_listener(harness: Harness) -> None:
+    assert code(await harness.ask(alteration(None))) == 0
+    assert code(await harness.ask(alteration(-1.0))) == 42
+    assert harness.events == ["responded", "responded"]
+    assert harness.stats.quota_requests == {"altered": 1, "refused": 1}
 
 
-async def test_alterations_at_the_same_time_are_done_one_after_another(office: Office) -> None:
-    responses = await asyncio.gather(*(office.ask(alteration(float(rate))) for rate in range(1, 21)))
+async def test_alterations_at_the_same_time_are_done_one_after_another(harness: Harness) -> None:
+    responses = await asyncio.gather(*(harness.ask(alteration(float(rate))) for rate in range(1, 21)))
     assert {code(response) for response in responses} == {0}
-    assert office.store.definitions.values(ANN) == {RATE: 20}
-    assert office.path.read_text().count("[[quota]]") == 1
+    assert harness.store.definitions.values(ANN) == {RATE: 20}
+    assert harness.path.read_text().count("[[quota]]") == 1
 
 
-async def test_malformed_request_is_given_back_as_the_peers_error(office: Office) -> None:
+async def test_malformed_request_is_given_back_as_the_peers_error(harness: Harness) -> None:
     asked = alteration(5.0)
-    assert isinstance(await office.ask(asked._replace(frame=asked.frame[:-1])), WireError)
-    assert office.stats.quota_requests == {"malformed": 1}
+    assert isinstance(await harness.ask(asked._replace(frame=asked.frame[:-1])), WireError)
+    assert harness.stats.quota_requests == {"malformed": 1}
 
 
-async def test_unexpected_exception_ends_one_request(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unexpected_exception_ends_one_request(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(*_: object) -> None:
         raise AssertionError("broken")
 
     monkeypatch.setattr(module, "handle_request", broken)
-    assert isinstance(await office.ask(alteration(5.0)), AssertionError)
-    assert office.stats.quota_requests == {"failed": 1}
+    assert isinstance(await harness.ask(alteration(5.0)), AssertionError)
+    assert harness.stats.quota_requests == {"failed": 1}
 
 
-async def test_permissions_change_with_the_settings(office: Office) -> None:
+async def test_permissions_change_with_the_settings(harness: Harness) -> None:
     asked = alteration(5.0, user="eve", trusted=False)
-    assert code(await office.ask(asked)) == 31
-    await office.desk.read(QuotaSettings(file=office.path, alter_principals=("eve",)))
-    assert code(await office.ask(asked)) == 0
+    assert code(await harness.ask(asked)) == 31
+    await harness.service.read(QuotaSettings(file=harness.path, alter_principals=("eve",)))
+    assert code(await harness.ask(asked)) == 0
 
 
-async def test_file_is_read_again(office: Office) -> None:
-    office.path.write_text('[[quota]]\nip = "nowhere"\nconnection_creation_rate = 5\n')
-    definitions, changed, idle = await office.desk.read(office.settings)
+async def test_file_is_read_again(harness: Harness) -> None:
+    harness.path.write_text('[[quota]]\nip = "nowhere"\nconnection_creation_rate = 5\n')
+    definitions, changed, idle = await harness.service.read(harness.settings)
     assert (len(definitions), changed) == (1, 1)
     assert ["nowhere" in one for one in idle] == [True]
-    office.path.write_text("[")
+    harness.path.write_text("[")
     with pytest.raises(ConfigError):
-        await office.desk.read(office.settings)
+        await harness.service.read(harness.settings)
     assert len(definitions) == 1
 
 
-async def test_ending_process_sends_no_responses(office: Office) -> None:
+async def test_ending_process_sends_no_responses(harness: Harness) -> None:
     for _ in range(5):
-        office.desk.ask(alteration(5.0), lambda _: None)
-    office.desk.close()
+        harness.service.ask(alteration(5.0), lambda _: None)
+    harness.service.close()
     await asyncio.sleep(0.1)
 
 
 class Busy:
-    """Holds the desk's thread at its first request until `go`; what the thread does is in `order`."""
+    """Holds the service's thread at its first request until `go`; what the thread does is in `order`."""
 
-    def __init__(self, office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.desk = office.desk
+    def __init__(self, harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.service = harness.service
         self.order: list[str] = []
         self.dropped: list[str] = []
         self.begun = Event()
@@ -173,7 +175,7 @@ class Busy:
                 self.dropped.append(name)
             self.told()
 
-        return self.desk.ask(Question(49, 0, 1, bytes(size), 0, name, False, address=address), take)
+        return self.service.ask(Question(49, 0, 1, bytes(size), 0, name, False, address=address), take)
 
     def told(self) -> None:
         """A request has its response, or never will have one."""
@@ -199,27 +201,27 @@ class Busy:
 
 
 @pytest.fixture
-def busy(office: Office, monkeypatch: pytest.MonkeyPatch) -> Busy:
-    return Busy(office, monkeypatch)
+def busy(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> Busy:
+    return Busy(harness, monkeypatch)
 
 
 async def test_file_and_mirror_go_ahead_of_clients_requests(
-    office: Office, busy: Busy, monkeypatch: pytest.MonkeyPatch
+    harness: Harness, busy: Busy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(_settings: QuotaSettings) -> Definitions:
         busy.order.append("the file")
-        return office.store.definitions
+        return harness.store.definitions
 
     def mirror(_entries: object) -> bool:
         busy.order.append("the mirror")
         return False
 
-    monkeypatch.setattr(office.store, "read", read)
-    monkeypatch.setattr(office.store, "mirror", mirror)
+    monkeypatch.setattr(harness.store, "read", read)
+    monkeypatch.setattr(harness.store, "mirror", mirror)
     for number in range(3):
         busy.ask(f"client {number}")
-    reading = asyncio.create_task(office.desk.read(office.settings))
-    mirroring = asyncio.create_task(office.desk.mirror(()))
+    reading = asyncio.create_task(harness.service.read(harness.settings))
+    mirroring = asyncio.create_task(harness.service.mirror(()))
     await asyncio.sleep(0)
     assert await busy.all() == ["the first", "the file", "the mirror", "client 0", "client 1", "client 2"]
     await reading
@@ -272,10 +274,10 @@ async def test_request_that_is_taken_back_is_not_begun(busy: Busy) -> None:
     assert not busy.dropped
 
 
-async def test_request_that_fails_does_not_hold_the_next_one_up(office: Office) -> None:
+async def test_request_that_fails_does_not_hold_the_next_one_up(harness: Harness) -> None:
     asked = alteration(5.0)
     responses = await asyncio.gather(
-        office.ask(asked._replace(frame=asked.frame[:-1])), office.ask(asked), office.ask(asked)
+        harness.ask(asked._replace(frame=asked.frame[:-1])), harness.ask(asked), harness.ask(asked)
     )
     assert isinstance(responses[0], WireError)
     assert [code(response) for response in responses[1:]] == [0, 0]

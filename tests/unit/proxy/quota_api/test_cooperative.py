@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.quota_api import cooperative
-from proxy.quota_api.cooperative import paced, spent
+from proxy.quota_api.cooperative import drain, with_pauses
 
 
 @pytest.fixture
@@ -17,22 +17,22 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_every_item_is_given_in_order(pauses: list[float]) -> None:
-    assert list(paced(range(1000))) == list(range(1000))
+    assert list(with_pauses(range(1000))) == list(range(1000))
 
 
 def test_long_loop_pauses_for_as_long_as_it_works(pauses: list[float]) -> None:
-    list(paced(range(16 * 60)))  # a look at the clock every 16 items; each look takes 0.2 ms here
+    list(with_pauses(range(16 * 60)))  # a look at the clock every 16 items; each look takes 0.2 ms here
     assert pauses == [0.001] * 10  # 60 looks, and one more after each pause: 1 ms is six of them
 
 
 def test_short_loop_does_not_pause(pauses: list[float]) -> None:
-    list(paced(range(16 * 4)))
+    list(with_pauses(range(16 * 4)))
     assert pauses == []
 
 
 def test_spent_items_are_let_go_of_in_order(pauses: list[float]) -> None:
     items = [1, 2, 3]
-    given = spent(items)
+    given = drain(items)
     assert next(given) == 1
     assert len(items) == 2
     assert list(given) == [2, 3]

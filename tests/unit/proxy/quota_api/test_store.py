@@ -61,7 +61,7 @@ def test_alteration_is_in_the_file_and_in_force(path: Path) -> None:
     )
     assert kept.definitions.limit(RATE, "", "a")[0] == 2000
     assert parse(path.read_text()) == kept.definitions
-    assert kept.seen == signature(path)
+    assert kept.file_signature == signature(path)
 
 
 def test_definitions_stay_the_same_object(path: Path) -> None:
